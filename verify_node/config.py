@@ -28,7 +28,7 @@ class VerifyConfig(Settings):
         "auto",
         choices=("auto", "none"),
         group="rounds and budget",
-        help="gradient, slo: auto weighs what drafts are worth against the time they take, none is plain Eq. (5)",
+        help="auto weighs what drafts are worth against the time they take, none does not: plain Eq. (5)",
     )
     rounds: str = options.rounds(DEFAULTS.rounds)
     budget: int | Literal["auto"] = option(
@@ -58,7 +58,7 @@ class VerifyConfig(Settings):
     selection: str | None = option(
         None,
         choices=("odds", "none"),
-        shown="odds where time counts: gradient or slo with --cost auto, continuous rounds",
+        shown="odds where time counts: --cost auto, continuous rounds",
         group="rounds and budget",
         help="which drafted tokens a round verifies: odds takes those that are worth their time, and cuts the others; "
         "none takes whole drafts as they were assigned, as the paper does",
@@ -263,8 +263,8 @@ class VerifyConfig(Settings):
 
     @property
     def weighs_time(self) -> bool:
-        """Whether the policy asks what a round costs."""
-        return self.policy_settings.weighs_time
+        """Whether somebody asks what a round costs: the policy, or the selection of drafted tokens."""
+        return self.policy_settings.weigh_time
 
     @property
     def policy_settings(self) -> PolicySettings:

@@ -206,7 +206,7 @@ class Verdict(Message, frozen=True, tag="verdict"):
     dropped: Counter | None = None  # round of a draft made ahead that is dropped unverified: it assumed another text
     least_odds: OddsCode = 255  # code of the path odds below which a drafted token would not be verified; 255: none
     source: DraftSource | None = None  # what drafted the verified tokens, where they were no Draft
-    offer_length: Counter = 0  # tokens beyond the text that the draft model may offer unasked; 0: none
+    may_draft: Counter = 0  # tokens beyond the text that the draft model may have drafted, by the policy; 0: none
     num_cached: Counter = 0
     """Tokens of the prompt that were in memory before the session's first round: in every verdict of an epoch until one
     is acknowledged."""

@@ -40,7 +40,7 @@ def file(tmp_path_factory):
 
 
 def test_nothing_is_measured_when_nothing_needs_it(capsys):
-    for wanted in (config(cost="none"), config(policy="fixed"), config(policy="random", cost="auto")):
+    for wanted in (config(cost="none"), config(policy="fixed", cost="none")):
         profile = find_profile(wanted, RUNNER)
         assert profile is None
         assert capsys.readouterr().err == ""

@@ -225,12 +225,13 @@ class VerifyCore:
         gives_lengths = self.switching.gives_lengths
         lengths = allocate(done, moved, going_on, self.scheduler, self.round_s, gives_lengths=gives_lengths)
         may_offer = gives_lengths or any(self.choice.owes_more(move.session) for move in moved)
-        offered = self.scheduler.offer_length(going_on) if may_offer else 0
+        permitted = self.scheduler.permit(going_on, self.round_s) if may_offer else {}
         for move in moved:
             session = move.session
             length = lengths.get(session.session_id, 0)
-            offer_length = offered if gives_lengths or self.choice.owes_more(session) else 0
-            verdict = settle(move, length, self.round_s, now, self.choice.least_odds(session), offer_length)
+            is_permitted = gives_lengths or self.choice.owes_more(session)
+            may_draft = permitted.get(session.session_id, 0) if is_permitted else 0
+            verdict = settle(move, length, self.round_s, now, self.choice.least_odds(session), may_draft)
             sends.append(self.replies.tell(session.peer_id, verdict))
             self.promises.delivered(session, len(move.taken), now)
         self.promises.finished(self.sessions, lambda session: session.can_move(self.round_s), now)

@@ -51,13 +51,18 @@ class PolicySettings:
 
     name: str = "slo"
     fairness: float = 1.0  # of `gradient` and `slo`
-    weigh_time: bool = True  # of both: weigh what drafts are worth against the time that they take
+    weigh_time: bool = True  # weigh what drafts are worth against the time that they take
     seed: int = 0  # of `random`
 
     @property
     def weighs_time(self) -> bool:
         """Whether the policy is given the model of a round's time; only `gradient` and `slo` take one."""
         return self.weigh_time and self.name in ("gradient", "slo")
+
+    @property
+    def exponent(self) -> float:
+        """Fairness of the utility whose derivative a drafted token is worth; 0 where the policy has none: all alike."""
+        return 0.0 if self.name in ("throughput", "fixed", "random") else self.fairness
 
     @property
     def keeps_slos(self) -> bool:
@@ -141,7 +146,7 @@ class CoreSettings:
         """Whether a round verifies the drafted tokens that are worth it, and not all that were assigned."""
         if self.selection is not None:
             return self.selection == "odds"
-        return self.policy.weighs_time and self.rounds == "continuous"
+        return self.policy.weigh_time and self.rounds == "continuous"
 
 
 DEFAULTS = CoreSettings()
@@ -203,10 +208,15 @@ def _scheduler(settings: CoreSettings, policy: Policy | None, cost: Refined) -> 
         beta=settings.beta,
         mode=Mode.of(settings.rounds, weighs_time=settings.policy.weighs_time),
         weigh_evidence=settings.weigh_evidence,
-        fairness=settings.policy.fairness,
+        fairness=settings.policy.exponent,
         permitted=PERMITTED if settings.selects else 1.0,
-        takes_offers=settings.selects,
+        permissions=_permissions(settings, policy) if settings.selects else None,
     )
+
+
+def _permissions(settings: CoreSettings, policy: Policy | None) -> Policy:
+    """What shares out the tokens that may be drafted beyond texts: time counts only when a round is packed."""
+    return policy if policy is not None else settings.policy.create()
 
 
 def _choice(

@@ -152,7 +152,7 @@ class Moved(Struct, frozen=True):
         return float(alpha * willing(alpha ** (num_drafted + 1)) * timely)
 
     def verdict(
-        self, next_length: int, dropped: int | None = None, least_odds: int = odds.LEAST, offer_length: int = 0
+        self, next_length: int, dropped: int | None = None, least_odds: int = odds.LEAST, may_draft: int = 0
     ) -> Verdict:
         """The message with the decision. What an older release does not know is left out of it."""
         knows_odds = "odds" in self.session.client.capabilities
@@ -172,6 +172,6 @@ class Moved(Struct, frozen=True):
             least_odds=least_odds if knows_odds else odds.LEAST,
             source=self.entry.source if knows_odds else None,
             prompt_logprobs=self.session.told_of_prompt if self.session.last_verdict is None else None,
-            offer_length=min(offer_length, self.session.max_length) if self.session.takes_model_offers else 0,
+            may_draft=may_draft,
             num_cached=(self.session.num_cached or 0) if tells_cached else 0,
         )

@@ -37,9 +37,12 @@ SMALLEST_GOODPUT = 1e-9
 FIRST_LENGTH = 4
 """Longest first draft of a client if the policy knows time: nobody knows how long it takes, and others may wait."""
 
-LEAST_OFFER = 4
-"""Tokens that a draft model may offer, however many sessions there are: of an offer of one token nothing is left when
-it arrives, since the text goes on meanwhile."""
+LEAST_PERMISSION = 4
+"""Tokens that every draft model that may offer may draft: fewer are gone when they arrive, since the text goes on
+meanwhile, and nobody could show by now that its drafts are worth more."""
+
+REACH = 2
+"""A permission is at most so many times what the draft node has delivered, beyond the least: room to show more."""
 
 PROBE_ROUNDS = probes.WAITING_ROUNDS
 
@@ -103,20 +106,21 @@ class Scheduler:
         weigh_evidence: bool = True,
         fairness: float = 1.0,
         permitted: float = 1.0,
-        takes_offers: bool = False,
+        permissions: Policy | None = None,
     ) -> None:
         """fairness: of the utility U whose derivative a token is worth. permitted: lengths handed out, in budgets.
 
-        takes_offers: who has an n-gram index only makes offers, and is assigned no length.
+        permissions: shares out what draft models may draft beyond their texts while rounds go on; then who has an
+        n-gram index only makes offers, and is assigned no length. None where no offers are taken.
         """
         self.policy = policy
+        self.permissions = permissions
         self.budget = budget
         self.eta = eta
         self.beta = beta
         self.mode = mode
         self.fairness = fairness
         self.permitted = permitted
-        self.takes_offers = takes_offers
         self.first_length = FIRST_LENGTH if mode.is_timed else budget
         self.worth = INITIAL_WORTH if weigh_evidence else None
         self.clients: dict[str, Client] = {}
@@ -276,19 +280,42 @@ class Scheduler:
             slo=session.owed(round_s),
         )
 
-    def offer_length(self, sessions: Sequence[Session]) -> int:
-        """Tokens that each draft model of these sessions that may offer may; 0 where no offers are taken.
+    def permit(self, sessions: Sequence[Session], round_s: float) -> dict[bytes, int]:
+        """How many tokens beyond its text each session may have drafted: the policy's allocation, Eq. (5) by default.
 
-        What is permitted is shared equally: which of the tokens are verified the choice decides, by worth and odds.
-        LEAST_OFFER in any case: the text has grown when an offer arrives.
+        sessions: every active session that has had its first token; those whose draft model may offer nothing are left
+        out. What is shared out is `permitted` budgets, since the choice cuts what a round has no room for. Nobody gets
+        less than LEAST_PERMISSION, and nobody much more than its draft node has shown to deliver.
         """
-        num_offering = sum(session.takes_model_offers for session in sessions)
-        if not self.takes_offers or not num_offering:
-            return 0
-        return min(MAX_OFFER, max(LEAST_OFFER, int(self.permitted * self.budget) // num_offering))
+        offering = [session for session in sessions if session.takes_model_offers]
+        if self.permissions is None or not offering:
+            return {}
+        rooms = caps.room(offering, offering)
+        states = [self._offering_state(session, rooms, round_s) for session in offering]
+        allocated = self.permissions.allocate(states, int(self.permitted * self.budget))
+        return {
+            session.session_id: min(max(length, LEAST_PERMISSION), session.max_length)
+            for session, length in zip(offering, allocated, strict=True)
+        }
+
+    def _offering_state(self, session: Session, rooms: Mapping[bytes, int], round_s: float) -> ClientState:
+        """What the policy knows of a session whose draft model drafts while rounds go on."""
+        client = session.client
+        reach = LEAST_PERMISSION + int(REACH * client.delivered)
+        longest = min(session.max_length, MAX_OFFER, reach, rooms.get(session.session_id, MAX_OFFER))
+        return ClientState(
+            acceptance_rate=min(session.acceptance.value, session.acceptance_bound.most),
+            goodput=max(client.goodput.value, SMALLEST_GOODPUT),
+            weight=client.weight,
+            max_length=longest,
+            client_id=client.name,
+            context_len=len(session.tokens),
+            slo=session.owed(round_s),
+        )
 
     def _may_draft(self, session: Session) -> bool:
-        return not self.takes_offers or (session.takes_drafts and not session.takes_model_offers)
+        """Whether it may be assigned a length."""
+        return self.permissions is None or (session.takes_drafts and not session.takes_model_offers)
 
     def _max_length(self, session: Session, probe: bool) -> int:
         if not self._may_draft(session):

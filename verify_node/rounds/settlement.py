@@ -84,12 +84,12 @@ def allocate(
 
 
 def settle(
-    move: Moved, next_length: int, round_s: float, now: float, least_odds: int = ALL, offer_length: int = 0
+    move: Moved, next_length: int, round_s: float, now: float, least_odds: int = ALL, may_draft: int = 0
 ) -> Verdict:
     """Tells the session what was decided and assigned: its verdict, which awaits an answer from now on."""
     session = move.session
     dropped = session.expect(move.hope(round_s))
-    verdict = move.verdict(next_length, dropped, least_odds, offer_length)
+    verdict = move.verdict(next_length, dropped, least_odds, may_draft)
     is_warm = move.entry.draft_round is not None
     session.tell(verdict, now, late_drafts.late_at(session, now, is_warm=is_warm), session.window(round_s))
     return verdict

@@ -17,12 +17,15 @@ from verify_node.session.offer_gain import OfferGain
 from verify_node.session.suspicion import Suspicion
 
 FASTER, SLOWER = 0.5, 0.1
-"""Smoothing steps of a draft's time per token: for one that is shorter, and one that is longer, than the average."""
+"""Smoothing steps for what shows a draft node to be quicker, and slower, than on average."""
 
 INITIAL_AHEAD = 0.95
 """Optimistic, so that a far client is asked for drafts at all, and can show what drafting ahead hides."""
 
 OFFER_SMOOTHING = 0.2
+
+FIRST_DELIVERED = 8.0
+"""Tokens beyond a text that a draft model is believed to offer at first."""
 
 MOST_LATER = 4.0
 """A silence counts for so many times the usual time at most: one pause tells little of the next offer."""
@@ -57,6 +60,7 @@ class Client:
     answer_gain: OfferGain = field(default_factory=OfferGain)  # of waiting for its answers to verdicts
     model_gain: OfferGain = field(default_factory=OfferGain)  # of waiting for what its draft model offers anew
     has_index: bool = False  # it has offered what an n-gram index expects
+    delivered: float = FIRST_DELIVERED  # tokens beyond a text that its draft model offers, smoothed
     offer_s: float = 0.0  # from a verdict to what its draft model offers anew, smoothed; 0 until the first
     num_tokens: int = 0  # delivered since this node started, as all that follows
     num_drafted: int = 0  # and verified
@@ -111,9 +115,16 @@ class Client:
         """Smooths the share of drafts made ahead; `hope` is how likely this one could have been."""
         self.ahead_share = moved_share(self.ahead_share, came_true, hope, step)
 
-    def note_offer(self, source: OfferSource) -> None:
-        """It offered what that has drafted."""
-        self.has_index = self.has_index or source == "ngram"
+    def note_offer(self, source: OfferSource, depth: int) -> None:
+        """It offered so many tokens, one after another, that the source drafted."""
+        if source == "ngram":
+            self.has_index = True
+        else:
+            self._observe_delivered(depth)
+
+    def _observe_delivered(self, depth: int) -> None:
+        """Its draft model got so far beyond a text. Longer offers count quickly, since a chain goes up in parts."""
+        self.delivered += (depth - self.delivered) * (FASTER if depth > self.delivered else SLOWER)
 
     def observe_answer(self, num_accepted: int, *, in_time: bool) -> None:
         """A round moved a session of it. in_time: the newest verdict was answered when it was packed."""
@@ -124,9 +135,10 @@ class Client:
         self.offer_s = smoothed(self.offer_s, seconds, OFFER_SMOOTHING)
 
     def miss_offer(self, seconds: float) -> None:
-        """Nothing was offered for so long: a client that has ever offered is expected later from now on."""
+        """Nothing was offered for so long: its draft model is expected later from now on, and to offer less."""
         if 0.0 < self.offer_s < seconds:
             self.observe_offer_time(min(seconds, MOST_LATER * self.offer_s))
+        self._observe_delivered(0)
 
     def observe_goodput(self, num_tokens: int, number: int) -> None:
         """Eq. (4): verify round `number` delivered so many tokens to all its sessions together."""

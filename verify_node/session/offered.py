@@ -12,6 +12,11 @@ from goodspeed.wire.fields import OfferSource
 from goodspeed.wire.messages import Offer
 
 
+def depth(offer: Offer) -> int:
+    """Tokens of the offer's longest path."""
+    return len(offer.tokens) if offer.parents is None else max(trees.depths(trees.unpack(offer.parents)))
+
+
 class Offered(NamedTuple):
     """Tokens that a draft node expects after the text."""
 

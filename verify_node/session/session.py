@@ -15,7 +15,7 @@ from goodspeed.fair.smoothing import smoothed
 from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import Draft, Offer, TokenLogprobs, Verdict
 from verify_node.session.client import limit_worth, moved_share
-from verify_node.session.offered import Offered
+from verify_node.session.offered import Offered, depth
 from verify_node.session.phase import Phase, WrongPhase
 from verify_node.session.probe import Probe
 from verify_node.session.state import WINDOW, SessionState
@@ -96,7 +96,7 @@ class Session(SessionState):
 
     def take_offer(self, offer: Offer, now: float) -> None:
         """Tokens that may follow the text arrived; an offer on more of the text replaces one on less."""
-        self.client.note_offer(offer.source)
+        self.client.note_offer(offer.source, depth(offer))
         if offer.source == "model" and offer.base_len == len(self.tokens):
             self.model_calls.answered(now)
         if self.offered is None or offer.base_len >= self.offered.made_on:
@@ -271,8 +271,8 @@ class Session(SessionState):
 
     def tell(self, verdict: Verdict, now: float, late_at: float, window: int = WINDOW) -> None:
         """Its verdict goes out now: it is kept in case it must be sent again, and its answer is awaited."""
-        self.last_verdict = verdict
-        self.model_calls.verdict_goes_out(now, calls=verdict.offer_length > 0 and self.offered is None)
+        self.last_verdict, self.may_draft = verdict, verdict.may_draft
+        self.model_calls.verdict_goes_out(now, calls=verdict.may_draft > 0 and self.offered is None)
         if self.awaits_draft:
             self._wait_for("draft", now)
         elif not self.is_ready(window):

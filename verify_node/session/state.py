@@ -39,6 +39,7 @@ class SessionState:
     acceptance_bound: AcceptanceBound = field(default_factory=AcceptanceBound)  # from its delivered tokens
     phase: Phase = Phase.OPENED
     assigned: int | None = None  # next draft length; None until the first verdict
+    may_draft: int = 0  # tokens beyond the text that its draft model may have drafted, as it was told
     draft: Draft | None = None  # arrived, waiting for a round
     ahead: Draft | None = None  # arrived ahead of the verdict that it hopes for
     offered: Offered | None = None  # by the newest offer, after the text as it is now

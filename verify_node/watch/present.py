@@ -31,7 +31,7 @@ class Present:
     @property
     def assigned(self) -> int:
         """Tokens that its next drafts may have in total."""
-        return sum(session.assigned or 0 for session in self.unfinished)
+        return sum((session.assigned or 0) + session.may_draft for session in self.unfinished)
 
     @property
     def moved_at(self) -> float | None:

@@ -31,6 +31,7 @@ def round_event(
 
     arm: the way of drafting that was tried in it, or is the best; None where no other is tried.
     """
+    rows = [(verdict, sessions[verdict.session_id]) for verdict in verdicts]
     return {
         "number": done.number,
         "num_drafted": done.num_drafted,
@@ -38,7 +39,8 @@ def round_event(
         "deferred": len(done.deferred),
         "preempted": len(done.preempted),
         "arm": arm.value if arm is not None else None,
-        "sessions": [_row(verdict, sessions[verdict.session_id]) for verdict in verdicts],
+        "may_draft": {verdict.session_id.hex(): max(verdict.next_length, verdict.may_draft) for verdict, _ in rows},
+        "sessions": [_row(verdict, session) for verdict, session in rows],
     }
 
 

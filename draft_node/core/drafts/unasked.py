@@ -58,7 +58,7 @@ class Unasked:
 
     def offer(self, verdict: Verdict, tokens: Sequence[int]) -> Offer | None:
         """What answers a verdict after which the text is `tokens`; None: there is nothing new to offer."""
-        self.offers.permitted = min(verdict.offer_length, self.asking.request.max_draft)
+        self.offers.permitted = min(verdict.may_draft, self.asking.request.max_draft)
         return self._next(tokens)
 
     def draft_on(self, tokens: Sequence[int]) -> list[Propose]:

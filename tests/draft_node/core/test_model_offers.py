@@ -25,8 +25,8 @@ def begin(request=REQUEST, capabilities=KNOWN, ahead=True, **options):
     return session
 
 
-def verdict(base_len, *tokens, offer_length=8, **changes):
-    return replace(Verdict(ID, 1, None, base_len, tokens, 0, 0, 0, offer_length=offer_length), **changes)
+def verdict(base_len, *tokens, may_draft=8, **changes):
+    return replace(Verdict(ID, 1, None, base_len, tokens, 0, 0, 0, may_draft=may_draft), **changes)
 
 
 def answer(wanted, *tokens, chance=0.9):
@@ -107,7 +107,7 @@ def test_of_model_and_index_the_one_that_is_expected_to_bring_more_is_offered():
 
 
 @pytest.mark.parametrize(
-    ("options", "offer_length"),
+    ("options", "may_draft"),
     [
         ({}, 0),
         ({"ahead": False}, 8),
@@ -118,8 +118,8 @@ def test_of_model_and_index_the_one_that_is_expected_to_bring_more_is_offered():
         ({"request": replace(REQUEST, max_draft=0)}, 8),
     ],
 )
-def test_the_model_rests_where_it_may_not_or_cannot_offer(options, offer_length):
-    actions = begin(**options).receive(verdict(3, 10, offer_length=offer_length), 1.0)
+def test_the_model_rests_where_it_may_not_or_cannot_offer(options, may_draft):
+    actions = begin(**options).receive(verdict(3, 10, may_draft=may_draft), 1.0)
     assert actions == [Deliver((10,)), Send(Ack(ID, 1, 4))]
 
 
@@ -142,7 +142,7 @@ def test_a_draft_that_was_late_is_no_offer():
     session = begin()
     *_, wanted = session.receive(verdict(3, 10, next_length=3), 1.0)
     session.tick(100.0)
-    session.receive(verdict(4, 11, offer_length=0), 100.1)
+    session.receive(verdict(4, 11, may_draft=0), 100.1)
     assert session.proposed(answer(wanted, 11, 12), 100.2) == []
 
 
@@ -158,9 +158,9 @@ def test_a_chain_is_told_of_again_when_it_is_twice_as_long():
 def test_a_model_that_may_offer_no_more_offers_nothing_that_it_has():
     session = begin()
     *_, wanted = session.receive(verdict(3, 10), 1.0)
-    session.receive(verdict(4, 11, offer_length=0), 1.1)
+    session.receive(verdict(4, 11, may_draft=0), 1.1)
     assert session.proposed(answer(wanted, 11, 12, 13), 1.2) == []
-    assert session.receive(verdict(5, 12, offer_length=0), 1.3)[1:] == [Send(Ack(ID, 1, 6))]
+    assert session.receive(verdict(5, 12, may_draft=0), 1.3)[1:] == [Send(Ack(ID, 1, 6))]
 
 
 def test_nobody_waits_for_it_and_what_is_drafted_is_not_verified():
@@ -218,7 +218,7 @@ def test_where_the_verify_node_permits_nothing_the_model_is_not_judged():
     resting = Resting()
     session = begin(replace(REQUEST, max_tokens=5000), resting=resting)
     for base_len in range(3, 3 + 3 * LEAST_TRIAL):
-        session.receive(verdict(base_len, 20, offer_length=0), 1.0)
+        session.receive(verdict(base_len, 20, may_draft=0), 1.0)
     assert not resting.is_resting
 
 

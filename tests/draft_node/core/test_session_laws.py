@@ -160,7 +160,7 @@ class SessionLaws(RuleBasedStateMachine):
             finish_reason=reason,
             logprobs=None if self.session.request.num_logprobs is None else TOLD[begin:end],
             dropped=dropped,
-            offer_length=8 if (begin + end) % 4 and "model_offers" in self.capabilities else 0,
+            may_draft=8 if (begin + end) % 4 and "model_offers" in self.capabilities else 0,
         )
         actions = self._take(self.session.receive(verdict, self.now))
         assert epoch == self.session.epoch or not actions

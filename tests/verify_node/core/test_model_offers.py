@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
+from goodspeed.policies import ClientState
 from goodspeed.wire import odds
 from goodspeed.wire.fields import MAX_OFFER, OfferSource
 from goodspeed.wire.messages import Offer
 from tests.fakes import Desk, alone, make_open, request_of
-from verify_node.core.settings import PERMITTED
-from verify_node.rounds.scheduler import LEAST_OFFER
+from verify_node.core.settings import PERMITTED, CoreSettings, PolicySettings
+from verify_node.rounds.scheduler import LEAST_PERMISSION
 
 KNOWN = ("odds", "offers", "model_offers")
 TEXT = tuple(alone(request_of(make_open(1, max_tokens=40))))
@@ -34,17 +35,49 @@ def test_a_draft_model_that_may_offer_is_assigned_no_length_and_told_how_much_it
     for _ in range(3):
         [verdict] = desk.round()
         assert verdict.next_length == 0
-        assert verdict.offer_length == min(MAX_OFFER, int(PERMITTED * desk.core.limits.budget), 40)
+        assert verdict.may_draft == min(MAX_OFFER, int(PERMITTED * desk.core.limits.budget), 40)
 
 
-@pytest.mark.parametrize(("num_sessions", "length"), [(2, int(PERMITTED * 8) // 2), (8, LEAST_OFFER)])
-def test_what_is_permitted_is_shared_equally_but_not_in_pieces_that_come_too_late(
-    num_sessions: int, length: int
-) -> None:
+def test_what_is_permitted_is_shared_equally_among_equals_but_not_in_pieces_that_come_too_late() -> None:
     desk = begin()
-    for number in range(2, num_sessions + 1):
+    desk.open(number=2)
+    assert sum(verdict.may_draft for verdict in desk.round()) == PERMITTED * 8
+    for number in range(3, 9):
         desk.open(number=number)
-    assert {verdict.offer_length for verdict in desk.round()} == {length}
+    assert {verdict.may_draft for verdict in desk.round()} == {LEAST_PERMISSION}
+
+
+def test_what_is_permitted_is_the_policys_allocation() -> None:
+    """Eq. (5): the sum of w / X x alpha^s is the largest that so many tokens can have, and nobody has less than 4."""
+    desk = begin()
+    desk.hello("b", capabilities=KNOWN)
+    desk.open("b", number=2)
+    quick, slow = desk.session(1), desk.session(2)
+    quick.acceptance.value, slow.acceptance.value = 0.95, 0.2
+    quick.client.goodput.value, slow.client.goodput.value = 3.0, 1.1
+    permitted = {verdict.session_id: verdict.may_draft for verdict in desk.round()}
+    assert permitted == {quick.session_id: 13, slow.session_id: LEAST_PERMISSION}
+    assert (quick.may_draft, slow.may_draft) == (13, LEAST_PERMISSION)
+
+
+def test_what_a_draft_node_has_not_shown_to_deliver_is_left_to_others() -> None:
+    desk = begin()
+    desk.open("a", number=2)
+    [first, second] = desk.round()
+    assert first.may_draft == second.may_draft
+    desk.session(1).client.delivered = 0.5  # both sessions are this client's
+    assert {verdict.may_draft for verdict in desk.round()} == {LEAST_PERMISSION + 1}
+
+
+def test_longer_offers_count_quickly_and_silence_slowly() -> None:
+    desk = begin()
+    desk.round()
+    client = desk.session().client
+    client.delivered = 1.0
+    desk.up("a", offer_of(desk))  # of three tokens
+    assert client.delivered == 2.0
+    client.miss_offer(1.0)
+    assert client.delivered == pytest.approx(1.8)
 
 
 @pytest.mark.parametrize(
@@ -59,13 +92,13 @@ def test_others_are_assigned_lengths_as_ever(
     capabilities: tuple[str, ...], selection: str, opened: dict[str, str]
 ) -> None:
     [verdict] = begin(capabilities, selection=selection, **opened).round()
-    assert (verdict.next_length > 0, verdict.offer_length) == (True, 0)
+    assert (verdict.next_length > 0, verdict.may_draft) == (True, 0)
 
 
 @pytest.mark.parametrize("drafter", ["ngram", "none"])
 def test_a_user_who_wants_no_model_gets_none(drafter: str) -> None:
     [verdict] = begin(drafter=drafter).round()
-    assert (verdict.next_length, verdict.offer_length) == (0, 0)
+    assert (verdict.next_length, verdict.may_draft) == (0, 0)
 
 
 def test_what_the_model_offers_is_verified_and_counted_as_the_models() -> None:
@@ -113,7 +146,7 @@ def test_who_may_not_offer_takes_no_part_of_what_is_permitted() -> None:
     desk.hello("b", capabilities=("odds", "offers", "no_model"))
     for number in range(2, 9):
         desk.open("b", number)
-    lengths = {verdict.session_id: verdict.offer_length for verdict in desk.round()}
+    lengths = {verdict.session_id: verdict.may_draft for verdict in desk.round()}
     assert sorted(lengths.values())[-2:] == [0, min(int(PERMITTED * desk.core.limits.budget), 40)]
 
 
@@ -123,3 +156,19 @@ def test_a_session_opened_under_ratio_is_assigned_lengths_whatever_its_client_wa
     [verdict] = desk.round()
     assert desk.session().verification == "match"
     assert verdict.next_length > 0
+
+
+@pytest.mark.parametrize("name", ["fixed", "random", "throughput"])
+def test_every_policy_shares_out_permissions(name: str) -> None:
+    policy = PolicySettings(name=name)
+    assert CoreSettings(policy=policy).selects
+    desk = Desk(policy=name, selection="odds", self_draft=False)
+    for number, client in enumerate("ab", 1):
+        desk.hello(client, capabilities=KNOWN)
+        desk.open(client, number=number)
+    desk.session(1).acceptance.value, desk.session(2).acceptance.value = 0.9, 0.3
+    desk.session(2).client.goodput.value = 100.0
+    permitted = [verdict.may_draft for verdict in desk.round()]
+    wanted = policy.create().allocate([ClientState(0.9, 1.0), ClientState(0.3, 100.0)], int(PERMITTED * 8))
+    assert permitted == [max(LEAST_PERMISSION, length) for length in wanted]
+    assert desk.core.scheduler.worth_of(desk.session(2).client) == 1.0, "only a policy with a utility weighs goodput"

@@ -17,8 +17,8 @@ def told(**changes):
     return session
 
 
-def tell(session, now, offer_length=8):
-    verdict = Verdict(session.session_id, 1, None, len(session.tokens) - 1, (7,), 0, 0, 0, offer_length=offer_length)
+def tell(session, now, may_draft=8):
+    verdict = Verdict(session.session_id, 1, None, len(session.tokens) - 1, (7,), 0, 0, 0, may_draft=may_draft)
     session.tell(verdict, now, now)
 
 
@@ -64,7 +64,7 @@ def test_nothing_is_called_for_where_nothing_may_be_offered():
     offer(session, NOW + 0.004)
     for number in range(1, 20):
         grow(session, 9)
-        tell(session, NOW + number, offer_length=0)
+        tell(session, NOW + number, may_draft=0)
         assert (session.hopes_for_model, session.model_offered) == (False, None)
     assert session.client.offer_s == pytest.approx(0.004)
 
