@@ -184,7 +184,7 @@ class Scheduler:
         allocated = dict(
             zip(
                 (session.session_id for session in sessions),
-                self._share_out(states, budget - sum(probed.values())),
+                self._share_out(self.policy, states, budget - sum(probed.values())) or [0] * len(states),
                 strict=True,
             )
         )
@@ -198,16 +198,16 @@ class Scheduler:
         """Nobody drafts: the participants go on by themselves."""
         return {session.session_id: session.assign(0, 0, number) for session in participants}
 
-    def _share_out(self, states: Sequence[ClientState], budget: int) -> list[int]:
-        """The policy's answer. A policy of a user's own that fails costs this round's drafts, and never the node."""
+    def _share_out(self, policy: Policy, states: Sequence[ClientState], budget: int) -> list[int] | None:
+        """The policy's answer; None where a policy of a user's own failed: that costs drafts, and never the node."""
         try:
-            return self.policy.allocate(states, budget)
+            return policy.allocate(states, budget)
         except PolicyError as error:
             self.policy_error = error
             self.num_policy_errors += 1
             if self.num_policy_errors.bit_count() == 1:  # the first, the second, the fourth and so on
                 logger.error("%s", self.told_policy_error, exc_info=error.__cause__)
-            return [0] * len(states)
+            return None
 
     @property
     def told_policy_error(self) -> str | None:
@@ -240,7 +240,7 @@ class Scheduler:
             return {}
         states = [self._state(session, rooms, round_s, probe=session.session_id in due) for session in sessions]
         lengths: dict[bytes, int] = {}
-        for session, hoped in zip(sessions, self._share_out(states, budget), strict=True):
+        for session, hoped in zip(sessions, self._share_out(self.policy, states, budget) or (), strict=False):
             if session.session_id in due:
                 probes.begin(session, number)
                 if length := min(probes.LENGTH, hoped, budget):
@@ -292,7 +292,9 @@ class Scheduler:
             return {}
         rooms = caps.room(offering, offering)
         states = [self._offering_state(session, rooms, round_s) for session in offering]
-        allocated = self.permissions.allocate(states, int(self.permitted * self.budget))
+        allocated = self._share_out(self.permissions, states, int(self.permitted * self.budget))
+        if allocated is None:
+            return {}
         return {
             session.session_id: min(max(length, LEAST_PERMISSION), session.max_length)
             for session, length in zip(offering, allocated, strict=True)

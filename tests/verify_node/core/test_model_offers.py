@@ -1,10 +1,11 @@
 """Draft models that offer unasked: who may, how much, and what becomes of lengths and of a client's calibration."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from goodspeed.policies import ClientState
+from goodspeed.fair.policies import ClientState, OwnPolicy
 from goodspeed.wire import odds
 from goodspeed.wire.fields import MAX_OFFER, OfferSource
 from goodspeed.wire.messages import Offer
@@ -172,3 +173,21 @@ def test_every_policy_shares_out_permissions(name: str) -> None:
     wanted = policy.create().allocate([ClientState(0.9, 1.0), ClientState(0.3, 100.0)], int(PERMITTED * 8))
     assert permitted == [max(LEAST_PERMISSION, length) for length in wanted]
     assert desk.core.scheduler.worth_of(desk.session(2).client) == 1.0, "only a policy with a utility weighs goodput"
+
+
+def test_a_policy_that_fails_permits_nothing_until_it_answers_again() -> None:
+    class Failing:
+        fails = True
+
+        def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
+            if self.fails:
+                raise ValueError("no such table")
+            return [min(6, client.max_length) for client in clients]
+
+    policy = Failing()
+    desk = Desk(policy=OwnPolicy("mine:Failing", lambda: policy), selection="odds", self_draft=False)
+    desk.hello(capabilities=KNOWN)
+    desk.open()
+    assert [verdict.may_draft for verdict in desk.round()] == [0]
+    policy.fails = False
+    assert [verdict.may_draft for verdict in desk.round()] == [6]
