@@ -272,7 +272,7 @@ def draw(config: Config, results: Results) -> Figure:
     levels = [level / config.num_clients for level in best]
     for at, level in enumerate(levels):
         ends = at * config.rounds_each, (at + 1) * config.rounds_each
-        axes.hlines(level, *ends, colors="black", linestyles="dashed", label=None if at else "the best possible, x*")
+        axes.hlines(level, *ends, colors="black", linestyles="dashed", label="" if at else "the best possible, x*")
     axes.set_ylim(min(levels) - 0.07, max(levels) + 0.01)
     axes.set(xlabel="round; acceptance changes where curves fall")
     axes.set(ylabel=f"log-utility per client, mean of {SHOWN_SMOOTHED} rounds")

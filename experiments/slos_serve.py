@@ -23,7 +23,7 @@ from experiments.harness import Outcome, Results, new_figure, run
 from experiments.processes import each
 from experiments.simulation.open_loop.crowd import scheduling_ms
 from experiments.simulation.open_loop.threshold import Tried, highest
-from experiments.slos_serve_claims import ALLOWED, FEW, facts, findings
+from experiments.slos_serve_claims import ALLOWED, FEW, LEAST_CAPACITY, facts, findings
 from experiments.slos_serve_worlds import A100, Cell, Config, Row, load
 
 PER_S = 100
@@ -73,7 +73,7 @@ def draw(_: Config, results: Results) -> Figure:
             found = near.setdefault(one["scenario"], {})
             found[of] = max(found.get(of, 0.0), one["capacity"])
     shown = styles.numbers([OURS, EDF, NO_PROMISES, *FAMILIES], OURS)
-    better = {scenario: max(found[of] for of in FAMILIES) for scenario, found in near.items()}
+    better = {scenario: max(LEAST_CAPACITY, *(found[of] for of in FAMILIES)) for scenario, found in near.items()}
     width = 0.8 / len(shown)
     for place, (policy, number) in enumerate(shown.items()):
         places = np.arange(len(near)) + width * (place - (len(shown) - 1) / 2)
