@@ -79,7 +79,7 @@ class DraftConfig(Settings):
         minimum=1,
         maximum=MAX_CONTEXT,
         group="prompts",
-        help="most tokens generated per prompt; over HTTP: of a chat that does not say",
+        help="most tokens generated per prompt; over HTTP: of chats that set no limit",
         metavar="N",
     )
     temperature: float | None = sampling_options.temperature(
@@ -88,7 +88,7 @@ class DraftConfig(Settings):
     top_k: int | None = sampling_options.top_k(group="prompts", shown="what the target's makers say, else 0")
     top_p: float | None = sampling_options.top_p(group="prompts", shown="what the target's makers say, else 1")
     seed: int | None = sampling_options.seed(
-        group="prompts", shown="a random one for each prompt", help="seed of prompts that bring none"
+        group="prompts", shown="a random one for each prompt", help="seed of prompts without one"
     )
     tier: str | None = option(
         None,

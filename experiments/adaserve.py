@@ -17,7 +17,6 @@ from random import Random
 from statistics import fmean, median
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments import styles
@@ -32,6 +31,9 @@ from experiments.simulation.open_loop.tabled import Tabled
 from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.settings import Settings
 from goodspeed.fair.latency import Linear
+
+SHOWN = (OURS, "fixed 4, beside", "fixed 4", "chunked prefill", "prefill first")
+"""Those in the picture: the best baseline, and one of each kind."""
 
 NOTES = [
     "A ratio compares means over a figure's worlds; the best baseline is chosen anew in each of them.",
@@ -197,32 +199,16 @@ def told(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def draw(config: Config, results: Results) -> Figure:
-    """A row of panels for each model."""
-    figure = new_figure(17.0, 3.6 * len(config.models))
-    panels = (
-        ("rates", "requests_per_s", "attainment", "in time"),
-        ("rates", "requests_per_s", "goodput_tokens_s", "tokens/s in time"),
-        ("rates", "requests_per_s", "accepted", "accepted a round"),
-        ("edge", "requests_per_s", "attainment", "edge, in time"),
-        ("urgent", "urgent_share", "attainment", "in time"),
-        ("scale", "slo_scale", "attainment", "in time"),
-    )
-    axes = figure.subplots(len(config.models), len(panels), squeeze=False)
-    for line, model in zip(axes, config.models, strict=True):
-        for plot, (name, over, measure, label) in zip(line, panels, strict=True):
-            here = [one for one in results.rows if (one["figure"], one["model"]) == (name, model)]
-            curves(plot, here, over, measure)
-            plot.set(title=f"{model}: {label}", xlabel=over.replace("_per_s", "/s").replace("_", " "))
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(POLICIES))
-    return figure
-
-
-def curves(plot: Axes, rows: Sequence[dict[str, Any]], over: str, measure: str) -> None:
-    for number, policy in enumerate(POLICIES):
-        own = sorted((one[over], one[measure]) for one in rows if one["policy"] == policy)
-        if own:
-            plot.plot(*zip(*own, strict=True), label=policy, **styles.curve(number))
-    plot.set_ylim(bottom=0.0)
+    """Texts in time over the load, a panel for each model."""
+    figure = new_figure(5.5 * len(config.models), 4.6)
+    panels = figure.subplots(1, len(config.models), squeeze=False).flat
+    for panel, model in zip(panels, config.models, strict=True):
+        here = [one for one in results.rows if (one["figure"], one["model"]) == ("rates", model)]
+        for policy, number in styles.numbers(SHOWN, OURS).items():
+            own = sorted((one["requests_per_s"], one["attainment"]) for one in here if one["policy"] == policy)
+            panel.plot(*zip(*own, strict=True), label=policy, **styles.curve(number))
+        panel.set(title=model, xlabel="requests/s", ylabel="share of texts in time", ylim=(0.0, 1.04))
+    return styles.finish(figure, "As the load grows, ours keeps texts in time that others make late", OURS)
 
 
 def main() -> int:

@@ -24,9 +24,9 @@ BASELINES: dict[str, dict[str, Any]] = {
 }
 
 OURS = "dp"
-NO_DRAFTS, NO_PROMISES, ON_DRAFTS = "dp, no drafts", "none", "dp, speculative"
+EDF, NO_DRAFTS, NO_PROMISES, ON_DRAFTS = "edf", "dp, no drafts", "none", "dp, speculative"
 ABLATIONS: dict[str, dict[str, Any]] = {
-    "edf": TIMED | {"policy": "slo", "admission": "edf"},
+    EDF: TIMED | {"policy": "slo", "admission": "edf"},
     NO_PROMISES: TIMED | {"policy": "slo", "admission": "none"},
     NO_DRAFTS: TIMED | {"policy": "slo", "admission": "dp", "max_draft": 0},
     ON_DRAFTS: TIMED | {"policy": "slo", "admission": "dp", "guarantee": "speculative"},

@@ -172,18 +172,18 @@ def _rows(name: str, series: Series) -> list[dict[str, Any]]:
 
 
 def draw(config: Config, results: Results) -> Figure:
-    figure = new_figure(4.0 * len(config.betas), 2.4 * len(config.budgets) + 0.3)
-    panels = figure.subplots(len(config.budgets), len(config.betas), squeeze=False)
-    for panel, (budget, beta) in zip(panels.flat, product(config.budgets, config.betas), strict=True):
-        name = _name(budget, beta)
+    """What is estimated and what is realised, with the last budget; a panel for each beta."""
+    figure = new_figure(5.0 * len(config.betas), 4.2)
+    panels = figure.subplots(1, len(config.betas), squeeze=False, sharey=True).flat
+    for panel, beta in zip(panels, config.betas, strict=True):
+        name = _name(config.budgets[-1], beta)
         _draw_panel(panel, [row for row in results.rows if row["setting"] == name])
-        panel.set_title(f"{NUM_CLIENTS} clients, {name}", fontsize=9)
-    figure.legend(*panels.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8)
-    return figure
+        panel.set_title(f"{NUM_CLIENTS} clients, {name}")
+    return styles.finish(figure, "The estimated goodput follows the realised one within its standard deviation")
 
 
 def _draw_panel(panel: Axes, rows: Sequence[dict[str, Any]]) -> None:
-    """Mean and band of what is estimated and of what is realised, and the mean of the forecast."""
+    """Mean and band of what is estimated and of what is realised."""
     numbers = [row["round"] for row in rows]
     for place, label in enumerate(("estimated", "realised")):
         mean, band = (np.array([row[f"{label}_{column}"] for row in rows]) for column in ("mean", "std"))
@@ -193,10 +193,8 @@ def _draw_panel(panel: Axes, rows: Sequence[dict[str, Any]]) -> None:
         panel.fill_between(
             numbers, mean - band, mean + band, color=style["color"], alpha=0.2, linewidth=0, label=deviation
         )
-    forecast = [row["forecast_mean"] for row in rows]
-    panel.plot(numbers, forecast, linewidth=0.9, linestyle=":", color="black", label="forecast of Eq. (5)")
     panel.set_xlabel("round")
-    panel.set_ylabel("tokens a round, mean of 10", fontsize=9)
+    panel.set_ylabel("tokens a round, mean of 10")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

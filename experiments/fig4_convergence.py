@@ -205,37 +205,29 @@ def _rows(setting: Setting, variant: Variant, best: float, mean: Floats, error: 
 
 
 def draw(config: Config, results: Results) -> Figure:
-    columns = min(len(config.settings), 3)
-    lines = -(-len(config.settings) // columns)
-    figure = new_figure(2.9 * columns, 2.2 * lines + 0.5)
-    panels = list(figure.subplots(lines, columns, squeeze=False).flat)
-    for panel, setting in zip(panels, config.settings, strict=False):
-        _draw_panel(panel, [row for row in results.rows if row["setting"] == setting.name])
-        panel.set_title(setting.name, fontsize=7)
-    named = dict[str, Any]()  # the same curves are in all panels, and one line under replay only
-    for panel in panels:
-        named |= {label: handle for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)}
-    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=3, fontsize=7)
-    return figure
+    """Utility over rounds: the first setting, and the first that replays recordings."""
+    shown = [config.settings[0].name, *[one.name for one in config.settings if one.name.endswith("replay")][:1]]
+    figure = new_figure(5.0 * len(shown), 4.8)
+    for panel, name in zip(figure.subplots(1, len(shown), squeeze=False).flat, shown, strict=True):
+        _draw_panel(panel, [row for row in results.rows if row["setting"] == name])
+        panel.set_title(name)
+    return styles.finish(figure, "Ours comes close to the best possible utility within some 30 rounds", OURS)
 
 
 def _draw_panel(panel: Axes, rows: Sequence[dict[str, Any]]) -> None:
     """Draws one setting: a curve with its interval for each variant, and the lines that they are compared with."""
-    for name, number in styles.numbers(row["variant"] for row in rows).items():
+    for name, number in styles.numbers((row["variant"] for row in rows), OURS).items():
         own = [row for row in rows if row["variant"] == name]
         numbers = [row["round"] for row in own]
         mean, error = (np.array([row[column] for row in own]) for column in ("log_utility", "confidence_95"))
-        style = styles.curve(number, len(own)) | {"markersize": 2.5, "linewidth": 0.8}
+        style = styles.curve(number, len(own))
         panel.plot(numbers, mean, label=name, **style)
         panel.fill_between(numbers, mean - error, mean + error, color=style["color"], alpha=0.2, linewidth=0)
     panel.axhline(rows[0]["optimum"], color="black", linestyle="--", linewidth=1, label="U(x*)")
     begun = {row["optimum_where_begun"] for row in rows} - {None}
     for level in begun:
         panel.axhline(level, color="black", linestyle=":", linewidth=1, label="U(x*) where drafts began (replay)")
-    panel.set_xscale("log")
-    panel.tick_params(labelsize=6)
-    panel.set_xlabel("round", fontsize=7)
-    panel.set_ylabel("U of the mean goodput so far", fontsize=7)
+    panel.set(xscale="log", xlabel="round", ylabel="U of the mean goodput so far")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

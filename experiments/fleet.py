@@ -16,7 +16,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from experiments import styles
-from experiments.fleet_claims import CURVE, FITS, PAPER, facts, findings
+from experiments.fleet_claims import CURVE, FITS, facts, findings
 from experiments.fleet_regions import million
 from experiments.fleet_worlds import NONE, Cell, Config, Row, fairness, load
 from experiments.harness import Outcome, Results, new_figure, run
@@ -28,6 +28,7 @@ PER_S = 100
 """Rates are tried in hundredths of a request per second and replica."""
 
 MOST_PER_S = 60.0
+CAPACITY = "capacity of the fleet"
 
 NOTES = ["A capacity is in requests/s of the whole fleet; what is known of other replicas is up to a second old."]
 
@@ -66,44 +67,18 @@ def _fairness(config: Config, requests_per_s: float, routing: str) -> Row:
     return fairness(config, routing, requests_per_s)
 
 
-def draw(config: Config, results: Results) -> Figure:
-    """Capacities over replicas; capacities over one replica's beside the paper's; and routings compared."""
-    figure = new_figure(12.0, 4.5)
-    left, middle, right = figure.subplots(1, 3)
+def draw(_: Config, results: Results) -> Figure:
+    """The capacity over the number of replicas, beside a linear one."""
+    figure = new_figure(6.4, 4.8)
+    axes = figure.subplots()
     own = sorted((row for row in results.rows if row["study"] == CURVE), key=lambda row: int(row["replicas"]))
     numbers, found = [row["replicas"] for row in own], [row["capacity"] for row in own]
-    left.plot(numbers, [number * found[0] for number in numbers], color="black", linewidth=0.8, label="linear")
-    left.plot(numbers, found, label="measured", **styles.curve(0))
-    left.set(xscale="log", yscale="log", xlabel="replicas", ylabel="requests/s, at most 10 % missed", title=CURVE)
-    left.set_xticks(numbers, [str(number) for number in numbers], minor=False)
-    _draw_ratios(middle, results)
-    _draw_routings(right, results)
-    figure.legend(loc="outside lower center", ncols=5)
-    return figure
-
-
-def _draw_ratios(axes: Any, results: Results) -> None:
-    told = facts(results.rows)
-    for place, (study, papers) in enumerate(PAPER.items()):
-        for routing, ratios in told.get(study, {}).items():
-            if routing == FITS:
-                axes.plot([1, *ratios], [1.0, *ratios.values()], label=study, **styles.curve(1 + 2 * place))
-        label = f"{study}, SLOs-Serve's paper"
-        axes.plot([1, *papers], [1.0, *papers.values()], label=label, **styles.curve(2 + 2 * place))
-    axes.set(xlabel="replicas", ylabel="capacity over one replica's", title="one window for all")
-    axes.set_xticks(range(1, 5))
-
-
-def _draw_routings(axes: Any, results: Results) -> None:
-    compared = facts(results.rows)["policies"]
-    routings = list(dict.fromkeys(routing for own in compared.values() for routing in own))
-    width = 0.8 / max(1, len(routings))
-    for number, routing in enumerate(routings):
-        heights = [max(own.get(routing, {0: 0.0}).values()) for own in compared.values()]
-        places = [place + width * (number - (len(routings) - 1) / 2) for place in range(len(compared))]
-        axes.bar(places, heights, width, label=routing, **styles.bar(number + 5))
-    axes.set_xticks(range(len(compared)), list(compared))
-    axes.set(ylabel="requests/s, at most 10 % missed", title="routings")
+    axes.plot(numbers, [number * found[0] for number in numbers], color="black", linewidth=0.8, label="linear")
+    axes.plot(numbers, found, label=CAPACITY, **styles.curve(0))
+    axes.set(xscale="log", yscale="log", xlabel="replicas", ylabel="requests/s with at most 10 % missed")
+    axes.set_xticks(numbers, [str(number) for number in numbers], minor=False)
+    axes.minorticks_off()
+    return styles.finish(figure, "The capacity of a fleet grows in proportion to its replicas", CAPACITY)
 
 
 def main() -> int:

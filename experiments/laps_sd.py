@@ -20,7 +20,14 @@ from experiments.laps_sd_claims import BEST_QUEUES, error_of, fig1, findings
 from experiments.laps_sd_runs import POLICIES, Cell, Settings, chosen, mean_seconds, measured, requests, times
 from experiments.progress import parts
 
-ORDERS_SHOWN = ("fcfs", "las", "lp_sjf", "laps", "laps_paper", "laps_learned", "oracle", "optimal")
+OURS = "laps"
+ORDERS_SHOWN = {
+    OURS: "laps",
+    "fcfs": "first come, first served",
+    "las": "least attained service",
+    "lp_sjf": "shortest predicted length first",
+}
+"""Those in the picture, beside the optimum."""
 
 
 @dataclass(frozen=True)
@@ -124,30 +131,18 @@ def facts(
 
 
 def draw(config: Config, results: Results) -> Figure:
-    """Above, latency over the number of requests by kind (Fig. 5); below, latency over K (Fig. 6)."""
-    figure = new_figure(4.0 * len(config.kinds), 7.0)
-    above, below = figure.subplots(2, len(config.kinds), squeeze=False)
-    for plot, kind in zip(above, config.kinds, strict=True):
+    """Latency at one place over the number of requests (Fig. 5), a panel for each kind."""
+    figure = new_figure(3.4 * len(config.kinds), 4.2)
+    for panel, kind in zip(figure.subplots(1, len(config.kinds), squeeze=False).flat, config.kinds, strict=True):
         own = chosen(results.rows, places=1, kind=kind, window_s=config.window_s)
-        for number, policy in enumerate(ORDERS_SHOWN):
+        for policy, number in styles.numbers(ORDERS_SHOWN, OURS).items():
             seconds = [mean_seconds(own, policy=policy, number=requests) for requests in config.numbers]
-            plot.plot(config.numbers, seconds, label=policy, **styles.curve(number))
-        plot.set(title=kind, xlabel="requests", ylabel="mean latency, s")
-    numbers = sorted({row["number"] for row in results.curves})
-    for plot, number in zip(below, numbers, strict=False):
-        for policy in ("laps", "laps_paper"):
-            own = chosen(results.curves, number=number, policy=policy)
-            plot.plot(
-                config.queues,
-                [mean_seconds(own, queues=k) for k in config.queues],
-                label=policy,
-                **styles.curve(ORDERS_SHOWN.index(policy)),
-            )
-        plot.set(title=f"{number} requests, {config.headline}", xlabel="queues K", ylabel="mean latency, s")
-    for plot in below[len(numbers) :]:
-        plot.set_axis_off()
-    figure.legend(*above[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return figure
+            panel.plot(config.numbers, seconds, label=ORDERS_SHOWN[policy], **styles.curve(number))
+        seconds = [mean_seconds(own, policy="optimal", number=requests) for requests in config.numbers]
+        panel.plot(config.numbers, seconds, "k--", linewidth=1.0, label="least true time left, at no cost")
+        panel.set(title=kind, xlabel="requests", ylabel="mean latency, s")
+    title = "Where lengths are predicted, ours ends texts sooner than first come, first served"
+    return styles.finish(figure, title, ORDERS_SHOWN[OURS])
 
 
 def main() -> int:

@@ -14,12 +14,11 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 from typing import Any
 
 import numpy as np
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from experiments import styles
 from experiments.harness import Finding, Outcome, Results, new_figure, run
@@ -243,27 +242,28 @@ def _misses(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def draw(config: Config, results: Results) -> Figure:
-    """A map for each machine and distance, of the first drafter: clients upwards, acceptance to the right."""
-    first = config.drafters[0]
-    rows = [row for row in results.rows if row["alpha"] is not None and row.get("drafter", first) == first]
+def draw(_: Config, results: Results) -> Figure:
+    """Every cell with equal clients: over plain decoding, to the right the best fixed length, upwards ours."""
+    rows = [row for row in results.rows if row["alpha"] is not None]
+    figure = new_figure(7.2, 6.0)
+    axes = figure.subplots()
+    fixed, ours = (np.array([row[name] / row["plain"] for row in rows]) for name in ("fixed", "gradient_known"))
+    ends = np.array([min(fixed.min(), 1.0) / 1.1, max(fixed.max(), ours.max()) * 1.1])
+    axes.plot(ends, ends, "k--", linewidth=1.0, label="the best fixed length")
+    axes.axhline(1.0, color="black", linewidth=1.0, label="plain decoding")
+    for number, machine in enumerate(dict.fromkeys(row["machine"] for row in rows)):
+        style = styles.curve(number) | {"linestyle": "", "markersize": 5.0, "alpha": 0.6}
+        here = np.array([row["machine"] == machine for row in rows])
+        axes.plot(fixed[here], ours[here], label=f"ours, {machine}: a dot for each cell", **style)
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=(0.8, ends[1]))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(FixedLocator([0.1, 0.2, 0.5, 1, 2, 5, 10]))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_locator(NullLocator())
+    axes.set(xlabel="best fixed length, found in hindsight, over plain decoding", ylabel="ours over plain decoding")
     lowest = min(row["ratio_known"] for row in rows)
-    scale = Normalize(np.floor(20 * lowest) / 20, max(1.02, *(row["ratio_known"] for row in rows)))
-    figure = new_figure(3.6 * len(config.round_trips_s), 3.2 * len(config.machines))
-    axes = figure.subplots(len(config.machines), len(config.round_trips_s), squeeze=False)
-    for plot, (name, round_trip_s) in zip(axes.flat, product(config.machines, config.round_trips_s), strict=True):
-        here = [row for row in rows if row["machine"] == name and row["round_trip_ms"] == 1000 * round_trip_s]
-        ratios = np.array([row["ratio_known"] for row in here]).reshape(len(config.clients), len(config.alphas))
-        image = plot.imshow(ratios, origin="lower", aspect="auto", cmap="cividis", norm=scale)
-        for (y, x), ratio in np.ndenumerate(ratios):
-            colour, weight = styles.ink(image.cmap(scale(ratio))), "bold" if ratio < WANTED else "normal"
-            plot.text(x, y, f"{ratio:.2f}", ha="center", va="center", fontsize=8, color=colour, fontweight=weight)
-        plot.set_xticks(range(len(config.alphas)), [f"{alpha:g}" for alpha in config.alphas])
-        plot.set_yticks(range(len(config.clients)), [str(num) for num in config.clients])
-        plot.set(title=f"{name}, {1000 * round_trip_s:g} ms", xlabel="acceptance", ylabel="clients")
-    label = f"goodput of gradient / the better of plain and the best fixed length (bold: below {WANTED:g})"
-    figure.colorbar(image, ax=axes, label=label)
-    return figure
+    title = f"Ours is never slower than plain decoding, and reaches at least {lowest:.2f} of the best fixed length"
+    return styles.finish(figure, title)
 
 
 def main() -> int:

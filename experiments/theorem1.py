@@ -120,25 +120,19 @@ def _farther(power: float, found: Sequence[dict[str, Any]]) -> Finding:
 
 
 def draw(config: Config, results: Results) -> Figure:
-    figure = new_figure(7.4, 3.6)
-    panels = figure.subplots(1, 2)
-    labels = {"distance": "X from x*, root mean square", "mean_goodput_off": "mean goodput from x*"}
-    for panel, (column, label) in zip(panels, labels.items(), strict=True):
-        for number, power in enumerate(config.powers):
-            own = [row for row in results.rows if row["power"] == power]
-            betas, values = [row["beta"] for row in own], [row[column] for row in own]
-            error = [row["confidence_95"] for row in own] if column == "distance" else None
-            panel.errorbar(betas, values, yerr=error, label=f"eta ~ beta^{power:g}", **styles.curve(number))
-        if column == "distance":
-            start = max(results.rows, key=lambda row: float(row["beta"]))
-            line = [start["distance"] * (beta / start["beta"]) ** 0.5 for beta in config.betas]
-            panel.plot(config.betas, line, linestyle=":", color="black", label="beta^0.5")
-        panel.set_xscale("log")
-        panel.set_yscale("log")
-        panel.set_xlabel("beta")
-        panel.set_ylabel(f"{label}, share of x*", fontsize=8)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
-    return figure
+    """The distance from the optimum over beta, for each relation of eta to beta."""
+    figure = new_figure(6.4, 4.8)
+    axes = figure.subplots()
+    for number, power in enumerate(config.powers):
+        own = [row for row in results.rows if row["power"] == power]
+        error = [row["confidence_95"] for row in own]
+        betas, values = [row["beta"] for row in own], [row["distance"] for row in own]
+        axes.errorbar(betas, values, yerr=error, label=f"eta ~ beta^{power:g}", **styles.curve(number))
+    start = max(results.rows, key=lambda row: float(row["beta"]))
+    line = [start["distance"] * (beta / start["beta"]) ** 0.5 for beta in config.betas]
+    axes.plot(config.betas, line, linestyle=":", color="black", label="beta^0.5")
+    axes.set(xscale="log", yscale="log", xlabel="beta", ylabel="X from x*, root mean square, share of x*")
+    return styles.finish(figure, "The smaller the steps, the nearer the smoothed goodput is to the optimum")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

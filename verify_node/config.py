@@ -73,8 +73,8 @@ class VerifyConfig(Settings):
         minimum=0.0,
         maximum=0.5,
         group="rounds and budget",
-        help="with --selection odds: share of the time spent on trying whether no drafts, n-gram drafts or those of "
-        "models bring more tokens a second; 0 tries nothing",
+        help="with --selection odds: share of the time for trials of what brings most tokens a second: no drafts, "
+        "n-gram drafts, or drafts of models; 0 tries nothing",
         metavar="X",
     )
     slo_tier: tuple[str, ...] = options.slo_tier(
@@ -85,14 +85,14 @@ class VerifyConfig(Settings):
         choices=tuple(admission.names()),
         shown="dp where there are tiers and drafted tokens are selected, else none",
         group="rounds and budget",
-        help="who is promised the service level that it asks for: dp takes the set that is worth most and can be kept, "
-        "edf each in the order of deadlines, none nobody; what is not promised is served as well as promises allow",
+        help="which texts are promised the service level that they ask for: dp picks the most valuable set that can be "
+        "kept, edf decides one by one in the order of deadlines, none promises nothing; other texts get what is left",
     )
     guarantee: Literal["plain", "speculative"] = option(
         DEFAULTS.guarantee,
         group="rounds and budget",
-        help="whether promises are made that only drafts can keep: plain promises what is kept without any draft, "
-        "speculative counts on the drafts that a draft node has shown, and more is promised",
+        help="plain: promise only what can be kept without drafts; speculative: count on drafts as good as the draft "
+        "node's earlier ones, and promise more",
     )
     linger_ms: float = options.linger_ms(1000 * DEFAULTS.linger_s)
     eta: float = option(
@@ -137,9 +137,8 @@ class VerifyConfig(Settings):
         DEFAULTS.order,
         choices=tuple(order.names()),
         group="limits",
-        help="whose texts keep their memory where it does not suffice for all: those that came first, have had the "
-        "least service, have the shortest expected length, or are expected to be done soonest (LAPS-SD). Promised "
-        "ones always do",
+        help="which texts keep their memory when it is short: those that came first, have had the least service, have "
+        "the shortest expected length, or are expected to be done soonest (LAPS-SD). Promised texts always keep theirs",
     )
     memory_fraction: float | None = model_options.memory_fraction()
     kv_pages: int | None = model_options.kv_pages()

@@ -121,7 +121,7 @@ def try_model(checkpoint: Checkpoint) -> tuple[KVShape, int]:
 def _use_paged_attention(model: torch.nn.Module) -> None:
     if not getattr(model, "_supports_attention_backend", False):
         raise UnsupportedModelError(
-            f"{type(model).__name__} does not take its attention from transformers' AttentionInterface; use a "
-            "model that does"
+            f"{type(model).__name__} bypasses transformers' AttentionInterface, so the engine cannot give it paged "
+            "attention; use a model of another family, such as llama or qwen3"
         )
     model.set_attn_implementation(attention.NAME)  # type: ignore[operator]

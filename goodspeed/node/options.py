@@ -34,7 +34,12 @@ def policy(default: str) -> Any:
 
 
 def rounds(default: str) -> Any:
-    return option(default, choices=ROUNDS, group=_ROUNDS_GROUP, help="wait for everybody, or for nobody long")
+    return option(
+        default,
+        choices=ROUNDS,
+        group=_ROUNDS_GROUP,
+        help="barrier: a round waits for every draft; continuous: it takes those that are ready",
+    )
 
 
 def linger_ms(default: float) -> Any:
@@ -63,7 +68,7 @@ def draft_ahead() -> Any:
 def min_odds() -> Any:
     return option(
         None,
-        shown="where the verify node says what pays, there; else 0.3",
+        shown="the bound that the verify node tells, else 0.3",
         minimum=0.0,
         maximum=1.0,
         group=_DRAFTING_GROUP,
@@ -78,8 +83,8 @@ def drafter() -> Any:
         "auto",
         choices=get_args(Drafter),
         group=_DRAFTING_GROUP,
-        help="what may draft for requests that do not say: auto takes what pays, ngram looks tokens up in earlier "
-        "texts, none leaves all to the target",
+        help="drafter of requests that name none: auto takes what pays, ngram looks tokens up in earlier texts, "
+        "none leaves all to the target",
     )
 
 

@@ -62,6 +62,12 @@ def test_a_policy_looks_the_same_in_every_picture():
     assert len(set(others.values())) == 7
 
 
+def test_ours_has_the_first_look_in_every_picture():
+    found = styles.numbers(["gradient", "fixed", "slo", "a"], "slo")
+    assert (found["slo"], found["fixed"]) == (0, 2)
+    assert len(set(found.values())) == 4
+
+
 def test_curves_that_lie_over_each_other_are_narrower_each():
     widths = [styles.breadth(place, 4)["linewidth"] for place in range(4)]
     assert widths == sorted(widths, reverse=True)

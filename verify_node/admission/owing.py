@@ -19,7 +19,7 @@ NOBODY: CountedOn = {}
 """No promise hangs on a draft."""
 
 CATCHING_UP = 0.8
-"""A session behind its promise is served as if its TPOT were this share of it, until it has caught up."""
+"""A session that is behind its promise is planned with this share of its TPOT, until it has caught up."""
 
 
 def due(promise: Promise, counted_on: CountedOn) -> float:

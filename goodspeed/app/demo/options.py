@@ -75,7 +75,7 @@ class DemoConfig(Settings):
     temperature: float = sampling_options.temperature(group="prompts", default=1.0)
     top_k: int = sampling_options.top_k(group="prompts", default=0)
     top_p: float = sampling_options.top_p(group="prompts", default=1.0)
-    seed: int = sampling_options.seed(group="prompts", default=0, help="seed of prompts that bring none")
+    seed: int = sampling_options.seed(group="prompts", default=0, help="seed of prompts without one")
     prompts: str | None = option(
         None,
         shown="one of each domain",
