@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -154,6 +155,18 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_what_was_loaded_before_a_daemon_serves_is_collected_no_more() -> None:
+    found: list[int] = []
+
+    async def serve() -> None:
+        found.append(gc.get_freeze_count())
+
+    asyncio.run(running.until_signal(serve()))
+    assert found[0] > 10_000
+    assert gc.get_freeze_count() == 0
 
 
 @pytest.mark.usefixtures("interruptible")
