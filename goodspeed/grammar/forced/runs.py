@@ -51,9 +51,13 @@ def sequence(parts: Iterable[Run]) -> Run:
 def one_of(parts: Iterable[Run]) -> Run:
     """Returns the run of alternatives; one of them may be all that is left."""
     some = list(parts) or [NOTHING]
-    wholes = [each.whole for each in some if each.whole is not None]
-    heads, tails, longest = (max(each[place] for each in some) for place in range(3))
-    return Run(heads, tails, longest, max(wholes, default=None), all(each.is_endless for each in some))
+    return Run(
+        max(each.head for each in some),
+        max(each.tail for each in some),
+        max(each.longest for each in some),
+        max((each.whole for each in some if each.whole is not None), default=None),
+        all(each.is_endless for each in some),
+    )
 
 
 def optional(part: Run) -> Run:

@@ -93,17 +93,22 @@ class _Schema:
 
     def _of_types(self, says: Mapping[str, Any], path: tuple[str, ...]) -> Run:
         types = says.get("type", ["object", "array", "string", "number", "boolean", "null"])
-        runs = {
-            "object": self._object,
-            "array": self._array,
-            "string": lambda says, path: _string(says),
-            "number": lambda says, path: _number(says),
-            "integer": lambda says, path: _number(says),
-            "boolean": lambda says, path: broken(len("false")),
-            "null": lambda says, path: fixed(len("null")),
-        }
         names = types if isinstance(types, list) else [types]
-        return one_of(runs[name](says, path) for name in names if isinstance(name, str) and name in runs)
+        return one_of(self._of_type(name, says, path) for name in names)
+
+    def _of_type(self, name: object, says: Mapping[str, Any], path: tuple[str, ...]) -> Run:
+        match name:
+            case "object":
+                return self._object(says, path)
+            case "array":
+                return self._array(says, path)
+            case "string":
+                return _string(says)
+            case "number" | "integer":
+                return _number(says)
+            case "boolean":
+                return broken(len("false"))
+        return fixed(len("null"))
 
     def _object(self, says: Mapping[str, Any], path: tuple[str, ...]) -> Run:
         properties, required = says.get("properties"), says.get("required")
