@@ -182,9 +182,12 @@ class _Writer:
         return self._value({**self._schema(tool), **_options(tool)})
 
     def _schema(self, tool: Tool) -> Mapping[str, Any]:
-        """Returns the schema that arguments keep: the tool's own where it is strict, or has to be called."""
+        """Returns the schema that arguments keep, which are an object whatever else the tool's schema takes.
+
+        It is the tool's own where that is strict, or has to be called.
+        """
         if tool.strict or self._form.is_forced:
-            return {"type": "object", **tool.schema}
+            return {**tool.schema, "type": "object"}
         return {"type": "object"}
 
     def _value(self, schema: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from msgspec.structs import replace
 
@@ -43,7 +44,7 @@ from verify_node.target.target import Target
 
 SCHEMAS = Path(__file__).parents[2] / "tests/grammar/schemas"
 NUM_SESSIONS, NUM_DRAFTED = 8, 4
-WANTED_SHARE, WANTED_COMPILE_S = 0.03, 0.1
+WANTED_SHARE, WANTED_COMPILE_S, WANTED_ROW_S = 0.03, 0.1, 0.004
 PROMPT = "Answer in JSON: "
 WAYS = ("plain", "forms", "self-drafted", "masks after")
 
@@ -67,6 +68,61 @@ HOSTILE = {
         "grammar", "start: r0\n" + "\n".join(f"r{n}: r{n + 1} r{n + 1}" for n in range(700)) + '\nr700: "a"'
     ),
 }
+
+LONG = "abcdefghij " * 370
+_NODE = {"n": {"anyOf": [{"$ref": "#/$defs/t"}, {"type": "null"}]}, "z": {"const": LONG}}
+
+
+def _schema(**schema: Any) -> Constraint:
+    return Constraint("json_schema", json.dumps(schema))
+
+
+HOSTILE_ROWS = {
+    "60,000 digits": _schema(const="7" * 60_000),
+    "4,000 digits": _schema(const="7" * 4_000),
+    "15 long values": _schema(enum=[f"{each}{LONG}" for each in range(15)]),
+    "a long beginning": _schema(enum=[f"{LONG}{each}" for each in range(15)]),
+    "400 long items": _schema(type="array", minItems=400, maxItems=400, items={"const": LONG}),
+    "items apart from their number": _schema(
+        allOf=[{"type": "array", "items": {"const": LONG[:900]}}, {"minItems": 1000}]
+    ),
+    "choices in choices": _schema(
+        anyOf=[{"anyOf": [{"const": f"{m} {n}" + LONG[:200]} for n in range(12)]} for m in range(12)]
+    ),
+    "a long pattern": _schema(type="string", pattern=f"^{LONG[:4000]}$"),
+    "1,000 repetitions": _schema(type="string", pattern="^(abc){1000}[0-9]$"),
+    "1,000 false choices": _schema(type="string", pattern="^(x|xx){1000}$"),
+    "a pattern and a length": _schema(type="string", pattern="^a*$", minLength=60_000),
+    "long names": _schema(
+        type="object",
+        properties={f"p{each}" + "x" * 200: {"const": 1} for each in range(200)},
+        required=[f"p{each}" + "x" * 200 for each in range(200)],
+    ),
+    "deep references": _schema(
+        **{
+            "$defs": {
+                f"d{n}": {"required": ["k"], "properties": {"k": {"$ref": f"#/$defs/d{n + 1}"}}} for n in range(29)
+            }
+            | {"d29": {"const": LONG}},
+            "$ref": "#/$defs/d0",
+        }
+    ),
+    "a tree with a long end": _schema(
+        **{"$defs": {"t": {"type": "object", "properties": _NODE, "required": ["n", "z"]}}, "$ref": "#/$defs/t"}
+    ),
+    "long numbers": _schema(type="array", minItems=300, items={"const": 10**300}),
+    "long choices": Constraint("choice", json.dumps([LONG[:4000] + str(each) for each in range(8)])),
+    "1,000 choices": Constraint("choice", json.dumps([f"{each:04}" + "x" * 20 for each in range(1000)])),
+    "exponential states": Constraint("regex", "(a|b)*a(a|b){18}"),
+    "catastrophic": HOSTILE["catastrophic"],
+    "doubled rules": Constraint(
+        "grammar",
+        "start: r0\n" + "\n".join(f"r{n}: r{n + 1} r{n + 1}" for n in range(40)) + f'\nr40: "{LONG[:1000]}"',
+    ),
+    "a long text that is ignored": Constraint("grammar", 'start: "a" "b"+\n%ignore /x{4000}/'),
+    "words in rules": Constraint("grammar", "start: w+\nw: " + " | ".join(f'"k{each}"' for each in range(1000))),
+}
+"""What each row of a mask might cost most."""
 
 
 def schemas(kind: str = "*") -> list[Constraint]:
@@ -109,6 +165,31 @@ def masks(grammars: Grammars, answers: Sequence[tuple[Constraint, list[int]]]) -
             output = answer[:length]
             times.append(seconds(lambda: matcher.allowed(output, drafted)) / (len(drafted) + 1))  # noqa: B023
     return {"num_chains": len(times), "median_us": 1e6 * statistics.median(times), "max_us": 1e6 * max(times)}
+
+
+def hostile_rows(grammars: Grammars) -> dict[str, Any]:
+    """Seconds of this thread for the costliest row of each: masks after an output and a drafted token, and `forced`."""
+    found: dict[str, float] = {}
+    for name, constraint in HOSTILE_ROWS.items():
+        try:
+            matcher, output, worst = Matcher(grammars.get(constraint)), list[int](), 0.0
+        except GrammarError:
+            continue
+        for number in range(64):
+            rows = matcher.allowed(output)
+            tokens = np.flatnonzero(np.unpackbits(rows[0].view(np.uint8), bitorder="little")).tolist()
+            tokens = [token for token in tokens if token not in grammars.table.eos_ids]
+            if not tokens:
+                break
+            drafted = [tokens[number % len(tokens)]]
+            worst = max(worst, seconds(lambda: matcher.allowed(output, drafted), time.thread_time) / 2)  # noqa: B023
+            worst = max(worst, seconds(lambda: matcher.forced(output), time.thread_time))  # noqa: B023
+            output += drafted
+        found[name] = worst
+    return {
+        "row_ms": {name: 1e3 * each for name, each in found.items()},
+        "within": max(found.values()) <= WANTED_ROW_S,
+    }
 
 
 def written(checkpoint: Checkpoint, grammars: Grammars) -> list[tuple[Constraint, list[int]]]:
@@ -243,6 +324,7 @@ def main() -> int:
         "benchmark": "grammar",
         "compiling": compiling(grammars.table),
         "masks": masks(grammars, answers),
+        "hostile": hostile_rows(grammars),
         "rounds": rounds(Stage(checkpoint, grammars, answers), 10 if options.quick else 200),
     }
     print(table(result), file=sys.stderr if options.json else sys.stdout)
@@ -257,6 +339,8 @@ def table(result: dict[str, Any]) -> str:
         f"{compiled['num_schemas']} schemas: {compiled['median_ms']:.2f} ms, at most {compiled['max_ms']:.1f} ms",
         *(f"  {name:22} {each:8.1f} ms" for name, each in compiled["hostile_ms"].items()),
         f"a row's mask: {made['median_us']:.0f} us, at most {made['max_us']:.0f} us",
+        "the costliest row of hostile forms:",
+        *(f"  {name:30} {each:8.2f} ms" for name, each in result["hostile"]["row_ms"].items()),
         f"a round of {played['num_sessions']}: "
         + ", ".join(f"{name} {each:.2f} ms" for name, each in played["round_ms"].items()),
         "forms add " + ", ".join(f"{each:.1%} ({name})" for name, each in played["shares"].items()),

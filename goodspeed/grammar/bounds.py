@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from goodspeed.errors import GrammarError
+from goodspeed.grammar.literals import check_literal, check_literals, check_pattern
 from goodspeed.grammar.multiples import check_multiple, check_multiples, is_costly, remainders, together
 from goodspeed.grammar.references import check_references, is_plain, resolve
 from goodspeed.grammar.repeats import check_repeats, check_written_out, repeated
@@ -121,9 +122,11 @@ class _Sizes:
             raise GrammarError(f"the schema is nested more than {MAX_DEPTH} deep; flatten it")
         if self._num_visits > MAX_VISITS:
             raise GrammarError("the schema has too many parts, or definitions that refer to each other; write fewer")
-        for pattern in (schema.get("pattern"), *_keys(schema, "patternProperties")):
-            if isinstance(pattern, str):
-                check_repeats(pattern)
+        if id(schema) not in self._counted:
+            for pattern in (schema.get("pattern"), *_keys(schema, "patternProperties")):
+                if isinstance(pattern, str):
+                    check_repeats(pattern)
+            check_literals(schema)
         if "x-guidance" in schema:
             raise GrammarError("x-guidance is not taken in a schema; leave it out")
 
@@ -182,10 +185,12 @@ def check_grammar(source: str) -> None:
     check_written_out(times)
     for found in _TEXT.finditer(source):
         if found[0].startswith('"'):
+            check_literal("a text of the grammar", found[0])
             check_written_out(times * len(found[0]) if times > 1 else 0)
         elif found[0].startswith("/") and not found[0].startswith("//"):
             text, _, flags = found[0].rpartition("/")
             check_repeats(f"(?{flags}:{text[1:]})" if flags else text[1:], times)
+            check_pattern("a pattern of the grammar", text[1:])
     if rest.count("&") + rest.count("~") > MAX_AT_ONCE - 1:
         raise GrammarError(f"the grammar has & or ~ more than {MAX_AT_ONCE - 1} times; write it as alternatives")
     if directive := re.search(r"%(?!ignore\b|import\b)\w*", rest):

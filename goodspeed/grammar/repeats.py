@@ -5,6 +5,8 @@ it takes for longer than it is may be refused, nothing is taken for shorter. Kno
 """
 
 import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from goodspeed.errors import GrammarError
 
@@ -21,22 +23,52 @@ def check_repeats(pattern: str, times: int = 1) -> None:
     """Raises GrammarError for a pattern that is too long when it is written out; times: as often as it is repeated."""
     if _BLANKS.search(pattern):
         raise GrammarError("the flag x of a pattern is not taken; write it without blanks that do not count")
-    sizes, last, at = [0], 0, 0  # of each open group; of what a count would repeat, which is in them already
+    for size in _sizes(pattern):
+        check_written_out(size.written_out * times)
+
+
+def longest_way(pattern: str) -> int:
+    """Returns the most characters and classes that a text passes, each repetition at its least count, or once."""
+    return max((size.way for size in _sizes(pattern)), default=0)
+
+
+class _Size(NamedTuple):
+    """Characters and classes of a pattern, or a group of it: of all alternatives, and on the longest way through."""
+
+    written_out: int = 0
+    way: int = 0
+    other_ways: int = 0  # of the alternatives before
+
+    def plus(self, written_out: int, way: int) -> "_Size":
+        return self._replace(written_out=self.written_out + written_out, way=self.way + way)
+
+    @property
+    def longest(self) -> int:
+        return max(self.way, self.other_ways)
+
+
+def _sizes(pattern: str) -> Iterator[_Size]:
+    """Returns the sizes of the groups that are open at each part."""
+    open_groups, last, at = [_Size()], _Size(), 0  # last: what a count would repeat, which is in its group already
     while at < len(pattern):
         found = _COUNT.match(pattern, at)
-        if found and last:
-            added = last * (max(least_count(found), 1) - 1)
-            sizes[-1] += added
-            last += added
+        if found and last.written_out:
+            more = max(least_count(found), 1) - 1
+            open_groups[-1] = open_groups[-1].plus(last.written_out * more, last.way * more)
+            last = last.plus(last.written_out * more, last.way * more)
         elif pattern[at] == "(":
-            sizes.append(0)
-        elif pattern[at] == ")" and len(sizes) > 1:
-            last = sizes.pop()
-            sizes[-1] += last
+            open_groups.append(_Size())
+        elif pattern[at] == ")" and len(open_groups) > 1:
+            group = open_groups.pop()
+            last = _Size(group.written_out, group.longest)
+            open_groups[-1] = open_groups[-1].plus(last.written_out, last.way)
+        elif pattern[at] == "|":
+            group, last = open_groups[-1], _Size(1, 0)
+            open_groups[-1] = _Size(group.written_out + 1, 0, group.longest)
         elif pattern[at] not in "*+?":
-            last = 1
-            sizes[-1] += 1
-        check_written_out(sizes[-1] * times)
+            last = _Size(1, 1)
+            open_groups[-1] = open_groups[-1].plus(1, 1)
+        yield open_groups[-1]
         at = found.end() if found else _after(pattern, at)
 
 

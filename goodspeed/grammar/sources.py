@@ -13,8 +13,12 @@ from llguidance import LLMatcher
 
 from goodspeed.errors import GrammarError
 from goodspeed.grammar.bounds import MAX_CHOICE_CHARS, MAX_CHOICES, check_grammar, check_length, check_schema
-from goodspeed.grammar.embedded import resolved
-from goodspeed.grammar.repeats import check_repeats
+from goodspeed.grammar.embedded import json_rule, resolved
+from goodspeed.grammar.forced.rules import of_rules
+from goodspeed.grammar.forced.runs import Run, fixed
+from goodspeed.grammar.forced.schemas import of_schema
+from goodspeed.grammar.literals import check_literal, check_pattern
+from goodspeed.grammar.repeats import check_repeats, longest_way
 from goodspeed.wire.fields import ConstraintKind
 from goodspeed.wire.generation import Constraint
 
@@ -25,6 +29,8 @@ _OPTIONS: Any = {
     "lenient": False,  # keywords that are not implemented are refused
     "coerce_one_of": False,  # anyOf in place of oneOf would let wrong answers through
 }
+
+_UNFORCED = '%llguidance {"no_forcing": true}'
 
 
 def to_grammar(constraint: Constraint) -> str:
@@ -48,6 +54,8 @@ def _json_schema(source: str) -> str:
     if not isinstance(schema, dict):
         raise GrammarError(f"the schema is {_named(schema)}; send a JSON object")
     check_schema(schema)
+    if (run := of_schema(schema)).is_long:
+        return _lark("start: json\n" + json_rule("json", schema, _OPTIONS), run)
     return str(LLMatcher.grammar_from_json_schema(source if schema else "{}", overrides=_OPTIONS))
 
 
@@ -58,7 +66,9 @@ def _regex(source: str) -> str:
         raise GrammarError("the regular expression ends in a backslash; write two for the character, or leave it out")
     check_length("the regular expression", source)
     check_repeats(source)
-    return str(LLMatcher.grammar_from_regex(source))
+    check_pattern("the regular expression", source)
+    [grammar] = json.loads(LLMatcher.grammar_from_regex(source))["grammars"]
+    return _lark(grammar["lark_grammar"], fixed(4 * longest_way(source)))
 
 
 def _choice(source: str) -> str:
@@ -69,15 +79,29 @@ def _choice(source: str) -> str:
     if len(choices) > MAX_CHOICES or len(source) > MAX_CHOICE_CHARS:
         what = f"{len(choices)} choices with {len(source)} characters"
         raise GrammarError(f"{what} are too many; {MAX_CHOICES} with {MAX_CHOICE_CHARS} are the most")
+    for each in choices:
+        check_literal("a choice", each)
     # One terminal: as alternatives of a rule they would cost a place in every row of the parser.
     alternatives = " | ".join(json.dumps(each, ensure_ascii=False) for each in choices)
-    return str(LLMatcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {alternatives}"))
+    longest = max(len(each.encode()) for each in choices)
+    return _lark(f"start: CHOICE\nCHOICE: {alternatives}", fixed(longest))
 
 
 def _grammar(source: str) -> str:
-    source, rest = resolved(source, _OPTIONS)
-    check_grammar(rest)
-    return str(LLMatcher.grammar_from_lark(source))
+    found = resolved(source, _OPTIONS)
+    check_grammar(found.rest)
+    runs = {name: of_schema(schema) for name, schema in found.schemas.items()}
+    return _lark(found.source, of_rules(found.rest, runs))
+
+
+def _lark(source: str, run: Run) -> str:
+    """Returns the grammar, which forces nothing where it could force too much; run: what it may force.
+
+    GrammarError where no text of it ends.
+    """
+    if run.is_endless:
+        raise GrammarError("no text satisfies it: it always has itself in it; let it end, or leave a reference out")
+    return str(LLMatcher.grammar_from_lark(f"{source}\n{_UNFORCED}\n" if run.is_long else source))
 
 
 _MAKERS: Mapping[ConstraintKind, Callable[[str], str]] = {

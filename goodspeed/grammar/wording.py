@@ -78,10 +78,19 @@ _OTHERS = (
     (r"Expected f64 for '(.*)', got (.*)", r"\1 is \2; write a number"),
     (r"Expected string for '(.*)' item, got (.*)", r"\1 has \2; write strings"),
     (r"Expected (.*) for '(.*)', got (.*)", r"\2 is \3; write a JSON \1"),
+    (
+        r"circular references with sibling keys are not supported: (?:json-schema:///)?(.*)",
+        r'$ref "\1" leads back to itself beside other keywords; leave the reference out, or what is beside it',
+    ),
+    (
+        r"Schema intersection stack level exceeded",
+        "a $ref leads back to itself beside other keywords; leave the reference out, or what is beside it",
+    ),
+    (r"(\$?\w+) must be a string, got (.*)", r"\1 is \2; write a string"),
     (r"schema must be an object or boolean", "a schema within the schema is no object; write one, or true or false"),
     # what costs too much
     (r"schema too large", "the schema is too large, with all choices of allOf written out; leave some out"),
-    (r".*[Tt]oo many items.*", f"it may go on in too many ways at one place; {_LESS}"),
+    (r".*(?:[Tt]oo many items|Current row has).*", f"it may go on in too many ways at one place; {_LESS}"),
     (r".*(?:too big|fuel|too many (?:states|expressions)).*", f"it takes too much work; {_LESS}"),
 )
 
@@ -95,6 +104,8 @@ def own_words(said: str, *, has_lines: bool) -> str:
     else:
         rest = said[place.end() :] if place is not None else said
         words = _of_others(" ".join(_EXCERPT.split(rest)[0].split()))
+    if not has_lines:
+        words = words.removeprefix("%json: ")
     if place is not None and has_lines:
         words = f"line {place[1]}, column {place[2]}: {words}"
     return words if len(words) <= MAX_CHARS else words[: MAX_CHARS - 3] + "..."

@@ -13,9 +13,10 @@ INTEGER = json.dumps({"type": "integer"})
 
 
 def test_options_are_put_into_each_schema() -> None:
-    source, rest = resolved(f'start: "a" one\none: %json {INTEGER}', {"lenient": False})
+    source, rest, schemas = resolved(f'start: "a" one\none: %json {INTEGER}', {"lenient": False})
     assert source == 'start: "a" one\none: %json {"x-guidance": {"lenient": false}, "type": "integer"}'
     assert rest == 'start: "a" one\none: ""'
+    assert schemas == {"one": {"type": "integer"}}
     lenient = json.dumps({"x-guidance": {"lenient": True}, "type": "integer"})
     assert '"lenient": true' in resolved(f"one: %json {lenient}", {"lenient": False})[0]
 

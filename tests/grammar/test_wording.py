@@ -80,7 +80,7 @@ MISTAKES: dict[ConstraintKind, list[str]] = {
     "grammar": [
         *('start: "a', "start: 'a'", "start: ((x", "start: A\nA: A", "start: @x", "start: <x>", "start: /a(/"),
         *('start: "a"\nstart: "b"', 'start: "a"{3', "start: X\n%import common.X", 'start: "a".."bc"'),
-        "start: r0\n" + "\n".join(f"r{n}: r{n + 1} r{n + 1}" for n in range(700)) + '\nr700: "a"',
+        'start: "a" b\nb: c\nc: b "c"',
     ],
     "json_schema": [
         *map(
@@ -102,6 +102,15 @@ MISTAKES: dict[ConstraintKind, list[str]] = {
                 {"pattern": "(?=a)"},
                 {"pattern": "a\\bz"},
                 {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+                {"$ref": 5},
+                {"$ref": "#", "type": "string"},
+                {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+                {"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}, {"type": "string"}]}}},
+                {
+                    "$ref": "#/$defs/a",
+                    "type": "string",
+                    "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "string"}]}},
+                },
             ),
         )
     ],
@@ -116,6 +125,10 @@ INNER = (
     "verbose",
     " | start",
     "parser error",
+    "json-schema://",
+    "sibling",
+    "stack level",
+    "Current row",
 )
 
 

@@ -130,6 +130,12 @@ def talk_of(
     return Talk(inputs, speech, called, choice is not None and choice.type in ("required", "function"))
 
 
+def _is_of_object(parameters: Mapping[str, Any]) -> bool:
+    """Whether the schema's own type, where it says one, may be an object."""
+    types = parameters.get("type", "object")
+    return "object" in types if isinstance(types, list) else types == "object"
+
+
 def _is_named(choice: ToolChoice | None) -> bool:
     return choice is not None and choice.type == "function"
 
@@ -155,6 +161,10 @@ def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: C
         if depth(function.parameters) > MAX_DEPTH:
             param = f"tools.{i}.function.parameters"
             raise ApiError(400, f"{param} must not have more than {MAX_DEPTH} levels", param=param)
+        if not _is_of_object(function.parameters or {}):
+            param = f"tools.{i}.function.parameters"
+            what = f'{param}.type must be "object", or left out: the arguments of a call are an object'
+            raise ApiError(400, what, param=param)
         if has_options(function.parameters):
             param = f"tools.{i}.function.parameters"
             what = f"{param} must not have x-guidance, which says how strictly a schema is kept; leave it out"

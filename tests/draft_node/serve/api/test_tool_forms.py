@@ -100,6 +100,41 @@ def test_forms_that_cannot_be_kept_are_refused(body: dict[str, Any], param: str,
     assert what in error["message"]
 
 
+def tool_of(parameters: Any, *, strict: bool) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "f", "parameters": parameters, "strict": strict}}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("kind", ["array", "string", "null", ["null", "string"], [], 5, None])
+def test_parameters_that_are_no_object_are_refused(kind: Any, strict: bool) -> None:
+    """A call of such a tool could not be told from text."""
+    for choice in ("required", "auto"):
+        error = error_of(api("x").chat(tools=[TOOLS[0], tool_of({"type": kind}, strict=strict)], tool_choice=choice))
+        assert error["param"] == "tools.1.function.parameters"
+        assert error["message"].startswith('tools.1.function.parameters.type must be "object", or left out')
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("parameters", [{"type": ["object", "null"]}, {"type": ["string", "object"]}, {}, None])
+def test_arguments_are_an_object_whatever_else_the_parameters_may_be(parameters: Any, strict: bool) -> None:
+    says = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
+    here = api(says)
+    answer = here.chat(tools=[tool_of(parameters, strict=strict)], tool_choice="required").json()["choices"][0]
+    assert answer["message"]["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}
+    assert matcher_of(here).may_end(ids_of(says))
+    for other in ("null", '"x"'):
+        assert not matcher_of(here).may_end(ids_of(says.replace("{}", other)))
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"const": 5}, {"anyOf": [{"type": "array"}, {"type": "null"}]}, {"$ref": "#/$defs/a"}]
+)
+def test_parameters_that_no_object_keeps_are_refused(parameters: dict[str, Any]) -> None:
+    whole = {**parameters, "$defs": {"a": {"type": "array"}}}
+    error = error_of(api("x").chat(tools=[tool_of(whole, strict=True)], tool_choice="required"))
+    assert (error["param"], error["code"]) == ("tools", "unsupported_form")
+
+
 def test_a_schema_that_is_not_strict_may_say_what_nobody_knows() -> None:
     tools = [function(a={"type": "array", "uniqueItems": True})]
     assert api("x").chat(tools=tools, tool_choice="required").status_code == 200
