@@ -2,7 +2,7 @@
 
 The share of C is that of rounds, in simulated worlds, for which more drafted tokens had arrived than fit: the tokens
 verified over C. Beside it stands how many of all rounds these are. With `--selection none` drafts that do not fit wait
-for the next round, whole; with `odds` they are cut, and 1.75 C are handed out. A token costs next to no time in these
+for the next round, whole; with `odds` they are cut, and 3 C are handed out. A token costs next to no time in these
 worlds (0.01 % of a round), so nothing is cut for not being worth it.
 
 The time is that of `ByOdds.choose`, with a budget of as many tokens as there are sessions: for sessions with an offer

@@ -24,7 +24,7 @@ INITIAL_AHEAD = 0.95
 
 OFFER_SMOOTHING = 0.2
 
-FIRST_DELIVERED = 8.0
+FIRST_DELIVERED = 16.0
 """Tokens beyond a text that a draft model is believed to offer at first."""
 
 MOST_LATER = 4.0

@@ -20,8 +20,15 @@ TEXT = tuple(alone(request_of(make_open(1, max_tokens=40))))
 def begin(capabilities: tuple[str, ...] = KNOWN, *, selection: str = "odds", **opened: Any) -> Desk:
     desk = Desk(selection=selection, self_draft=False)
     desk.hello(capabilities=capabilities)
+    deliver(desk, "a")
     desk.open(**opened)
     return desk
+
+
+def deliver(desk: Desk, *names: str) -> None:
+    """Has these clients have shown that they can draft as much as anybody may."""
+    for name in names:
+        desk.core.scheduler.client(name).delivered = MAX_OFFER
 
 
 def offer_of(desk: Desk, *, source: OfferSource = "model", wrong: bool = False) -> Offer:
@@ -34,6 +41,7 @@ def offer_of(desk: Desk, *, source: OfferSource = "model", wrong: bool = False) 
 def test_a_draft_model_that_may_offer_is_assigned_no_length_and_told_how_much_it_may() -> None:
     desk = begin()
     for _ in range(3):
+        deliver(desk, "a")
         [verdict] = desk.round()
         assert verdict.next_length == 0
         assert verdict.may_draft == min(MAX_OFFER, int(PERMITTED * desk.core.limits.budget), 40)
@@ -57,8 +65,8 @@ def test_what_is_permitted_is_the_policys_allocation() -> None:
     quick.acceptance.value, slow.acceptance.value = 0.95, 0.2
     quick.client.goodput.value, slow.client.goodput.value = 3.0, 1.1
     permitted = {verdict.session_id: verdict.may_draft for verdict in desk.round()}
-    assert permitted == {quick.session_id: 13, slow.session_id: LEAST_PERMISSION}
-    assert (quick.may_draft, slow.may_draft) == (13, LEAST_PERMISSION)
+    assert permitted == {quick.session_id: 23, slow.session_id: LEAST_PERMISSION}
+    assert (quick.may_draft, slow.may_draft) == (23, LEAST_PERMISSION)
 
 
 def test_what_a_draft_node_has_not_shown_to_deliver_is_left_to_others() -> None:
@@ -167,6 +175,7 @@ def test_every_policy_shares_out_permissions(name: str) -> None:
     for number, client in enumerate("ab", 1):
         desk.hello(client, capabilities=KNOWN)
         desk.open(client, number=number)
+    deliver(desk, "a", "b")
     desk.session(1).acceptance.value, desk.session(2).acceptance.value = 0.9, 0.3
     desk.session(2).client.goodput.value = 100.0
     permitted = [verdict.may_draft for verdict in desk.round()]
