@@ -14,8 +14,8 @@
     │   ├── WrongVersion        a peer speaks another version of the protocol
     │   └── InvalidProposal     a draft distribution is not one
     ├── PeerRefused             the peer refused, and said why
-    ├── TargetError             the target model fails on everything
-    │   └── RankLost            a process that holds a part of it ended, or answers no more
+    ├── NodeFailed              what a daemon does again and again fails every time
+    ├── RankLost                a process that holds a part of the target model ended, or answers no more
     ├── TransportError          a socket cannot be bound, reached, or written to
     ├── ServiceError            a draft node does not write a text
     │   ├── Busy                too many texts wait already
@@ -97,11 +97,11 @@ class PeerRefused(GoodSpeedError):
         self.what_to_do = what_to_do
 
 
-class TargetError(GoodSpeedError):
-    """The target model fails in round after round, whichever sessions take part."""
+class NodeFailed(GoodSpeedError):
+    """Round after round fails, or what else a daemon does again and again, whichever sessions take part."""
 
 
-class RankLost(TargetError):
+class RankLost(GoodSpeedError):
     """A process that holds a part of the target model ended, or does not answer any more."""
 
 
