@@ -20,6 +20,7 @@ from goodspeed.fair.latency import (
 )
 from goodspeed.fair.latency.inverse import largest
 from goodspeed.fair.latency.models import MOST_TOKENS
+from goodspeed.fair.latency.rounds import PlannedRounds
 
 LINEAR = Linear(fixed_s=5e-3, token_s=3e-4, session_s=1e-4, context_s=2e-7)
 READ, COMPUTE = Linear(fixed_s=8e-3, context_s=3e-8), Linear(fixed_s=1e-3, token_s=5e-5, context_s=1e-8)
@@ -252,6 +253,17 @@ def test_times_that_rise_faster_than_their_tokens_leave_a_scale(model):
         assert refined.tokens_in(0.03, 1, 0) > 0
     observe(refined, LINEAR, 400)
     assert ratios(refined, LINEAR) == pytest.approx([1.0, 1.0, 1.0], rel=0.1), "and what comes later is learned"
+
+
+@given(
+    st.floats(0.0, 1e6),
+    st.floats(0.0, 1e6),
+    st.integers(1, 4096),
+    st.floats(min_value=-1e300, max_value=np.inf),
+)
+def test_rounds_of_any_told_model_carry_a_number_of_tokens(fixed_s, token_s, most, seconds):
+    carried = PlannedRounds(Linear(fixed_s, token_s), 1.0, most, 3, 100.0).tokens_in(seconds)
+    assert 0 <= carried <= MOST_TOKENS
 
 
 class Steps(CostModel):

@@ -443,3 +443,15 @@ def test_the_end_of_a_text_counts_as_accepted_where_it_was_drafted_rightly():
     shown = desk.core.scheduler.clients["a"].acceptance_bound
     assert shown.num_accepted == pytest.approx(shown.num_tried)
     assert shown.num_tried > 50
+
+
+@pytest.mark.parametrize("fairness", [0.0, 1.0, 200.0, 1000.0])
+@pytest.mark.parametrize("goodput", [1e-300, 0.02, 1.0, 1e6])
+@pytest.mark.parametrize("weight", [5e-324, 1.0, 1000.0])
+def test_a_tokens_worth_is_a_number_above_zero_whatever_was_learned(fairness, goodput, weight):
+    scheduler = make_scheduler(fairness=fairness)
+    client = scheduler.client("a")
+    client.goodput.value, client.weight = goodput, weight
+    assert 0.0 < scheduler.worth_of(client) < 1e250
+    if fairness <= 1.0 and weight == goodput == 1.0:
+        assert scheduler.worth_of(client) == 1.0
