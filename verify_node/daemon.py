@@ -146,7 +146,7 @@ class VerifyDaemon:
         started = time.monotonic()
         result = await self._forward_and_verify(planned)
         duration_s = time.monotonic() - started
-        self._hear()  # what waited, so that this round's verdicts know of it
+        self._hear(self.channel.arriving())  # what waited, so that this round's verdicts know of it
         sends = self._finish(result, duration_s)
         finished = time.monotonic()
         self._reply(sends)
@@ -233,17 +233,17 @@ class VerifyDaemon:
         """Feeds the core with what arrives, also while a round is in flight."""
         while True:
             await self.channel.readable()
-            heard = self._hear()
+            heard = self._hear(self.channel.arriving())
             if heard:
                 self._woken.set()
             if self.channel.has_more or (self.channel.emptied and not heard):
                 await self._ignore()
 
-    def _hear(self) -> bool:
-        """Takes what arrived, for TURN_S. Whether any of it was of use, or ended a session; what is refused is not."""
+    def _hear(self, messages: Iterable[Received]) -> bool:
+        """Takes messages for TURN_S. Whether any of it was of use, or ended a session; what is refused is not."""
         changed, num_sessions = False, len(self.core.view.sessions)
         until = time.monotonic() + TURN_S
-        for received in self.channel.arriving():
+        for received in messages:
             num_unheeded = self.core.view.num_unheeded
             if not self._waits(received):
                 self._reply(self._handle(received))
