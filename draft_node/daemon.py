@@ -7,7 +7,8 @@ a request goes in, deliveries come out as they are verified. No rule is here.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from draft_node.channels.lines import ConnectTo, Lines
@@ -19,9 +20,22 @@ from draft_node.core.session import Session
 from draft_node.serve.outboxes import Outboxes
 from draft_node.text.history_keeper import HistoryKeeper
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
+from goodspeed.node.failures import Failures
 from goodspeed.wire.codec import FIXED_BYTES
 from goodspeed.wire.handshake import Leave
-from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, Offer, OpenSession, Refusal, UpMessage
+from goodspeed.wire.messages import (
+    Ack,
+    Admitted,
+    Close,
+    DownMessage,
+    Draft,
+    Offer,
+    OpenSession,
+    Redirect,
+    Refusal,
+    UpMessage,
+    Verdict,
+)
 from goodspeed.wire.zmq.transport import DraftChannel
 
 if TYPE_CHECKING:  # they import torch, which a node without a model never does
@@ -29,6 +43,9 @@ if TYPE_CHECKING:  # they import torch, which a node without a model never does
     from draft_node.model.drafting import Drafting
 
 logger = logging.getLogger("goodspeed.draft")
+
+ENDS = (PeerRefused, TransportError)
+"""What ends this node: it is refused for good, or no verify node is there for too long."""
 
 MAX_NAMED = 4
 """Verify nodes that are named where none of them answers."""
@@ -58,6 +75,7 @@ class DraftDaemon:
         self.connected = asyncio.Event()
         self.ready = asyncio.Event()  # texts can be begun
         self._history = history
+        self._failed_looks = Failures(logger, "a look around")
         self._outboxes = Outboxes()
 
     # -- for users -------------------------------------------------------------------------------------------------
@@ -166,7 +184,8 @@ class DraftDaemon:
         if isinstance(message, ProtocolError):
             logger.warning("the verify node sent something unacceptable", extra={"why": message})
             return
-        self._carry_out(self.core.receive(message, time.monotonic(), link))
+        with self._of(message.session_id if isinstance(message, Admitted | Redirect | Verdict | Refusal) else None):
+            self._carry_out(self.core.receive(message, time.monotonic(), link))
         if isinstance(message, Refusal) and message.session_id is None:
             extra = {"code": message.code, "what": message.what, "what_to_do": message.what_to_do}
             logger.info("the verify node refused", extra=extra)
@@ -174,11 +193,20 @@ class DraftDaemon:
     async def _watch(self) -> None:
         """The clock, and what became of the connections."""
         while True:
-            now = time.monotonic()
-            for link, channel in self.lines.channels():
-                self._look_at(link, channel, now)
-            self._carry_out(self.core.tick(now))
+            try:
+                self._look_around()
+                self._failed_looks.worked()
+            except ENDS:
+                raise
+            except Exception as error:
+                self._failed_looks.failed(error)
             await asyncio.sleep(TICK_S)
+
+    def _look_around(self) -> None:
+        now = time.monotonic()
+        for link, channel in self.lines.channels():
+            self._look_at(link, channel, now)
+        self._carry_out(self.core.tick(now))
 
     def _look_at(self, link: int, channel: DraftChannel, now: float) -> None:
         if why := channel.failure():
@@ -199,7 +227,21 @@ class DraftDaemon:
         """Whatever the draft model proposes goes to its session."""
         while True:
             for proposed in await drafting.take():
-                self._carry_out(self.core.proposed(proposed, time.monotonic()))
+                with self._of(proposed.session_id):
+                    self._carry_out(self.core.proposed(proposed, time.monotonic()))
+
+    @contextmanager
+    def _of(self, session_id: bytes | None) -> Iterator[None]:
+        """An event of one text, or of none: if it raises, that is told, and its text ends by name and no other."""
+        try:
+            yield
+        except ENDS:
+            raise
+        except Exception as error:
+            logger.exception("an event failed", extra={"session": session_id.hex() if session_id else None})
+            if session_id is not None:
+                why = Fail("failed", f"this draft node failed on the text: {type(error).__name__}; see its log")
+                self._carry_out(self.core.fail(session_id, why))
 
     # -- actions ---------------------------------------------------------------------------------------------------
 
@@ -265,7 +307,7 @@ class DraftDaemon:
         if isinstance(error, MessageTooLarge):
             if not isinstance(message, OpenSession | Draft | Offer | Ack | Close):
                 raise error
-            self._carry_out(self.core.too_large(message.session_id, str(error)))
+            self._carry_out(self.core.fail(message.session_id, Fail("too_large", str(error))))
             return
         if not isinstance(message, Leave):
             logger.info("a message could not be sent", extra={"why": error})

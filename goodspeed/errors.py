@@ -16,8 +16,8 @@
     │   └── InvalidProposal     a draft distribution is not one
     ├── PeerRefused             the peer refused, and said why
     ├── PolicyError             a policy of one's own failed, or shared out what it must not
-    ├── TargetError             the target model fails on everything
-    │   └── RankLost            a process that holds a part of it ended, or answers no more
+    ├── NodeFailed              what a daemon does again and again fails every time
+    ├── RankLost                a process that holds a part of the target model ended, or answers no more
     ├── TransportError          a socket cannot be bound, reached, or written to
     ├── ServiceError            a draft node does not write a text
     │   ├── Busy                too many texts wait already
@@ -113,11 +113,11 @@ class PolicyError(GoodSpeedError):
     """A policy of a user's own failed, or shared out what it must not."""
 
 
-class TargetError(GoodSpeedError):
-    """The target model fails in round after round, whichever sessions take part."""
+class NodeFailed(GoodSpeedError):
+    """Round after round fails, or what else a daemon does again and again, whichever sessions take part."""
 
 
-class RankLost(TargetError):
+class RankLost(GoodSpeedError):
     """A process that holds a part of the target model ended, or does not answer any more."""
 
 

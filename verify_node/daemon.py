@@ -14,8 +14,9 @@ from functools import partial
 
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Reporter
-from goodspeed.errors import MessageTooLarge, ProtocolError, RankLost, TargetError
+from goodspeed.errors import OutputError, ProtocolError, RankLost, TransportError
 from goodspeed.fleet.replicas import by_clock
+from goodspeed.node.failures import Failures
 from goodspeed.node.model_thread import ModelThread
 from goodspeed.parallel.ranks import Ranks
 from goodspeed.wire.handshake import Leave
@@ -27,6 +28,7 @@ from verify_node.fleet.member import PEERS_LOOK_S, Member
 from verify_node.opening.compiling import Compiling
 from verify_node.packing.round import Round
 from verify_node.rounds.outcomes import Send
+from verify_node.session.phase import BrokenInvariant
 from verify_node.target.target import RoundResult, Target
 from verify_node.watch.recorder import RoundRecorder
 from verify_node.watch.round_events import WallTime, round_event
@@ -40,14 +42,19 @@ LOOK_S = 1.0
 TICK_S = 0.25
 """How often leases are looked at, or with every heartbeat if that is more often: that soon a loss is noticed."""
 
+TURN_S = 0.005
+"""How long one look at what arrives may take: verdicts, other peers' messages and HTTP wait no longer for a burst."""
+
 PAUSE_S = 0.02
-"""Between two looks at what arrives during a round, after one that brought nothing but what is refused."""
+"""Between two looks during a round, after one that brought nothing but what is refused, or that left something. In all
+looks take a fifth of the time of a round then, whoever sends how much."""
 
 HANGING_S = 5.0
 """How long the end of this node waits for a forward pass of several ranks, of which one may be lost."""
 
-MAX_FAILURES = 100
-"""Rounds that the target model may fail on in a row before the node gives up: then it is not any session's fault."""
+ENDS = (RankLost, TransportError, OutputError, BrokenPipeError, BrokenInvariant)
+"""What ends this node at once: it cannot compute, hear or tell any more, and no later round could. (A core that checks
+its invariants is of tests.)"""
 
 
 @dataclass
@@ -66,7 +73,8 @@ class VerifyDaemon:
     compiling: Compiling | None = None  # None: no constraints are served
     wall: WallTime = field(default_factory=WallTime)
     uplink_bytes: int = 0  # of messages that carry drafted tokens
-    _num_failures: int = 0  # of the target model, in a row
+    _failed_rounds: Failures = field(default_factory=lambda: Failures(logger, "a round"))
+    _failed_ticks: Failures = field(default_factory=lambda: Failures(logger, "a look at the clock"))
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _between: asyncio.Event = field(default_factory=asyncio.Event)  # no round is in flight
     _thread: ModelThread = field(default_factory=ModelThread)
@@ -120,36 +128,43 @@ class VerifyDaemon:
             self._reply(self.core.farewell(time.monotonic()))
 
     async def _rounds(self) -> None:
-        """The way of a round: collect, plan, forward, verify, observe, allocate, reply."""
-        while (planned := await self._next_round()) is not None:
-            started = time.monotonic()
-            result = await self._forward_and_verify(planned)
-            if result is None:
-                continue
-            duration_s = time.monotonic() - started
-            self._hear(self.channel.receive_ready())  # what waited, so that this round's verdicts know of it
-            sends = self._finish(result, duration_s)
-            finished = time.monotonic()
-            self._reply(sends)
-            self._report(planned, result, sends, started, finished)
+        """Makes rounds until the node stops. One that fails is told and made again; too many in a row end the node."""
+        while not self.core.draining:
+            try:
+                if await self._round():
+                    self._failed_rounds.worked()
+            except ENDS:
+                raise
+            except Exception as error:
+                await self._fail(error)
 
-    async def _forward_and_verify(self, planned: Round) -> RoundResult | None:
-        """The round on the model thread; None when the model failed, which costs nobody but its cause anything."""
+    async def _round(self) -> bool:
+        """The way of a round: collect, plan, forward, verify, observe, allocate, reply. False when the node stops."""
+        planned = await self._next_round()
+        if planned is None:
+            return False
+        started = time.monotonic()
+        result = await self._forward_and_verify(planned)
+        duration_s = time.monotonic() - started
+        self._hear(self.channel.arriving())  # what waited, so that this round's verdicts know of it
+        sends = self._finish(result, duration_s)
+        finished = time.monotonic()
+        self._reply(sends)
+        self._report(planned, result, sends, started, finished)
+        return True
+
+    async def _fail(self, error: Exception) -> None:
+        """A round failed, wherever that was: its sessions are made consistent, and the next round finds the culprit."""
+        self._failed_rounds.failed(error, round=self.core.num_rounds, num_entries=len(self.core.newest))
+        self.target.recover()
+        self._reply(self.core.abort(type(error).__name__, time.monotonic()))
+        await self._failed_rounds.pause()
+
+    async def _forward_and_verify(self, planned: Round) -> RoundResult:
+        """The round on the model thread."""
         self._between.clear()
         try:
-            result = await self._thread.run(partial(self.target.run, planned))
-            self._num_failures = 0
-            return result
-        except RankLost:
-            raise
-        except Exception as error:  # out of memory, say
-            logger.exception("a round failed", extra={"round": planned.number, "num_entries": len(planned.entries)})
-            self._num_failures += 1
-            if self._num_failures > MAX_FAILURES:
-                raise TargetError(f"the target model failed {self._num_failures} times in a row: {error}") from error
-            self.target.recover()
-            self._reply(self.core.abort(type(error).__name__, time.monotonic()))
-            return None
+            return await self._thread.run(partial(self.target.run, planned))
         finally:
             self._between.set()
 
@@ -201,8 +216,11 @@ class VerifyDaemon:
             num_before = traffic.bytes_sent
             try:
                 delivery = self.channel.send(send.peer_id, send.message)
-            except MessageTooLarge:
-                logger.exception("a message was too large to send", extra={"peer": send.peer_id.hex()})
+            except TransportError:
+                raise
+            except Exception:  # it is too large, say
+                extra = {"peer": send.peer_id.hex(), "kind": type(send.message).__name__}
+                logger.exception("a message could not be sent", extra=extra)
                 continue
             if delivery is not Delivery.SENT:
                 extra = {"peer": send.peer_id.hex(), "kind": type(send.message).__name__, "why": delivery.value}
@@ -215,20 +233,23 @@ class VerifyDaemon:
         """Feeds the core with what arrives, also while a round is in flight."""
         while True:
             await self.channel.readable()
-            if self._hear(self.channel.receive_ready()):
+            heard = self._hear(self.channel.arriving())
+            if heard:
                 self._woken.set()
-            elif self.channel.emptied:
+            if self.channel.has_more or (self.channel.emptied and not heard):
                 await self._ignore()
 
     def _hear(self, messages: Iterable[Received]) -> bool:
-        """Whether any of them was taken, or ended a session; what is refused wakes nobody."""
+        """Takes messages for TURN_S. Whether any of it was of use, or ended a session; what is refused is not."""
         changed, num_sessions = False, len(self.core.view.sessions)
+        until = time.monotonic() + TURN_S
         for received in messages:
             num_unheeded = self.core.view.num_unheeded
-            if self._waits(received):
-                continue
-            self._reply(self._handle(received))
-            changed |= self.core.view.num_unheeded == num_unheeded
+            if not self._waits(received):
+                self._reply(self._handle(received))
+                changed |= self.core.view.num_unheeded == num_unheeded
+            if time.monotonic() >= until:
+                break
         return changed or len(self.core.view.sessions) != num_sessions
 
     def _waits(self, received: Received) -> bool:
@@ -254,7 +275,7 @@ class VerifyDaemon:
             self._woken.set()
 
     async def _ignore(self) -> None:
-        """Reads nothing for a moment, or until the round is done, after a refusal while a round is in flight.
+        """Reads nothing for a moment, or until the round is done, if one is in flight: after a refusal or in a burst.
 
         Nothing that comes is of use before that, and each look takes time from the forward pass.
         """
@@ -263,6 +284,17 @@ class VerifyDaemon:
                 await self._between.wait()
 
     def _handle(self, received: Received) -> list[Send]:
+        """What a message is answered with. One that raises an exception costs its session, and nobody else notices."""
+        try:
+            return self._received(received)
+        except ENDS:
+            raise
+        except Exception as error:
+            kind, why = type(received.message).__name__, type(error).__name__
+            logger.exception("a message failed", extra={"peer": received.peer.hex(), "kind": kind})
+            return self.core.fail(received.peer, received.message, why, time.monotonic())
+
+    def _received(self, received: Received) -> list[Send]:
         self.core.count_bytes(received.peer, uplink=received.num_bytes)
         if isinstance(received.message, ProtocolError):
             extra = {"peer": received.peer.hex(), "why": received.message, "num_bytes": received.num_bytes}
@@ -280,16 +312,26 @@ class VerifyDaemon:
         return sends
 
     async def _heartbeat(self) -> None:
+        """Time passes. A look at the clock that fails is told and done again; too many in a row end the node."""
         visits = Visits(self.core.view.diary)
         while True:
-            now = time.monotonic()
-            self._reply(self.core.tick(now))
-            for lost in self.core.view.diary.losses_since(now):
-                extra = {"client": lost.client, "lease_s": self.core.welcome.lease_s}
-                logger.info("a draft node was lost", extra=extra)
-            self.reporter.say_all(visits.news())
+            try:
+                self._tick(visits)
+                self._failed_ticks.worked()
+            except ENDS:
+                raise
+            except Exception as error:
+                self._failed_ticks.failed(error)
             self._woken.set()
             await asyncio.sleep(min(self.core.welcome.heartbeat_s, TICK_S))
+
+    def _tick(self, visits: Visits) -> None:
+        now = time.monotonic()
+        self._reply(self.core.tick(now))
+        for lost in self.core.view.diary.losses_since(now):
+            extra = {"client": lost.client, "lease_s": self.core.welcome.lease_s}
+            logger.info("a draft node was lost", extra=extra)
+        self.reporter.say_all(visits.news())
 
     async def _look_at(self, enrolment: Enrolment) -> None:
         """Keys come and go while this node runs."""

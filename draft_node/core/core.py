@@ -7,7 +7,7 @@ its own list, like the verify node's core does, and the driver keeps the order o
     begin, forget                             a user asks for a text; the user left, or the text is over
     receive, tick                             a message of a verify node; time passes
     turned_away, broke, send_failed           what became of a link's connection
-    too_large                                 a message of a session that the verify node would not take
+    fail                                      a text cannot go on, by what became of one of its messages
     proposed                                  the draft model is done
     drain, leave                              this node stops: no text is begun any more; the last word is said
 
@@ -231,13 +231,13 @@ class DraftCore:
             return []
         return self._obey(link, self.links[link].failed(now), now)
 
-    def too_large(self, session_id: bytes, what: str) -> list[NodeAction]:
-        """A message of this session is over the verify node's limit, so the text cannot go on."""
+    def fail(self, session_id: bytes, why: Fail) -> list[NodeAction]:
+        """This text cannot go on: a message of it is over the verify node's limit, or an event of it raised."""
         session = self.sessions.get(session_id)
         if session is None:
             return []
         session.disconnect()
-        return [Tell(session_id, Fail("too_large", what))]
+        return [Tell(session_id, why)]
 
     # -- the draft model -------------------------------------------------------------------------------------------
 

@@ -184,7 +184,8 @@ class VerifyChannel:
     def __init__(self, link: VerifyEnd, *, max_message_bytes: int, authenticated: bool = False) -> None:
         """authenticated: the link puts the sender's key into the frame after its name."""
         self.traffic = Traffic()
-        self.emptied = False  # by the last `receive_ready`: it took something, heard or not, and left nothing
+        self.emptied = False  # by the last `arriving`: it took something, heard or not, and left nothing
+        self.has_more = False  # the last `arriving` took something, and may have left more
         self.max_message_bytes = max_message_bytes
         self._link = link
         self._authenticated = authenticated
@@ -223,9 +224,22 @@ class VerifyChannel:
 
     def receive_ready(self) -> list[Received]:
         """Returns messages that have arrived, without waiting, up to READY_BYTES; call it again until `emptied`."""
-        taken = list(_pending(self._link))
-        self.emptied = 0 < len(taken) < READY_MESSAGES and sum(map(_size, taken)) < READY_BYTES
-        return [self._open(frames) for frames in taken if self._is_heard(frames)]
+        return list(self.arriving())
+
+    def arriving(self) -> Iterator[Received]:
+        """Yields what `receive_ready` returns, each decoded when it is asked for: the link keeps what is not.
+
+        A link of several peers takes from each of them in turn.
+        """
+        self.emptied = self.has_more = False
+        num_taken = num_bytes = 0
+        for frames in _pending(self._link):
+            self.has_more = True
+            num_taken, num_bytes = num_taken + 1, num_bytes + _size(frames)
+            if self._is_heard(frames):
+                yield self._open(frames)
+        self.emptied = 0 < num_taken < READY_MESSAGES and num_bytes < READY_BYTES
+        self.has_more = num_taken > 0 and not self.emptied
 
     def bar(self, names: Container[bytes]) -> None:
         """Decodes nothing more of these peers or keys, and cuts their connections; `names` is read anew every time."""

@@ -1,5 +1,7 @@
 """Models of a forward pass's time: made-up coefficients come back, and finished rounds correct them."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,6 +20,7 @@ from goodspeed.fair.latency import (
 )
 from goodspeed.fair.latency.inverse import largest
 from goodspeed.fair.latency.models import MOST_TOKENS
+from goodspeed.fair.latency.rounds import PlannedRounds
 
 LINEAR = Linear(fixed_s=5e-3, token_s=3e-4, session_s=1e-4, context_s=2e-7)
 READ, COMPUTE = Linear(fixed_s=8e-3, context_s=3e-8), Linear(fixed_s=1e-3, token_s=5e-5, context_s=1e-8)
@@ -215,16 +218,52 @@ def test_rounds_that_are_all_alike_leave_the_rest_as_it_was():
     assert 1.2 < refined.round_s(32, 8, 1500) / LINEAR.round_s(32, 8, 1500) < 1.8
 
 
-@settings(max_examples=40)
-@given(st.lists(st.tuples(st.integers(1, 500), st.integers(1, 64), st.integers(0, 10**6), st.floats(0.0, 1e9))))
-def test_whatever_is_observed_the_time_stays_positive_and_never_falls_with_tokens(rows):
-    for refined in (Refined(), Refined(ROOFLINE)):
-        for row in rows:
+NO_TIME, ONLY_CONTEXT, ENDLESS = Linear(), Linear(context_s=1e-3), Linear(fixed_s=1e300, token_s=1e300)
+MODELS = [None, LINEAR, ROOFLINE, NO_TIME, ONLY_CONTEXT, ENDLESS]
+DURATIONS = st.one_of(st.floats(), st.floats(1e-8, 1e5), st.sampled_from([1.1e-8, 9e4]))
+ROWS = st.tuples(st.integers(0, 500), st.integers(0, 64), st.integers(0, 10**6), DURATIONS, st.integers(1, 60))
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(MODELS), st.lists(ROWS, max_size=8))
+def test_whatever_is_observed_the_time_stays_positive_and_never_falls_with_tokens(model, rows):
+    refined = Refined(model)
+    for *row, times in rows:
+        for _ in range(times):
             refined.observe(*row)
-        seconds = np.broadcast_to(refined.round_s(np.arange(1, 600), 4, 1000), 599)
-        assert np.isfinite(seconds).all()
-        assert seconds[0] > 0
-        assert (np.diff(seconds) >= 0).all()
+    assert 0.0 < refined.scale < np.inf
+    assert 0.0 <= refined.token_s < np.inf
+    assert 0.0 <= refined.usual_error <= 1e3, "a fleet's replicas refuse more"
+    seconds = np.broadcast_to(refined.round_s(np.arange(600), 4, 1000), 600)
+    assert np.isfinite(seconds).all() or model is ENDLESS
+    assert seconds[0] > 0
+    assert seconds[1:].tolist() == [refined.round_s(n, 4, 1000) for n in range(1, 600)]
+    assert all(later >= earlier for earlier, later in pairwise(seconds))
+    for wanted_s in (0.0, 1e-300, 1e-8, 0.03, 1e5, 1e300, np.inf):
+        assert 0 <= refined.tokens_in(wanted_s, 4, 1000) <= MOST_TOKENS
+        assert not np.isnan(refined._near(wanted_s, 4, 1000))
+
+
+@pytest.mark.parametrize("model", [None, LINEAR])
+def test_times_that_rise_faster_than_their_tokens_leave_a_scale(model):
+    refined = Refined(model)
+    for number in range(400):
+        num_tokens = 1 + number % 40
+        refined.observe(num_tokens, 1, 0, 1e-5 * num_tokens**2)
+        assert refined.tokens_in(0.03, 1, 0) > 0
+    observe(refined, LINEAR, 400)
+    assert ratios(refined, LINEAR) == pytest.approx([1.0, 1.0, 1.0], rel=0.1), "and what comes later is learned"
+
+
+@given(
+    st.floats(0.0, 1e6),
+    st.floats(0.0, 1e6),
+    st.integers(1, 4096),
+    st.floats(min_value=-1e300, max_value=np.inf),
+)
+def test_rounds_of_any_told_model_carry_a_number_of_tokens(fixed_s, token_s, most, seconds):
+    carried = PlannedRounds(Linear(fixed_s, token_s), 1.0, most, 3, 100.0).tokens_in(seconds)
+    assert 0 <= carried <= MOST_TOKENS
 
 
 class Steps(CostModel):

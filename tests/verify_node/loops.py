@@ -45,6 +45,9 @@ class HeldTarget:
         assert self._go_on.wait(TIMEOUT_S)
         return RoundResult(self._target.run(planned), 0.0, 0.0)
 
+    def recover(self) -> None:
+        """There is nothing to do."""
+
 
 class Loop:
     """A verify node that serves, until its block ends."""

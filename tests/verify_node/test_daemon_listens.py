@@ -133,3 +133,24 @@ def test_a_pause_ends_during_a_long_round() -> None:
             assert len(loop.target.planned) == 1
 
     asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_burst_of_one_peer_holds_up_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With looks of a single message each, and pauses that last until the round is done."""
+    monkeypatch.setattr(daemon, "TURN_S", 0.0)
+    monkeypatch.setattr(daemon, "PAUSE_S", 3600.0)
+
+    async def story() -> None:
+        async with Loop() as loop:
+            honest, busy = await connect(loop)
+            await hold_a_round(loop, honest)
+            asked = watch(loop.core, monkeypatch)
+            for number in range(100):
+                await busy.send(make_open(10 + number, max_tokens=1))
+            await until(lambda: "OpenSession" in asked)
+            loop.target.let_go()
+            await until(lambda: "finish" in asked)
+            assert asked[: asked.index("finish")].count("OpenSession") == 2, "one during the round, and one at its end"
+            await until(lambda: asked.count("OpenSession") == 100)
+
+    asyncio.run(asyncio.wait_for(story(), 60))

@@ -2,8 +2,9 @@
 
 Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `enrol` (whose keys may take part),
 `know_replicas` (who else is in the fleet), `tick` (time passes), `plan` (may a round start?), `finish` (a round is
-done) and `drain` (the node stops). Each is given the time and returns the messages to send. The daemon feeds it from
-sockets and the real clock; a simulation may feed the same class from a virtual one.
+done), `abort` and `fail` (a round, or a message, raised an exception) and `drain` (the node stops). Each is given the
+time and returns the messages to send. The daemon feeds it from sockets and the real clock; a simulation may feed the
+same class from a virtual one.
 
 Who is connected and which sessions are open is in `register.py`, who is heard in `reception.py`; what a draft or an Ack
 does to its session, in `incoming.py`; when a round starts, in `starting.py`; what a finished one does, in
@@ -53,7 +54,16 @@ from verify_node.rounds.outcomes import Moved, Outcome, Send
 from verify_node.rounds.planner import Planner
 from verify_node.rounds.scheduler import Scheduler
 from verify_node.rounds.settlement import active, allocate, commit, observe, publish, settle
-from verify_node.session.checks import NOT_ACKNOWLEDGED, STOPPING, Rejection, form_failed, target_failed
+from verify_node.session.checks import (
+    HALF_DONE,
+    NOT_ACKNOWLEDGED,
+    STOPPING,
+    Rejection,
+    form_failed,
+    message_failed,
+    round_failed,
+    target_failed,
+)
 from verify_node.session.client import Peer
 from verify_node.session.session import SMOOTHING, Session
 
@@ -105,9 +115,11 @@ class VerifyCore:
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # when `plan` or `tick` may have something to do, if nothing happens before
         self._in_flight: Round | None = None
+        self._being_planned: Sequence[Session] = ()  # within `plan` only: those of whom a round is to be made
+        self._is_finishing = False  # within `finish` only
         self._taking_part: dict[bytes, Session] = {}  # in the round in flight, or else in the last
         self.newest_arm: Arm | None = None  # under which the newest round was made; None where nothing is tried
-        self._num_alone = 0  # rounds of one session each that are left, to find the one that the target fails on
+        self._num_alone = 0  # rounds of one session each that are left, to find the one that rounds fail on
         self._heartbeat_at = 0.0
 
     @property
@@ -198,18 +210,21 @@ class VerifyCore:
 
     def plan(self, now: float) -> Round | None:
         """The next round if it may start now; else `wake_at` says when to ask again."""
-        self.wake_at = self._heartbeat_at
+        self.wake_at, self._being_planned = self._heartbeat_at, ()
         if self._in_flight is not None or self.draining:
             return None
         start = self.starting.look(self.choice, self.num_rounds, self.round_s, now)
         self.wake_at = min(self.wake_at, self.starting.wake_at)
-        return self._start(start.sessions, start.ready, now) if start is not None else None
+        planned = self._start(start.sessions, start.ready, now) if start is not None else None
+        self._being_planned = ()
+        return planned
 
     def finish(self, outcomes: Sequence[Outcome], duration_s: float, now: float) -> list[Send]:
         """The round in flight is done: commit, observe, allocate, and one Verdict for each session that moved."""
         done, self._in_flight = self._in_flight, None
         if done is None:
             raise RuntimeError("no round is in flight")
+        self._is_finishing = True
         self.cost.observe(done.num_tokens, len(done.entries), done.context_tokens, duration_s)
         self.round_s = smoothed(self.round_s, duration_s, SMOOTHING)
         self._num_alone = max(0, self._num_alone - 1)
@@ -235,7 +250,9 @@ class VerifyCore:
             sends.append(self.replies.tell(session.peer_id, verdict))
             self.promises.delivered(session, len(move.taken), now)
         self.promises.finished(self.sessions, lambda session: session.can_move(self.round_s), now)
-        return sends + self._admit(now)
+        sends += self._admit(now)
+        self._is_finishing = False
+        return sends
 
     def _commit(self, done: Round, outcomes: Sequence[Outcome], now: float) -> tuple[list[Moved], list[Send]]:
         """Commits what came of each session that is still open; returns those that moved, and what others are told."""
@@ -265,25 +282,42 @@ class VerifyCore:
         return moved, sends
 
     def abort(self, why: str, now: float) -> list[Send]:
-        """The round in flight failed as a whole (out of memory, say): nothing was revealed, so it is made again.
+        """A round failed as a whole, in `plan`, in its forward pass (out of memory, say) or in `finish`.
 
-        Then the sessions go one by one, as often as there were sessions; one that the target fails on alone is given
-        up, and the others never learn of it.
+        It is made again: nothing was revealed. After a half-done `finish` its sessions end here, and their draft nodes
+        open them again. Then the sessions go one by one, as often as there were sessions; one whose round fails though
+        it is alone is given up, and the others never learn of it.
         """
-        failed, self._in_flight = self._in_flight, None
-        if failed is None:
-            raise RuntimeError("no round is in flight")
+        half_done, computed = self._is_finishing, self._in_flight
+        failed = self._taking_part.values() if half_done or computed is not None else self._being_planned
+        self._in_flight, self._is_finishing, self._being_planned = None, False, ()
         self.counts.num_failed += 1
-        self._num_alone = max(self._num_alone, len(failed.entries))
-        for entry in failed.entries:
-            session = self._taking_part[entry.session_id]
-            if not self.register.has(session):
-                continue
-            self.pool.truncate(entry.session_id, min(entry.start, self.pool.length(entry.session_id)))
-            if len(failed.entries) == 1:
+        self._num_alone = max(self._num_alone, len(failed))
+        fed_from = {entry.session_id: entry.start for entry in computed.entries} if computed is not None else {}
+        sends: list[Send] = []
+        for session in [session for session in failed if self.register.has(session)]:
+            if (start := fed_from.get(session.session_id)) is not None:
+                self.pool.truncate(session.session_id, min(start, self.pool.length(session.session_id)))
+            if len(failed) == 1:
                 self._distrust(session)
-                return self._give_up(session, target_failed(why), now) + self._admit(now)
-        return self._admit(now)
+                sends += self._give_up(session, round_failed(why), now)
+            elif half_done:
+                self.register.drop(session, may_return=True)
+                sends += self.replies.refuse(session.peer_id, HALF_DONE, now, about=session.opened)
+        return sends
+
+    def fail(self, peer_id: bytes, message: UpMessage | ProtocolError, why: str, now: float) -> list[Send]:
+        """A message raised an exception: its session, which may be half changed, is given up, and nobody else notices.
+
+        Nothing ends where it is about no session, or about another client's.
+        """
+        peer = self.peers.get(peer_id)
+        if peer is None or isinstance(message, ProtocolError | Hello | Heartbeat | Leave):
+            return []
+        session = self.sessions.get(message.session_id)
+        if session is not None and session.client is peer.client:
+            self.register.drop(session)
+        return self.replies.refuse(peer_id, message_failed(why), now, about=message)
 
     def validate(self) -> None:
         """Raises BrokenInvariant, naming the first thing that is wrong and where."""
@@ -358,10 +392,10 @@ class VerifyCore:
             if len(self.promises.book):  # a prompt whose last token is held waits for time to pass, and nothing else
                 self.wake_at = min(self.wake_at, now + max(self.round_s, LEAST_HELD_S))
             return None
+        self._taking_part = {entry.session_id: self.sessions[entry.session_id] for entry in planned.entries}
         self.num_rounds = planned.number
         self._in_flight = planned
         self.newest_arm = self.switching.arm
-        self._taking_part = {entry.session_id: self.sessions[entry.session_id] for entry in planned.entries}
         prefilled = set(planned.prefilled)
         for entry in planned.entries:
             session = self._taking_part[entry.session_id]
@@ -378,11 +412,13 @@ class VerifyCore:
         allotment = self.promises.allot(self.sessions, ready, now)
         if self._num_alone:
             for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
+                self._being_planned = [session]
                 drafted = self.choice.choose([session], now)
                 seat = partial(self.places.seat, now=now, others=ready)
                 planned = plan(number, sessions, [session], self.limits, self.pool, drafted, allotment, seat)
                 if planned.entries:
                     return planned
+        self._being_planned = ready
         drafted = self.choice.choose(ready, now, _room(allotment, len(ready)))
         seat = partial(self.places.seat, now=now)
         return plan(number, sessions, ready, self.limits, self.pool, drafted, allotment, seat)

@@ -49,7 +49,7 @@ class Counts:
     num_found: int = 0  # of these, those that were cached already
     num_preempted: int = 0
     num_repeated: int = 0  # verdicts sent again, because a draft, an Ack or an OpenSession came again
-    num_failed: int = 0  # rounds that the target model failed on
+    num_failed: int = 0  # rounds that failed, as a whole
     violations: Counter[tuple[str, Cause]] = field(default_factory=Counter)  # complete texts that were late, by tier
     num_attained: Counter[str] = field(default_factory=Counter)  # complete texts that were not, by tier
     promises: Counter[tuple[str, PromiseOutcome]] = field(default_factory=Counter)  # decisions, by tier

@@ -15,6 +15,7 @@ from msgspec import Struct
 from goodspeed.errors import PolicyError
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.policies import ClientState, Policy
+from goodspeed.fair.policies.gradient import goodput_bounds
 from goodspeed.wire.fields import MAX_OFFER
 from verify_node.rounds import caps, probes
 from verify_node.session.client import Client
@@ -33,6 +34,8 @@ INITIAL_GOODPUT = 1.0
 """What plain decoding gives."""
 
 SMALLEST_GOODPUT = 1e-9
+
+SMALLEST_WORTH = 1e-250
 
 FIRST_LENGTH = 4
 """Longest first draft of a client if the policy knows time: nobody knows how long it takes, and others may wait."""
@@ -120,6 +123,7 @@ class Scheduler:
         self.beta = beta
         self.mode = mode
         self.fairness = fairness
+        self._goodput_bounds = goodput_bounds(fairness)
         self.permitted = permitted
         self.first_length = FIRST_LENGTH if mode.is_timed else budget
         self.worth = INITIAL_WORTH if weigh_evidence else None
@@ -141,8 +145,13 @@ class Scheduler:
         return AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE, self.worth)
 
     def worth_of(self, client: Client) -> float:
-        """What one token of this client is worth to the sum of utilities: w U'(X) = w X^-fairness."""
-        return float(client.weight * max(client.goodput.value, SMALLEST_GOODPUT) ** -self.fairness)
+        """What one token of this client is worth to the sum of utilities: w U'(X) = w X^-fairness.
+
+        Finite, and above 0.
+        """
+        least, most = self._goodput_bounds
+        goodput = min(max(client.goodput.value, SMALLEST_GOODPUT, least), most)
+        return float(max(client.weight * goodput**-self.fairness, SMALLEST_WORTH))
 
     def session_acceptance(self, client: Client) -> AcceptanceEstimator:
         """A new session starts from what its client's sessions have shown."""

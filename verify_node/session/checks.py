@@ -66,6 +66,9 @@ NOT_PROMISED = Rejection(
     "this service level cannot be promised now beside what is promised already",
     "ask again later, for a longer TTFT or TPOT, or for best_effort otherwise",
 )
+HALF_DONE = Rejection(
+    "unknown_session", "this session ended with a round that failed", "reopen it with what is committed"
+)
 NOT_OPEN = Rejection("unknown_session", "this session is not open here", "reopen it with what is committed")
 
 
@@ -107,6 +110,16 @@ def target_failed(why: str) -> Rejection:
     return Rejection(
         "failed", f"the target model failed on this session: {why}", "try another prompt, or a shorter one"
     )
+
+
+def round_failed(why: str) -> Rejection:
+    """A round that this session was alone in failed, and would again."""
+    return Rejection("failed", f"the round of this session failed: {why}", "try another prompt, or a shorter one")
+
+
+def message_failed(why: str) -> Rejection:
+    """A message raised an exception here: an error of this program, which its session pays for."""
+    return Rejection("failed", f"this verify node failed on a message: {why}", "see its log, and ask again")
 
 
 def form_failed(why: str) -> Rejection:

@@ -212,7 +212,7 @@ class SessionState:
     def window(self, round_s: float) -> int:
         """Tokens that may be on their way: 16, or what two round trips' worth of rounds bring, at most 256."""
         rounds = 2 * self.round_trip_s / round_s if round_s else 0
-        return min(MAX_WINDOW, max(WINDOW, int(rounds * max(1.0, self.client.goodput.value))))
+        return int(min(MAX_WINDOW, max(WINDOW, rounds * max(1.0, self.client.goodput.value))))
 
     def is_ready(self, window: int = WINDOW) -> bool:
         """Whether a round can move it forward now."""

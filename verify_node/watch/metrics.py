@@ -96,7 +96,9 @@ class VerifyCollector(Collector):
     def _rounds(self) -> Iterator[Metric]:
         core, counts = self._core, self._core.counts
         yield counter("rounds", "Rounds begun.", core.num_rounds)
-        yield counter("rounds_failed", "Rounds that the target model failed on.", counts.num_failed)
+        yield counter(
+            "rounds_failed", "Rounds that failed, in planning, in the forward pass or at their end.", counts.num_failed
+        )
         yield counters("round_seconds", "Time of rounds by phase.", "phase", vars(self._daemon.wall))
         yield histogram("round_duration_seconds", "Forward pass and verification of one round.", counts.round_s)
         yield gauge("budget", "Drafted tokens in one round at most.", core.limits.budget)

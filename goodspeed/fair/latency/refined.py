@@ -7,6 +7,8 @@ four coefficients refitted from them would wander off in every direction that th
 
 from typing import Any
 
+import numpy as np
+
 from goodspeed.fair.latency.models import MOST_TOKENS, CostModel, Linear
 
 MEMORY = 40
@@ -29,9 +31,14 @@ INERTIA = 0.02
 SCALE_FIRST = 10.0
 """While all rounds are alike, an error is attributed to the machine's scale by this factor more than to the tokens."""
 
-SMALLEST_SCALE = 1e-3
+MOST_SURPRISE = 1e3
+"""No observation counts for more than so many times longer or shorter than predicted, outlier or not."""
+
 SHORTEST_S, LONGEST_S = 1e-8, 1e5
-"""Bounds of a believable round time."""
+"""Bounds of a believable round time, modelled or observed."""
+
+SMALLEST_SCALE, LARGEST_SCALE = SHORTEST_S, LONGEST_S / SHORTEST_S
+"""Bounds of the scale: both the model and the rounds can be wrong by as much as a round time can."""
 
 
 class Refined(CostModel):
@@ -59,7 +66,8 @@ class Refined(CostModel):
         return self._usual_error
 
     def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
-        return self.scale * self.model.round_s(num_tokens, num_sessions, context_tokens) + self.token_s * num_tokens
+        seconds = self.scale * self.model.round_s(num_tokens, num_sessions, context_tokens) + self.token_s * num_tokens
+        return np.maximum(seconds, SHORTEST_S) if isinstance(seconds, np.ndarray) else max(seconds, SHORTEST_S)
 
     def _near(self, seconds: float, num_sessions: float, context_tokens: float) -> float:
         """What the model says, less what `token_s` takes away if the time rises evenly up to there."""
@@ -74,10 +82,10 @@ class Refined(CostModel):
         """Updates from a finished round, with the counts of `round_s`; ignores times beyond SHORTEST_S, LONGEST_S."""
         if not SHORTEST_S < seconds < LONGEST_S:
             return  # a clock's whim must not stop a node
-        modelled = float(self.model.round_s(num_tokens, num_sessions, context_tokens))
+        modelled = _bounded(float(self.model.round_s(num_tokens, num_sessions, context_tokens)), SHORTEST_S, LONGEST_S)
         if not self.num_rounds and not self.profiled:
             self.scale = seconds / modelled
-        predicted = self.scale * modelled + self.token_s * num_tokens
+        predicted = max(self.scale * modelled + self.token_s * num_tokens, SHORTEST_S)
         self.num_rounds += 1
         ratio = self._believable(float(seconds) / predicted)
         self._add(modelled / predicted, num_tokens / predicted, ratio)
@@ -85,7 +93,7 @@ class Refined(CostModel):
 
     def _believable(self, ratio: float) -> float:
         """Returns the observed over the predicted time, clipped to exclude outliers, symmetrically in the logarithm."""
-        surprise = max(ratio, 1.0 / ratio) - 1.0
+        surprise = min(max(ratio, 1.0 / ratio) - 1.0, MOST_SURPRISE)
         largest = max(LARGEST_SURPRISE, USUAL_ERRORS * self._usual_error)
         if self.profiled or self.num_rounds > FIRST_ROUNDS:
             surprise = min(surprise, largest)
@@ -111,8 +119,13 @@ class Refined(CostModel):
         a, c = squares + held, tokens + held_tokens
         p, q = on_model + held * self.scale, on_tokens + held_tokens * self.token_s
         determinant = a * c - both * both
-        if determinant > 0.0 and (token_s := (a * q - both * p) / determinant) > 0.0:
-            self.token_s = token_s
-        else:
-            self.token_s = 0.0
-        self.scale = max((p - both * self.token_s) / a, SMALLEST_SCALE * self.scale)
+        token_s = (a * q - both * p) / determinant if determinant > 0.0 else 0.0
+        scale = (p - both * max(token_s, 0.0)) / a
+        if scale < SMALLEST_SCALE and c > 0.0:  # the tokens alone explain the times best
+            token_s = (q - both * SMALLEST_SCALE) / c
+        self.scale = _bounded(scale, SMALLEST_SCALE, LARGEST_SCALE)
+        self.token_s = _bounded(token_s, 0.0, LONGEST_S)
+
+
+def _bounded(value: float, least: float, most: float) -> float:
+    return min(max(value, least), most)

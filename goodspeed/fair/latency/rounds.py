@@ -21,11 +21,11 @@ class PlannedRounds:
 
     def tokens_in(self, seconds: float) -> float:
         """Tokens of these sessions that fit: into one round, or into several that are as large as can be."""
-        if not self._largest_s:
-            return MOST_TOKENS
+        if max(0.0, seconds) >= MOST_TOKENS * self._largest_s:
+            return MOST_TOKENS  # where no round takes any time, say
         rounds, left_s = divmod(max(0.0, seconds), self._largest_s)
         rest = self._cost.tokens_in(left_s / self._longer, self._num_sessions, self._context)
-        return rounds * self._most + min(self._most, rest)
+        return min(MOST_TOKENS, rounds * self._most + min(self._most, rest))
 
     def _round_s(self, num_tokens: int, more_sessions: int = 0, more_context: int = 0) -> float:
         sessions, context = self._num_sessions + more_sessions, self._context + more_context

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from math import exp
 from operator import attrgetter
 
 import numpy as np
@@ -34,6 +35,9 @@ from goodspeed.fair.policies.tie_breaking import TieBreaker
 from goodspeed.fair.policies.timed_barrier import BarrierAllocation
 
 MAX_FAIRNESS = 1000.0
+
+MOST_LEVEL = 500.0
+"""Bound of the logarithm of U'(X), either way."""
 
 COLUMNS = ("acceptance_rate", "goodput", "weight", "draft_s_per_token", "round_trip_s", "context_len", "ahead")
 _columns = attrgetter(*COLUMNS)
@@ -79,7 +83,7 @@ class GradientPolicy:
             _check_states(acceptance, goodput, weight)
             timing.check()
         useful = (acceptance > 0.0) & (weight > 0.0)
-        worth = weight * goodput**-self._fairness
+        worth = weight * goodput.clip(*goodput_bounds(self._fairness)) ** -self._fairness
         caps = np.where(useful, within_budget(caps, budget), 0)
         result: list[int] = allocation.allocate(worth, acceptance, caps, timing, budget).tolist()
         return result
@@ -146,6 +150,15 @@ def _level_and_slope(
     """Returns (level, slope) [clients]: the s-th token of a client gains exp(level + s slope)."""
     level = np.log(np.where(useful, weight, 1.0)) - check_fairness(fairness) * np.log(goodput)
     return level, np.log(np.where(useful, acceptance, 1.0))
+
+
+def goodput_bounds(fairness: float) -> tuple[float, float]:
+    """Returns the least and the largest X that U'(X) = X^-fairness takes: of others it would not be a number above 0.
+
+    Up to a fairness of 24 they lie beyond 1e-9 and 1e9.
+    """
+    most = exp(MOST_LEVEL / max(fairness, 1.0))
+    return 1.0 / most, most
 
 
 def check_fairness(fairness: float) -> float:

@@ -471,3 +471,15 @@ def test_a_policy_that_fails_costs_drafts_until_it_answers_again(caplog):
     ]
     policy.fails = False
     assert lengths_of(scheduler, sessions, 6) == [2, 2]
+
+
+@pytest.mark.parametrize("fairness", [0.0, 1.0, 200.0, 1000.0])
+@pytest.mark.parametrize("goodput", [1e-300, 0.02, 1.0, 1e6])
+@pytest.mark.parametrize("weight", [5e-324, 1.0, 1000.0])
+def test_a_tokens_worth_is_a_number_above_zero_whatever_was_learned(fairness, goodput, weight):
+    scheduler = make_scheduler(fairness=fairness)
+    client = scheduler.client("a")
+    client.goodput.value, client.weight = goodput, weight
+    assert 0.0 < scheduler.worth_of(client) < 1e250
+    if fairness <= 1.0 and weight == goodput == 1.0:
+        assert scheduler.worth_of(client) == 1.0

@@ -1,0 +1,98 @@
+"""A draft node in which something raises: that ends one text by name, and neither the others nor the node."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from draft_node.core.actions import Deliver, Fail, Finish, Request
+from draft_node.core.session import Session
+from draft_node.daemon import DraftDaemon
+from goodspeed.errors import NodeFailed
+from goodspeed.node import failures
+from goodspeed.wire.handshake import Hello
+from goodspeed.wire.messages import OpenSession, Sampling, Verdict
+from goodspeed.wire.zmq.transport import MemoryNetwork, VerifyChannel
+from tests.draft_node.test_daemon_stops import start, stop
+from tests.fakes import make_core, session_id
+from tests.waiting import until
+
+
+async def verify_node(verify: VerifyChannel) -> None:
+    """Lets everybody in, and ends each text with its first token."""
+    while True:
+        received = await verify.receive()
+        if isinstance(received.message, Hello):
+            verify.send(received.peer, make_core().welcome)
+        elif isinstance(received.message, OpenSession):
+            opened = received.message
+            base_len = len(opened.prompt) + len(opened.committed)
+            verdict = Verdict(opened.session_id, opened.epoch, None, base_len, (7,), 0, 0, 0, finish_reason="stop")
+            verify.send(received.peer, verdict)
+
+
+async def told(daemon: DraftDaemon, number: int) -> list[Deliver | Finish | Fail]:
+    return [item async for item in daemon.generate(Request(session_id(number), (1,), Sampling(), 5))]
+
+
+def test_a_message_that_fails_ends_its_text_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = Session.receive
+
+    def receive(session: Session, *arguments: Any) -> Any:
+        if session.request.session_id == session_id(1):
+            raise ZeroDivisionError("by zero")
+        return real(session, *arguments)
+
+    monkeypatch.setattr(Session, "receive", receive)
+
+    async def story() -> None:
+        network = MemoryNetwork()
+        answering = asyncio.create_task(verify_node(network.bind_verify()))
+        daemon, serving = start(network)
+        await daemon.connected.wait()
+        first, second = await asyncio.gather(told(daemon, 1), told(daemon, 2))
+        [failed] = first
+        assert isinstance(failed, Fail)
+        assert failed.code == "failed"
+        assert "ZeroDivisionError" in failed.what
+        assert isinstance(second[-1], Finish)
+        assert not daemon.core.sessions
+        answering.cancel()
+        await stop(serving)
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+    assert "by zero" in caplog.text
+
+
+@pytest.mark.parametrize("times", [1, 100])
+def test_looks_around_that_fail_end_the_node_only_again_and_again(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "MAX_FAILURES", 2)
+
+    async def story() -> None:
+        network = MemoryNetwork()
+        answering = asyncio.create_task(verify_node(network.bind_verify()))
+        daemon, serving = start(network)
+        await daemon.connected.wait()
+        tick, num_raised = daemon.core.tick, 0
+
+        def fails(now: float) -> Any:
+            nonlocal num_raised
+            if num_raised < times:
+                num_raised += 1
+                raise ZeroDivisionError("by zero")
+            return tick(now)
+
+        monkeypatch.setattr(daemon.core, "tick", fails)
+        if times > 2:
+            with pytest.RaisesGroup(NodeFailed):
+                await serving
+            assert num_raised == 3
+        else:
+            await until(lambda: num_raised)
+            assert isinstance((await told(daemon, 1))[-1], Finish)
+            await stop(serving)
+        answering.cancel()
+
+    asyncio.run(asyncio.wait_for(story(), 60))

@@ -1,0 +1,178 @@
+"""The verify node as a loop in which something raises: that costs a round or a session, and never the node."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from goodspeed.errors import NodeFailed, TransportError
+from goodspeed.node import failures
+from goodspeed.wire.handshake import Heartbeat, Welcome
+from goodspeed.wire.messages import Ack, Refusal, Verdict
+from goodspeed.wire.zmq.transport import DraftChannel
+from tests.fakes import alone, make_hello, make_open, request_of, session_id
+from tests.verify_node.loops import Loop, ask, hear
+from tests.waiting import until
+
+A, B = b"aaaaaaaa", b"bbbbbbbb"
+
+Where = Callable[[Loop], tuple[Any, str]]
+"""The object whose method is to raise, and the method's name."""
+
+IN_A_ROUND: dict[str, Where] = {
+    "planning": lambda loop: (loop.core.starting, "look"),
+    "choosing": lambda loop: (loop.core.choice, "choose"),
+    "beginning": lambda loop: (loop.core.places, "began"),
+    "forward pass": lambda loop: (loop.target, "run"),
+    "cost": lambda loop: (loop.core.cost, "observe"),
+    "memory": lambda loop: (loop.core.pool, "publish"),
+    "estimates": lambda loop: (loop.core.scheduler, "observe"),
+    "policy": lambda loop: (loop.core.scheduler.policy, "allocate"),
+    "verdicts": lambda loop: (loop.core.replies, "tell"),
+    "report": lambda loop: (loop.daemon, "_report"),
+}
+
+
+def sabotage(target: tuple[Any, str], monkeypatch: pytest.MonkeyPatch, error: Exception, times: float = 1) -> list[int]:
+    """Has a method raise so many times, from now on; returns what grows with each."""
+    raised: list[int] = []
+    real = getattr(*target)
+
+    def fails(*arguments: Any, **options: Any) -> Any:
+        if len(raised) < times:
+            raised.append(1)
+            raise error
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(*target, fails)
+    return raised
+
+
+async def connect(loop: Loop, name: str = "a") -> DraftChannel:
+    channel = loop.connect({"a": A, "b": B}[name])
+    assert isinstance(await ask(channel, make_hello(name)), Welcome)
+    return channel
+
+
+async def whole_text(channel: DraftChannel, number: int, epoch: int = 1) -> tuple[int, ...]:
+    """A text to its end; it is opened again where its session ended by no fault of its own."""
+    opened = make_open(number, epoch=epoch, max_draft=0)
+    text: list[int] = []
+    await channel.send(opened)
+    while True:
+        heard = await hear(channel)
+        if isinstance(heard, Refusal):
+            assert heard.code == "unknown_session"
+            opened = make_open(number, epoch=opened.epoch + 1, committed=tuple(text), max_draft=0)
+            await channel.send(opened)
+        elif isinstance(heard, Verdict) and heard.epoch == opened.epoch:
+            text[heard.base_len - len(opened.prompt) :] = heard.tokens
+            if heard.finish_reason is not None:
+                return tuple(text)
+            await channel.send(Ack(session_id(number), opened.epoch, len(opened.prompt) + len(text)))
+
+
+def expected(number: int) -> tuple[int, ...]:
+    return alone(request_of(make_open(number)))
+
+
+@pytest.mark.parametrize("where", IN_A_ROUND)
+def test_a_round_that_fails_is_told_and_made_again(
+    where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with Loop() as loop:
+            first, second = await connect(loop, "a"), await connect(loop, "b")
+            loop.target.hold()
+            texts = [asyncio.create_task(whole_text(one, n)) for n, one in ((1, first), (2, second))]
+            await loop.target.entered()
+            await until(lambda: len(loop.core.sessions) == 2)
+            loop.target.let_go()
+            await until(lambda: loop.core.num_rounds >= 3)  # both take part in each
+            sabotage(IN_A_ROUND[where](loop), monkeypatch, ZeroDivisionError("float division by zero"))
+            assert await asyncio.gather(*texts) == [expected(1), expected(2)]
+            assert loop.core.counts.num_failed == 1
+            loop.core.validate()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+    [record] = [record for record in caplog.records if record.getMessage() == "a round failed"]
+    assert record.exc_info
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_rounds_that_fail_again_and_again_end_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "PAUSE_S", 0.0)
+    monkeypatch.setattr(failures, "MAX_FAILURES", 7)
+
+    async def story() -> None:
+        async with Loop() as loop:
+            channel = await connect(loop)
+            raised = sabotage((loop.core.starting, "look"), monkeypatch, ZeroDivisionError("by zero"), times=1e9)
+            await channel.send(make_open(1))
+            with pytest.RaisesGroup(pytest.RaisesExc(NodeFailed, match="a round failed 8 times.*ZeroDivisionError")):
+                await loop.serving
+            assert len(raised) == 8
+            farewell = await hear(channel)
+            assert isinstance(farewell, Refusal)
+            assert farewell.code == "draining"
+            loop.serving = asyncio.create_task(asyncio.sleep(0))
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_failures_that_are_not_in_a_row_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "MAX_FAILURES", 1)
+
+    async def story() -> None:
+        async with Loop() as loop:
+            channel = await connect(loop)
+            for number in (1, 2, 3):
+                sabotage((loop.core.starting, "look"), monkeypatch, ZeroDivisionError("by zero"))
+                assert await whole_text(channel, number) == expected(number)
+            assert loop.core.counts.num_failed == 3
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+@pytest.mark.parametrize("error", [TransportError("closed"), BrokenPipeError()])
+def test_what_no_later_round_could_mend_ends_the_node_at_once(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with Loop() as loop:
+            channel = await connect(loop)
+            sabotage((loop.daemon, "_report"), monkeypatch, error)
+            await channel.send(make_open(1))
+            with pytest.RaisesGroup(type(error)):
+                await loop.serving
+            loop.serving = asyncio.create_task(asyncio.sleep(0))
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_message_that_fails_costs_its_session_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with Loop() as loop:
+            first, second = await connect(loop, "a"), await connect(loop, "b")
+            sabotage((loop.core.promises, "opened"), monkeypatch, ZeroDivisionError("by zero"))
+            refused = await ask(first, make_open(1))
+            assert isinstance(refused, Refusal)
+            assert (refused.code, refused.session_id) == ("failed", session_id(1))
+            assert session_id(1) not in loop.core.sessions
+            assert await whole_text(second, 2) == expected(2)
+            assert await whole_text(first, 1, epoch=2) == expected(1)
+            loop.core.validate()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_look_at_the_clock_that_fails_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with Loop(heartbeat_s=0.01) as loop:
+            channel = await connect(loop)
+            raised = sabotage((loop.core.register, "expire"), monkeypatch, ZeroDivisionError("by zero"), times=3)
+            await until(lambda: len(raised) == 3)
+            assert isinstance(await channel.receive(), Heartbeat)
+
+    asyncio.run(asyncio.wait_for(story(), 60))
