@@ -30,9 +30,9 @@ from verify_node.rounds.self_drafts import SelfDrafts
 from verify_node.slo.terms import Tiers
 
 PERMITTED = 3.0
-"""The policy shares out so many times the budget where drafted tokens are selected: the selection cuts what is too much,
-and a permission counts tokens that are still on their way. Measured with 1 to 4, see the log: with less, clients whose
-drafts are accepted are held up by their permissions; with more nothing is gained."""
+"""The policy shares out so many times the budget where drafted tokens are selected: the selection cuts what is too
+much, and a permission counts tokens that are still on their way. Measured with 1 to 4, see the log: with less, clients
+whose drafts are accepted are held up by their permissions; with more nothing is gained."""
 
 SELECTS: tuple[Capability, ...] = ("odds", "offers", "model_offers", "trees")
 """What a verify node that selects drafted tokens understands."""

@@ -21,7 +21,7 @@ def begin(capabilities: tuple[str, ...] = KNOWN, *, selection: str = "odds", **o
     desk = Desk(selection=selection, self_draft=False)
     desk.hello(capabilities=capabilities)
     deliver(desk, "a")
-    desk.open(**opened)
+    desk.open(**{"max_tokens": 40, **opened})
     return desk
 
 
@@ -49,7 +49,7 @@ def test_a_draft_model_that_may_offer_is_assigned_no_length_and_told_how_much_it
 
 def test_what_is_permitted_is_shared_equally_among_equals_but_not_in_pieces_that_come_too_late() -> None:
     desk = begin()
-    desk.open(number=2)
+    desk.open(number=2, max_tokens=40)
     assert sum(verdict.may_draft for verdict in desk.round()) == PERMITTED * 8
     for number in range(3, 9):
         desk.open(number=number)
@@ -60,7 +60,7 @@ def test_what_is_permitted_is_the_policys_allocation() -> None:
     """Eq. (5): the sum of w / X x alpha^s is the largest that so many tokens can have, and nobody has less than 4."""
     desk = begin()
     desk.hello("b", capabilities=KNOWN)
-    desk.open("b", number=2)
+    desk.open("b", number=2, max_tokens=40)
     quick, slow = desk.session(1), desk.session(2)
     quick.acceptance.value, slow.acceptance.value = 0.95, 0.2
     quick.client.goodput.value, slow.client.goodput.value = 3.0, 1.1
@@ -174,7 +174,7 @@ def test_every_policy_shares_out_permissions(name: str) -> None:
     desk = Desk(policy=name, selection="odds", self_draft=False)
     for number, client in enumerate("ab", 1):
         desk.hello(client, capabilities=KNOWN)
-        desk.open(client, number=number)
+        desk.open(client, number=number, max_tokens=40)
     deliver(desk, "a", "b")
     desk.session(1).acceptance.value, desk.session(2).acceptance.value = 0.9, 0.3
     desk.session(2).client.goodput.value = 100.0
