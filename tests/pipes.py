@@ -2,10 +2,12 @@
 
 import fcntl
 import os
+import select
 from contextlib import suppress
 
 FILLING = b"-------\n"
 SIZE = 4096
+DEADLINE_S = 300.0
 
 
 class Pipe:
@@ -33,6 +35,7 @@ class Pipe:
                 self._read = rest
                 lines += [line.decode()] if line not in FILLING else []
                 continue
+            assert select.select([self._reading], [], [], DEADLINE_S)[0], f"{text!r} did not come"
             more = os.read(self._reading, SIZE)
             assert more, f"{text!r} did not come"
             self._read += more
