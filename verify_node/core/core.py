@@ -357,6 +357,7 @@ class VerifyCore:
             if len(self.promises.book):  # a prompt whose last token is held waits for time to pass, and nothing else
                 self.wake_at = min(self.wake_at, now + max(self.round_s, LEAST_HELD_S))
             return None
+        self.promises.began(planned, ready)
         self.num_rounds = planned.number
         self._in_flight = planned
         self.newest_arm = self.switching.arm
