@@ -56,7 +56,7 @@ class Book:
     def __iter__(self) -> Iterator[Promise]:
         return iter(self._promises.values())
 
-    def __contains__(self, session_id: bytes) -> bool:
+    def __contains__(self, session_id: object) -> bool:
         return session_id in self._promises
 
     def __getitem__(self, session_id: bytes) -> Promise:

@@ -20,7 +20,7 @@ POOL = PagePool(400, 4)
 
 
 def session(number: int, client: str, weight: float = 1.0, prompt: int = 1) -> Session:
-    made = make_session(number, prompt=prompt, pool=POOL)
+    made: Session = make_session(number, prompt=prompt, pool=POOL)
     made.client.name, made.client.weight = client, weight
     return made
 
@@ -113,9 +113,10 @@ weights = st.floats(0.1, 10.0)
 def test_each_client_gets_its_floor_over_any_stretch(quiet: list[float], loud: float, most: int) -> None:
     """Rounds could be filled by promises alone; who waits gets what is due, up to a token or two."""
     waiting = [session(number, f"quiet {number}", weight) for number, weight in enumerate(quiet)]
-    owned = [session(100 + number, "loud", loud) for number in range(most)]
-    ready, promised = [*waiting, *owned], [one.session_id for one in owned]
-    floor, got, due = Floor(), dict.fromkeys(quiet and [one.session_id for one in waiting], 0), 0.0
+    others = [session(100 + number, "loud", loud) for number in range(most)]
+    ready, promised = [*waiting, *others], [other.session_id for other in others]
+    floor, due = Floor(), 0.0
+    got = dict.fromkeys((one.session_id for one in waiting), 0)
     for number in range(120):
         for one in waiting:
             one.ready_since = float(number)
