@@ -27,6 +27,11 @@ NO_FLOOR: Mapping[bytes, int] = {}
 """Nobody waits with best effort."""
 
 
+def no_floor(room: float) -> Mapping[bytes, int]:
+    """Keeps nothing of a round free."""
+    return NO_FLOOR
+
+
 class Allotment(NamedTuple):
     """What a round is to keep to."""
 
@@ -49,15 +54,15 @@ def allot(
     promised_in: Callable[[float], float] | None = None,
     counted_on: CountedOn = NOBODY,
     beside: Callable[[float, int], int] | None = None,
-    floor: Mapping[bytes, int] = NO_FLOOR,
+    floor: Callable[[float], Mapping[bytes, int]] = no_floor,
 ) -> Allotment:
     """What the round that begins now is to keep to, so that the promises are kept; the book stays as it is.
 
     tokens_in: tokens that a round of so many seconds carries; it falls nowhere. least_round_s: as `shortest_s` has it.
     promised_in: those of them that may be promised; None: all. counted_on: how sessions decode whose drafts are counted
     on. beside: tokens of best effort, and of drafts, that a round of so many seconds has room for beside so many
-    promised ones; None: what `tokens_in` leaves. floor: tokens of sessions of best effort that the round has in any
-    case, even if promises are late by that. Absent sessions take no part.
+    promised ones; None: what `tokens_in` leaves. floor: tokens of sessions of best effort that a round of so many
+    has in any case, even if promises are late by that. Absent sessions take no part.
     """
     present = sorted((one for one in book if one.absent_since is None), key=lambda one: one.due)
     decoding = [one for one in present if one.is_decoding]
@@ -65,7 +70,8 @@ def allot(
     round_s = _round_s(present, decoding, now, tokens_in, counted_on)
     room = inf if round_s == inf else tokens_in(round_s)
     drafted = sum(counted_on[one.session_id].drafted for one in decoding if one.session_id in counted_on)
-    num_kept = sum(floor.values())
+    kept_free = floor(room)
+    num_kept = sum(kept_free.values())
     left = room - len(decoding) - drafted - num_kept
     held = _held(decoding, prompts, now, round_s, left, promised_in or tokens_in, least_round_s, counted_on)
     prefill = _prefill(prompts, held, left)
@@ -79,7 +85,7 @@ def allot(
         tuple(one.session_id for one in (*decoding, *prompts)),
         frozenset(one.session_id for one in book),
         drafted,
-        floor,
+        kept_free,
     )
 
 

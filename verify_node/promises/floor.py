@@ -7,7 +7,7 @@ give. No I/O, no clock, no torch.
 
 from collections import Counter
 from collections.abc import Container, Sequence
-from math import ceil
+from math import ceil, inf
 
 from goodspeed.admission.headroom import FLOOR
 from goodspeed.engine.paged.pages import PagePool
@@ -24,20 +24,20 @@ class Floor:
 
     def __init__(self) -> None:
         self._short: dict[str, float] = {}
-        self._due = 0.0  # tokens of the last round that were due to all who waited
+        self._part = FLOOR  # of a round's tokens, what is due to all who waited in the last one
 
-    def owed(self, waiting: Sequence[Session], pool: PagePool) -> dict[bytes, int]:
+    def owed(self, waiting: Sequence[Session], pool: PagePool, room: float) -> dict[bytes, int]:
         """Tokens that the next round has to give, by session; first those of the client that is short of most.
 
-        waiting: ready sessions of best effort; the first of a client's go first. In all it is what is due in one round,
-        so that promises lose no more where many clients are short of a token at once.
+        waiting: ready sessions of best effort; the first of a client's go first. room: tokens of that round. In all it
+        is what is due of these: promises lose no more where many are short of a token at once, or after long rounds.
         """
-        short, left = dict(self._short), ceil(self._due)
+        short, left = dict(self._short), ceil(self._part * room) if room < inf else inf
         owed: dict[bytes, int] = {}
         for session in sorted(waiting, key=lambda one: -self._short.get(one.client.name, 0.0)):
             name = session.client.name
             unread = len(session.tokens) - pool.length(session.session_id)
-            if num_tokens := min(unread, left, int(short.get(name, 0.0))):
+            if num_tokens := int(min(unread, left, short.get(name, 0.0))):
                 owed[session.session_id] = num_tokens
                 short[name] -= num_tokens
                 left -= num_tokens
@@ -52,7 +52,7 @@ class Floor:
         taken: Counter[str] = Counter()
         for entry in planned.entries:
             taken[clients[entry.session_id].name] += len(entry.tokens)
-        self._due = sum(each * weights[name] for name in waiting)
+        self._part = FLOOR * sum(weights[name] for name in waiting) / sum(weights.values())
         for name in waiting:
             due = each * weights[name]
             self._short[name] = max(0.0, min(self._short.get(name, 0.0) + due - taken[name], MOST_SHORT + due))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from goodspeed.admission import Pace
@@ -153,7 +154,7 @@ class Promises:
             promised_in=promised(rounds.tokens_in),
             counted_on=self._counted_on(own, rounds),
             beside=lambda seconds, num_tokens: rounds.beside(seconds, num_tokens, lengths),
-            floor=self._floor.owed(waiting, self._pool),
+            floor=partial(self._floor.owed, waiting, self._pool),
         )
 
     def began(self, planned: Round, ready: Sequence[Session]) -> None:

@@ -35,15 +35,15 @@ def test_a_client_that_waits_is_due_a_quarter_of_its_weights_share() -> None:
     loud, quiet = [session(number, "loud") for number in range(8)], session(9, "quiet")
     ready, promised = [*loud, quiet], [one.session_id for one in loud]
     floor = Floor()
-    assert floor.owed([quiet], POOL) == {}
+    assert floor.owed([quiet], POOL, 8) == {}
     floor.began(packed(ready, {}, promised, 8), ready, promised)
-    owed = floor.owed([quiet], POOL)
+    owed = floor.owed([quiet], POOL, 8)
     assert owed == {session_id(9): 1}
     planned = packed(ready, owed, promised, 8)
     assert session_id(9) in planned.verified
     assert len(planned.entries) == 8, "one of the promised waits for the next round"
     floor.began(planned, ready, promised)
-    assert floor.owed([quiet], POOL) == {session_id(9): 1}, "one came, and one was due"
+    assert floor.owed([quiet], POOL, 8) == {session_id(9): 1}, "one came, and one was due"
 
 
 def test_a_clients_promised_tokens_are_its_own() -> None:
@@ -52,7 +52,7 @@ def test_a_clients_promised_tokens_are_its_own() -> None:
     floor = Floor()
     for _ in range(9):
         floor.began(packed(ready, {}, promised, 8), ready, promised)
-    assert floor.owed([other], POOL) == {}
+    assert floor.owed([other], POOL, 8) == {}
 
 
 def test_many_who_are_short_of_a_token_at_once_take_no_more_than_is_due_in_a_round() -> None:
@@ -62,7 +62,15 @@ def test_many_who_are_short_of_a_token_at_once_take_no_more_than_is_due_in_a_rou
     floor = Floor()
     for _ in range(10):
         floor.began(packed(ready, {}, promised, 40), ready, promised)
-    assert sum(floor.owed(quiet, POOL).values()) == 5, "an eighth of 40 tokens"
+    assert sum(floor.owed(quiet, POOL, 40).values()) == 5, "an eighth of 40 tokens"
+
+
+def test_what_a_long_round_did_not_give_makes_no_short_one_long() -> None:
+    """A round of 400 tokens left out a prompt; the next one carries 16, of which two are due to it, and the next 80."""
+    quiet, loud = session(1, "quiet", prompt=300), session(2, "loud", prompt=401)
+    floor = Floor()
+    floor.began(packed([loud], {}, [loud.session_id], 400), [quiet, loud], [loud.session_id])
+    assert [sum(floor.owed([quiet], POOL, room).values()) for room in (16, 80)] == [2, 10]
 
 
 def test_who_can_take_nothing_saves_up_little() -> None:
@@ -71,7 +79,7 @@ def test_who_can_take_nothing_saves_up_little() -> None:
     floor = Floor()
     for _ in range(50):
         floor.began(packed([loud], {}, promised, 40), ready, promised)
-    assert sum(floor.owed([quiet], POOL).values()) <= MOST_SHORT + 5
+    assert sum(floor.owed([quiet], POOL, 40).values()) <= MOST_SHORT + 5
 
 
 def test_what_a_client_that_left_was_short_of_is_forgotten() -> None:
@@ -79,7 +87,7 @@ def test_what_a_client_that_left_was_short_of_is_forgotten() -> None:
     floor = Floor()
     floor.began(packed([loud], {}, [loud.session_id], 40), [quiet, loud], [loud.session_id])
     floor.keep({"loud"})
-    assert floor.owed([quiet], POOL) == {}
+    assert floor.owed([quiet], POOL, 8) == {}
 
 
 def test_drafts_and_prompts_leave_the_floor_free() -> None:
@@ -100,9 +108,9 @@ def test_a_round_has_the_floor_even_if_promises_need_all_of_it() -> None:
     terms: dict[str, Any] = {"tokens_in": lambda seconds: 10 * seconds, "beside": lambda seconds, number: 0}
     alone = allot(book, 0.0, **terms)
     assert (alone.round_tokens, alone.prefill) == (10, {session_id(7): 4})
-    beside = allot(book, 0.0, floor={session_id(9): 3}, **terms)
+    beside = allot(book, 0.0, floor=lambda room: {session_id(9): 3}, **terms)
     assert (beside.round_tokens, beside.prefill) == (10, {session_id(7): 1})
-    crowded = allot(book, 0.0, floor={session_id(9): 5}, **terms)
+    crowded = allot(book, 0.0, floor=lambda room: {session_id(9): 5}, **terms)
     assert (crowded.round_tokens, crowded.prefill) == (11, {session_id(7): 0})
 
 
@@ -120,7 +128,7 @@ def test_each_client_gets_its_floor_over_any_stretch(quiet: list[float], loud: f
     for number in range(120):
         for one in waiting:
             one.ready_since = float(number)
-        planned = packed(ready, floor.owed(waiting, POOL), promised, most)
+        planned = packed(ready, floor.owed(waiting, POOL, most), promised, most)
         floor.began(planned, ready, promised)
         due += FLOOR * planned.num_tokens / (sum(quiet) + loud)
         for entry in planned.entries:

@@ -69,7 +69,7 @@ def test_every_request_is_served_once_and_belongs_to_who_asked(routing):
 def test_idle_replicas_take_what_a_home_cannot_promise():
     """All clients have the same home, which alone keeps about half of the levels; the other two are idle."""
     alone, together, ring = (fleet(requests(30, 0.06), one, homes=(0,) * 3) for one in (STAY, FITS, RING))
-    assert alone.whole.attainment < 0.6 < 0.9 < together.whole.attainment
+    assert alone.whole.attainment < 0.6 < 0.85 < together.whole.attainment
     assert ring.whole.attainment > 0.8
     assert [len(one.texts) > 0 for one in alone.services] == [True, False, False]
     assert all(len(one.texts) >= 5 for one in together.services)
