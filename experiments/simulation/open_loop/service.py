@@ -138,7 +138,7 @@ def serve(settings: Settings, arrivals: Sequence[Arrival], seed: int, *, pool_to
 def roomy(
     settings: Settings, arrivals: Sequence[Arrival], schedules: tuple[Schedule, ...], pool_tokens: int | None
 ) -> Settings:
-    """The settings of a verify node on which all of the arrivals may be open and promised at once, and any of them fits.
+    """The settings of a verify node on which all of the arrivals may be open and promised at once; any of them fits.
 
     schedules: those of its own draft nodes. pool_tokens: as `serve` has it.
     """
