@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from experiments.capacity import Gpu
 from goodspeed.admission import Ask, admit
 from goodspeed.admission.budget import Budget, Decoding, Pace
+from goodspeed.admission.headroom import FLOOR
 
 STEPS = 60  # of a bisection, which leave nothing to be seen
 
@@ -53,8 +54,13 @@ class Plan:
     longer: float = 1.0  # rounds are planned so many times as long as modelled
 
     def tokens_in(self, seconds: float, num_sessions: float, context: float) -> float:
-        """Tokens that a round of so many seconds carries for sure."""
-        return self.gpu.round_cost.tokens_in(seconds / self.longer, num_sessions, context)
+        """Tokens that may be promised of a round of so many seconds."""
+        return (1.0 - FLOOR) * self.gpu.round_cost.tokens_in(seconds / self.longer, num_sessions, context)
+
+    @property
+    def cached_tokens(self) -> float | None:
+        """Those of the memory that may be promised; None: it is not known how many fit."""
+        return None if self.gpu.cached_tokens is None else (1.0 - FLOOR) * self.gpu.cached_tokens
 
     @property
     def tightest_s(self) -> float:
@@ -82,7 +88,7 @@ def steady(plan: Plan) -> Steady:
         carried = plan.tokens_in(plan.tightest_s, decoding, context) / plan.tightest_s
         return rate * plan.mean(lambda tier: tier.tokens - 1) <= carried  # the first token comes with the prompt's last
 
-    by_time, cached = _most(fits_in_time), plan.gpu.cached_tokens
+    by_time, cached = _most(fits_in_time), plan.cached_tokens
     held = plan.mean(lambda tier: (tier.ttft_s + tier.decoding_s) * tier.tokens)  # tokens times seconds of a request
     by_memory = by_time if cached is None else cached / held
     rate = min(by_time, by_memory)
@@ -94,7 +100,7 @@ def most_decoding(gpu: Gpu, tier: Tier, longer: float = 1.0) -> int:
     """Sessions of a tier that can decode for ever, if nobody new comes."""
     plan = Plan(gpu, ((tier, 1.0),), longer)
     by_time = _most(lambda number: plan.tokens_in(tier.tpot_s, number, number * tier.context) >= number)
-    return int(by_time if gpu.cached_tokens is None else min(by_time, gpu.cached_tokens // tier.tokens))
+    return int(by_time if plan.cached_tokens is None else min(by_time, plan.cached_tokens // tier.tokens))
 
 
 def _most(fits: Callable[[float], bool]) -> float:
@@ -139,8 +145,8 @@ class Node:
         ]
         asks.append(Ask(tier.ttft_s - early_s, tier.prompt_tokens, tier.tpot_s, tier.tokens))
         free, tokens_in = None, self._tokens_in([*(one.tier for one in self.promises), tier])
-        if self.plan.gpu.cached_tokens is not None:
-            free = max(0, int(self.plan.gpu.cached_tokens) - sum(one.tier.tokens for one in self.promises))
+        if self.plan.cached_tokens is not None:
+            free = max(0, int(self.plan.cached_tokens) - sum(one.tier.tokens for one in self.promises))
         tpots = [one.tier.tpot_s for one in self.promises if one.deadline_s <= at_s]
         is_promised = admit(asks, decoding=tpots, tokens_in=tokens_in, pages=free, policy=policy)[-1]
         if is_promised:

@@ -41,12 +41,13 @@ mix = {"completion": 0.5, "chat": 0.4, "summary": 0.1}  # shares of the requests
 
 # %% [markdown]
 # ## In the steady state
-# Rounds are as long as the tightest TPOT, `T`, and carry `tokens_in(T)` tokens. A text that decodes takes one token
-# per TPOT of its own. What is left is for prompts. If `r` requests come in a second, with prompts of `p` tokens and
-# texts of `o`, then in the long run `r (p + o - 1)` tokens per second have to fit into `tokens_in(T) / T`, for the
-# first token comes with the prompt's last. `tokens_in` itself falls with the sessions that are open, `r (o - 1) TPOT`
-# of them, since their keys and values are read. And as each text has its memory reserved from the beginning to the
-# end, `r (TTFT + (o - 1) TPOT) (p + o)` tokens have to fit into the memory.
+# Rounds are as long as the tightest TPOT, `T`, and of what they carry `tokens_in(T)` tokens are promised: three
+# quarters, since the others are for texts without promises. A text that decodes takes one token per TPOT of its own.
+# What is left is for prompts. If `r` requests come in a second, with prompts of `p` tokens and texts of `o`, then in
+# the long run `r (p + o - 1)` tokens per second have to fit into `tokens_in(T) / T`, for the first token comes with
+# the prompt's last. `tokens_in` itself falls with the sessions that are open, `r (o - 1) TPOT` of them, since their
+# keys and values are read. And as each text has its memory reserved from the beginning to the end, `r (TTFT + (o - 1)
+# TPOT) (p + o)` tokens have to fit into three quarters of the memory.
 #
 # The least of these bounds is the number of requests in a second that can all be promised. Times what passes between
 # two requests of a user it is the number of users.

@@ -1,8 +1,9 @@
-"""What is kept in reserve when promises are planned: longer rounds, and first tokens earlier than they are due.
+"""What is kept in reserve when promises are planned: longer rounds, earlier first tokens, and a part for best effort.
 
 Rounds end where they end, not where a deadline is. Knows nothing about who is promised what.
 """
 
+from collections.abc import Callable
 from math import inf
 
 HEADROOM_S = 0.005
@@ -11,6 +12,11 @@ HEADROOM_S = 0.005
 SURE = 3.0
 """Rounds are planned to take so many times their usual relative error longer than modelled, since a promise that rests
 on a mean is broken in every other round."""
+
+FLOOR = 0.25
+"""Each client that waits with best effort keeps this part of its weight's share of every round. All floors together are
+at most this part of a round, so promises are given for the rest, of rounds and of memory: whoever comes later then
+breaks none."""
 
 FIRST_TOKEN_S = 10.0
 """Within so many seconds a text without a TTFT begins that is promised its TPOT, and one that was under way goes on."""
@@ -32,3 +38,11 @@ def planned_s(left_s: float, early_s: float) -> float:
     if left_s <= 0.0:
         return max(early_s, LATE_S)
     return left_s - early_s if left_s >= 2 * early_s else min(left_s, early_s)
+
+
+def promised(tokens_in: Callable[[float], float], share: float = 1.0) -> Callable[[float], float]:
+    """Of the tokens that rounds of so many seconds carry, those that may be promised: the floors take the others.
+
+    share: of these, as much as somebody may have.
+    """
+    return lambda seconds: share * (1.0 - FLOOR) * tokens_in(seconds)

@@ -5,14 +5,14 @@ which replica is chosen.
 """
 
 from collections.abc import Iterator
-from math import inf
+from math import ceil, inf
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from goodspeed.admission import Ask, admit
 from goodspeed.admission import Pace as Way
-from goodspeed.admission.headroom import FIRST_TOKEN_S, SURE, headroom_s, planned_s
+from goodspeed.admission.headroom import FIRST_TOKEN_S, FLOOR, SURE, headroom_s, planned_s, promised
 from goodspeed.fair.latency.rounds import PlannedRounds
 from goodspeed.fleet.replicas import MAX_OWED, Load, Owed
 
@@ -43,7 +43,8 @@ def fits(load: Load, wish: Wish, now: float) -> bool:
     shortest_s = min([rounds.least_s, *(way.round_s for way in decoding), *(one.tpot_s or inf for one in waiting)])
     asks = [_owed(one, age_s, headroom_s(shortest_s)) for one in waiting]
     asks.append(_wished(wish, shortest_s))
-    return admit(asks, decoding=decoding, tokens_in=rounds.tokens_in, pages=load.free_pages)[-1]
+    pages = max(0, load.free_pages - ceil(FLOOR * load.num_pages))
+    return admit(asks, decoding=decoding, tokens_in=promised(rounds.tokens_in), pages=pages)[-1]
 
 
 def num_promised(load: Load) -> int:

@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from goodspeed.admission.headroom import promised
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear, Refined
 from goodspeed.fleet.replicas import MAX_OWED, MAX_PACES, Load, Owed, Pace, Replica
@@ -254,7 +255,9 @@ def test_a_summary_decides_as_the_book_does(book, wish, error, context_s, contex
     rounds = Capacity(cost, 2048, len(book) + 1, (context if len(book) else 0) + wish.prompt_tokens)
     due = NOW + (10.0 if wish.deadline_s is None else wish.deadline_s)
     request = Request(b"wish!", due, wish.prompt_tokens, wish.tpot_s, wish.pages)
-    (tier,) = decide(book, [request], NOW, tokens_in=rounds.tokens_in, least_round_s=rounds.least_s, pool_pages=1000)
+    (tier,) = decide(
+        book, [request], NOW, tokens_in=promised(rounds.tokens_in), least_round_s=rounds.least_s, pool_pages=750
+    )
     paces, owed, pages = summary(book, NOW)
     without_rate = sum(one.is_decoding and one.tpot_s is None for one in book)
     assume(not without_rate)  # these are in no pace

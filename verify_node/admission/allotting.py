@@ -7,7 +7,7 @@ decode, and its TPOT begins to count for whoever reads.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import accumulate
 from math import inf
 from typing import NamedTuple
@@ -23,6 +23,14 @@ AHEAD = 3.0
 MAX_LOOKS = 8
 """Prompts of which it is looked at in one round whether they may be read to their end, at 0.1 ms each."""
 
+NO_FLOOR: Mapping[bytes, int] = {}
+"""Nobody waits with best effort."""
+
+
+def no_floor(room: float) -> Mapping[bytes, int]:
+    """Keeps nothing of a round free."""
+    return NO_FLOOR
+
 
 class Allotment(NamedTuple):
     """What a round is to keep to."""
@@ -32,6 +40,9 @@ class Allotment(NamedTuple):
     rank: tuple[bytes, ...]  # who enters first: those who decode, then prompts, each by what is due first
     reserved: frozenset[bytes]  # sessions whose memory is never taken: all that are promised something
     drafted: int = 0  # tokens of drafts that promises count on
+    floor: Mapping[bytes, int] = (
+        NO_FLOOR  # tokens that stay free for sessions of best effort, the first to be served first
+    )
 
 
 def allot(
@@ -40,15 +51,18 @@ def allot(
     *,
     tokens_in: Callable[[float], float],
     least_round_s: float = inf,
+    promised_in: Callable[[float], float] | None = None,
     counted_on: CountedOn = NOBODY,
     beside: Callable[[float, int], int] | None = None,
+    floor: Callable[[float], Mapping[bytes, int]] = no_floor,
 ) -> Allotment:
     """What the round that begins now is to keep to, so that the promises are kept; the book stays as it is.
 
     tokens_in: tokens that a round of so many seconds carries; it falls nowhere. least_round_s: as `shortest_s` has it.
-    counted_on: how sessions decode whose drafts are counted on. beside: tokens of best effort, and of drafts, that a
-    round of so many seconds has room for beside so many promised ones; None: what `tokens_in` leaves. Absent sessions
-    take no part.
+    promised_in: those of them that may be promised; None: all. counted_on: how sessions decode whose drafts are counted
+    on. beside: tokens of best effort, and of drafts, that a round of so many seconds has room for beside so many
+    promised ones; None: what `tokens_in` leaves. floor: tokens of sessions of best effort that a round of so many
+    has in any case, even if promises are late by that. Absent sessions take no part.
     """
     present = sorted((one for one in book if one.absent_since is None), key=lambda one: one.due)
     decoding = [one for one in present if one.is_decoding]
@@ -56,19 +70,22 @@ def allot(
     round_s = _round_s(present, decoding, now, tokens_in, counted_on)
     room = inf if round_s == inf else tokens_in(round_s)
     drafted = sum(counted_on[one.session_id].drafted for one in decoding if one.session_id in counted_on)
-    left = room - len(decoding) - drafted
-    held = _held(decoding, prompts, now, round_s, left, tokens_in, least_round_s, counted_on)
+    kept_free = floor(room)
+    num_kept = sum(kept_free.values())
+    left = room - len(decoding) - drafted - num_kept
+    held = _held(decoding, prompts, now, round_s, left, promised_in or tokens_in, least_round_s, counted_on)
     prefill = _prefill(prompts, held, left)
     round_tokens = None if room == inf else int(room)
     if round_tokens is not None and beside is not None:
         own = min(round_tokens, len(decoding) + drafted + sum(prefill.values()))
-        round_tokens = own + beside(round_s, own)
+        round_tokens = own + max(num_kept, beside(round_s, own))
     return Allotment(
         round_tokens,
         prefill,
         tuple(one.session_id for one in (*decoding, *prompts)),
         frozenset(one.session_id for one in book),
         drafted,
+        kept_free,
     )
 
 

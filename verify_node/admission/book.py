@@ -1,6 +1,6 @@
 """The book of promises: what each promised session is owed, and by when. Knows nothing about how it is kept."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -56,7 +56,7 @@ class Book:
     def __iter__(self) -> Iterator[Promise]:
         return iter(self._promises.values())
 
-    def __contains__(self, session_id: bytes) -> bool:
+    def __contains__(self, session_id: object) -> bool:
         return session_id in self._promises
 
     def __getitem__(self, session_id: bytes) -> Promise:
@@ -69,6 +69,12 @@ class Book:
     def pages(self) -> int:
         """Pages that are reserved."""
         return sum(one.pages for one in self)
+
+    def only(self, session_ids: Container[bytes]) -> "Book":
+        """The same promises of these sessions alone."""
+        found = Book()
+        found._promises = {key: one for key, one in self._promises.items() if key in session_ids}
+        return found
 
     def promise(self, request: Request) -> None:
         """The request is promised what it asks for."""

@@ -393,6 +393,7 @@ class VerifyCore:
                 self.wake_at = min(self.wake_at, now + max(self.round_s, LEAST_HELD_S))
             return None
         self._taking_part = {entry.session_id: self.sessions[entry.session_id] for entry in planned.entries}
+        self.promises.began(planned, ready)
         self.num_rounds = planned.number
         self._in_flight = planned
         self.newest_arm = self.switching.arm

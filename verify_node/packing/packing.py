@@ -68,6 +68,7 @@ class _Packing:
     ) -> None:
         rank = allotment.rank if allotment is not None else ()
         self.promised = {session_id: place for place, session_id in enumerate(rank)}
+        self.floor = allotment.floor if allotment is not None else {}
         self.promised_prefill = allotment.prefill if allotment is not None else {}
         kept = allotment.reserved if allotment is not None else frozenset()  # their memory is not taken
         self.memory = RoundMemory(pool, drafted, resident, self.promised, kept)
@@ -75,6 +76,7 @@ class _Packing:
         self.tokens = limits.max_round_tokens
         if allotment is not None and allotment.round_tokens is not None:
             self.tokens = min(self.tokens, max(1, allotment.round_tokens))
+        self.kept_free = sum(self.floor.values())  # of these tokens, for sessions with a floor that are not added yet
         self.prefill = limits.max_round_tokens // 2  # the rest is for those who only need a token or a draft verified
         self.prompt_rows = MAX_PROMPT_ROWS
         self.pool = pool
@@ -86,9 +88,10 @@ class _Packing:
         self.followed: Mapping[bytes, Session] = {}  # by those who wait for what another reads: that one
         self.seen: set[bytes] = set()  # sessions that were given their part, or deferred
 
-    def turn(self, session: Session) -> tuple[float, float, int]:
-        """Who goes first: promised sessions by what is due, then who has waited longest."""
-        return self.promised.get(session.session_id, inf), session.ready_since, session.admitted
+    def turn(self, session: Session) -> tuple[float, bool, float, int]:
+        """Who goes first: promised sessions by what is due, then who has a floor, then who has waited longest."""
+        key = session.session_id
+        return self.promised.get(key, inf), key not in self.floor, session.ready_since, session.admitted
 
     def follow(self, ready: Sequence[Session]) -> None:
         """Finds out who waits for what another reads; those who are promised something wait for nobody."""
@@ -129,6 +132,7 @@ class _Packing:
         if session.session_id in self.seen:
             return
         self.seen.add(session.session_id)
+        self.kept_free -= self.floor.get(session.session_id, 0)
         if self._waits_for_reader(session):
             self.deferred.append(session.session_id)
             return
@@ -163,10 +167,12 @@ class _Packing:
         num_drafted = len(drafted.tokens)
         if session.session_id in self.promised:
             return self._promised_entry(session, cached, prefill, drafted)
-        most = min(self.prefill, self._most_read(session))
-        if prefill <= most and num_drafted <= self.budget and prefill + 1 + num_drafted <= self.tokens:
+        most, room = min(self.prefill, self._most_read(session)), self.tokens - self.kept_free
+        if prefill <= most and num_drafted <= self.budget and prefill + 1 + num_drafted <= room:
             return _whole(session, cached, drafted)
-        num_tokens = min(prefill, most, self.tokens)
+        if session.session_id in self.floor and prefill <= most and prefill < room:
+            return _whole(session, cached, NOTHING)
+        num_tokens = min(prefill, most, room)
         return _chunk(session, cached, num_tokens) if num_tokens > 0 else None
 
     def _promised_entry(self, session: Session, cached: int, prefill: int, drafted: Drafted) -> Entry | None:
@@ -174,11 +180,11 @@ class _Packing:
 
         A draft that does not fit is left out: nobody who is promised something waits for the next round for it.
         """
-        allotted = self.promised_prefill.get(session.session_id, prefill + 1)
-        num_tokens = min(allotted, self.tokens, self._most_read(session) + 1)
+        allotted, left = self.promised_prefill.get(session.session_id, prefill + 1), self.tokens - self.kept_free
+        num_tokens = min(allotted, left, self._most_read(session) + 1)
         if num_tokens <= prefill:
             return _chunk(session, cached, num_tokens) if num_tokens > 0 else None
-        room = min(self.budget, self.tokens - num_tokens)
+        room = min(self.budget, left - num_tokens)
         return _whole(session, cached, drafted if len(drafted.tokens) <= room else NOTHING)
 
     def _most_read(self, session: Session) -> int:

@@ -4,6 +4,8 @@ It stands between the core, which knows sessions, and `verify_node/admission`, w
 
 - `promises.py`: the book of promises, kept in step with the sessions.
 - `requests.py`: what a session asks for.
+- `shares.py`: whose requests are decided on first: no client is promised more than its weight's share before others.
+- `floor.py`: what promises leave to clients that wait with best effort, in each round.
 - `capacity.py`: how much rounds carry for sure, by the model of their time.
 - `counted.py`: which drafts promises count on, if they do.
 

@@ -2,18 +2,22 @@
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from goodspeed.admission import Pace
+from goodspeed.admission.headroom import FLOOR, promised
 from goodspeed.admission.remote import Guarantee
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
 from goodspeed.fleet.virtual import Wish
-from verify_node.admission import Allotment, Book, allot, decide
-from verify_node.packing.round import RoundLimits
+from verify_node.admission import Allotment, Book, Request, Tier, allot, decide
+from verify_node.packing.round import Round, RoundLimits
 from verify_node.promises.capacity import Capacity
 from verify_node.promises.counted import counted_on
+from verify_node.promises.floor import Floor
 from verify_node.promises.requests import may_begin, requests_of, wish_of
+from verify_node.promises.shares import promise_fairly
 from verify_node.session.session import Session
 from verify_node.slo.ledger import Ledger
 
@@ -41,6 +45,7 @@ class Promises:
         self.policy = policy
         self.guarantee = guarantee
         self.book = Book()
+        self._floor = Floor()
         self._cost = cost
         self._limits = limits
         self._pool = pool
@@ -110,19 +115,23 @@ class Promises:
         new = [request for request in requests if request.session_id not in self.book]
         everybody = [*others, *(session for session, _ in asking)]
         rounds = self._rounds(everybody)
-        tiers = decide(
-            self.book,
-            new,
-            now,
-            tokens_in=rounds.tokens_in,
-            least_round_s=rounds.least_s,
-            counted_on=self._counted_on(everybody, rounds),
-            pool_pages=self._pool.num_pages,
-            policy=self.policy,
-        )
-        for request, tier in zip(new, tiers, strict=True):
-            if tier == "promised":
-                self.book.promise(request)
+        counted = self._counted_on(everybody, rounds)
+
+        def decide_on(book: Book, requests: Sequence[Request], share: float) -> list[Tier]:
+            return decide(
+                book,
+                requests,
+                now,
+                tokens_in=promised(rounds.tokens_in, share),
+                least_round_s=rounds.least_s,
+                counted_on=counted,
+                pool_pages=int(share * (1.0 - FLOOR) * self._pool.num_pages),
+                policy=self.policy,
+            )
+
+        clients = {session.session_id: session.client for session in everybody}
+        waiting = {one.client.name for one in self._declined.values() if one.session_id not in told}
+        promise_fairly(self.book, new, clients, waiting, decide_on)
 
     def allot(self, sessions: Mapping[bytes, Session], ready: Iterable[Session], now: float) -> Allotment | None:
         """What the round that begins now is to keep to; None where nothing is promised. ready: whom it can move."""
@@ -131,18 +140,27 @@ class Promises:
             return None
         ready = list(ready)
         self._look_who_is_there({session.session_id for session in ready}, now)
-        promised = [sessions[one.session_id] for one in self.book]
-        rounds = self._rounds(promised)
+        self._floor.keep({session.client.name for session in sessions.values()})
+        own = [sessions[one.session_id] for one in self.book]
+        rounds = self._rounds(own)
         waiting = sorted(ready, key=lambda session: (session.ready_since, session.admitted))  # as a round is packed
-        others = [len(session.tokens) for session in waiting if session.session_id not in self.book]
+        waiting = [session for session in waiting if session.session_id not in self.book]
+        lengths = [len(session.tokens) for session in waiting]
         return allot(
             self.book,
             now,
             tokens_in=rounds.tokens_in,
             least_round_s=rounds.least_s,
-            counted_on=self._counted_on(promised, rounds),
-            beside=lambda seconds, num_tokens: rounds.beside(seconds, num_tokens, others),
+            promised_in=promised(rounds.tokens_in),
+            counted_on=self._counted_on(own, rounds),
+            beside=lambda seconds, num_tokens: rounds.beside(seconds, num_tokens, lengths),
+            floor=partial(self._floor.owed, waiting, self._pool),
         )
+
+    def began(self, planned: Round, ready: Sequence[Session]) -> None:
+        """A round begins that not all who were ready are in: those who wait for long are to be in the next ones."""
+        if self.is_on:
+            self._floor.began(planned, ready, self.book)
 
     def finished(self, sessions: Mapping[bytes, Session], can_move: Callable[[Session], bool], now: float) -> None:
         """A round is done: the time of those stands still whom no round can move."""

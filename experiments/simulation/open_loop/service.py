@@ -3,6 +3,7 @@
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import NamedTuple
 
 from experiments.simulation.arrivals import Arrival, Schedule, dealt_out
@@ -10,6 +11,7 @@ from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
 from experiments.simulation.users import Generation
 from experiments.simulation.world import World
+from goodspeed.admission.headroom import FLOOR
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
 from verify_node.admission import Allotment
@@ -136,7 +138,7 @@ def serve(settings: Settings, arrivals: Sequence[Arrival], seed: int, *, pool_to
 def roomy(
     settings: Settings, arrivals: Sequence[Arrival], schedules: tuple[Schedule, ...], pool_tokens: int | None
 ) -> Settings:
-    """The settings of a verify node on which all of the arrivals may be open at once, and any of them fits.
+    """The settings of a verify node on which all of the arrivals may be open and promised at once; any of them fits.
 
     schedules: those of its own draft nodes. pool_tokens: as `serve` has it.
     """
@@ -147,7 +149,7 @@ def roomy(
         arrivals=schedules,
         stops=0.0,
         page_size=PAGE_SIZE,
-        num_pages=len(arrivals) * pages if pool_tokens is None else pool_tokens // PAGE_SIZE,
+        num_pages=ceil(len(arrivals) * pages / (1.0 - FLOOR)) if pool_tokens is None else pool_tokens // PAGE_SIZE,
         context_len=pages * PAGE_SIZE,
         max_sessions=len(arrivals),
     )

@@ -139,7 +139,7 @@ def figures(result: dict[str, Any]) -> dict[str, str]:
 
 
 def _tiers(clients: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Returns how many texts of each tier were in time, and how long they took for a token; nothing without tiers."""
+    """Returns how many texts of each tier were in time and promised, and their time per token; nothing without."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for one in clients:
         if one["slo"] is not None:
@@ -150,7 +150,15 @@ def _tiers(clients: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 def _in_time(kept: Sequence[Mapping[str, Any]]) -> str:
     times = [one["tpot_ms"] for one in kept if one["tpot_ms"] is not None]
     took = f", {fmean(times):.1f} ms per token" if times else ""
-    return f"{sum(one['attained'] for one in kept)} of {len(kept)} texts{took}"
+    return f"{sum(one['attained'] for one in kept)} of {len(kept)} texts{took}{_promised(kept)}"
+
+
+def _promised(kept: Sequence[Mapping[str, Any]]) -> str:
+    """Says how many of the texts were promised their level, and kept it; nothing where nothing is promised."""
+    if all(one["promised"] is None for one in kept):
+        return ""
+    promised = [one["attained"] for one in kept if one["promised"]]
+    return f"; {sum(promised)} of {len(promised)} promised ones" if promised else "; none was promised"
 
 
 def sources(drafted_by: Mapping[str, int], accepted_by: Mapping[str, int]) -> str:

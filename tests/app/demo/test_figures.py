@@ -278,19 +278,21 @@ def test_texts_are_compared_between_policies(state: DemoState) -> None:
 
 
 def test_texts_in_time_are_counted_by_tier() -> None:
-    state = DemoState.of([Client(name, "small", Prompt("one", "math", 1), "urgent") for name in "abc"])
+    state = DemoState.of([Client(name, "small", Prompt("one", "math", 1), "urgent") for name in "abcd"])
     state.start(100.0)
-    for name, tier, tpot_ms, attained in (
-        ("a", "urgent", 10.0, True),
-        ("b", "urgent", 20.0, False),
-        ("c", "slow", None, True),
+    for name, tier, tpot_ms, attained, promised in (
+        ("a", "urgent", 10.0, True, True),
+        ("b", "urgent", 20.0, False, False),
+        ("c", "slow", None, True, None),
+        ("d", "busy", 30.0, False, False),
     ):
-        slo = {"tier": tier, "ttft_ms": 5.0, "tpot_ms": tpot_ms, "attained": attained}
+        slo = {"tier": tier, "ttft_ms": 5.0, "tpot_ms": tpot_ms, "attained": attained, "promised": promised}
         event = finish_event([5, 6], 2.0, slo=slo, num_rounds=2, num_drafted=2, num_accepted=0)
         state.apply_draft(name, event, 102.0)
     found = summary.figures(summary.summarize(DemoConfig(), state))
-    assert found["in time, urgent"] == "1 of 2 texts, 15.0 ms per token"
+    assert found["in time, urgent"] == "1 of 2 texts, 15.0 ms per token; 1 of 1 promised ones"
     assert found["in time, slow"] == "1 of 1 texts"
+    assert found["in time, busy"] == "0 of 1 texts, 30.0 ms per token; none was promised"
 
 
 def test_without_tiers_nothing_is_said_of_time(state: DemoState) -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -120,3 +121,43 @@ def test_a_draft_node_that_is_gone_breaks_no_promise_but_its_own(strike: str) ->
     found = outcomes(world, range(1, 4))
     assert found[True, False] == 0
     assert found[True, True] > 15
+
+
+# -- best effort beside promises ---------------------------------------------------------------------------------------
+
+HASTY = Objectives(tpot_s=0.03, tier="hasty")
+FROM_S, UNTIL_S = 3.0, 5.0
+"""The stretch of virtual time in which tokens are counted: everybody decodes in it."""
+
+
+def quiet_beside_loud(num_quiet: int, each: int, loud: Objectives | None, **changes: Any) -> tuple[list[Any], World]:
+    """Clients with texts of no level, beside 32 texts of one more client that come before theirs."""
+    long = Arrival(0.5, 20, 300, Independent(0.8))
+    schedules = [(long,) * each] * num_quiet + [(replace(long, at_s=0.0, slo=loud),) * 32]
+    settings = replace(SETTINGS, num_clients=len(schedules), alpha=(0.8,), arrivals=tuple(schedules), **changes)
+    verdicts: list[Any] = []
+    world = World(1, settings, lambda done: verdicts.extend((done, one) for one in done.verdicts))
+    world.settle(UNTIL_S)
+    return [(done.started + done.duration_s, one) for done, one in verdicts if done.started > FROM_S], world
+
+
+def tokens_at(verdicts: list[Any], world: World, client: int) -> list[tuple[float, int]]:
+    """When a client's sessions got how many tokens."""
+    own = {one.session.request.session_id for one in world.drafts[client].generations.values()}
+    return [(at, len(one.tokens)) for at, one in verdicts if one.session_id in own]
+
+
+@pytest.mark.parametrize(("num_quiet", "each"), [(1, 2), (12, 1)])
+def test_best_effort_keeps_a_quarter_of_its_share_beside_promises(num_quiet: int, each: int) -> None:
+    promised, beside = quiet_beside_loud(num_quiet, each, HASTY)
+    plain, without = quiet_beside_loud(num_quiet, each, None, admission="none")
+    for client in range(num_quiet):
+        own = tokens_at(promised, beside, client)
+        num_without = sum(number for _, number in tokens_at(plain, without, client))
+        assert sum(number for _, number in own) >= num_without / 4
+        times = [FROM_S, *(at for at, _ in own), UNTIL_S]
+        assert max(later - at for at, later in pairwise(times)) < 0.15, "one round in three or four has a token of each"
+    core = beside.verify.core
+    assert core is not None
+    assert 8 <= len(core.promises.book) <= 14, "three quarters of the 16 that rounds of 30 ms carry"
+    assert all(one.due > beside.now - 1e-9 for one in core.promises.book), "none of them is behind"

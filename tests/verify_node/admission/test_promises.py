@@ -118,7 +118,7 @@ def test_what_was_promised_before_goes_first():
 
 
 def test_without_promises_nothing_bounds_a_round():
-    assert allot(Book(), 0.0, tokens_in=six) == (None, {}, (), frozenset(), 0)
+    assert allot(Book(), 0.0, tokens_in=six) == (None, {}, (), frozenset(), 0, {})
 
 
 def test_a_round_is_as_long_as_the_tightest_promise_allows():
