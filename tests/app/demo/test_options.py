@@ -75,7 +75,7 @@ def test_draft_nodes_without_models_have_the_targets_tokenizer() -> None:
     for client in clients(config):
         words = draft_command(config, client, "tcp://127.0.0.1:1", "info")
         assert {"--model=none", "--tokenizer=tiny-target"} < set(words)
-        own = [word for word in words[3:] if word != "--json"]
+        own = [word for word in words[4:] if word != "--json"]
         parsed = from_namespace(DraftConfig, build_parser().parse_args(own))  # nothing that needs a model is among them
         assert not parsed.has_model
 
