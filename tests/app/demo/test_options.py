@@ -59,7 +59,9 @@ def test_more_draft_nodes_than_the_memory_holds_are_refused(monkeypatch: pytest.
         DemoConfig(clients=11).check()
     DemoConfig(clients=11, drafters="ngram").check()
     monkeypatch.setattr(host_memory, "available_bytes", lambda: 1)
-    DemoConfig(clients=1).check()
+    DemoConfig().check()  # the first command that README shows
+    with pytest.raises(ConfigError, match=r"ask for at most 8$"):
+        DemoConfig(clients=9).check()
 
 
 def test_over_http_temperatures_end_at_2() -> None:
