@@ -92,8 +92,8 @@ def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
         console.give_up("closed", "this draft node could not go on")
         if events.enabled:
             print_json({"name": config.name, "model": config.model, "prompts": console.results})
-        if not interrupted:
-            standard.wait()  # these are the user's results
+    if not interrupted:
+        standard.wait()  # these are the user's results; after an error `run` waits for a while only
     return 1 if console.num_failed else 0
 
 

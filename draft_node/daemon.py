@@ -307,7 +307,7 @@ class DraftDaemon:
         if isinstance(error, MessageTooLarge):
             if not isinstance(message, OpenSession | Draft | Offer | Ack | Close):
                 raise error
-            self._carry_out(self.core.fail(message.session_id, Fail("too_large", str(error))))
+            self._carry_out(self.core.too_large(message.session_id, Fail("too_large", str(error))))
             return
         if not isinstance(message, Leave):
             logger.info("a message could not be sent", extra={"why": error})

@@ -55,7 +55,7 @@ class NotInstalled(ConfigError):
     def __init__(self, what: str, extra: str, *packages: str) -> None:
         """what: needs the packages. The index has no package of this name, so the extra comes from the folder."""
         missing = f"{', '.join(packages)}, which {'is' if len(packages) == 1 else 'are'} not installed"
-        install = f"pip install -c constraints.txt -e '.[{extra}]'"
+        install = f"pip install -c constraints.txt '.[{extra}]'"
         super().__init__(f"{what} needs {missing}; in GoodSpeed's folder, try: {install}")
 
 

@@ -232,12 +232,14 @@ class DraftCore:
         return self._obey(link, self.links[link].failed(now), now)
 
     def fail(self, session_id: bytes, why: Fail) -> list[NodeAction]:
-        """This text cannot go on: a message of it is over the verify node's limit, or an event of it raised."""
-        session = self.sessions.get(session_id)
-        if session is None:
-            return []
-        session.disconnect()
-        return [Tell(session_id, why)]
+        """This text cannot go on, since an event of it raised; `forget` closes it at the verify node."""
+        return [Tell(session_id, why)] if session_id in self.sessions else []
+
+    def too_large(self, session_id: bytes, why: Fail) -> list[NodeAction]:
+        """This text cannot go on, since a message of it is over the verify node's limit; nothing more of it is sent."""
+        if session := self.sessions.get(session_id):
+            session.disconnect()
+        return self.fail(session_id, why)
 
     # -- the draft model -------------------------------------------------------------------------------------------
 

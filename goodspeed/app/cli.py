@@ -8,7 +8,8 @@ import argparse
 import sys
 from typing import Protocol
 
-from goodspeed.app.daemons import DAEMONS, HINTS, become
+from goodspeed.app import daemons
+from goodspeed.app.daemons import DAEMONS, HINTS
 from goodspeed.app.subcommands import chat, demo, generate, keygen, models, profile
 from goodspeed.command import running
 from goodspeed.command.parser import CommandLine
@@ -40,7 +41,7 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (chat, demo, generate, keygen, models, pro
 
 def main() -> int:
     if len(sys.argv) > 1 and sys.argv[1] in DAEMONS:
-        become(sys.argv[1], sys.argv[2:])
+        return daemons.run(sys.argv[1], sys.argv[2:])
     return running.run("goodspeed", build_parser(), lambda namespace: int(namespace.body(namespace)))
 
 

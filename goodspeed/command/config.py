@@ -14,8 +14,8 @@ from goodspeed.errors import ConfigError
 
 T = TypeVar("T", bound="Settings")
 
-MOST_USED = "most used"
-"""Heading of the help."""
+FIRST_GROUP = "most used"
+"""Heading of the help under which the fields of `Settings.MOST_USED` are."""
 
 
 def option(
@@ -77,7 +77,7 @@ def add_options(parser: argparse.ArgumentParser, settings: type[Settings]) -> No
     hints = get_type_hints(settings)
     by_name = {entry.name: entry for entry in fields(settings)}
     for entry in {name: by_name[name] for name in (*settings.MOST_USED, *by_name)}.values():
-        group = group_of(parser, MOST_USED if entry.name in settings.MOST_USED else entry.metadata["group"])
+        group = group_of(parser, FIRST_GROUP if entry.name in settings.MOST_USED else entry.metadata["group"])
         kind = _parser(hints[entry.name])
         if kind is bool:
             action = group.add_argument(

@@ -86,9 +86,10 @@ def run(
     except* GoodSpeedError as group:
         error = next(_leaves(group))  # the others follow from the first
         status = _status_of(error)
-        if status == UNWRITABLE:
-            standard.discard_output()
         print(f"{name}: {error}", file=sys.stderr)
+        if status == UNWRITABLE:
+            standard.finish()  # after `2>&1` that line goes where the output goes
+            standard.discard_output()
     except* BrokenPipeError:
         standard.discard_output()
         status = UNREAD

@@ -36,7 +36,7 @@ def test_without_it_the_demo_and_the_chat_say_what_to_install(words: list[str]) 
     assert ended.returncode != 0
     assert ended.stderr.splitlines() == [
         f"goodspeed: `goodspeed {words[0]}` needs rich, matplotlib, httpx2, which are not installed; "
-        "in GoodSpeed's folder, try: pip install -c constraints.txt -e '.[app]'"
+        "in GoodSpeed's folder, try: pip install -c constraints.txt '.[app]'"
     ]
 
 

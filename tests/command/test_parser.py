@@ -182,19 +182,27 @@ def test_a_daemon_runs_by_its_short_name_in_the_same_process(name: str) -> None:
     assert ended.stderr.startswith(f"{DAEMONS[name].command}: ")
 
 
-def test_a_daemon_replaces_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", DAEMONS)
+def test_a_daemon_gets_its_words_unchanged(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["up", "--model", "m", "--", "--budget", "8"]
-    became: list[list[str]] = []
+    ran: list[list[str]] = []
 
-    def execv(program: str, argv: list[str]) -> None:
-        became.append([program, *argv])
-        raise SystemExit
+    def main() -> int:
+        ran.append(sys.argv)
+        return 7
 
-    monkeypatch.setattr("os.execv", execv)
-    monkeypatch.setattr(sys, "argv", ["goodspeed", "fleet", *words])
-    with pytest.raises(SystemExit):
-        cli.main()
-    assert became == [[sys.executable, sys.executable, "-m", "goodspeed.app.fleet", *words]]
+    monkeypatch.setattr(f"{DAEMONS[name].module}.main", main)
+    monkeypatch.setattr(sys, "argv", ["goodspeed", name, *words])
+    assert cli.main() == 7
+    assert ran == [[DAEMONS[name].command, *words]]
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_a_daemon_imports_nothing_from_the_current_folder(name: str, tmp_path: Path) -> None:
+    (tmp_path / "argparse.py").write_text("raise SystemExit('argparse of the current folder')")
+    script = Path(sys.executable).parent / "goodspeed"
+    ended = subprocess.run([str(script), name, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_the_help_names_the_daemons() -> None:

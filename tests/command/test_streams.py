@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -203,6 +204,36 @@ def test_who_has_results_waits_for_room_and_nobody_else(pausing: Pausing, monkey
     assert len(asyncio.run(asyncio.wait_for(story(), 60))) == 1000
 
 
+def test_a_failure_is_told_once_however_many_lines_fail(pausing: Pausing) -> None:
+    told: list[str] = []
+    pausing.output.on_failure(lambda: told.append("failed"))
+    for _ in range(3):
+        pausing.output.failed(OSError(28, "full"))
+    assert told == ["failed"]
+    pausing.output.on_failure(lambda: told.append("had failed"))
+    pausing.output.failed(OSError(28, "full"))
+    assert told == ["failed", "had failed"]
+
+
+def test_a_line_may_be_logged_while_one_is(pausing: Pausing) -> None:
+    """A garbage collection within `write` may run a finalizer that logs."""
+    log = Log(pausing.output._stream, "name", pausing.output.writer)
+
+    class Collecting(list[str]):
+        def append(self, text: str) -> None:
+            super().append(text)
+            if text == "outer":
+                log.write("inner ")
+
+    log._unflushed = Collecting()
+    writing = threading.Thread(target=log.write, args=("outer",), daemon=True)
+    writing.start()
+    writing.join(30)
+    assert not writing.is_alive()
+    log.write("\n")
+    assert pausing.pipe.read_until("outer") == ["outerinner "]
+
+
 def test_the_last_words_are_kept_and_waited_for_so_long_and_no_longer(pausing: Pausing) -> None:
     log = Log(pausing.output._stream, "name", pausing.output.writer)
     for number in range(2000):
@@ -232,6 +263,23 @@ def test_a_daemon_ends_as_soon_as_its_events_find_nobody(redirected: str, status
     *lines, last = ended.stderr.splitlines()
     assert last == f"status {status}"
     assert [line.startswith(said) for line in lines] == [True] * bool(said)
+
+
+def test_why_a_daemon_ended_goes_where_its_output_goes() -> None:
+    """Its output can be written again, after one failure: the line is not lost with the rest of the output."""
+    failing_once = """
+import os
+from goodspeed.command.streams.writer import Writer
+
+def fail(writer, text, write=Writer._write):
+    Writer._write = write
+    raise OSError(28, os.strerror(28))
+
+Writer._write = fail
+"""
+    ended = run(failing_once + SERVING, "2>&1")
+    assert ended.returncode == 74
+    assert ended.stdout.startswith("name: standard output cannot be written to (No space left on device)")
 
 
 def test_a_daemon_prints_a_traceback_whole() -> None:

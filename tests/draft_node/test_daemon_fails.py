@@ -11,15 +11,15 @@ from draft_node.daemon import DraftDaemon
 from goodspeed.errors import NodeFailed
 from goodspeed.node import failures
 from goodspeed.wire.handshake import Hello
-from goodspeed.wire.messages import OpenSession, Sampling, Verdict
+from goodspeed.wire.messages import Close, OpenSession, Sampling, Verdict
 from goodspeed.wire.zmq.transport import MemoryNetwork, VerifyChannel
 from tests.draft_node.test_daemon_stops import start, stop
 from tests.fakes import make_core, session_id
 from tests.waiting import until
 
 
-async def verify_node(verify: VerifyChannel) -> None:
-    """Lets everybody in, and ends each text with its first token."""
+async def verify_node(verify: VerifyChannel, closed: list[bytes] | None = None) -> None:
+    """Lets everybody in, and ends each text with its first token; notes the sessions that are closed."""
     while True:
         received = await verify.receive()
         if isinstance(received.message, Hello):
@@ -29,6 +29,8 @@ async def verify_node(verify: VerifyChannel) -> None:
             base_len = len(opened.prompt) + len(opened.committed)
             verdict = Verdict(opened.session_id, opened.epoch, None, base_len, (7,), 0, 0, 0, finish_reason="stop")
             verify.send(received.peer, verdict)
+        elif isinstance(received.message, Close) and closed is not None:
+            closed.append(received.message.session_id)
 
 
 async def told(daemon: DraftDaemon, number: int) -> list[Deliver | Finish | Fail]:
@@ -48,8 +50,8 @@ def test_a_message_that_fails_ends_its_text_and_no_other(
     monkeypatch.setattr(Session, "receive", receive)
 
     async def story() -> None:
-        network = MemoryNetwork()
-        answering = asyncio.create_task(verify_node(network.bind_verify()))
+        network, closed = MemoryNetwork(), list[bytes]()
+        answering = asyncio.create_task(verify_node(network.bind_verify(), closed))
         daemon, serving = start(network)
         await daemon.connected.wait()
         first, second = await asyncio.gather(told(daemon, 1), told(daemon, 2))
@@ -59,6 +61,7 @@ def test_a_message_that_fails_ends_its_text_and_no_other(
         assert "ZeroDivisionError" in failed.what
         assert isinstance(second[-1], Finish)
         assert not daemon.core.sessions
+        await until(lambda: session_id(1) in closed)
         answering.cancel()
         await stop(serving)
 

@@ -78,4 +78,4 @@ def environment() -> dict[str, str]:
 
 def _command(module: str, options: dict[str, object], log_level: str) -> list[str]:
     words = [f"{name}={value}" for name, value in options.items()]
-    return [sys.executable, "-m", module, *words, "--json", "--quiet", f"--log-level={log_level}"]
+    return [sys.executable, "-P", "-m", module, *words, "--json", "--quiet", f"--log-level={log_level}"]

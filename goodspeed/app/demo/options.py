@@ -123,14 +123,17 @@ class DemoConfig(Settings):
                 raise ConfigError(f"{name} {path}: there is no folder {folder}; make it, or choose another")
 
     def _check_memory(self) -> None:
-        """Raises ConfigError for more draft nodes than the memory holds: each is a process of its own."""
+        """Raises ConfigError for more draft nodes than the memory holds: each is a process of its own.
+
+        The default number is never refused: what a small machine has available is a guess, since it swaps.
+        """
         each = NGRAM_NODE_BYTES if self.drafters == "ngram" else DRAFT_NODE_BYTES
         available = host_memory.available_bytes()
-        if self.clients > 1 and self.clients * each > available:
+        if self.clients > DemoConfig.clients and self.clients * each > available:
             what = f"so many processes take {self.clients * each / 1e9:.1f} GB of memory or more"
             raise ConfigError(
                 f"--clients {self.clients}: {what}, and {available / 1e9:.1f} GB are available; ask for at most "
-                f"{max(1, available // each)}"
+                f"{max(DemoConfig.clients, available // each)}"
             )
 
     def draft_model_names(self) -> list[str]:

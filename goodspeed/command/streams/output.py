@@ -27,7 +27,7 @@ class _Stream:
         self.writer = writer
         self._stream = stream
         self._unflushed: list[str] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a garbage collection under it may log, on the same thread
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -41,10 +41,9 @@ class _Stream:
 
     def _hand_over(self, writer: Writer) -> None:
         with self._lock:
-            text = "".join(self._unflushed)
-            self._unflushed.clear()
-        if text:
-            self._put(text, writer, droppable=self.DROPPABLE)
+            texts, self._unflushed = self._unflushed, []
+        if texts:
+            self._put("".join(texts), writer, droppable=self.DROPPABLE)
 
     def _put(self, text: str, writer: Writer, *, droppable: bool) -> None:
         writer.put(text.encode(self._stream.encoding, self._stream.errors), self, droppable=droppable)
@@ -59,7 +58,7 @@ class _Stream:
 class Output(_Stream):
     """Standard output. Raises OutputError when it cannot be written to, BrokenPipeError when its reader is gone.
 
-    With a writer, whoever writes next hears of it, and what `on_failure` sets is called at once, on whatever thread.
+    With a writer, whoever writes next hears of it, and what `on_failure` sets is called once, on whatever thread.
     """
 
     DROPPABLE = False
@@ -110,12 +109,18 @@ class Output(_Stream):
 
     def failed(self, error: OSError) -> None:
         self._error = error
-        if self._on_failure is not None:
-            self._on_failure()
+        self._tell()
 
     def on_failure(self, call: Callable[[], None] | None) -> None:
         self._on_failure = call
-        if call is not None and self._error is not None:
+        if self._error is not None:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Calls what `on_failure` set, once, however many lines fail; either thread may set or take it meanwhile."""
+        with self._lock:
+            call, self._on_failure = self._on_failure, None
+        if call is not None:
             call()
 
 

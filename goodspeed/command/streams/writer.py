@@ -87,9 +87,9 @@ class Writer:
         self._changed.notify_all()
 
     def _tell_dropped(self) -> None:
-        for source, num_lines in self._num_dropped.items():
+        while self._num_dropped:  # not a loop over it: a garbage collection meanwhile may log, on the same thread
+            source, num_lines = self._num_dropped.popitem()
             self._append(source.dropped(num_lines), source)
-        self._num_dropped.clear()
 
     def _run(self) -> None:
         while True:

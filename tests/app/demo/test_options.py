@@ -59,7 +59,9 @@ def test_more_draft_nodes_than_the_memory_holds_are_refused(monkeypatch: pytest.
         DemoConfig(clients=11).check()
     DemoConfig(clients=11, drafters="ngram").check()
     monkeypatch.setattr(host_memory, "available_bytes", lambda: 1)
-    DemoConfig(clients=1).check()
+    DemoConfig().check()  # the first command that README shows
+    with pytest.raises(ConfigError, match=r"ask for at most 8$"):
+        DemoConfig(clients=9).check()
 
 
 def test_over_http_temperatures_end_at_2() -> None:
@@ -75,7 +77,7 @@ def test_draft_nodes_without_models_have_the_targets_tokenizer() -> None:
     for client in clients(config):
         words = draft_command(config, client, "tcp://127.0.0.1:1", "info")
         assert {"--model=none", "--tokenizer=tiny-target"} < set(words)
-        own = [word for word in words[3:] if word != "--json"]
+        own = [word for word in words[4:] if word != "--json"]
         parsed = from_namespace(DraftConfig, build_parser().parse_args(own))  # nothing that needs a model is among them
         assert not parsed.has_model
 

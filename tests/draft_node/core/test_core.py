@@ -176,8 +176,8 @@ def test_a_message_that_cannot_be_sent_is_the_end_of_the_connection_once(core):
 
 def test_a_message_that_is_too_large_fails_its_text_only(core):
     core.begin(request(2), 0.0)
-    assert core.fail(ONE, Fail("too_large", "over the limit")) == [Tell(ONE, Fail("too_large", "over the limit"))]
-    assert core.fail(session_id(9), Fail("too_large", "over the limit")) == []
+    assert core.too_large(ONE, Fail("too_large", "over the limit")) == [Tell(ONE, Fail("too_large", "over the limit"))]
+    assert core.too_large(session_id(9), Fail("too_large", "over the limit")) == []
     assert core.sessions[TWO].state is State.OPENING
     assert core.forget(ONE, 5.0) == []
 

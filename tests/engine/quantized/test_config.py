@@ -96,7 +96,7 @@ def test_compressed_tensors_says_what_is_missing(monkeypatch):
     scheme = CompressedTensors(PACKED)
     assert compressed.dequantising(scheme) == PACKED | {"dequantize": True}
     monkeypatch.setattr(compressed, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install -c constraints.txt -e '\.\[compressed-tensors\]'"):
+    with pytest.raises(ConfigError, match=r"pip install -c constraints.txt '\.\[compressed-tensors\]'"):
         compressed.dequantising(scheme)
     monkeypatch.undo()
 

@@ -177,3 +177,12 @@ def test_results_that_nobody_reads_do_not_hold_up_the_end(verify: VerifyNode, tm
         node.pipe.read_until('"connected"')
         node.pipe.fill()
         assert node.interrupt() == 130
+
+
+def test_nor_do_they_when_the_verify_node_is_away(tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(json.dumps({"prompt": "Word"}) + "\n")
+    words = ("--model", "none", "--tokenizer", "tiny-target", "--verify", f"tcp://127.0.0.1:{free_port()}")
+    more = ("--connect-timeout-s", "1", "--prompts", str(file), "--json")
+    with Unread((1,), 2000, SOON_S, "draft_node.cli", *words, *more) as node:
+        assert node.process.wait(DEADLINE_S) == 1

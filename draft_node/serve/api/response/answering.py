@@ -17,7 +17,7 @@ from draft_node.config import DraftConfig
 from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.schemas import Generation, StreamOptions
 from draft_node.serve.api.request.wanted import Wish
-from draft_node.serve.api.response import marks, texts
+from draft_node.serve.api.response import marks, stream, texts
 from draft_node.serve.api.response.choices import Choice, system_fingerprint_of, usage_of
 from draft_node.serve.api.response.metrics import metrics_of
 from draft_node.serve.api.response.responses import (
@@ -39,9 +39,6 @@ Chunk = ChatChunk | Completion
 
 LARGE = 1 << 11
 """Tokens and alternatives from which an answer is written on another thread: the event loop has sessions to drive."""
-
-PIECE_BYTES = 1 << 18
-"""The most of an answer that is given to its connection at once."""
 
 
 class Shape(Protocol):
@@ -80,11 +77,13 @@ async def answer(
         raise ApiError(400, what, param="goodspeed.on_target_change")
     texts.check_room(service, config, len(wish.texts), body.n or 1)
     if body.stream:
-        stream = Stream(wish, shape, body.stream_options or StreamOptions(), mark_accepted=mark_accepted)
-        written = stream.written(service, answers, user_of(request.scope))
+        streamed = Stream(wish, shape, body.stream_options or StreamOptions(), mark_accepted=mark_accepted)
+        written = streamed.written(service, answers, user_of(request.scope))
         return EventStream(await begun(request.receive, written), write=bytes)
     choices = await texts.unless_gone(request.receive, _collect(service, wish))
     content = await to_json(wish, shape, choices, answers, user_of(request.scope))
+    if len(content) <= stream.PIECE_BYTES:
+        return Response(content, media_type="application/json")
     length = {"Content-Length": str(len(content))}
     return StreamingResponse(_pieces(content), media_type="application/json", headers=length)
 
@@ -98,9 +97,8 @@ async def to_json(wish: Wish, shape: Shape, choices: Sequence[Choice], answers: 
 
 
 async def _pieces(content: bytes) -> AsyncGenerator[bytes, None]:
-    """An answer in pieces: each is copied for the socket, and between them others have the event loop."""
-    for start in range(0, len(content), PIECE_BYTES):
-        yield content[start : start + PIECE_BYTES]
+    for piece in stream.pieces(content):
+        yield piece
 
 
 def _size(wish: Wish, choices: Sequence[Choice]) -> int:

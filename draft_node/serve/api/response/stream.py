@@ -1,8 +1,11 @@
-"""Server-sent events: chunks, an error where a stream breaks, and `[DONE]`. Knows nothing about what the chunks say."""
+"""Server-sent events: chunks, an error where a stream breaks, and `[DONE]`. Large ones are sent in pieces.
+
+Knows nothing about what the chunks say.
+"""
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
@@ -19,6 +22,9 @@ M = TypeVar("M")
 logger = logging.getLogger("goodspeed.http")
 
 DONE = b"data: [DONE]\n\n"
+
+PIECE_BYTES = 1 << 18
+"""The most of an answer that is given to its connection at once."""
 
 
 class EventStream(Response, Generic[M]):
@@ -55,7 +61,8 @@ class EventStream(Response, Generic[M]):
         broken = None
         try:
             async for chunk in self._chunks:
-                await send({"type": "http.response.body", "body": self._write(chunk), "more_body": True})
+                for piece in pieces(self._write(chunk)):
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
         except ServiceError as error:
             broken = of_service(error)
         except Exception:
@@ -63,6 +70,12 @@ class EventStream(Response, Generic[M]):
             broken = ApiError(500, "this stream broke here; the log says why", code="internal")
         last = self._last if broken is None else self._broken(broken)
         await send({"type": "http.response.body", "body": last})
+
+
+def pieces(content: bytes) -> Iterator[bytes]:
+    """An answer in pieces: each is copied for the socket, and between them others have the event loop."""
+    for start in range(0, len(content), PIECE_BYTES):
+        yield content[start : start + PIECE_BYTES]
 
 
 def _broken(error: ApiError) -> bytes:

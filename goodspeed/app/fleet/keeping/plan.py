@@ -65,7 +65,7 @@ def number_of(name: str) -> int:
 
 def verify_command(words: list[str]) -> list[str]:
     """Returns the command of a verify node with these options."""
-    return [sys.executable, "-m", "verify_node", *words]
+    return [sys.executable, "-P", "-m", "verify_node", *words]
 
 
 def environment() -> dict[str, str]:

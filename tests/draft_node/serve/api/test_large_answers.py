@@ -14,7 +14,7 @@ from draft_node.serve.api.completions import Shape
 from draft_node.serve.api.large import LargeWork
 from draft_node.serve.api.request import refinements
 from draft_node.serve.api.request.wanted import Wish
-from draft_node.serve.api.response import answering
+from draft_node.serve.api.response import answering, stream
 from draft_node.serve.api.response.choices import Choice
 from draft_node.serve.api.response.logprobs import for_chat, for_completion
 from draft_node.serve.api.response.responses import CompletionChoice, TopLogprob
@@ -124,8 +124,8 @@ def test_what_a_whole_answer_may_tell_is_bounded(ask: str, monkeypatch: pytest.M
     assert getattr(api, ask)(max_tokens=900, n=16).status_code == 200
 
 
-def test_a_large_answer_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "PIECE_BYTES", 1000)
+def sent_by(**wanted: Any) -> list[Message]:
+    """What the application gives to the connection, for a completion."""
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -136,7 +136,7 @@ def test_a_large_answer_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> No
         sent.append(message)
 
     async def body() -> None:
-        body = json.dumps({"prompt": "x", "max_tokens": 100, "logprobs": NUM_TOP}).encode()
+        body = json.dumps(wanted).encode()
         scope = {"type": "http", "method": "POST", "path": "/v1/completions", "query_string": b"", "headers": HEADERS}
         given = iter([{"type": "http.request", "body": body, "more_body": False}])
 
@@ -146,7 +146,28 @@ def test_a_large_answer_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> No
         await Api().app(scope, first, send)
 
     asyncio.run(asyncio.wait_for(body(), 60))
+    return sent
+
+
+def test_a_large_answer_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "PIECE_BYTES", 1000)
+    sent = sent_by(prompt="x", max_tokens=100, logprobs=NUM_TOP)
     pieces = [message["body"] for message in sent[1:]]
     assert max(map(len, pieces)) == 1000
     assert dict(sent[0]["headers"])[b"content-length"] == str(sum(map(len, pieces))).encode()
     assert len(json.loads(b"".join(pieces))["choices"][0]["logprobs"]["tokens"]) == 100
+
+
+def test_a_small_answer_is_sent_at_once() -> None:
+    sent = sent_by(prompt="x", max_tokens=4)
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+    assert dict(sent[0]["headers"])[b"content-length"] == str(len(sent[1]["body"])).encode()
+
+
+def test_a_large_event_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "PIECE_BYTES", 1000)
+    sent = sent_by(prompt="x" * 100, echo=True, logprobs=5, max_tokens=1, stream=True)
+    pieces = [message["body"] for message in sent[1:]]
+    assert max(map(len, pieces)) == 1000
+    first = json.loads(b"".join(pieces).split(b"\n\n")[0].removeprefix(b"data: "))
+    assert len(first["choices"][0]["logprobs"]["tokens"]) == 100
