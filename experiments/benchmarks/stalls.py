@@ -5,7 +5,7 @@ A thread for each daemon asks for `/health` over one connection. Linux says what
 answer took long: it *ran* (a callback took long), *waited* for a CPU (the machine was busy), or was *blocked* (another
 of its threads held Python's lock, or a page was fetched). What is not waiting is the daemon's own: `own_ms`.
 
-It takes as many minutes as `--minutes` says, 10 by default; about 20 s with --quick.
+It takes about 10 minutes, or as many as `--minutes` says; about 20 s with --quick.
 """
 
 from __future__ import annotations

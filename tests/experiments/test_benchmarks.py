@@ -26,6 +26,7 @@ from experiments.benchmarks import (
     selection,
     serving,
     slo,
+    stalls,
     text_path,
     wire,
 )
@@ -59,6 +60,7 @@ MODULES = {
         selection,
         serving,
         slo,
+        stalls,
         text_path,
         wire,
     )

@@ -202,7 +202,7 @@ class SessionLaws(RuleBasedStateMachine):
         self.now += seconds
         self._take(self.session.tick(self.now))
 
-    @precondition(lambda self: self.session.state not in (State.OFFLINE, State.DONE))
+    @precondition(lambda self: self.session.is_open)
     @rule()
     def wait(self) -> None:
         """However it stands: when its time has come, it says something."""
@@ -214,7 +214,7 @@ class SessionLaws(RuleBasedStateMachine):
     @precondition(lambda self: len(self.delivered) > 10)
     @rule()
     def cancel(self) -> None:
-        was_open = self.session.state not in (State.OFFLINE, State.DONE)
+        was_open = self.session.is_open
         actions = self.session.cancel()
         assert [type(action.message) for action in actions if isinstance(action, Send)] == [Close] * was_open
 
@@ -242,7 +242,7 @@ class SessionLaws(RuleBasedStateMachine):
 
     @invariant()
     def there_is_always_something_to_wait_for(self) -> None:
-        if self.session.state in (State.OFFLINE, State.DONE):
+        if not self.session.is_open:
             return
         assert self.session.resend_at <= self.now + max(DRAFTING_TIMEOUT_S, MAX_RESEND_S)
         if self.session.state is State.PROPOSING:

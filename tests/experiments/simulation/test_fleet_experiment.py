@@ -126,4 +126,4 @@ def test_what_is_told_of_a_tiny_run():
     for one in outcome.rows:
         tried = [load for load in outcome.curves if load["study"] == one["study"]]
         assert one["capacity"] in [load["requests_per_s"] for load in tried]
-    assert len(draw(config, outcome).axes) == 3
+    assert len(draw(config, outcome).axes) == 1

@@ -54,7 +54,7 @@ def test_every_cell_has_its_row_and_its_place_on_the_map():
     assert cells == [(drafter, alpha) for drafter in ("model", "ngram") for alpha in (0.3, 0.9, None)]
     for row in outcome.rows[:2]:
         assert row["ratio_known"] == pytest.approx(row["gradient_known"] / max(row["plain"], row["fixed"]), abs=1e-3)
-    assert len(draw(tiny, outcome).axes) == 2  # one map, one scale
+    assert len(draw(tiny, outcome).axes) == 1
 
 
 def test_an_index_drafts_in_no_time_and_a_node_without_a_model_is_offered_for():

@@ -57,4 +57,4 @@ def test_every_policy_is_told_for_every_service_and_level():
     ]
     assert all(one["speedup"] == 1.0 for one in outcome.rows if one["policy"] == WITHOUT)
     assert [one["policy"] for one in outcome.curves] == list(POLICIES)
-    assert len(draw(TINY, outcome).axes) == 2
+    assert len(draw(TINY, outcome).axes) == 1
