@@ -15,7 +15,9 @@ class Daemon(NamedTuple):
 
 
 DAEMONS = {
-    "verify": Daemon("goodspeed-verify", "verify_node.cli", "a verify node: runs the target model, for all draft nodes"),
+    "verify": Daemon(
+        "goodspeed-verify", "verify_node.cli", "a verify node: runs the target model, for all draft nodes"
+    ),
     "draft": Daemon("goodspeed-draft", "draft_node.cli", "a draft node: an OpenAI API for users, or prompts of a file"),
     "fleet": Daemon("goodspeed-fleet", "goodspeed.app.fleet.cli", "several verify nodes, started and watched over"),
 }

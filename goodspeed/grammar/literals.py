@@ -8,7 +8,7 @@ from goodspeed.errors import GrammarError
 from goodspeed.grammar.repeats import longest_way
 
 MAX_LITERAL = 4_096
-"""Bytes of one literal, or characters and classes that a pattern has in a row at least."""
+"""Bytes of one literal, or characters and classes in a row in a pattern, with each repetition at its least count."""
 
 MAX_DIGITS = 308
 """Digits of a whole number: no larger one is a number for others."""

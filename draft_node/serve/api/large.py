@@ -1,7 +1,7 @@
 """Threads for what is too large for the event loop: bodies that are read, and answers that are written.
 
-Each kind has a thread of its own and is done one piece at a time, with users in turn (`fair_queue.py`). So neither waits for
-the other, nor for a tokenizer. Knows nothing about what is read or written.
+Each kind has a thread of its own and is done one piece at a time, with users in turn (`fair_queue.py`). So
+neither waits for the other, nor for a tokenizer. Knows nothing about what is read or written.
 """
 
 import sys

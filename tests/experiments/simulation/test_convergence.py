@@ -35,7 +35,7 @@ def test_readme_says_how_fair_the_policies_are_as_the_command_does():
     ends = {found.what.split(": ")[1]: found.ours for found in outcome.findings if found.what.endswith("at the end")}
     gradient, fixed, random = (f"{ends[f'{one.name}, missing at the end']:.2g}" for one in variants)
     row = next(line for line in (HERE.parent / "README.md").read_text("utf-8").splitlines() if "Is it fair?" in line)
-    assert f"in percent: Eq. (5) {gradient}, equal shares {fixed}, random shares {random} (" in row
+    assert f"per client: Eq. (5) {gradient} %, equal shares {fixed} %, random shares {random} %." in row
     assert list(ends.values()) == sorted(ends.values())
 
 
