@@ -98,6 +98,9 @@ HOSTILE_ROWS = {
         properties={f"p{each}" + "x" * 200: {"const": 1} for each in range(200)},
         required=[f"p{each}" + "x" * 200 for each in range(200)],
     ),
+    "a name of stars": _schema(
+        type="object", properties={"*" * 4_000: {"const": 1}}, additionalProperties=False, minProperties=1
+    ),
     "deep references": _schema(
         **{
             "$defs": {

@@ -39,6 +39,10 @@ def to_grammar(constraint: Constraint) -> str:
         return _MAKERS[constraint.kind](constraint.source)
     except ValueError as error:  # lone surrogates, say
         raise GrammarError(f"its source cannot be read: {str(error)[:200]}") from error
+    except RecursionError as error:
+        raise GrammarError("its source is nested too deep; flatten it") from error
+    except ArithmeticError as error:
+        raise GrammarError("a number in its source is too large; write a smaller number") from error
 
 
 def _json_object(source: str) -> str:

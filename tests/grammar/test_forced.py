@@ -44,10 +44,46 @@ def test_runs_add_up_until_there_is_a_choice() -> None:
         ({"anyOf": [{"const": "a" * 50}, {"type": "null"}]}, 52),
         ({"type": "string", "pattern": "^a{10}$"}, 2 + 4 * 12),
         ({"properties": {"a": {"type": "string"}, "bc": {"type": "integer"}}}, 11),
+        ({"type": "number", "exclusiveMinimum": True, "minimum": 0}, 1),
+        ({"type": "number", "minimum": -(10**400), "maximum": 0.5}, 402),
     ],
 )
 def test_runs_of_schemas_by_hand(schema: dict[str, Any], longest: int) -> None:
     assert of_schema(schema).longest == longest
+
+
+def test_names_are_as_long_as_they_are_written_and_only_patterns_of_names_repeat() -> None:
+    """`minProperties` has all of the schema counted together."""
+    assert of_schema({"properties": {"*" * 4_000: True}, "minProperties": 1}).longest > 4_000
+    assert of_schema({"patternProperties": {"^a{900}$": True}, "minProperties": 1}).longest > 4 * 900
+
+
+NESTED = 600 * "[" + 600 * "]"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '{"type": "number", "exclusiveMinimum": true, "minimum": 0}',
+        '{"type": "number", "minimum": true}',
+        '{"type": "number", "multipleOf": true}',
+        f'{{"minProperties": 1{400 * "0"}}}',
+        f'{{"type": "array", "minItems": 1{400 * "0"}, "items": {{"minProperties": 1}}}}',
+        f'{{"type": "object", "required": ["a"], "additionalProperties": '
+        f'{{"type": "string", "pattern": "a", "minLength": 1{400 * "0"}}}, "properties": {{"b": {{"$ref": "#"}}}}}}',
+        f'{{"type": "number", "minimum": -1{400 * "0"}, "maximum": 0.5}}',
+        f'{{"type": "number", "multipleOf": 1{400 * "0"}}}',
+        f'{{"enum": [{NESTED}], "minProperties": 1}}',
+        f'{{"const": {NESTED}}}',
+        f'{{"default": {NESTED}, "minProperties": 1}}',
+    ],
+)
+def test_no_number_or_depth_breaks_the_compiling(source: str) -> None:
+    """Each may be served or refused, and raises nothing else."""
+    try:
+        GRAMMARS.get(Constraint("json_schema", source))
+    except GrammarError as error:
+        assert "\n" not in str(error)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 from goodspeed.grammar.forced.runs import ENDLESS, Run, broken, fixed, one_of, optional, sequence, times
 from goodspeed.grammar.references import is_plain, resolve
-from goodspeed.grammar.repeats import longest_way
+from goodspeed.grammar.repeats import MAX_WRITTEN_OUT, longest_way
 
 _SAYS_NOTHING = frozenset(
     "title description default examples deprecated readOnly writeOnly "
@@ -24,6 +24,7 @@ MAX_VISITS = 20_000
 LARGE = 1e9
 """Numbers that are larger may be written with more digits than they are given."""
 
+_COUNTS = ("minItems", "minLength", "minProperties")
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 
 
@@ -76,10 +77,11 @@ class _Schema:
                 there = None if is_again else resolve(self._root, value)
                 num_bytes += inf if is_again else self._written_out(there, (*path, value), counts)
             elif key not in ("$defs", "definitions"):
-                is_count = key in ("minItems", "minLength", "minProperties") and isinstance(value, int | float)
-                counts.append(max(1, value) if is_count else 1)
-                num_bytes += 6 + 4 * longest_way(key) + self._written_out(value, path, counts)
+                counts.append(max(1, _count(part, key)) if key in _COUNTS else 1)
+                num_bytes += 6 + _num_bytes(key) + self._written_out(value, path, counts)
                 num_bytes += 4 * longest_way(value) if key == "pattern" and isinstance(value, str) else 0
+                if key == "patternProperties" and isinstance(value, Mapping):
+                    num_bytes += 4 * sum(map(longest_way, value))
         return num_bytes
 
     def _referred(self, reference: str, path: tuple[str, ...]) -> Run:
@@ -123,9 +125,8 @@ class _Schema:
         return sequence((*parts, optional(sequence((broken(6), others))), fixed(1)))
 
     def _array(self, says: Mapping[str, Any], path: tuple[str, ...]) -> Run:
-        items, first, least = says.get("items", True), says.get("prefixItems"), says.get("minItems", 0)
+        items, first, least = says.get("items", True), says.get("prefixItems"), int(_count(says, "minItems"))
         first = first if isinstance(first, list) else items if isinstance(items, list) else []
-        least = int(least) if isinstance(least, int | float) else 0
         listed = [sequence((fixed(2), self.run(each, path))) for each in first]
         listed = [each if place < least else optional(each) for place, each in enumerate(listed)]
         other = sequence((fixed(2), self.run(True if isinstance(items, list) else items, path)))
@@ -142,19 +143,25 @@ def _enum(values: list[Any]) -> Run:
 def _string(says: Mapping[str, Any]) -> Run:
     if "pattern" not in says:
         return fixed(2) if says.get("maxLength") == 0 else broken(2)
-    least = says.get("minLength", 0)
-    return fixed(2 + 4 * longest_way(str(says["pattern"])) + 4 * (least if isinstance(least, int | float) else 0))
+    return fixed(2 + 4 * longest_way(str(says["pattern"])) + 4 * _count(says, "minLength"))
 
 
 def _number(says: Mapping[str, Any]) -> Run:
     """A number is free where it has a bound on one side only, or bounds that leave it a choice of digits."""
-    given = [says[key] for key in _BOUNDS if isinstance(says.get(key), int | float)]
-    longest = max((len(f"{Decimal(repr(each)):f}") for each in given), default=1)
-    low, high = (says.get(key) for key in ("minimum", "maximum"))
-    is_free = len(given) < 2 or (
-        len(given) == 2 and isinstance(low, int | float) and isinstance(high, int | float) and high - low >= 1
-    )
+    given = {key: Decimal(repr(says[key])) for key in _BOUNDS if _is_number(says.get(key))}
+    longest = max((len(f"{each:f}") for each in given.values()), default=1)
+    is_range = given.keys() == {"minimum", "maximum"}
+    is_free = len(given) < 2 or (is_range and given["maximum"] - given["minimum"] >= 1)
     return broken(longest) if is_free and "multipleOf" not in says else fixed(longest)
+
+
+def _count(says: Mapping[str, Any], key: str) -> float:
+    """Returns a least count; of one that is larger than any that is served, the largest."""
+    return min(says[key], MAX_WRITTEN_OUT) if _is_number(says.get(key)) else 0
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _num_bytes(value: object) -> int:
