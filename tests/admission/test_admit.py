@@ -158,6 +158,7 @@ def best_value(world: World) -> float | None:
     return max((sum(world.asks[place].value for place in one) for one in sets), default=None)
 
 
+@pytest.mark.thorough
 def test_dp_is_as_good_as_a_search_of_all_sets():
     rng, sizes = random.Random(0), []
     for _ in range(10_000):

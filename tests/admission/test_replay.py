@@ -92,6 +92,7 @@ def world(rng):
     return asks, decoding, linear(rate, fixed_s)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", ["dp", "edf"])
 @pytest.mark.parametrize("hold", [False, True])
 def test_every_accepted_set_plays_without_a_miss(policy, hold):

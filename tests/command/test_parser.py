@@ -215,6 +215,7 @@ def test_none_needs_words() -> None:
         option(None, help="nobody knows")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("module", "name"),
     [

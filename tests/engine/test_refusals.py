@@ -141,6 +141,7 @@ def test_a_file_of_gguf_is_named_so_whether_it_is_there_or_not(
         checkpoints.load(name)
 
 
+@pytest.mark.thorough
 def test_transformers_says_nothing_beside_a_refusal(save_checkpoint: Callable[..., Path]) -> None:
     folder = save_checkpoint()
     config(rope_scaling={"type": "made_up"})(folder)

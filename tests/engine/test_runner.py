@@ -57,6 +57,7 @@ def test_one_session_token_by_token_beyond_its_window(reference: Reference) -> N
     torch.testing.assert_close(known(found), known(reference.logits(tokens, 40)), atol=1e-4, rtol=0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("page_size", [1, 16])
 def test_any_schedule(reference: Reference, seed: int, page_size: int) -> None:

@@ -335,6 +335,7 @@ def test_the_test_of_the_joint_distribution_catches(fault, kind):
     assert joint_fit(fault(kind)) < REJECT**2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("late", [False, True])
 def test_even_16_bit_rounding_must_come_before_sampling(late):
     """A tail whose weights all round up, 0.51 to 1: sampled as sent it is harmless, sent otherwise it is seen."""

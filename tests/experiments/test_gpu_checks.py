@@ -21,6 +21,7 @@ SLOW = ("schedule 1", "vocabulary 151936", "zero", "float16 logits, qwen3", "flo
 QUICK = [name for name in CHECKS if not any(word in name for word in SLOW)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", QUICK)
 def test_a_check_passes_on_the_cpu(name):
     CHECKS[name](CPU)

@@ -93,6 +93,7 @@ class Pair:
         return output
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("constraint", FORMS, ids=lambda one: one.kind)
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=["greedy", "warm"])
 def test_a_drafted_text_is_the_targets_own(constraint, sampling):

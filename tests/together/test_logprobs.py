@@ -168,6 +168,7 @@ def alone(request):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("num_pages", [256, 36], ids=["roomy", "preempted"])
 def test_logprobs_are_those_of_the_target_alone_whatever_is_lost(seed, num_pages):

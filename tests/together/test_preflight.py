@@ -57,6 +57,7 @@ def run(module: str, *words: str, first: str = "") -> tuple[int, list[str]]:
     return ended.returncode, ended.stderr.splitlines()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [

@@ -28,6 +28,7 @@ def check_prompt(prompt, told, num_top):
     check_logprobs(prompt[:1], prompt[1:], told, num_top)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("num_pages", [256, 36], ids=["roomy", "preempted"])
 def test_prompts_are_told_once_and_rightly_whatever_is_lost(seed, num_pages, monkeypatch):

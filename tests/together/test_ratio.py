@@ -131,6 +131,7 @@ def test_the_first_two_tokens_have_the_targets_law(kind, temperature):
     assert p_value(pairs, sampling) > chi_square.REJECT
 
 
+@pytest.mark.thorough
 def test_rules_for_logits_change_the_law_of_both_and_it_is_still_the_targets():
     """The second token's depends on the first one, drafted or not; without that the law would be another."""
     sampling = Sampling(temperature=0.8)

@@ -35,6 +35,7 @@ def test_prompts_show_every_domain_in_order() -> None:
     assert [p.domain for p in prompts.demo()] == list(domains.NAMES)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("domain", domains.NAMES)
 def test_documents_are_deterministic_and_differ(domain: str) -> None:
     first, again = domains.take(domain, 20_000, held_out=False), domains.take(domain, 20_000, held_out=False)

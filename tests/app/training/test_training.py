@@ -125,6 +125,7 @@ def test_blocks_follow_each_other() -> None:
     assert corpus.block(tokens, 10**6)[0].size == corpus.BLOCK
 
 
+@pytest.mark.thorough
 def test_the_commands_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both models' stages on a very short stream with a microscopic family: weights and state appear where asked."""
     for name in models.NAMES:

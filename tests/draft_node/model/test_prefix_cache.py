@@ -74,6 +74,7 @@ def test_drafted_tokens_are_not_kept() -> None:
     assert drafter.runner.pool.find(session_id(9), b"salt\0alice", (*text, 1)).num_tokens == 40
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("num_pages", [256, 28])
 def test_whatever_is_shared_it_proposes_what_a_fresh_one_would(num_pages: int) -> None:
     """Texts that begin alike, come and go, and are rewound anywhere, also into pages that others have."""

@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 
+import pytest
 import torch
 
 from goodspeed.engine import checkpoints
@@ -34,6 +35,7 @@ def some_chunks(rng: random.Random, runner: Runner, keys: list[int]) -> list[Chu
     return [Chunk(key, [rng.randrange(250) for _ in range(n)], 1) for key, n in zip(chosen, lengths, strict=True)]
 
 
+@pytest.mark.thorough
 def test_steps_in_any_schedule(architecture: Path) -> None:
     rng = random.Random(2)
     going_on, anew = make_runner(architecture, 16), make_runner(architecture, 16)

@@ -76,6 +76,7 @@ def rows(runner: Runner, length: int) -> list[torch.Tensor]:
     return [layer[slots] for layer in runner._packed.memory.rows]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("page_size", [1, 16])
 def test_any_schedule(reference: Reference, seed: int, page_size: int) -> None:

@@ -48,6 +48,7 @@ def test_two_ranks_equal_one(name: str, save_checkpoint: Save, tmp_path: Path) -
     assert_same_memory(both)
 
 
+@pytest.mark.thorough
 def test_after_200_random_rounds_both_hold_the_same(save_checkpoint: Save, tmp_path: Path) -> None:
     with world(tiny(save_checkpoint), tmp_path / "left.npy") as both:
         both.run(200, seed=0)
@@ -67,6 +68,7 @@ def test_after_many_random_rounds_both_hold_the_same(num_rounds: int, save_check
     assert_same_memory(both)
 
 
+@pytest.mark.thorough
 def test_what_is_refused_before_it_is_told_costs_nothing_and_what_fails_after_ends_all(
     save_checkpoint: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

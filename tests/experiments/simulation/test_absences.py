@@ -101,6 +101,7 @@ def test_a_verify_node_that_stops_in_good_order_says_so_and_costs_time_only() ->
     assert all(world.verify.num_boots > 1 for world in worlds)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", [{"break_every_s": 0.5}, {"turn_away_every_s": 1.0, "pause_s": 2.0}, {"busy": 0.02}])
 def test_connections_that_end_cost_time_only(fault: dict[str, float]) -> None:
     texts, worlds = played(with_faults(CALM, connections=True, **fault))

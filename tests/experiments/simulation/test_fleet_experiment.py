@@ -110,6 +110,7 @@ def test_a_million_by_hand():
     assert told["fleet"]["draft_node_bytes_per_s"] == pytest.approx(5.6 * told["told_bytes"] / MAX_REPLICAS)
 
 
+@pytest.mark.thorough
 def test_what_is_told_of_a_tiny_run():
     names = ("replicas", "homes by chance")
     studies = {name: replace(QUICK.studies[name], window_s=3.0, num_windows=1) for name in names}

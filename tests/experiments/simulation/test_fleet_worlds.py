@@ -33,6 +33,7 @@ def total(world, name):
     return sum(getattr(draft, name) for draft in world.fleet_drafts)
 
 
+@pytest.mark.thorough
 def test_nothing_is_found_in_a_few_worlds(capsys):
     code, report = run(capsys, "--rounds", "300", "--first", "3")
     assert code == 0, report

@@ -24,6 +24,7 @@ SLOW = Linear(fixed_s=0.1, token_s=0.01)
 """Rounds in which turns come to their end."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("cost", [Settings.round_cost, SLOW], ids=["quick", "slow"])
 def test_every_text_is_the_targets_and_ends_whatever_befalls(order: str, cost: Linear) -> None:
@@ -34,6 +35,7 @@ def test_every_text_is_the_targets_and_ends_whatever_befalls(order: str, cost: L
         assert world.num_left == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", ["las", "laps"])
 def test_memory_is_taken_for_growth_and_for_waiters(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In those worlds both happen, so they try both."""
@@ -105,6 +107,7 @@ def mean_s(order: str, core_kind: type[VerifyCore] = VerifyCore) -> float:
     return mean(one.last_at - one.asked_at for one in times if one.last_at is not None)
 
 
+@pytest.mark.thorough
 def test_texts_are_done_sooner_on_average_where_nobody_is_let_in_whose_memory_is_taken_at_once() -> None:
     oldest_first = mean_s("fcfs", Oldest)
     for order in ORDERS:

@@ -24,6 +24,7 @@ def test_prompts_that_repeat_are_found_and_texts_are_exact() -> None:
     assert again.verify.num_cached == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(6))
 def test_where_memory_is_short_and_nodes_are_struck_texts_are_exact(seed: int) -> None:
     world, found = play(seed, TINY)
@@ -53,6 +54,7 @@ SABOTAGE = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("owner", "name", "broken", "what"), SABOTAGE.values(), ids=SABOTAGE)
 def test_what_is_broken_on_purpose_is_found(
     monkeypatch: pytest.MonkeyPatch, owner: type, name: str, broken: Any, what: str

@@ -66,6 +66,7 @@ def outcomes(world: World, clients: range = range(4)) -> Counter[tuple[bool, boo
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("admission", ["dp", "edf"])
 @pytest.mark.parametrize("per_second", [3.0, 20.0])
 def test_what_is_promised_is_kept_however_much_is_asked_for(per_second: float, admission: str) -> None:
@@ -76,6 +77,7 @@ def test_what_is_promised_is_kept_however_much_is_asked_for(per_second: float, a
     assert found[True, True] > 0.9 * found.total() * min(1.0, 3.0 / per_second), "and much is promised"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("context_s", [0.0, 2e-6])
 def test_what_waits_takes_nothing_from_promises(context_s: float) -> None:
     """Hundreds of texts wait, of which few are in a round; so a round's time rises with its own, not with theirs."""
@@ -87,6 +89,7 @@ def test_what_waits_takes_nothing_from_promises(context_s: float) -> None:
     assert found[True, True] > 40
 
 
+@pytest.mark.thorough
 def test_without_promises_an_overload_makes_most_texts_late() -> None:
     """The same requests: so it is the promises that keep some on time."""
     with_them, without = served(20.0), served(20.0, admission="none")

@@ -151,6 +151,7 @@ def test_never_worse_than_no_drafts():
         assert rate(clients, lengths, cost) >= rate(clients, [0] * len(clients), cost) * (1 - 1e-12)
 
 
+@pytest.mark.thorough
 def test_many_clients_and_the_best_number_among_hundreds():
     rng = random.Random(0)
     clients = [ClientState(rng.uniform(0.3, 0.95), rng.uniform(1, 6), max_length=32) for _ in range(300)]

@@ -108,11 +108,13 @@ DRAFTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     "verify_options",
     [
-        pytest.param({}, id="continuous"),
-        pytest.param({"rounds": "barrier", "policy": "fixed", "budget": 9}, id="barrier-fixed"),
+        pytest.param({}, id="continuous", marks=pytest.mark.thorough),
+        pytest.param(
+            {"rounds": "barrier", "policy": "fixed", "budget": 9}, id="barrier-fixed", marks=pytest.mark.thorough
+        ),
         pytest.param({"policy": "random", "budget": 40, "seed": 3}, id="random", marks=pytest.mark.thorough),
         pytest.param({"budget": 1, "max_round_tokens": 16}, id="starved"),
-        pytest.param({"kv_pages": 44}, id="preempted"),
+        pytest.param({"kv_pages": 44}, id="preempted", marks=pytest.mark.thorough),
         pytest.param({"cost": "auto"}, id="weighs-time"),
     ],
 )
@@ -130,6 +132,7 @@ def test_match_gives_the_targets_own_text_for_every_draft_and_mix(verify_options
         assert any(each.num_accepted for name in ("small", "medium", "target") for each in statistics[name])
 
 
+@pytest.mark.thorough
 def test_drafts_made_ahead_change_no_text() -> None:
     class Patient(Cluster):
         """The first round with a draft waits until a draft has come that was made ahead of its verdict."""
@@ -189,6 +192,7 @@ def test_a_draft_equal_to_the_target_is_always_accepted() -> None:
             assert got.statistics.num_accepted >= got.statistics.num_drafted - 1  # at most one float32 near-tie
 
 
+@pytest.mark.thorough
 def test_ratio_sessions_do_not_disturb_match_sessions_in_the_same_rounds() -> None:
     kinds = ("lattice", "dense-fp16", "dense-fp32")
     clients = {kind: {"model": "tiny-draft-m", "proposal": kind} for kind in kinds}
@@ -212,6 +216,7 @@ def test_ratio_sessions_do_not_disturb_match_sessions_in_the_same_rounds() -> No
         assert num_accepted > 0
 
 
+@pytest.mark.thorough
 def test_a_reconnection_in_mid_stream_loses_and_repeats_nothing() -> None:
     class Interrupted(Cluster):
         """Rebuilds the draft node's socket while its sessions run, several times."""
@@ -234,6 +239,7 @@ def test_a_reconnection_in_mid_stream_loses_and_repeats_nothing() -> None:
     check_all(requests, cluster.serve(requests))
 
 
+@pytest.mark.thorough
 def test_a_target_model_that_fails_now_and_then_changes_no_text() -> None:
     class Failing(Cluster):
         """Every fifth forward pass runs out of memory after it has written its keys and values."""

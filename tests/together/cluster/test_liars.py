@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 
 from draft_node.core.actions import Finish
 from goodspeed.exact.positions import HEADER
@@ -32,6 +33,7 @@ class WithLiar(Cluster):
         drafter._draw_from_proposals = lie  # type: ignore[method-assign]
 
 
+@pytest.mark.thorough
 def test_a_liar_is_found_and_goes_on_under_match() -> None:
     """Its later texts are the target's own with their seeds, which is what match means, and so are others'."""
     draft: dict[str, object] = {"model": "tiny-draft-s"}

@@ -45,6 +45,7 @@ def check(model: Any, request: Request, served: Served) -> None:
         assert row[list(told.top_ids)].tolist() == pytest.approx(top.values.tolist(), abs=ROUNDING)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("verify_options", [{}, {"kv_pages": 44}], ids=["roomy", "preempted"])
 def test_logprobs_are_those_of_plain_transformers(verify_options: dict[str, Any]) -> None:
     model = AutoModelForCausalLM.from_pretrained(path("tiny-target"), dtype=torch.float32).eval()

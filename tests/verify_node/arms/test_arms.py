@@ -304,6 +304,7 @@ def test_a_change_of_the_machine_makes_all_arms_due_once_it_has_lasted():
 # -- what it finds -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("best", list(Arm))
 def test_a_difference_of_a_twentieth_is_found_within_half_an_hour(best):
     """60,000 rounds of 30 ms whose tokens vary by a quarter; in nine of ten runs at least.

@@ -310,6 +310,7 @@ def test_barrier_rounds_hand_out_exactly_the_budget(policy):
 NEAR, FAR, MIXED = (0.001,), (0.1,), (0.001, 0.02, 0.05, 0.15)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("policy", "latency_s", "least", "draft_ahead"),
     [

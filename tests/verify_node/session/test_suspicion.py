@@ -129,6 +129,7 @@ def over_the_wire(probs: Tensor, kind: str, noise: Tensor) -> tuple[Tensor, Tens
     return decode(sent, len(probs), probs.shape[1]), proposal.sample(noise)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ENCODINGS)
 @pytest.mark.parametrize("shift", [0.3, 3.0], ids=["good drafts", "bad drafts"])
 def test_an_honest_client_is_never_suspected(kind, shift):

@@ -75,6 +75,7 @@ def test_an_answer_with_thinking_text_and_calls() -> None:
     assert usage["completion_tokens_details"] == {"reasoning_tokens": len("\nhm, Rome\n") + 2}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("num_at_once", [1, 2, 3, 5, 8, 13, 1000])
 @pytest.mark.parametrize(
     ("says", "template"),

@@ -50,6 +50,7 @@ def test_the_threshold_ends_drafts_early_and_fixed_lengths_are_fixed():
     assert by_policy[WITHOUT].drafted == 0.0
 
 
+@pytest.mark.thorough
 def test_every_policy_is_told_for_every_service_and_level():
     outcome = experiment(TINY)
     assert [(one["traffic"], one["policy"]) for one in outcome.rows] == [

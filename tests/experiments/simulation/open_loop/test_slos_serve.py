@@ -117,6 +117,7 @@ def test_a_load_tells_what_became_of_promises():
     assert told["requests_per_s"] == 6.0
 
 
+@pytest.mark.thorough
 def test_a_crowd_is_decided_on_at_once_beside_those_who_run():
     done = crowd(A100, 2, 1)
     sizes = [(one.num_new, one.num_promised >= NUM_RUNNING) for one in done.scheduling if one.num_new]
