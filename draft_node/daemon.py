@@ -75,7 +75,7 @@ class DraftDaemon:
         self.connected = asyncio.Event()
         self.ready = asyncio.Event()  # texts can be begun
         self._history = history
-        self._failed_looks = Failures(logger, "a look around")
+        self._failed_looks = Failures(logger, "a look around", ENDS)
         self._outboxes = Outboxes()
 
     # -- for users -------------------------------------------------------------------------------------------------
@@ -193,13 +193,8 @@ class DraftDaemon:
     async def _watch(self) -> None:
         """The clock, and what became of the connections."""
         while True:
-            try:
+            async with self._failed_looks.survived():
                 self._look_around()
-                self._failed_looks.worked()
-            except ENDS:
-                raise
-            except Exception as error:
-                self._failed_looks.failed(error)
             await asyncio.sleep(TICK_S)
 
     def _look_around(self) -> None:

@@ -139,6 +139,7 @@ class Desk:
     def up(self, peer: str, message: UpMessage) -> list[DownMessage]:
         """Delivers a peer's message; returns the answers, which all go to that peer."""
         sends = self.core.receive(peer.encode(), message, self.now)
+        sends += self.core.admit(self.now) if isinstance(message, OpenSession) else []
         assert {send.peer_id for send in sends} <= {peer.encode()}
         return [send.message for send in sends]
 
@@ -172,7 +173,8 @@ class Desk:
     def finish(self, planned: Round, duration_s: float = 0.01) -> list[DownMessage]:
         outcomes = self.target.run(planned)
         self.now += duration_s
-        return [send.message for send in self.core.finish(outcomes, duration_s, self.now)]
+        sends = self.core.finish(outcomes, duration_s, self.now) + self.core.admit(self.now)
+        return [send.message for send in sends]
 
     def session(self, number: int = 1) -> Any:
         return self.core.sessions[session_id(number)]

@@ -73,8 +73,7 @@ class VerifyDaemon:
     compiling: Compiling | None = None  # None: no constraints are served
     wall: WallTime = field(default_factory=WallTime)
     uplink_bytes: int = 0  # of messages that carry drafted tokens
-    _failed_rounds: Failures = field(default_factory=lambda: Failures(logger, "a round"))
-    _failed_ticks: Failures = field(default_factory=lambda: Failures(logger, "a look at the clock"))
+    _failed_decisions: Failures = field(default_factory=lambda: Failures(logger, "a decision on promises", ENDS))
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _between: asyncio.Event = field(default_factory=asyncio.Event)  # no round is in flight
     _thread: ModelThread = field(default_factory=ModelThread)
@@ -129,20 +128,16 @@ class VerifyDaemon:
 
     async def _rounds(self) -> None:
         """Makes rounds until the node stops. One that fails is told and made again; too many in a row end the node."""
+        failures = Failures(logger, "a round", ENDS)
         while not self.core.draining:
-            try:
-                if await self._round():
-                    self._failed_rounds.worked()
-            except ENDS:
-                raise
-            except Exception as error:
-                await self._fail(error)
+            async with failures.survived(self._abort):
+                await self._round()
 
-    async def _round(self) -> bool:
-        """The way of a round: collect, plan, forward, verify, observe, allocate, reply. False when the node stops."""
+    async def _round(self) -> None:
+        """The way of a round: collect, plan, forward, verify, observe, allocate, reply."""
         planned = await self._next_round()
         if planned is None:
-            return False
+            return
         started = time.monotonic()
         result = await self._forward_and_verify(planned)
         duration_s = time.monotonic() - started
@@ -151,14 +146,13 @@ class VerifyDaemon:
         finished = time.monotonic()
         self._reply(sends)
         self._report(planned, result, sends, started, finished)
-        return True
 
-    async def _fail(self, error: Exception) -> None:
+    def _abort(self, error: Exception) -> dict[str, object]:
         """A round failed, wherever that was: its sessions are made consistent, and the next round finds the culprit."""
-        self._failed_rounds.failed(error, round=self.core.num_rounds, num_entries=len(self.core.newest))
+        failed: dict[str, object] = {"round": self.core.newest_number, "num_entries": len(self.core.failing)}
         self.target.recover()
         self._reply(self.core.abort(type(error).__name__, time.monotonic()))
-        await self._failed_rounds.pause()
+        return failed
 
     async def _forward_and_verify(self, planned: Round) -> RoundResult:
         """The round on the model thread."""
@@ -173,6 +167,8 @@ class VerifyDaemon:
         started = time.perf_counter()
         while not self.core.draining:
             planning = time.perf_counter()
+            async with self._failed_decisions.survived(self._withdraw):
+                self._reply(self.core.admit(time.monotonic()))
             planned = self.core.plan(time.monotonic())
             self.wall.schedule += time.perf_counter() - planning
             if planned is not None:
@@ -180,6 +176,12 @@ class VerifyDaemon:
                 return planned
             await self._wait(self.core.wake_at - time.monotonic())
         return None
+
+    def _withdraw(self, _: Exception) -> dict[str, object]:
+        """What is promised could not be decided: everybody is served as well as can be, and told so."""
+        num_promises = len(self.core.promises.book)
+        self._reply(self.core.withdraw(time.monotonic()))
+        return {"num_promises": num_promises}
 
     async def _wait(self, timeout_s: float) -> None:
         """Waits until a message arrives, or the core's next moment comes."""
@@ -231,13 +233,15 @@ class VerifyDaemon:
 
     async def _collect(self) -> None:
         """Feeds the core with what arrives, also while a round is in flight."""
+        failures = Failures(logger, "a look at what arrives", ENDS)
         while True:
-            await self.channel.readable()
-            heard = self._hear(self.channel.arriving())
-            if heard:
-                self._woken.set()
-            if self.channel.has_more or (self.channel.emptied and not heard):
-                await self._ignore()
+            async with failures.survived():
+                await self.channel.readable()
+                heard = self._hear(self.channel.arriving())
+                if heard:
+                    self._woken.set()
+                if self.channel.has_more or (self.channel.emptied and not heard):
+                    await self._ignore()
 
     def _hear(self, messages: Iterable[Received]) -> bool:
         """Takes messages for TURN_S. Whether any of it was of use, or ended a session; what is refused is not."""
@@ -270,9 +274,11 @@ class VerifyDaemon:
 
     async def _open_compiled(self, compiling: Compiling) -> None:
         """Opens sessions whose constraints are compiled now, or refuses them."""
+        failures = Failures(logger, "a session with a constraint", ENDS)
         while True:
-            self._reply(self._handle(await compiling.next()))
-            self._woken.set()
+            async with failures.survived():
+                self._reply(self._handle(await compiling.next()))
+                self._woken.set()
 
     async def _ignore(self) -> None:
         """Reads nothing for a moment, or until the round is done, if one is in flight: after a refusal or in a burst.
@@ -313,15 +319,10 @@ class VerifyDaemon:
 
     async def _heartbeat(self) -> None:
         """Time passes. A look at the clock that fails is told and done again; too many in a row end the node."""
-        visits = Visits(self.core.view.diary)
+        visits, failures = Visits(self.core.view.diary), Failures(logger, "a look at the clock", ENDS)
         while True:
-            try:
+            async with failures.survived():
                 self._tick(visits)
-                self._failed_ticks.worked()
-            except ENDS:
-                raise
-            except Exception as error:
-                self._failed_ticks.failed(error)
             self._woken.set()
             await asyncio.sleep(min(self.core.welcome.heartbeat_s, TICK_S))
 
@@ -335,9 +336,11 @@ class VerifyDaemon:
 
     async def _look_at(self, enrolment: Enrolment) -> None:
         """Keys come and go while this node runs."""
+        failures = Failures(logger, "a look at the enrolment", ENDS)
         while True:
             await asyncio.sleep(min(self.core.welcome.heartbeat_s, LOOK_S))
-            enrolment.look()
+            async with failures.survived():
+                enrolment.look()
 
     async def _look_after(self, ranks: Ranks) -> None:
         """Ends this node, by an error, when a process is lost that holds a part of the model."""
@@ -347,12 +350,14 @@ class VerifyDaemon:
 
     async def _take_part_in(self, fleet: Member) -> None:
         """Replicas come and go while this node runs; what it has to do itself is told."""
+        failures = Failures(logger, "a look at the fleet", ENDS)
         while True:
             now = time.monotonic()
-            if (replicas := fleet.look()) is not None:
-                known = by_clock(replicas, now - time.time())
-                self._reply(self.core.know_replicas(fleet.name, known, now))
-            fleet.tell(self.core.load(now))
+            async with failures.survived():
+                if (replicas := fleet.look()) is not None:
+                    known = by_clock(replicas, now - time.time())
+                    self._reply(self.core.know_replicas(fleet.name, known, now))
+                fleet.tell(self.core.load(now))
             await asyncio.sleep(PEERS_LOOK_S)
 
     def _enrol(self) -> None:

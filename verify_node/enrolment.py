@@ -37,6 +37,7 @@ class Enrolment:
         self._files: dict[str, tuple[State, Enrolled | None]] = {}  # by name; None: broken
         self._refused: dict[str, Enrolled] = {}  # by name: what files say that clashed with another
         self._looked_at = 0.0
+        self._is_told = True  # `on_change` was called, and did not fail
         try:
             self._read(self._states())
         except OSError as error:
@@ -70,7 +71,7 @@ class Enrolment:
         except OSError as error:
             logger.error("cannot read the folder: all stays as it was", extra={"folder": self.folder, "why": error})
             return
-        if states == {name: state for name, (state, _) in self._files.items()}:
+        if self._is_told and states == {name: state for name, (state, _) in self._files.items()}:
             return
         self._read(states)
         if is_there:  # a folder that was away for a moment forgets nothing
@@ -79,10 +80,11 @@ class Enrolment:
         for clash in clashes:
             what_to_do = "it stays refused until it is changed: give it a name and a key of its own, or remove it"
             logger.error("a file enrols nobody", extra={"folder": self.folder, "why": clash, "what_to_do": what_to_do})
-        if enrolled != self.enrolled:
-            self.enrolled = enrolled
+        if enrolled != self.enrolled or not self._is_told:
+            self.enrolled, self._is_told = enrolled, False
             logger.info("the enrolment changed", extra={"num_enrolled": len(enrolled)})
             self.on_change()
+            self._is_told = True
 
     def _states(self) -> dict[str, State]:
         """Returns the files' states by name, without hidden files: editors and mounts of secrets make them."""

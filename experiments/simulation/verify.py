@@ -157,6 +157,7 @@ class VerifyNode:
         if core is None or len(self._opened) < self._num_awaited(core.num_rounds):
             return
         now = self._watch.now
+        self._reply(core.admit(now))
         planned = core.plan(now)
         if planned is not None:
             self.num_rounds += 1

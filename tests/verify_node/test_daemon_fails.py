@@ -2,18 +2,22 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from goodspeed.errors import NodeFailed, TransportError
 from goodspeed.node import failures
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import Heartbeat, Welcome
-from goodspeed.wire.messages import Ack, Refusal, Verdict
+from goodspeed.wire.messages import Ack, Admitted, Close, OpenSession, Refusal, Slo, Verdict
 from goodspeed.wire.zmq.transport import DraftChannel
 from tests.fakes import alone, make_hello, make_open, request_of, session_id
 from tests.verify_node.loops import Loop, ask, hear
+from tests.verify_node.promises.test_promises import COST
 from tests.waiting import until
+from verify_node.enrolment import Enrolment
 
 A, B = b"aaaaaaaa", b"bbbbbbbb"
 
@@ -99,6 +103,126 @@ def test_a_round_that_fails_is_told_and_made_again(
     [record] = [record for record in caplog.records if record.getMessage() == "a round failed"]
     assert record.exc_info
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_failure_is_logged_under_its_round_and_with_its_sessions(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with Loop() as loop:
+            channel = await connect(loop)
+            assert await whole_text(channel, 1) == expected(1)
+            numbers.append(loop.core.num_rounds + 1)
+            sabotage((loop.core.choice, "choose"), monkeypatch, ZeroDivisionError("by zero"))
+            await ask(channel, make_open(2, max_draft=0))
+
+    numbers: list[int] = []
+    asyncio.run(asyncio.wait_for(story(), 60))
+    [record] = [record for record in caplog.records if record.getMessage() == "a round failed"]
+    assert (vars(record)["round"], vars(record)["num_entries"]) == (numbers[0], 1)
+
+
+PROMISING: dict[str, Any] = {"selection": "odds", "policy": "slo", "admission": "dp", "cost": COST}
+
+
+def make_asking(number: int) -> OpenSession:
+    return make_open(number, slo=Slo(Objectives(ttft_s=10.0, tpot_s=1.0)), max_draft=0)
+
+
+@pytest.mark.parametrize("where", ["allot", "decide", "_decide", "lapse"])
+def test_promises_that_cannot_be_worked_out_cost_promises_and_nothing_else(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They raise each time: everybody is told to be served as well as can be, and is."""
+    monkeypatch.setattr(failures, "MAX_FAILURES", 2)
+
+    async def story() -> None:
+        async with Loop(**PROMISING) as loop:
+            channel = loop.connect(A)
+            await ask(channel, make_hello("a", capabilities=("slo", "admission")))
+            sabotage((loop.core.promises, where), monkeypatch, ZeroDivisionError("by zero"), times=1e9)
+            told: list[str] = []
+            for number in (1, 2, 3, 4):
+                await channel.send(make_asking(number))
+                while not isinstance(heard := await hear(channel), Verdict):
+                    assert isinstance(heard, Admitted), heard
+                    told.append(heard.tier)
+                await channel.send(Close(session_id(number), 1))
+            assert told.count("best_effort") == 4
+            assert told.count("promised") == (4 if where == "allot" else 0)
+            loop.core.validate()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_session_alone_has_one_more_try_after_a_fault_at_the_end_of_its_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        async with Loop() as loop:
+            channel = await connect(loop)
+            sabotage((loop.core.places, "finished"), monkeypatch, ZeroDivisionError("by zero"))
+            assert await whole_text(channel, 1) == expected(1)
+            raised = sabotage((loop.core.places, "finished"), monkeypatch, ZeroDivisionError("by zero"), times=1e9)
+            await channel.send(make_open(2, max_draft=0))
+            refusals = [await hear(channel)]
+            await channel.send(make_open(2, epoch=2, max_draft=0))
+            refusals.append(await hear(channel))
+            assert [one.code for one in refusals if isinstance(one, Refusal)] == ["unknown_session", "failed"]
+            assert len(raised) == 2
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+LOOPS: dict[str, Where] = {
+    "what arrives": lambda loop: (loop.daemon, "_waits"),
+    "the enrolment": lambda loop: (loop.daemon.enrolment, "look"),
+    "the fleet": lambda loop: (loop.daemon.member, "look"),
+    "constraints": lambda loop: (loop.daemon.compiling, "next"),
+}
+
+
+@pytest.mark.parametrize("where", LOOPS)
+def test_no_loop_of_the_node_ends_it_by_a_failure(where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for module, name in (("daemon", "LOOK_S"), ("daemon", "PEERS_LOOK_S")):
+        monkeypatch.setattr(f"verify_node.{module}.{name}", 0.001)
+
+    async def story() -> None:
+        loop = Loop()
+        loop.daemon.enrolment = Enrolment(str(tmp_path)) if where == "the enrolment" else None
+        loop.daemon.member = StillFleet() if where == "the fleet" else None  # type: ignore[assignment]
+        loop.daemon.compiling = Idle() if where == "constraints" else None  # type: ignore[assignment]
+        raised = sabotage(LOOPS[where](loop), monkeypatch, ZeroDivisionError("by zero"), times=3)
+        async with loop:
+            channel = loop.connect(A)
+            while len(raised) < 3:
+                await channel.send(make_hello("a"))
+                await asyncio.sleep(0)
+            assert isinstance(await ask(channel, make_hello("a")), Welcome)
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+class StillFleet:
+    """A fleet in which nothing changes."""
+
+    name = "a"
+
+    def look(self) -> None:
+        return None
+
+    def tell(self, load: object) -> None:
+        pass
+
+
+class Idle:
+    """Nothing is compiled."""
+
+    async def next(self) -> None:
+        await asyncio.Event().wait()
+
+    def concerns(self, received: object) -> bool:
+        return False
 
 
 def test_rounds_that_fail_again_and_again_end_the_node(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,27 +21,48 @@ def admit(
     goes on as well as it can, though it asked to be refused.
     """
     register.free_released()  # what is cached of a text says how much of it is left to read
-    sends: list[Send] = []
-    for session in promises.lapse(register.sessions, now):
-        session.admit(promised=False)
-        sends += _told(session)
+    sends = _lost(promises.lapse(register.sessions, now))
     for session, promised in promises.decide(register.sessions, now):
         begins = not session.opened.committed
+        sent_on: list[Send] = []
         if begins and not promised and session.promised is None:
             sent_on = fleet_replies.promise_elsewhere(session, now)
-            if sent_on:
-                sends += sent_on
-                continue
-        is_refused = begins and not promised and session.opened.otherwise == "refuse"
-        if begins and session.ledger is not None and (session.promised is None or promised > session.promised):
-            counts.decided(session.ledger, _outcome(session, promised=promised, refused=is_refused))
-        session.admit(promised=promised)
-        if is_refused:
-            register.drop(session)
-            sends += replies.refuse(session.peer_id, NOT_PROMISED, now, about=session.opened)
-        else:
-            sends += _told(session)
+        sends += sent_on or _carry_out(session, register, replies, counts, now, promised=promised)
+        promises.answered(session)
     return sends
+
+
+def withdraw(promises: Promises, register: Register, replies: Replies, counts: Counts, now: float) -> list[Send]:
+    """Ends all promises and declines whoever asked, and makes the messages that tell it."""
+    lost, asking = promises.withdraw(register.sessions)
+    sends = _lost(lost)
+    for session in asking:
+        sends += _carry_out(session, register, replies, counts, now, promised=False)
+    return sends
+
+
+def _lost(sessions: list[Session]) -> list[Send]:
+    """Sessions have their promise no longer."""
+    sends: list[Send] = []
+    for session in sessions:
+        session.admit(promised=False)
+        sends += _told(session)
+    return sends
+
+
+def _carry_out(
+    session: Session, register: Register, replies: Replies, counts: Counts, now: float, *, promised: bool
+) -> list[Send]:
+    """A session is served as it was decided, or refused as it asked to be."""
+    begins = not session.opened.committed
+    is_refused = begins and not promised and session.opened.otherwise == "refuse"
+    if begins and session.ledger is not None and (session.promised is None or promised > session.promised):
+        counts.decided(session.ledger, _outcome(session, promised=promised, refused=is_refused))
+    session.admit(promised=promised)
+    if not is_refused:
+        return _told(session)
+    register.drop(session)
+    return replies.refuse(session.peer_id, NOT_PROMISED, now, about=session.opened)
 
 
 def _outcome(session: Session, *, promised: bool, refused: bool) -> PromiseOutcome:

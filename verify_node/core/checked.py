@@ -35,6 +35,12 @@ class CheckedCore(VerifyCore):
     def tick(self, now: float) -> list[Send]:
         return self._checked(super().tick(now))
 
+    def admit(self, now: float) -> list[Send]:
+        return self._checked(super().admit(now))
+
+    def withdraw(self, now: float) -> list[Send]:
+        return self._checked(super().withdraw(now))
+
     def plan(self, now: float) -> Round | None:
         planned = super().plan(now)
         self.validate()

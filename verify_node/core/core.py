@@ -1,10 +1,10 @@
 """Rounds and verdicts as a state machine: events in, messages out. No I/O, no clock of its own, no torch.
 
 Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `enrol` (whose keys may take part),
-`know_replicas` (who else is in the fleet), `tick` (time passes), `plan` (may a round start?), `finish` (a round is
-done), `abort` and `fail` (a round, or a message, raised an exception) and `drain` (the node stops). Each is given the
-time and returns the messages to send. The daemon feeds it from sockets and the real clock; a simulation may feed the
-same class from a virtual one.
+`know_replicas` (who else is in the fleet), `tick` (time passes), `admit` (what is promised to those who asked), `plan`
+(may a round start?), `finish` (a round is done), `abort`, `withdraw` and `fail` (a round, a decision or a message
+raised an exception) and `drain` (the node stops). Each is given the time and returns the messages to send. The daemon
+feeds it from sockets and the real clock; a simulation may feed the same class from a virtual one.
 
 Who is connected and which sessions are open is in `register.py`, who is heard in `reception.py`; what a draft or an Ack
 does to its session, in `incoming.py`; when a round starts, in `starting.py`; what a finished one does, in
@@ -16,6 +16,7 @@ only when none is.
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from math import inf
 
 from goodspeed.admission.remote import Guarantee
 from goodspeed.engine.paged.pages import PagePool
@@ -31,7 +32,7 @@ from verify_node.admission import Allotment
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.arms.comparisons import Arm
 from verify_node.arms.switching import Switching
-from verify_node.core.admitting import admit
+from verify_node.core.admitting import admit, withdraw
 from verify_node.core.counts import Counts
 from verify_node.core.fleet_replies import FleetReplies
 from verify_node.core.incoming import Answer, repeat, take_ack, take_draft, take_offer
@@ -66,6 +67,9 @@ from verify_node.session.checks import (
 )
 from verify_node.session.client import Peer
 from verify_node.session.session import SMOOTHING, Session
+
+MAX_SUSPECTS = 64
+"""Sessions that are remembered, the newest of those whose round failed at its end though they were alone."""
 
 LEAST_HELD_S = 0.001
 """How soon a prompt that is held is looked at again, at least, where rounds take no time yet."""
@@ -115,10 +119,13 @@ class VerifyCore:
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # when `plan` or `tick` may have something to do, if nothing happens before
         self._in_flight: Round | None = None
-        self._being_planned: Sequence[Session] = ()  # within `plan` only: those of whom a round is to be made
+        self._being_planned: Sequence[Session] | None = None  # within `plan` only: those of whom a round is to be made
+        self._is_allotting = False  # within `plan` only: what promises take of the round is worked out
         self._is_finishing = False  # within `finish` only
         self._taking_part: dict[bytes, Session] = {}  # in the round in flight, or else in the last
         self.newest_arm: Arm | None = None  # under which the newest round was made; None where nothing is tried
+        self._decided_after = 0  # rounds
+        self._suspects: dict[bytes, None] = {}  # the oldest first
         self._num_alone = 0  # rounds of one session each that are left, to find the one that rounds fail on
         self._heartbeat_at = 0.0
 
@@ -131,6 +138,11 @@ class VerifyCore:
     def newest(self) -> Collection[Session]:
         """The sessions of the newest round, in flight or done; some may be closed by now."""
         return self._taking_part.values()
+
+    @property
+    def newest_number(self) -> int:
+        """The number of the round that is planned, computed or finished now."""
+        return self.num_rounds + (self._being_planned is not None)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -170,8 +182,7 @@ class VerifyCore:
             return peer
         match message:
             case OpenSession():
-                answer = self.replies.answer(peer_id, self._open(peer, message, now), message, now)
-                return answer + self._admit(now)
+                return self.replies.answer(peer_id, self._open(peer, message, now), message, now)
             case Draft() | Offer() | Ack():
                 return self.replies.answer(peer_id, self._hear(peer, message, now), message, now)
             case Close():
@@ -208,15 +219,34 @@ class VerifyCore:
             sends += [Send(peer_id, Heartbeat(self.welcome.boot_id)) for peer_id in self.peers]
         return sends
 
+    def admit(self, now: float) -> list[Send]:
+        """Between two rounds: what is promised to those who asked meanwhile. They are told.
+
+        What raises here is no round's fault: `withdraw` makes it good.
+        """
+        is_due = self.promises.may_change and self._decided_after != self.num_rounds
+        if self._in_flight is not None or self.draining or not (is_due or self.promises.is_asked):
+            return []
+        self._decided_after = self.num_rounds
+        return admit(self.promises, self.register, self.replies, self.counts, self.fleet_replies, now)
+
+    def withdraw(self, now: float) -> list[Send]:
+        """Promises cannot be worked out: all of them end, and whoever asked gets none, or is refused if it wants that.
+
+        They are told, and are served as well as can be.
+        """
+        return withdraw(self.promises, self.register, self.replies, self.counts, now)
+
     def plan(self, now: float) -> Round | None:
         """The next round if it may start now; else `wake_at` says when to ask again."""
-        self.wake_at, self._being_planned = self._heartbeat_at, ()
+        self.wake_at = self._heartbeat_at
         if self._in_flight is not None or self.draining:
             return None
-        start = self.starting.look(self.choice, self.num_rounds, self.round_s, now)
-        self.wake_at = min(self.wake_at, self.starting.wake_at)
-        planned = self._start(start.sessions, start.ready, now) if start is not None else None
         self._being_planned = ()
+        start = self.starting.look(self.choice, self.num_rounds, self.round_s, now)
+        self.wake_at = min(self.wake_at, self.starting.wake_at, now if self.promises.is_asked else inf)
+        planned = self._start(start.sessions, start.ready, now) if start is not None else None
+        self._being_planned = None
         return planned
 
     def finish(self, outcomes: Sequence[Outcome], duration_s: float, now: float) -> list[Send]:
@@ -250,8 +280,9 @@ class VerifyCore:
             sends.append(self.replies.tell(session.peer_id, verdict))
             self.promises.delivered(session, len(move.taken), now)
         self.promises.finished(self.sessions, lambda session: session.can_move(self.round_s), now)
-        sends += self._admit(now)
         self._is_finishing = False
+        for session_id in self._taking_part:
+            self._suspects.pop(session_id, None)
         return sends
 
     def _commit(self, done: Round, outcomes: Sequence[Outcome], now: float) -> tuple[list[Moved], list[Send]]:
@@ -286,25 +317,36 @@ class VerifyCore:
 
         It is made again: nothing was revealed. After a half-done `finish` its sessions end here, and their draft nodes
         open them again. Then the sessions go one by one, as often as there were sessions; one whose round fails though
-        it is alone is given up, and the others never learn of it.
+        it is alone is given up, after a half-done `finish` only at the second time, and the others never learn of it.
+        Where the fault is in what promises take of a round, these end, and no session.
         """
-        half_done, computed = self._is_finishing, self._in_flight
-        failed = self._taking_part.values() if half_done or computed is not None else self._being_planned
-        self._in_flight, self._is_finishing, self._being_planned = None, False, ()
+        half_done, computed, failed = self._is_finishing, self._in_flight, list(self.failing)
+        of_promises, self._is_allotting = self._is_allotting, False
+        self._in_flight, self._is_finishing, self._being_planned = None, False, None
         self.counts.num_failed += 1
+        if of_promises:
+            return self.withdraw(now)
         self._num_alone = max(self._num_alone, len(failed))
         fed_from = {entry.session_id: entry.start for entry in computed.entries} if computed is not None else {}
         sends: list[Send] = []
         for session in [session for session in failed if self.register.has(session)]:
             if (start := fed_from.get(session.session_id)) is not None:
                 self.pool.truncate(session.session_id, min(start, self.pool.length(session.session_id)))
-            if len(failed) == 1:
+            if len(failed) == 1 and (not half_done or session.session_id in self._suspects):
                 self._distrust(session)
                 sends += self._give_up(session, round_failed(why), now)
             elif half_done:
+                if len(failed) == 1:
+                    self._suspect(session)
                 self.register.drop(session, may_return=True)
                 sends += self.replies.refuse(session.peer_id, HALF_DONE, now, about=session.opened)
         return sends
+
+    @property
+    def failing(self) -> Collection[Session]:
+        """The sessions of the round that is planned, computed or finished now, if it fails."""
+        begun = self._is_finishing or self._in_flight is not None
+        return self._taking_part.values() if begun else self._being_planned or ()
 
     def fail(self, peer_id: bytes, message: UpMessage | ProtocolError, why: str, now: float) -> list[Send]:
         """A message raised an exception: its session, which may be half changed, is given up, and nobody else notices.
@@ -343,6 +385,12 @@ class VerifyCore:
         """
         return self.fleet_replies.leave(now) + [Send(peer_id, STOPPING.to_message()) for peer_id in self.peers]
 
+    def _suspect(self, session: Session) -> None:
+        """Its round failed at its end, maybe by no fault of its own: it has one more try."""
+        self._suspects[session.session_id] = None
+        if len(self._suspects) > MAX_SUSPECTS:
+            del self._suspects[next(iter(self._suspects))]
+
     def _distrust(self, session: Session) -> None:
         """Nobody else is given its pages: what they hold may be what the target failed on."""
         self.pool.withdraw(session.session_id)
@@ -365,12 +413,6 @@ class VerifyCore:
         is_kept = opened.session_id not in self.register.released
         self.places.opened(opened, before, self.sessions, now, kept=is_kept)
         return repeat(opened, len(message.prompt) + len(message.committed))
-
-    def _admit(self, now: float) -> list[Send]:
-        """Between two rounds: what is promised to those who asked meanwhile. They are told."""
-        if self._in_flight is not None or not self.promises.is_on:
-            return []
-        return admit(self.promises, self.register, self.replies, self.counts, self.fleet_replies, now)
 
     def _hear(self, peer: Peer, message: Draft | Offer | Ack, now: float) -> Answer:
         session = self.register.find(peer, message, now)
@@ -410,7 +452,8 @@ class VerifyCore:
     def _pack(self, sessions: list[Session], ready: list[Session], now: float) -> Round:
         """Everybody who is ready; while they go one by one, the first that finds room."""
         number = self.num_rounds + 1
-        allotment = self.promises.allot(self.sessions, ready, now)
+        self._being_planned = ready
+        allotment = self._allot(ready, now)
         if self._num_alone:
             for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
                 self._being_planned = [session]
@@ -419,10 +462,19 @@ class VerifyCore:
                 planned = plan(number, sessions, [session], self.limits, self.pool, drafted, allotment, seat)
                 if planned.entries:
                     return planned
-        self._being_planned = ready
+            self._being_planned = ready
         drafted = self.choice.choose(ready, now, _room(allotment, len(ready)))
         seat = partial(self.places.seat, now=now)
         return plan(number, sessions, ready, self.limits, self.pool, drafted, allotment, seat)
+
+    def _allot(self, ready: list[Session], now: float) -> Allotment | None:
+        """What promises take of the round; without any there is nothing to work out, which could fail."""
+        if not len(self.promises.book):
+            return None
+        self._is_allotting = True
+        allotment = self.promises.allot(self.sessions, ready, now)
+        self._is_allotting = False
+        return allotment
 
 
 def _room(allotment: Allotment | None, num_ready: int) -> int | None:

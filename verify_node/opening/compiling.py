@@ -5,13 +5,17 @@ senders take turns, and neither the event loop nor the model's thread does. Know
 """
 
 import asyncio
+import logging
 from collections import OrderedDict, deque
 from typing import NamedTuple
 
-from goodspeed.grammar.compiling import Grammars
+from goodspeed.errors import GrammarError
+from goodspeed.grammar.compiling import Compiled, Grammars
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Close, OpenSession
 from goodspeed.wire.zmq.transport import Received
+
+logger = logging.getLogger("goodspeed.verify")
 
 MAX_WAITING = 256
 """Messages of one sender that wait; one more is refused."""
@@ -67,10 +71,18 @@ class Compiling:
             self._newest = opening = await self._first()
             if not self.concerns(opening.received):
                 return opening.received  # repeated while it waited; its session is open by now
-            compiled = await asyncio.to_thread(self._grammars.compiled, opening.constraint)
+            compiled = await self._compiled(opening)
             if self._newest is not None:
                 self._grammars.offer(opening.constraint, compiled)
                 return opening.received
+
+    async def _compiled(self, opening: "_Opening") -> Compiled:
+        """What came of the compiling. An exception that nobody foresaw costs this session only."""
+        try:
+            return await asyncio.to_thread(self._grammars.compiled, opening.constraint)
+        except Exception as error:
+            logger.exception("a constraint could not be compiled", extra={"peer": opening.received.peer.hex()})
+            return GrammarError(f"compiling it failed ({type(error).__name__}); write it in another way")
 
     async def _first(self) -> "_Opening":
         """Waits for the message whose turn it is."""

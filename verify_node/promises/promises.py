@@ -27,6 +27,9 @@ GONE_S = 5.0
 AGAIN = 8
 """Declined texts that are asked for again in one decision, so that it stays short: of each client one, in turn."""
 
+AT_ONCE = 64
+"""New texts in one decision; what further ones get is decided in the next, after a round if one is ready."""
+
 
 class Decided(NamedTuple):
     """What was decided of a session."""
@@ -57,6 +60,16 @@ class Promises:
         """Whether anything is promised."""
         return self.policy != "none"
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether anybody waits to be decided on."""
+        return bool(self._asking)
+
+    @property
+    def may_change(self) -> bool:
+        """Whether a promise could lapse, or one who was declined be promised something now."""
+        return bool(len(self.book) or self._declined)
+
     def opened(self, session: Session, before: Session | None) -> None:
         """A session was opened (again): if it has objectives, the next `decide` says what becomes of them.
 
@@ -72,15 +85,12 @@ class Promises:
             self._asking[session.session_id] = session
 
     def decide(self, sessions: Mapping[bytes, Session], now: float) -> list[Decided]:
-        """Decides on all that asked since the last time. now: when the next round can begin.
+        """Decides on those who asked, until they are `answered`. now: when the next round can begin.
 
         One whose opening only came twice gets the same answer. Those that were declined are asked for again until their
         first token is there or was due, since others may come to their end; they are named if they are promised now.
         """
-        asking = [
-            session for key, session in self._asking.items() if sessions.get(key) is session and not session.finished
-        ]
-        self._asking.clear()
+        asking = self._open_asking(sessions)[:AT_ONCE]
         told = {session.session_id for session in asking}
         again = [session for session in self._again(sessions, now) if session.session_id not in told]
         new = [session for session in asking if session.promised is None]
@@ -92,6 +102,29 @@ class Promises:
         }
         decided = [Decided(session, session.session_id in self.book) for session in asking]
         return decided + [Decided(session, True) for session in again if session.session_id in self.book]
+
+    def answered(self, session: Session) -> None:
+        """What was decided of a session is carried out."""
+        if self._asking.get(session.session_id) is session:
+            del self._asking[session.session_id]
+
+    def withdraw(self, sessions: Mapping[bytes, Session]) -> tuple[list[Session], list[Session]]:
+        """Forgets all promises and questions; returns whose promises these were, and who else had asked."""
+        lost = [sessions[one.session_id] for one in self.book if one.session_id in sessions]
+        asking = [session for session in self._open_asking(sessions) if session.session_id not in self.book]
+        self.book, self._floor = Book(), Floor()
+        self._asking.clear()
+        self._declined.clear()
+        return lost, asking
+
+    def _open_asking(self, sessions: Mapping[bytes, Session]) -> list[Session]:
+        """Who asked and is still there; the others are forgotten."""
+        self._asking = {
+            key: session
+            for key, session in self._asking.items()
+            if sessions.get(key) is session and not session.finished
+        }
+        return list(self._asking.values())
 
     def _again(self, sessions: Mapping[bytes, Session], now: float) -> list[Session]:
         """Returns which of the declined are asked for again, and forgets those whose time is over."""
@@ -159,7 +192,7 @@ class Promises:
 
     def began(self, planned: Round, ready: Sequence[Session]) -> None:
         """A round begins that not all who were ready are in: those who wait for long are to be in the next ones."""
-        if self.is_on:
+        if len(self.book):
             self._floor.began(planned, ready, self.book)
 
     def finished(self, sessions: Mapping[bytes, Session], can_move: Callable[[Session], bool], now: float) -> None:

@@ -44,6 +44,10 @@ LEAST_PERMISSION = 4
 """Tokens that every draft model that may offer may draft: fewer are gone when they arrive, since the text goes on
 meanwhile, and nobody could show by now that its drafts are worth more."""
 
+MOST_ASSIGNED = 1.75
+"""Lengths that are assigned come to so many budgets at most: drafts do not all arrive at once, and what is too much is
+cut. Below 1.5 rounds are not filled, above 2 drafting is wasted."""
+
 REACH = 2
 """A permission is at most so many times what the draft node has delivered, beyond the least: room to show more."""
 
@@ -262,7 +266,7 @@ class Scheduler:
 
         Lengths of clients with late drafts are left out: they may never arrive.
         """
-        budget = int(self.permitted * self.budget)
+        budget = int(min(self.permitted, MOST_ASSIGNED) * self.budget)
         if not self.mode.is_continuous:
             return budget
         drafting = [session for session in sessions if session.assigned and not session.client.num_late]
