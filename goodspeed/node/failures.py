@@ -32,7 +32,7 @@ class Failures:
         """what: is tried, as a noun with its article. ends: the exceptions that no further try could mend."""
         self._logger = logger
         self._what = what
-        self._ends = ends
+        self._ends: tuple[type[Exception], ...] = (NodeFailed, *ends)
         self._num_in_a_row = 0
 
     @asynccontextmanager
@@ -43,7 +43,7 @@ class Failures:
         """
         try:
             yield
-        except (NodeFailed, *self._ends):
+        except self._ends:
             raise
         except Exception as error:
             self._failed(error, undo(error))
