@@ -150,4 +150,4 @@ def test_what_is_told_of_a_tiny_run():
             for allowed in (ALLOWED, FEW)
         }
         assert one["capacity_few"] <= one["capacity"] <= within[ALLOWED]
-    assert len(draw(config, outcome).axes) == 2
+    assert len(draw(config, outcome).axes) == 1
