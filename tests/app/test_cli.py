@@ -80,6 +80,7 @@ def test_generate_prints_text_or_an_object(run: Run) -> None:
     assert run(*words)[:2] == (0, result["text"] + "\n")
 
 
+@pytest.mark.thorough
 def test_generate_tells_that_the_context_is_shorter_than_what_was_asked_for(run: Run) -> None:
     prompt = "word " * 2040  # a token each
     status, out, err = run("generate", "--prompt", prompt, "--max-tokens", "5000", "--temperature", "0", "--json")
@@ -193,6 +194,7 @@ def test_a_wrong_command_line_is_one_clear_line(run: Run, words: list[str], stat
     assert err.splitlines()[:-1] == (["goodspeed: loading tiny-target ..."] if is_loaded else [])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "words", [["models", "list"], ["profile", "--help"], ["demo", "--help"], ["demo", "--policy", "greedy"]]
 )

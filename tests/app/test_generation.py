@@ -45,6 +45,7 @@ def plain_model() -> Any:
     return AutoModelForCausalLM.from_pretrained(models.path("tiny-target"), dtype=torch.float32).eval()
 
 
+@pytest.mark.thorough
 def test_greedy_is_what_transformers_writes(
     checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int], plain_model: Any
 ) -> None:
@@ -67,6 +68,7 @@ def test_sampling_draws_at_absolute_positions(
     assert ours == drawn.tolist()
 
 
+@pytest.mark.thorough
 def test_a_prompt_in_chunks_is_the_same_prompt(checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int]) -> None:
     sampling = Sampling(seed=5)
     prompt = prompt_ids[:23]
@@ -151,6 +153,7 @@ def test_where_nothing_is_left_to_draw_that_is_an_error(
         next(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 2, everything, min_tokens=1))
 
 
+@pytest.mark.thorough
 def test_a_stop_string_does_not_count_before_min_tokens(checkpoint: Checkpoint) -> None:
     def written(min_tokens: int, *stop: str) -> dict[str, Any]:
         stops = replace(checkpoint, settings=GenerationSettings(TextDefaults(stop=stop)))

@@ -322,6 +322,7 @@ def shared_noise(kind: str) -> Setup:
     return Setup(setup.target, setup.sampled, setup.sent, Role.DRAFT)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [

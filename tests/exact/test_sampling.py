@@ -124,6 +124,7 @@ any_row = st.tuples(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, derandomize=True)
 @given(st.lists(any_row, min_size=1, max_size=6))
 def test_any_batch_equals_the_slow_reference(rows):
@@ -178,6 +179,7 @@ ASPECTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("weights", [peaked, zipf, flat, rare])
 @pytest.mark.parametrize("aspect", ASPECTS)
 def test_draws_follow_their_law(weights, aspect):

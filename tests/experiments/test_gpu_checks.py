@@ -27,6 +27,7 @@ def test_a_check_passes_on_the_cpu(name):
     CHECKS[name](CPU)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["float32 logits, llama, schedule 0", "bfloat16 logits, llama"])
 def test_a_rollback_that_goes_too_far_is_found(monkeypatch, name):
     monkeypatch.setattr(engine_checks, "Runner", ForgetfulRunner)

@@ -100,6 +100,7 @@ def test_a_picture_says_one_thing_in_a_sentence(name):
     assert len(figure.legends[0].get_texts()) <= 8
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name in MODULES if name not in COMPARES_NOTHING])
 def test_ours_is_marked_in_every_panel(name):
     figure = drawn(name)

@@ -28,6 +28,7 @@ def players(recording, max_tokens=200):
     return clients(recording, Sampling(temperature=1.0), NUM_CLIENTS, max_tokens)
 
 
+@pytest.mark.thorough
 def test_all_clients_take_part_again_and_again_and_a_second_run_is_the_same(target, recording):
     runs = [benchmark.staged(target, players(recording), NUM_ROUNDS) for _ in range(2)]
     for played in runs:

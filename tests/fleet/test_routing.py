@@ -185,6 +185,7 @@ def test_nobody_is_chosen_who_may_not_take_it(found, wish, reason, policy):
         assert policy == "ring" or reason != "slo" or fits(chosen.load, wish, NOW)
 
 
+@pytest.mark.thorough
 @given(loads, loads, wishes, st.booleans(), st.booleans())
 def test_two_replicas_never_send_a_session_to_and_fro(here, there, wish, was_counted, is_counted):
     here, there = replace(here, told_at=NOW), replace(there, told_at=NOW)

@@ -84,6 +84,7 @@ LARGE = {  # what is long on purpose, for whoever takes it
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DECODERS)
 @pytest.mark.parametrize("what", LARGE)
 def test_what_is_long_costs_no_more_than_its_length(name: str, what: str) -> None:

@@ -150,6 +150,7 @@ def test_what_must_follow_is_accepted_with_certainty():
 AFTER = [dict[str, list[int]](), {"after": [D]}, {"after": [D, A]}, {"stop_ids": [77]}]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("more", AFTER, ids=str)
 @pytest.mark.parametrize("seed", range(3))
 def test_one_that_has_read_other_texts_says_what_a_new_one_says(seed, more):

@@ -105,6 +105,7 @@ def test_users_are_bounded_too(monkeypatch):
     assert found.num_tokens == 15
 
 
+@pytest.mark.thorough
 def test_many_users_take_little_memory():
     tracemalloc.start()
     try:

@@ -53,6 +53,7 @@ def test_an_empty_index_has_nothing_to_drop():
         NgramIndex(0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("num_texts", [20, 2_000])
 def test_at_most_64_bytes_a_token(num_texts):
     """Texts of 150 tokens, most of them frequent ones; 17 bytes a token with few texts, 15 with many."""

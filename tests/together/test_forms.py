@@ -107,6 +107,7 @@ def test_a_drafted_text_is_the_targets_own(constraint, sampling):
         assert set(json.loads(decode(right))) == {"name", "age"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 def test_the_ratio_rule_writes_within_the_form(seed):
     pair = Pair(PERSON, Sampling(temperature=1.0, seed=seed), "ratio")
@@ -195,6 +196,7 @@ def test_the_capability_is_announced_and_texts_keep_their_forms():
     assert desk.write(opening()) == alone(PERSON, SAMPLINGS[1])
 
 
+@pytest.mark.thorough
 def test_what_the_form_forces_is_drafted_here_without_any_draft_model():
     desk = FormDesk()
     desk.write(opening())

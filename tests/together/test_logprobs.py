@@ -196,6 +196,7 @@ def test_logprobs_are_those_of_the_target_alone_whatever_is_lost(seed, num_pages
             check_logprobs(request.prompt, user.tokens, user.logprobs, request.num_logprobs)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("min_tokens", [0, 1, 5, 24])
 def test_min_tokens_is_exact_under_match_in_drafts_of_any_length(min_tokens):
     requests = [

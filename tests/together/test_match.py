@@ -82,6 +82,7 @@ def test_drafting_ahead_saves_round_trips():
     assert times[1] < 0.6 * times[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("rounds", ["barrier", "continuous"])
 def test_a_bad_world(rounds, policy):

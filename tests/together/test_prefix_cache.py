@@ -94,6 +94,7 @@ def alone(prompt: Sequence[int], sampling: Sampling) -> tuple[int, ...]:
 SAMPLINGS = [Sampling(temperature=0.0), Sampling(temperature=0.8, top_k=9, top_p=0.9, seed=4), Sampling(seed=3)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_two_turns_of_a_chat_are_the_targets_own_with_it_and_without(sampling: Sampling) -> None:
     first = alone(PROMPT, sampling)

@@ -103,6 +103,7 @@ def test_it_is_said_before_torch_is_loaded(words: tuple[str, ...], status: int, 
     assert not [line for line in lines if "loading" in line]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "words", [(*VERIFY, "--bind", "tcp://BUSY"), (*VERIFY, "--http", "BUSY"), (*DRAFT, "--http", "BUSY")]
 )

@@ -143,6 +143,7 @@ def test_rules_for_logits_change_the_law_of_both_and_it_is_still_the_targets():
     assert p_value(pairs, sampling, replace(rules, presence_penalty=0.0)) < chi_square.REJECT
 
 
+@pytest.mark.thorough
 def test_going_on_under_match_keeps_the_targets_law():
     """This holds where the rule hangs on drafts verified before, too: the next draft and match's noise know nothing."""
     sampling = Sampling(temperature=1.0)
@@ -152,6 +153,7 @@ def test_going_on_under_match_keeps_the_targets_law():
     assert p_value(pairs, sampling) > chi_square.REJECT
 
 
+@pytest.mark.thorough
 def test_going_on_under_match_because_of_the_very_draft_is_seen_in_the_law():
     """So a draft is first verified by the rule that it was made for, and only then held against its client."""
     sampling = Sampling(temperature=1.0)
@@ -165,6 +167,7 @@ def flattened(proposed):
     return proposals.encode(flat.pack())
 
 
+@pytest.mark.thorough
 def test_a_lie_about_what_was_sampled_from_is_seen_in_the_law():
     sampling = Sampling(temperature=1.0)
     assert p_value(Pairs(sampling, "dense-fp32", flattened).run(), sampling) < chi_square.REJECT

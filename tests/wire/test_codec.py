@@ -71,6 +71,7 @@ def test_random_bytes_are_refused(data: bytes) -> None:
     assert refused(decode_down, data)
 
 
+@pytest.mark.thorough
 @settings(max_examples=300)
 @given(messages(UP + DOWN), st.data())
 def test_mutated_messages_decode_or_are_refused(message: Any, data: st.DataObject) -> None:

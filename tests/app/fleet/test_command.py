@@ -57,6 +57,7 @@ def gone(run: Run) -> Record:
 UP = ("up", "--model", "tiny-target")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "line"),
     [

@@ -42,6 +42,7 @@ def step(drafter, texts):
     return moved
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rules", [None, LogitRules(1.5, 0.5, 1.5, 0.01)], ids=["plain", "ruled"])
 @pytest.mark.parametrize("verification", ["match", "ratio"])
 @pytest.mark.parametrize("sampling", SAMPLINGS)

@@ -76,6 +76,7 @@ def parts_of(form: Form, tokens: list[int]) -> list[Part]:
     return joined([*before, *parser.push(text), *parser.end()])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("opened", ["open", "may", "closed"])
 @pytest.mark.parametrize("one_call", [True, False])
 @pytest.mark.parametrize("formats", ALL.values(), ids=ALL.keys())

@@ -66,6 +66,7 @@ def test_short_texts_cut_everywhere(text: str) -> None:
             assert all(parse(HERMES, *cut, is_thinking=is_thinking) == whole for cut in all_cuts(tuple(part)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("formats", ALL.values(), ids=ALL.keys())
 @given(pieces=st.lists(PIECES, max_size=12), is_thinking=st.booleans())
 @settings(max_examples=150)
@@ -79,6 +80,7 @@ def test_hostile_texts_lose_nothing_however_they_are_cut(
     assert parse(formats, *text, is_thinking=is_thinking) == parts
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("formats", ALL.values(), ids=ALL.keys())
 @pytest.mark.parametrize(
     "piece", ['<tool_call>{"', "[TOOL_CALLS]", "<|python_tag|>{", "<function=f><parameter=a>", "</parameter>", "<", " "]

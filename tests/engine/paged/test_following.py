@@ -51,6 +51,7 @@ def test_steps_in_any_schedule(architecture: Path) -> None:
                 runner.truncate(key, max(0, length - 2))
 
 
+@pytest.mark.thorough
 def test_one_session_step_by_step(architecture: Path) -> None:
     """Its pages lie side by side, so they are read in place."""
     going_on, anew = make_runner(architecture, 4), make_runner(architecture, 4)

@@ -50,6 +50,7 @@ def test_a_run_is_looked_for_among_few_however_many_are_free(monkeypatch: pytest
     assert num_sorted == [3 * free_pages.NEWEST]
 
 
+@pytest.mark.thorough
 @given(st.data(), st.booleans())
 def test_every_page_is_handed_out_once(data: st.DataObject, in_a_run: bool) -> None:
     free, taken = FreePages(20), set[int]()

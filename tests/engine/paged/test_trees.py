@@ -44,6 +44,7 @@ def expected(reference: Reference, text: list[int], nodes: list[int], parents: l
     return torch.cat([reference.logits(one, 1) for one in texts])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("num_cached", [0, 3, 11])
 @pytest.mark.parametrize("page_size", [1, 4, 16])
 def test_each_node_has_the_logits_of_its_path(reference: Reference, num_cached: int, page_size: int) -> None:
@@ -55,6 +56,7 @@ def test_each_node_has_the_logits_of_its_path(reference: Reference, num_cached: 
     torch.testing.assert_close(known(found), known(expected(reference, PROMPT, nodes, parents)), atol=1e-4, rtol=0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", [[], [1], [1, 5], [0, 2, 4, 6], [0, 3]])
 def test_what_is_kept_is_as_if_it_had_never_branched(reference: Reference, path: list[int]) -> None:
     branching, plain = (reference.runner(num_pages=16, page_size=4) for _ in range(2))

@@ -191,6 +191,7 @@ def test_a_damaged_tokenizer_says_so(save: Save, damage: str) -> None:
         tokenizer_folder.load(str(folder))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("settings", [{}, {"add_bos_token": True}])
 def test_neither_way_loads_torch(save: Save, settings: dict[str, Any]) -> None:
     program = (

@@ -58,6 +58,7 @@ def test_a_draft_model_without_room_ends_the_text() -> None:
     assert codes(texts) == {"verify_away"}
 
 
+@pytest.mark.thorough
 def test_an_absence_that_is_too_long_ends_the_texts_that_wait_and_no_other() -> None:
     texts, _ = played(ENDING)
     assert codes(texts) == {"verify_away"}
@@ -65,6 +66,7 @@ def test_an_absence_that_is_too_long_ends_the_texts_that_wait_and_no_other() -> 
     assert not any(any(text.local) for text in texts)
 
 
+@pytest.mark.thorough
 def test_a_draft_node_that_leaves_frees_what_it_had_at_once() -> None:
     texts, worlds = played(with_faults(CALM, leave_every_s=1.0))
     assert codes(texts) == {"closed"}
@@ -81,6 +83,7 @@ def test_a_draft_node_that_leaves_frees_what_it_had_at_once() -> None:
     assert len(core.sessions) == 4
 
 
+@pytest.mark.thorough
 def test_a_draft_node_that_drains_tells_its_users_and_the_one_who_comes_later() -> None:
     texts, _ = played(with_faults(CALM, drain_every_s=1.0))
     assert codes(texts) == {"draining"}

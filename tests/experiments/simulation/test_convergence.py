@@ -73,6 +73,7 @@ def test_estimates_are_compared_by_hand():
     assert compared["bands_meet"] == 1.0
 
 
+@pytest.mark.thorough
 def test_what_is_estimated_is_what_comes_of_it_in_the_mean():
     config = fig2.Config(num_seeds=2, num_rounds=120, budgets=[20], betas=[0.5], eta=0.1, switch=0.0, max_tokens=150)
     one, again = (fig2.simulate(config, 20, 0.5, seed=3) for _ in range(2))

@@ -71,6 +71,7 @@ def test_texts_outlive_the_verify_nodes_that_they_began_at():
     assert all(one.finish for world, _ in worlds for one in generations(world))
 
 
+@pytest.mark.thorough
 def test_verify_nodes_that_stop_send_their_texts_on():
     often = with_faults(CALM, down_s=0.5, connections=True)
     rolling = replace(often, fleet=Fleet(roll_every_s=2.0), num_sessions=20, min_tokens=40, max_sessions=100)
@@ -98,6 +99,7 @@ def test_a_text_goes_on_where_its_target_is_though_another_came_back():
             )
 
 
+@pytest.mark.thorough
 def test_a_large_fleet(capsys):
     settings = replace(CALM, num_verifies=64, num_clients=3, num_sessions=2, max_sessions=1)
     world, found = play(1, settings)

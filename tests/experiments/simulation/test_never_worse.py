@@ -46,6 +46,7 @@ def test_the_same_texts_are_measured():
     assert set(lengths) <= set(SMALL.lengths)
 
 
+@pytest.mark.thorough
 def test_every_cell_has_its_row_and_its_place_on_the_map():
     tiny = replace(SMALL, clients=[2], alphas=[0.3, 0.9], round_trips_s=[0.001], machines={"cpu": MACHINE})
     tiny = replace(tiny, drafters=["model", "ngram"])

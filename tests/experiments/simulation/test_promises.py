@@ -98,6 +98,7 @@ def test_without_promises_an_overload_makes_most_texts_late() -> None:
     assert outcomes(with_them)[True, True] > 1.5 * outcomes(without)[False, True]
 
 
+@pytest.mark.thorough
 def test_slow_and_lying_draft_nodes_break_no_promise() -> None:
     """One is a hundred times slower, one is sure of everything and always wrong, and offers trees that are nonsense."""
     world = served(
@@ -114,6 +115,7 @@ def test_slow_and_lying_draft_nodes_break_no_promise() -> None:
     assert found[True, True] > 15
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("strike", ["restart", "freeze", "cut"])
 def test_a_draft_node_that_is_gone_breaks_no_promise_but_its_own(strike: str) -> None:
     world = served(10.0)

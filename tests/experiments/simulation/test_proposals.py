@@ -90,6 +90,7 @@ def played(way: str, temperature: float = 0.0) -> tuple[Run, Settings]:
     return run(replace(settings, validate=True), 1), settings
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_writes_all_texts(way: str) -> None:
     found, settings = played(way)

@@ -45,6 +45,7 @@ def play(settings: Settings, seed: int = 1) -> tuple[Offered, Findings]:
     return world, look_back(world, silence)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("faults", [Faults(), LOSSY], ids=["calm", "lossy"])
 @pytest.mark.parametrize("num_pages", [200, 40], ids=["roomy", "preempting"])
 @pytest.mark.parametrize("trees", ["own", "hostile"])

@@ -52,12 +52,14 @@ def test_a_near_and_quick_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert waiting < 0.9 * going
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step_s", [0.002, 0.006])
 def test_a_slow_one_holds_nobody_up(step_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, going = shares(replace(NEAR, draft_cost=(Linear(fixed_s=step_s),)), monkeypatch)
     assert waiting < 1.02 * going
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ngrams", ["off", "right"])
 def test_beside_experiments_and_indexes_waiting_does_no_harm(
     ngrams: NgramKind, monkeypatch: pytest.MonkeyPatch

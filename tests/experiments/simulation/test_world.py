@@ -40,6 +40,7 @@ def test_a_world_that_does_not_end_says_who_stands_where():
         World(1, SMALL).run(0.05)
 
 
+@pytest.mark.thorough
 def test_what_is_agreed_is_what_the_process_says():
     for alpha in (0.3, 0.8):
         settings = replace(SMALL, num_clients=8, num_sessions=12, alpha=(alpha,), policy="fixed", budget=32)

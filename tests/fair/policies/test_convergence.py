@@ -42,6 +42,7 @@ def simulate(name: str, num_rounds: int, seed: int) -> np.ndarray:
     return total / num_rounds
 
 
+@pytest.mark.thorough
 def test_estimates_from_samples_come_near_the_optimum_and_beat_the_baselines():
     best = float(np.log(best_goodput()).sum())
     utility = {name: float(np.log(simulate(name, 4000, seed=1)).sum()) for name in ("gradient", "fixed", "random")}

@@ -34,6 +34,7 @@ def test_no_policy_exceeds_the_budget_or_a_max_length(name, clients, budgets):
         assert sum(lengths) <= budget
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", names())
 @given(clients=st.lists(states, max_size=8), budget=st.integers(0, 40))
 def test_a_policy_is_deterministic_from_its_construction(name, clients, budget):

@@ -90,6 +90,7 @@ def _alone(chat: bool, options: dict[str, Any]) -> Sequence[dict[str, Any]]:
     return [generate(config, target(), ignore) for config in configs]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("chat", [False, True])
 @pytest.mark.parametrize("options", [{}, {"temperature": 1.0, "top_p": 0.9}])
 def test_one_text_whoever_is_asked(chat: bool, options: dict[str, Any]) -> None:

@@ -177,6 +177,7 @@ def test_greedy_text_is_that_of_plain_transformers() -> None:
         assert list(served[name][0].tokens) == expected
 
 
+@pytest.mark.thorough
 def test_a_draft_equal_to_the_target_is_always_accepted() -> None:
     clients = {"match": {"model": "tiny-target"}, "ratio": {"model": "tiny-target", "proposal": "dense-fp32"}}
     requests = {

@@ -237,6 +237,7 @@ def test_each_arms_first_trials_are_bounded():
     assert [one.num_stretches for one in arms.report().arms] == [FIRST_TRIALS, FIRST_TRIALS, 0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("difference", [0.0, 0.05, 0.5])
 @pytest.mark.parametrize("world", WORLDS)
 def test_exploration_is_a_small_share_of_the_time(world, difference):

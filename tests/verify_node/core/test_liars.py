@@ -249,6 +249,7 @@ def test_many_sessions_share_what_one_client_gets(num_sessions):
     check_bound(Neighbours(Independent(1.0), num_sessions).play(NUM_ROUNDS), beside_the_best())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("num_sessions", [1, 8, 64])
 def test_drafts_that_are_withheld_cost_others_little_once_they_are_late(num_sessions):
     found = Neighbours(None, num_sessions)

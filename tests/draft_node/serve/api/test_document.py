@@ -1,5 +1,6 @@
 """Requests made from the served OpenAPI document, to find what is not true of it, or a 5xx."""
 
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
@@ -13,6 +14,7 @@ api = Api(keys=Keys([KEY]))
 schema = schemathesis.openapi.from_asgi("/openapi.json", api.app, headers={"Authorization": f"Bearer {KEY}"})
 
 
+@pytest.mark.thorough
 @schema.parametrize()
 @settings(
     max_examples=40,

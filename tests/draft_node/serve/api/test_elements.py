@@ -66,6 +66,7 @@ def test_no_body_hangs_what_reads_it(kind: str) -> None:
     assert min(cpu_s(kind) for _ in range(3)) < HANGS_S
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"])
 def test_the_answer_names_the_bound(path: str) -> None:
     answer = Api().client.post(path, content=repeated(b"[1]"), headers={"Content-Type": "application/json"})

@@ -64,6 +64,7 @@ def test_structured_outputs(form, constraint):
     assert api.service.wanted[-1].constraint == constraint
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("form", "param", "why"),
     [

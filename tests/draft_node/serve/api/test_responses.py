@@ -195,6 +195,7 @@ def test_an_output_may_be_sent_back_as_it_was() -> None:
     assert respond(api, input=[user, *output, *results], **TOOLS).status_code == 200
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("body", "param"),
     [

@@ -75,6 +75,7 @@ def test_nothing_else_is_there(api: Api, path: str) -> None:
     assert error_of(api.client.get(path, follow_redirects=False), 404)["code"] == "not_found"
 
 
+@pytest.mark.thorough
 def test_every_route_but_two_needs_a_key() -> None:
     keyed = Api(keys=Keys(["the-key-itself"]))
     for path, method in routes(Api()):

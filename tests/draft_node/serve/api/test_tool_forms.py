@@ -104,6 +104,7 @@ def tool_of(parameters: Any, *, strict: bool) -> dict[str, Any]:
     return {"type": "function", "function": {"name": "f", "parameters": parameters, "strict": strict}}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("kind", ["array", "string", "null", ["null", "string"], [], 5, None])
 def test_parameters_that_are_no_object_are_refused(kind: Any, strict: bool) -> None:

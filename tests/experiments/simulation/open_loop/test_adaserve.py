@@ -64,6 +64,7 @@ def test_where_nothing_was_late_one_text_of_all_is_assumed():
     assert ratios(rows, "llama", "rates", OURS)["violations_ratio"] == pytest.approx(30.0)
 
 
+@pytest.mark.thorough
 def test_every_policy_meets_the_rates_and_is_told():
     tiny = replace(
         QUICK, duration_s=3.0, models={"llama": QUICK.models["llama"]}, urgent_shares=[], slo_scales=[], harder=[]

@@ -95,6 +95,7 @@ def tiny(policy):
     return served(replace(QUICK, window_s=4.0), Cell("Coder", policy), 3.0)
 
 
+@pytest.mark.thorough
 def test_all_policies_meet_the_same_requests():
     asked = {
         policy: sorted((text.kept.slo.ttft_s, text.num_tokens) for text in tiny(policy).texts) for policy in POLICIES
@@ -103,6 +104,7 @@ def test_all_policies_meet_the_same_requests():
     assert all(own == asked[OURS] for own in asked.values())
 
 
+@pytest.mark.thorough
 def test_only_those_who_may_promise_do_and_only_those_who_may_draft_do():
     done = {policy: tiny(policy) for policy in (OURS, "edf", "none", "dp, no drafts", "chunked prefill, fixed 2")}
     assert [bool(one.promised) for one in done.values()] == [True, True, False, True, False]
