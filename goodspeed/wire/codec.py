@@ -65,10 +65,7 @@ def max_message_bytes(context_len: int, max_length: int, vocab_size: int) -> int
 
 
 def encode(message: UpMessage | DownMessage, max_bytes: int) -> bytes:
-    """Encodes a message without its trailing fields at their defaults; MessageTooLarge for one over the limit.
-
-    A release that does not know these fields yet can therefore read the message.
-    """
+    """Encodes a message without its trailing fields at their defaults; MessageTooLarge for one over the limit."""
     fields = _without_trailing_defaults(message)
     if isinstance(message, Welcome):
         fields = tuple(_without_trailing_defaults(field) if isinstance(field, Defaults) else field for field in fields)

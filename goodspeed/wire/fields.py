@@ -8,11 +8,8 @@ from msgspec import Meta
 MAX_CONTEXT = 1 << 20
 """Longest token list that is decoded, whatever the limits of the model."""
 
-MAX_DRAFT = 1024
-"""Most tokens in one draft, whatever the budget."""
-
-MAX_OFFER = 64
-"""Most tokens in one offer: a verify node would cut what reaches farther than a few rounds."""
+MAX_DRAFT = 64
+"""Most tokens in one draft, whatever the budget: no round verifies more of one session with profit."""
 
 MAX_LOGPROBS = 20
 """Most alternatives in the logprobs of a position."""
@@ -44,36 +41,19 @@ Tokens: TypeAlias = Annotated[tuple[TokenId, ...], Meta(max_length=MAX_CONTEXT)]
 Counter: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e6)]
 SessionId: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
-Digest: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=8)]
 BootId: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=16)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+\Z")]
 Label: TypeAlias = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")]  # fit for a terminal
 Endpoint: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[!-~]+\Z")]  # printable ASCII
 ServerKey: TypeAlias = Annotated[str, Meta(pattern=r"^([!-~]{40})?\Z")]  # in Z85; empty without keys
 Text: TypeAlias = Annotated[str, Meta(max_length=2048)]
-Capabilities: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=64)]
 StopString: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
 Verification: TypeAlias = Literal["match", "ratio"]
 Drafter: TypeAlias = Literal["auto", "model", "ngram", "none"]
 DraftSource: TypeAlias = Literal["model", "ngram", "self"]
-OfferSource: TypeAlias = Literal["model", "ngram"]
-Capability: TypeAlias = Literal[
-    "odds",
-    "offers",
-    "no_model",
-    "model_offers",
-    "slo",
-    "trees",
-    "admission",
-    "fleet",
-    "logit_rules",
-    "constraint",
-    "prefix_cache",
-    "prompt_logprobs",
-]
+NodeSource: TypeAlias = Literal["model", "ngram"]
 ConstraintKind: TypeAlias = Literal["json_object", "json_schema", "regex", "choice", "grammar"]
 Otherwise: TypeAlias = Literal["best_effort", "refuse"]
-AdmittedAs: TypeAlias = Literal["promised", "best_effort"]
 RedirectReason: TypeAlias = Literal["slo", "load", "draining"]
 OddsCode: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
 RepetitionPenalty: TypeAlias = Annotated[float, Meta(ge=0.01, le=100.0)]

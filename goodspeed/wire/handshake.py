@@ -3,17 +3,14 @@
 Knows nothing about sessions, whose messages are in `messages.py`.
 """
 
-from collections.abc import Container
 from typing import Annotated
 
 from msgspec import Meta
-from msgspec.structs import replace
 
 from goodspeed.slo.objectives import MAX_TIERS, Limit, Objectives
 from goodspeed.wire.fields import (
     MAX_REPLICAS,
     BootId,
-    Capabilities,
     Counter,
     Endpoint,
     Label,
@@ -28,7 +25,7 @@ from goodspeed.wire.fields import (
     Verification,
 )
 
-VERSION = 2
+VERSION = 3
 """Version of this protocol; a peer of another version is refused at the handshake."""
 
 
@@ -39,9 +36,8 @@ class Hello(Message, frozen=True, tag="hello"):
     name: Name  # of the client: the unit of fairness
     boot_id: BootId  # of this process
     tokenizer: Label  # fingerprint
-    draft_model: Label = ""
+    draft_model: Label = ""  # empty where it has none
     draft_fingerprint: Label = ""  # of the draft model's weights and precision
-    capabilities: Capabilities = ()  # of `Capability`, or of a later release: what it understands beyond this version
 
 
 class Defaults(Message, frozen=True):
@@ -54,7 +50,7 @@ class Defaults(Message, frozen=True):
     top_k: Annotated[int, Meta(ge=0, lt=1 << 31)] | None = None
     top_p: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
     stop: Annotated[tuple[StopString, ...], Meta(max_length=8)] = ()  # strings that end a text, beside the user's own
-    repetition_penalty: RepetitionPenalty | None = None  # this and min_p only to draft nodes that know rules for logits
+    repetition_penalty: RepetitionPenalty | None = None
     min_p: MinP | None = None
 
 
@@ -73,7 +69,7 @@ class Welcome(Message, frozen=True, tag="welcome"):
     tokenizer: Label
     vocab_size: Counter  # ids below it are the tokenizer's
     context_len: Counter  # prompt and generated tokens together
-    max_length: Counter  # longest draft ever assigned
+    max_length: Counter  # longest draft that is ever verified
     max_message_bytes: Counter
     heartbeat_s: Seconds
     lease_s: Seconds
@@ -83,18 +79,10 @@ class Welcome(Message, frozen=True, tag="welcome"):
     target_fingerprint: Label = ""  # of its weights, precision and revision: a text is continued by this target only
     defaults: Defaults = Defaults()  # of plain completions
     chat_defaults: Defaults = Defaults()
-    capabilities: Capabilities = ()  # as in Hello
-    slo: SloTerms = SloTerms()  # only to draft nodes that know SLOs
-
-
-def readable(welcome: Welcome, capabilities: Container[str]) -> Welcome:
-    """Returns the Welcome with those defaults only that a draft node with these capabilities knows."""
-    if "logit_rules" in capabilities:
-        return welcome
-    defaults, chats = (
-        replace(each, repetition_penalty=None, min_p=None) for each in (welcome.defaults, welcome.chat_defaults)
-    )
-    return replace(welcome, defaults=defaults, chat_defaults=chats)
+    slo: SloTerms = SloTerms()
+    constraints: bool = False  # texts may be asked to keep a form
+    prefix_cache: bool = False  # what is read of a text is kept for others with its salt
+    promises: bool = False  # service levels may be promised
 
 
 class Sibling(Message, frozen=True):
@@ -110,7 +98,7 @@ class Sibling(Message, frozen=True):
 class Replicas(Message, frozen=True, tag="replicas"):
     """All replicas of the fleet, the sender among them; it replaces what was told before.
 
-    Only to draft nodes that know fleets: after Welcome, and when something changed.
+    It comes after Welcome, and when something changed.
     """
 
     siblings: Annotated[tuple[Sibling, ...], Meta(max_length=MAX_REPLICAS)]
