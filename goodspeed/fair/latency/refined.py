@@ -45,7 +45,7 @@ class Refined(CostModel):
     """round_s = scale x model + token_s x tokens, with both learned by least squares with exponential forgetting.
 
     Errors are relative to the prediction. Without a model it assumes that every round takes equally long (1 s before
-    the first one), so that a time-aware policy does what it would do without costs; each round then teaches it.
+    the first one), so that time plays no part in any choice; each round then teaches it.
     Costs a few microseconds a round: the normal equations are two by two.
     """
 

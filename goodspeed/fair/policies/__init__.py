@@ -3,7 +3,7 @@
 Knows nothing about who the clients are, or what the tokens are.
 """
 
-from goodspeed.fair.policies import fixed, gradient, random, slo, throughput
+from goodspeed.fair.policies import fixed, gradient, random, throughput
 from goodspeed.fair.policies.base import ClientState, Policy, create, names, register
 from goodspeed.fair.policies.own import OwnPolicy, load
 
@@ -18,6 +18,5 @@ __all__ = [
     "names",
     "random",
     "register",
-    "slo",
     "throughput",
 ]

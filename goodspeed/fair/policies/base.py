@@ -36,7 +36,6 @@ class ClientState:
     draft_s_per_token: float = 0.0  # of its draft node
     round_trip_s: float = 0.0  # from a verdict to the draft that follows it, but for the drafting of its tokens
     context_len: int = 0  # tokens cached at the verify node
-    ahead: float = 0.0  # share of the drafts that could be of use if made ahead of a verdict, and are
     slo: float | None = None  # tokens that it is owed by its next round (`goodspeed.slo.owed`); None: no objectives
 
 

@@ -3,22 +3,17 @@
 The s-th token of client i is worth w_i U'(X_i) alpha_i^s, so the budget goes to the C best gains of all. They are
 compared as logarithms, log w_i - fairness log X_i + s log alpha_i in float64, where nothing underflows; equal ones
 take turns. A client whose gain is exactly 0 (alpha or weight 0) gets nothing, even where budget is left over.
-With `cost`, a model of a round's time, the budget is spent only as far as it pays (`timed.py`, or where every
-round waits for everybody `timed_barrier.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from math import exp
-from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.policies import timed
 from goodspeed.fair.policies.base import (
     ClientState,
     Floats,
@@ -29,63 +24,29 @@ from goodspeed.fair.policies.base import (
     register,
     within_budget,
 )
-from goodspeed.fair.policies.cycles import Timing
 from goodspeed.fair.policies.price import largest_terms
 from goodspeed.fair.policies.tie_breaking import TieBreaker
-from goodspeed.fair.policies.timed_barrier import BarrierAllocation
 
 MAX_FAIRNESS = 1000.0
 
 MOST_LEVEL = 500.0
 """Bound of the logarithm of U'(X), either way."""
 
-COLUMNS = ("acceptance_rate", "goodput", "weight", "draft_s_per_token", "round_trip_s", "context_len", "ahead")
-_columns = attrgetter(*COLUMNS)
-
 
 @register("gradient")
 class GradientPolicy:
-    """Maximises the sum of w_i U'(X_i) times expected tokens, with U' = X^-fairness (1: log, 0: total goodput).
+    """Maximises the sum of w_i U'(X_i) times expected tokens, with U' = X^-fairness (1: log, 0: total goodput)."""
 
-    With `cost` it is the sum per second that counts, and nothing is drafted where that does not pay; `barrier` says
-    that every round waits for every draft.
-    """
-
-    def __init__(self, fairness: float = 1.0, cost: timed.Cost | None = None, barrier: bool = False) -> None:
+    def __init__(self, fairness: float = 1.0) -> None:
         self._fairness = check_fairness(fairness)
         self._ties = TieBreaker()
-        self._timed: timed.TimedAllocation | BarrierAllocation | None = None
-        if cost is not None:
-            self._timed = BarrierAllocation(cost, self._ties) if barrier else timed.TimedAllocation(cost, self._ties)
 
     def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
         caps = max_lengths(clients, budget)
-        if self._timed is not None:
-            return self._allocate_timed(self._timed, clients, caps, budget)
         rows = [(client.acceptance_rate, client.goodput, client.weight) for client in clients]
         acceptance, goodput, weight = np.array(rows, dtype=np.float64).reshape(-1, 3).T
         lengths = allocate_arrays(acceptance, goodput, weight, caps, budget, self._fairness, self._ties)
         result: list[int] = lengths.tolist()
-        return result
-
-    def _allocate_timed(
-        self,
-        allocation: timed.TimedAllocation | BarrierAllocation,
-        clients: Sequence[ClientState],
-        caps: Ints,
-        budget: int,
-    ) -> list[int]:
-        rows = chain.from_iterable(map(_columns, clients))
-        table = np.fromiter(rows, dtype=np.float64, count=len(COLUMNS) * len(clients)).reshape(-1, len(COLUMNS)).T
-        acceptance, goodput, weight, *times = table
-        timing = Timing(*times)
-        if not (np.isfinite(table).all() and (table >= 0.0).all() and goodput.all() and (table[[0, -1]] <= 1.0).all()):
-            _check_states(acceptance, goodput, weight)
-            timing.check()
-        useful = (acceptance > 0.0) & (weight > 0.0)
-        worth = weight * goodput.clip(*goodput_bounds(self._fairness)) ** -self._fairness
-        caps = np.where(useful, within_budget(caps, budget), 0)
-        result: list[int] = allocation.allocate(worth, acceptance, caps, timing, budget).tolist()
         return result
 
 
