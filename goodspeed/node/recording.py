@@ -14,7 +14,7 @@ from msgspec import Meta
 from goodspeed.errors import ConfigError
 from goodspeed.untrusted import read_bytes, sanitize
 
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 1 << 28
 
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
@@ -31,17 +31,13 @@ class Header(Line, frozen=True, kw_only=True, tag="recording"):
     version: int
     model: str
     policy: str
-    cost: str
     rounds: str
     verification: str
     budget: int
-    linger_ms: float
     max_tokens: int
     temperature: float
     top_k: int
     top_p: float
-    min_odds: float | None
-    draft_ahead: bool
     clients: int
     seed: int = 0  # of a policy that draws
     versions: dict[str, str]  # of libraries
@@ -66,16 +62,14 @@ class Drafted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     session: Count
     base_len: Count  # position of the first drafted token
-    assigned: Count = 0  # how many tokens it was told to draft
     agreed: Agreed = ""  # of each drafted position: 1 where it would be accepted if all before were
     ratios: tuple[float, ...] = ()  # min(1, p/q) of each, under the ratio rule
     num_accepted: Count = 0
     num_tokens: Count  # delivered
-    next_length: Count = 0
+    may_draft: Count = 0  # tokens beyond its text, from now on
     acceptance_rate: float = 0.0  # Eq. (3)'s estimate after this round
     goodput: float = 0.0  # Eq. (4)'s, of its client
     num_bytes: Count = 0  # of the draft on the wire
-    drafting_s: float = 0.0
     answer_s: float = 0.0  # from the verdict before to this draft's arrival; 0 where it was there before
     finish_reason: str | None = None
 
