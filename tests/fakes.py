@@ -16,14 +16,16 @@ from experiments.simulation.acceptance import Independent
 from experiments.simulation.models import DraftModel, Target
 from experiments.simulation.text import STOP, VOCAB, alone, next_token
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.exact.positions import certain
 from goodspeed.fair.latency import CostModel, Refined
 from goodspeed.fair.policies import Policy
+from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import VERSION, Hello
-from goodspeed.wire.messages import DownMessage, Draft, OpenSession, Sampling, TokenLogprobs, UpMessage, digest
+from goodspeed.wire.messages import DownMessage, Draft, OpenSession, Sampling, TokenLogprobs, UpMessage
 from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore
-from verify_node.core.settings import CoreSettings, PolicySettings
+from verify_node.core.settings import CoreSettings
 from verify_node.packing.round import Entry, Round
 from verify_node.rounds.outcomes import Outcome
 
@@ -57,11 +59,8 @@ def propose(wanted: Propose, alpha: float) -> tuple[int, ...]:
 
 
 FAKE = CoreSettings(
-    policy=PolicySettings(name="gradient", weigh_time=False),
-    rounds="continuous",
     budget=8,
     max_round_tokens=64,
-    linger_s=0.0,
     max_sessions=100,
     max_client_sessions=100,
     lease_s=6.0,
@@ -151,16 +150,19 @@ class Desk:
         return self.up(peer, replace_message(self.honest_draft(number, alpha), **changes))
 
     def honest_draft(self, number: int = 1, alpha: float = 1.0) -> Draft:
+        """All that the session may draft, complete; under ratio each token is certain."""
         session = self.session(number)
-        request = request_of(session.opened)
-        wanted = Propose(request, session.epoch, 0, tuple(session.tokens), session.assigned or 0)
+        wanted = Propose(request_of(session.opened), session.epoch, 0, tuple(session.tokens), session.may_draft)
+        tokens = propose(wanted, alpha)[:MAX_DRAFT]
+        by_ratio = session.opened.verification == "ratio"
         return Draft(
             session_id=session.session_id,
             epoch=session.epoch,
-            round=session.last_round + 1,
             base_len=len(session.tokens),
-            base_digest=digest(session.tokens),
-            tokens=propose(wanted, alpha),
+            tokens=tokens,
+            odds=b"" if by_ratio else bytes(len(tokens)),
+            complete=True,
+            proposal=certain(tokens) if by_ratio else None,
         )
 
     def round(self, duration_s: float = 0.01) -> list[DownMessage]:

@@ -10,7 +10,10 @@ from goodspeed.errors import ConfigError
 from goodspeed.node import options
 from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.endpoints import is_loopback
-from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, check_round_tokens
+from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, Rounds, check_round_tokens
+
+PAPER_BETA = 0.5
+"""The smoothing step of goodput in the paper's figures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +27,7 @@ class VerifyConfig(Settings):
         "tcp://127.0.0.1:5555", group="connection", help="where draft nodes connect", metavar="tcp://HOST:PORT"
     )
     policy: str = options.policy(DEFAULTS.policy.name)
-    cost: str = option(
-        "auto",
-        choices=("auto", "none"),
-        group="rounds and budget",
-        help="auto weighs what drafts are worth against the time they take, none does not: plain Eq. (5)",
-    )
-    rounds: str = options.rounds(DEFAULTS.rounds)
+    preset: str | None = options.preset()
     budget: int | Literal["auto"] = option(
         DEFAULTS.budget,
         minimum=1,
@@ -55,25 +52,12 @@ class VerifyConfig(Settings):
         help="all tokens of one forward pass: drafted, one more per session, prefill",
         metavar="N",
     )
-    selection: str | None = option(
-        None,
-        choices=("odds", "none"),
-        shown="odds where time counts: --cost auto, continuous rounds",
-        group="rounds and budget",
-        help="which drafted tokens a round verifies: odds takes those that are worth their time, and cuts the others; "
-        "none takes whole drafts as they were assigned, as the paper does",
-    )
-    self_draft: bool = option(
-        DEFAULTS.self_draft,
-        group="rounds and budget",
-        help="with --selection odds: draft from a session's own text, where it goes on without its draft node",
-    )
     explore: float = option(
         DEFAULTS.explore,
         minimum=0.0,
         maximum=0.5,
         group="rounds and budget",
-        help="with --selection odds: share of the time for trials of what brings most tokens a second: no drafts, "
+        help="share of the time for trials of what brings most tokens a second: no drafts, "
         "n-gram drafts, or drafts of models; 0 tries nothing",
         metavar="X",
     )
@@ -83,7 +67,7 @@ class VerifyConfig(Settings):
     admission: str | None = option(
         None,
         choices=tuple(admission.names()),
-        shown="dp where there are tiers and drafted tokens are selected, else none",
+        shown="dp where there are tiers, else none",
         group="rounds and budget",
         help="which texts are promised the service level that they ask for: dp picks the most valuable set that can be "
         "kept, edf decides one by one in the order of deadlines, none promises nothing; other texts get what is left",
@@ -94,7 +78,6 @@ class VerifyConfig(Settings):
         help="plain: promise only what can be kept without drafts; speculative: count on drafts as good as the draft "
         "node's earlier ones, and promise more",
     )
-    linger_ms: float = options.linger_ms(1000 * DEFAULTS.linger_s)
     eta: float = option(
         DEFAULTS.eta,
         minimum=1e-6,
@@ -103,17 +86,13 @@ class VerifyConfig(Settings):
         help="smoothing of acceptance rates, Eq. (3)",
         metavar="X",
     )
-    weigh_evidence: bool = option(
-        DEFAULTS.weigh_evidence,
-        group="rounds and budget",
-        help="larger steps of Eq. (3) while little is known, smaller ones after the shortest drafts",
-    )
-    beta: float = option(
-        DEFAULTS.beta,
+    beta: float | None = option(
+        None,
         minimum=1e-6,
         maximum=1.0,
         group="rounds and budget",
         help="smoothing of goodput, Eq. (4)",
+        shown=f"{DEFAULTS.beta:g}; the paper's {PAPER_BETA:g} with --preset paper",
         metavar="X",
     )
     fairness: float = option(
@@ -215,7 +194,6 @@ class VerifyConfig(Settings):
         help="write what this node has to do into this file each second, as JSON",
         metavar="FILE",
     )
-    seed: int = option(DEFAULTS.policy.seed, minimum=0, group="rounds and budget", help="seed of the random policy")
     record: bool = option(
         False, group="logging", help="with --json: also tell what was decided at each drafted position, and when"
     )
@@ -252,7 +230,6 @@ class VerifyConfig(Settings):
         return {
             "policy": self.policy_settings,
             "rounds": self.rounds,
-            "selection": self.selection,
             "tiers": tuple(parse_tiers(self.slo_tier).values()),
             "admission": self.admission,
             "guarantee": self.guarantee,
@@ -261,15 +238,19 @@ class VerifyConfig(Settings):
         }
 
     @property
-    def weighs_time(self) -> bool:
-        """Whether somebody asks what a round costs: the policy, or the selection of drafted tokens."""
-        return self.policy_settings.weigh_time
+    def is_paper(self) -> bool:
+        """Whether rounds are the paper's."""
+        return self.preset == "paper"
+
+    @property
+    def rounds(self) -> Rounds:
+        """What rounds wait for."""
+        return "barrier" if self.is_paper else "continuous"
 
     @property
     def policy_settings(self) -> PolicySettings:
         """The policy with its options."""
-        weigh_time = self.cost == "auto"
-        return PolicySettings(name=self.policy, fairness=self.fairness, weigh_time=weigh_time, seed=self.seed)
+        return PolicySettings(name=self.policy, fairness=self.fairness)
 
     @property
     def core(self) -> CoreSettings:
@@ -278,13 +259,11 @@ class VerifyConfig(Settings):
             **self._rules,
             budget=self.num_drafted,
             max_round_tokens=self.round_tokens,
-            linger_s=self.linger_ms / 1000,
-            self_draft=self.self_draft,
             explore=self.explore,
             is_shared=is_loopback(self.bind),
             eta=self.eta,
-            weigh_evidence=self.weigh_evidence,
-            beta=self.beta,
+            weigh_evidence=not self.is_paper,
+            beta=self.beta if self.beta is not None else PAPER_BETA if self.is_paper else DEFAULTS.beta,
             max_sessions=self.max_sessions,
             max_client_sessions=self.max_client_sessions,
             heartbeat_s=self.heartbeat_s,

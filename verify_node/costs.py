@@ -35,7 +35,7 @@ def find_profile(config: VerifyConfig, runner: Runner, reporter: Reporter = QUIE
             "profile %s, measured %s UTC: %s", config.profile, f"{found.measured_at:%Y-%m-%d %H:%M}", _fit(found)
         )
         return found
-    if config.budget != "auto" and not config.weighs_time:
+    if config.budget != "auto" and config.is_paper:
         return None
     most = min(QUICK.max_tokens, config.max_round_tokens or QUICK.max_tokens)  # more might not fit into the memory
     reporter.say("profiling %s for about %g s ...", config.model, QUICK_S)

@@ -20,7 +20,7 @@ from goodspeed.node.failures import Failures
 from goodspeed.node.model_thread import ModelThread
 from goodspeed.parallel.ranks import Ranks
 from goodspeed.wire.handshake import Leave
-from goodspeed.wire.messages import Close, Draft, Offer, Verdict
+from goodspeed.wire.messages import Close, Draft, Verdict
 from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
 from verify_node.core.core import VerifyCore
 from verify_node.enrolment import Enrolment
@@ -309,7 +309,7 @@ class VerifyDaemon:
         peer = self.core.view.peers.get(received.peer)
         if isinstance(received.message, Leave) and peer is not None:
             logger.info("a draft node left", extra={"client": peer.client.name})
-        if isinstance(received.message, Draft | Offer):
+        if isinstance(received.message, Draft):
             self.uplink_bytes += received.num_bytes
         now = time.monotonic()
         sends = self.core.receive(received.peer, received.message, now, received.principal)

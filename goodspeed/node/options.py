@@ -10,9 +10,6 @@ from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.wire.fields import Drafter, Verification
 
-ROUNDS = ("barrier", "continuous")
-"""The verify node's planners."""
-
 NO_MODEL = "none"
 """The `--model` of a draft node without a model."""
 
@@ -27,24 +24,21 @@ def policy(default: str) -> Any:
     return option(
         default,
         group=_ROUNDS_GROUP,
-        help="who may draft how much: gradient (GoodSpeed, Eq. 5), slo (gradient, but what texts with a service level "
-        "are owed comes first), throughput (most in all), fixed, random, or a class of your own (docs/POLICY.md)",
+        help="who may draft how much: gradient (GoodSpeed, Eq. 5), throughput (most in all), fixed, random, or a class "
+        "of your own (docs/POLICY.md)",
         metavar="|".join((*policies.names(), "MODULE:CLASS")),
     )
 
 
-def rounds(default: str) -> Any:
+def preset() -> Any:
     return option(
-        default,
-        choices=ROUNDS,
+        None,
+        choices=("paper",),
+        shown="none",
         group=_ROUNDS_GROUP,
-        help="barrier: a round waits for every draft; continuous: it takes those that are ready",
+        help="paper: GoodSpeed's rounds as published: each waits for drafts of exactly Eq. (5)'s lengths, and verifies "
+        "them whole, by the ratio rule; give it to both nodes",
     )
-
-
-def linger_ms(default: float) -> Any:
-    what = "continuous rounds: longest wait for a draft that is on its way"
-    return option(default, minimum=0.0, group=_ROUNDS_GROUP, help=what)
 
 
 def slo_tier(what: str) -> Any:
@@ -58,24 +52,6 @@ def verification() -> Any:
 def proposal() -> Any:
     kinds = ("lattice", "dense-fp16", "dense-fp32")
     return option("lattice", choices=kinds, group=_DRAFTING_GROUP, help="ratio: what is sent of the distributions")
-
-
-def draft_ahead() -> Any:
-    what = "draft on while a draft is in flight, as if all of it were accepted"
-    return option(True, group=_DRAFTING_GROUP, help=what)
-
-
-def min_odds() -> Any:
-    return option(
-        None,
-        shown="the bound that the verify node tells, else 0.3",
-        minimum=0.0,
-        maximum=1.0,
-        group=_DRAFTING_GROUP,
-        help="match: end a draft when the draft model's own probability that all of it is accepted falls below P; "
-        "0 ends none early",
-        metavar="P",
-    )
 
 
 def drafter() -> Any:

@@ -31,7 +31,6 @@ from goodspeed.wire.fields import (
     OddsCode,
     Otherwise,
     RedirectReason,
-    Seconds,
     ServerKey,
     SessionId,
     Text,
@@ -100,7 +99,7 @@ class OpenSession(Message, frozen=True, tag="open"):
 class Draft(Message, frozen=True, tag="draft"):
     """What a draft node has drafted beyond a text: (epoch, base_len) names the text, which goes on without it, too.
 
-    Nothing answers it, and it acknowledges all tokens below base_len, as an Ack does. A newer one replaces an older one;
+    Nothing answers it. It acknowledges all tokens below base_len, as an Ack does. A newer one replaces an older one, and
     a lost one costs speed only. A round verifies what still continues the text when it is packed.
     """
 
@@ -112,7 +111,7 @@ class Draft(Message, frozen=True, tag="draft"):
     source: NodeSource = "model"  # what drafted them
     parents: Annotated[bytes, Meta(max_length=MAX_DRAFT)] | None = None
     """Of each token 0 if it follows the base, or k + 1 if it follows token k, which comes before it. The tokens are a
-    tree then, and of those that follow the same token the first is the likeliest. None: each follows the one before it."""
+    tree then, and of those that follow the same token the first is the likeliest. None: a chain."""
     complete: bool = False  # nothing more comes beyond this text: all that it may draft is here, or it doubts, or fails
     proposal: bytes | None = None  # ratio: what the tokens were sampled from (`proposals.py`)
 

@@ -1,7 +1,6 @@
-"""Carries out what the experiments with arms say: which drafted tokens a round looks at, and whether lengths are given.
+"""Carries out what the experiments with arms say: which drafted tokens a round looks at, and whether models may draft.
 
-`arms.py` and `by_situation.py` decide, on what finished rounds brought. Knows nothing about how the
-tokens are chosen or shared out.
+`arms.py` and `by_situation.py` decide, on what finished rounds brought.
 """
 
 from collections.abc import Sequence
@@ -25,8 +24,8 @@ class Switching:
         self._since = 0.0  # end of the last round, or since when somebody asks for something again
 
     @property
-    def gives_lengths(self) -> bool:
-        """Whether sessions may be assigned lengths."""
+    def permits(self) -> bool:
+        """Whether draft models may draft."""
         return self._arms is None or self._arms.arm is Arm.MODEL
 
     @property
@@ -65,7 +64,7 @@ class Switching:
         self._since = now
         if sessions:  # else nobody knows who comes next
             arms.turn_to(len(sessions), _differing(sessions))
-        self._choice.looks_at_offers(arms.arm is not Arm.NONE)
+        self._choice.looks_at_drafts(arms.arm is not Arm.NONE)
 
 
 def _differing(sessions: Sequence[Session]) -> set[Arm]:
@@ -73,6 +72,6 @@ def _differing(sessions: Sequence[Session]) -> set[Arm]:
     arms = {Arm.NONE}
     if any(session.allows_ngrams for session in sessions):
         arms.add(Arm.NGRAM)
-    if any(session.takes_drafts for session in sessions):
+    if any(session.uses_model for session in sessions):
         arms.add(Arm.MODEL)
     return arms

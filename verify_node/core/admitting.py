@@ -1,7 +1,5 @@
-"""Carries out what is decided on promises between two rounds, and tells the draft nodes. Knows nothing about how."""
+"""Carries out what is decided on promises between two rounds; verdicts tell the draft nodes."""
 
-from goodspeed.wire.messages import Admitted
-from verify_node.admission import Tier
 from verify_node.core.counts import Counts, PromiseOutcome
 from verify_node.core.fleet_replies import FleetReplies
 from verify_node.core.register import Register
@@ -15,13 +13,14 @@ from verify_node.session.session import Session
 def admit(
     promises: Promises, register: Register, replies: Replies, counts: Counts, fleet_replies: FleetReplies, now: float
 ) -> list[Send]:
-    """Carries out what is decided between two rounds, and makes the messages that tell it.
+    """Carries out what is decided between two rounds, and makes the messages to those who are sent on or refused.
 
     A text that begins and is declined goes to a replica that would promise it, if there is one. One that is under way
     goes on as well as it can, though it asked to be refused.
     """
     register.free_released()  # what is cached of a text says how much of it is left to read
-    sends = _lost(promises.lapse(register.sessions, now))
+    _lose(promises.lapse(register.sessions, now))
+    sends: list[Send] = []
     for session, promised in promises.decide(register.sessions, now):
         begins = not session.opened.committed
         sent_on: list[Send] = []
@@ -33,21 +32,19 @@ def admit(
 
 
 def withdraw(promises: Promises, register: Register, replies: Replies, counts: Counts, now: float) -> list[Send]:
-    """Ends all promises and declines whoever asked, and makes the messages that tell it."""
+    """Ends all promises and declines whoever asked, and makes the messages to those who are refused."""
     lost, asking = promises.withdraw(register.sessions)
-    sends = _lost(lost)
+    _lose(lost)
+    sends: list[Send] = []
     for session in asking:
         sends += _carry_out(session, register, replies, counts, now, promised=False)
     return sends
 
 
-def _lost(sessions: list[Session]) -> list[Send]:
+def _lose(sessions: list[Session]) -> None:
     """Sessions have their promise no longer."""
-    sends: list[Send] = []
     for session in sessions:
         session.admit(promised=False)
-        sends += _told(session)
-    return sends
 
 
 def _carry_out(
@@ -60,7 +57,7 @@ def _carry_out(
         counts.decided(session.ledger, _outcome(session, promised=promised, refused=is_refused))
     session.admit(promised=promised)
     if not is_refused:
-        return _told(session)
+        return []
     register.drop(session)
     return replies.refuse(session.peer_id, NOT_PROMISED, now, about=session.opened)
 
@@ -70,11 +67,3 @@ def _outcome(session: Session, *, promised: bool, refused: bool) -> PromiseOutco
     if promised:
         return "promised" if session.promised is None else "later"
     return "refused" if refused else "declined"
-
-
-def _told(session: Session) -> list[Send]:
-    """The message that says how a session is served; none to draft nodes that know no promises."""
-    if "admission" not in session.client.capabilities:
-        return []
-    tier: Tier = "promised" if session.promised else "best_effort"
-    return [Send(session.peer_id, Admitted(session.session_id, session.epoch, tier))]

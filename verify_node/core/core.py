@@ -27,7 +27,7 @@ from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Welcome
-from goodspeed.wire.messages import Ack, Close, Draft, Offer, OpenSession, UpMessage
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, UpMessage
 from verify_node.admission import Allotment
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.arms.comparisons import Arm
@@ -35,7 +35,7 @@ from verify_node.arms.switching import Switching
 from verify_node.core.admitting import admit, withdraw
 from verify_node.core.counts import Counts
 from verify_node.core.fleet_replies import FleetReplies
-from verify_node.core.incoming import Answer, repeat, take_ack, take_draft, take_offer
+from verify_node.core.incoming import Answer, repeat, take_ack, take_draft
 from verify_node.core.rate_limit import RateLimiter
 from verify_node.core.reception import Reception
 from verify_node.core.register import Register
@@ -52,9 +52,8 @@ from verify_node.promises.promises import Promises
 from verify_node.rounds.choice import Choice
 from verify_node.rounds.failures import IMPOSSIBLE, NOT_NUMBERS
 from verify_node.rounds.outcomes import Moved, Outcome, Send
-from verify_node.rounds.planner import Planner
 from verify_node.rounds.scheduler import Scheduler
-from verify_node.rounds.settlement import active, allocate, commit, observe, publish, settle
+from verify_node.rounds.settlement import active, commit, observe, publish
 from verify_node.session.checks import (
     HALF_DONE,
     NOT_ACKNOWLEDGED,
@@ -83,7 +82,6 @@ class VerifyCore:
         *,
         register: Register,
         limits: RoundLimits,
-        planner: Planner,
         scheduler: Scheduler,
         choice: Choice,
         arms: ArmsBySituation | None = None,
@@ -113,7 +111,7 @@ class VerifyCore:
         self.replies = Replies(register, self.rate_limiter, self.counts)
         self.refusals = self.replies.refusals
         self.reception = Reception(register, self.replies, self.fleet_replies)
-        self.starting = Starting(register, planner, scheduler, limits, places)
+        self.starting = Starting(register, scheduler, places)
         self.view = View(self)  # for those who watch
         self.num_rounds = 0
         self.round_s = 0.0  # smoothed duration of a round
@@ -183,7 +181,7 @@ class VerifyCore:
         match message:
             case OpenSession():
                 return self.replies.answer(peer_id, self._open(peer, message, now), message, now)
-            case Draft() | Offer() | Ack():
+            case Draft() | Ack():
                 return self.replies.answer(peer_id, self._hear(peer, message, now), message, now)
             case Close():
                 return self.replies.answer(peer_id, self.register.close(peer, message), message, now)
@@ -250,7 +248,7 @@ class VerifyCore:
         return planned
 
     def finish(self, outcomes: Sequence[Outcome], duration_s: float, now: float) -> list[Send]:
-        """The round in flight is done: commit, observe, allocate, and one Verdict for each session that moved."""
+        """The round in flight is done: commit, observe, permit, and one Verdict for each session that moved."""
         done, self._in_flight = self._in_flight, None
         if done is None:
             raise RuntimeError("no round is in flight")
@@ -261,28 +259,36 @@ class VerifyCore:
         moved, sends = self._commit(done, outcomes, now)
         sends += self.replies.disprove(moved, now)
         moved = [move for move in moved if self.register.has(move.session)]  # but of whoever was just put out
-        observe(done, moved, self.sessions, self.scheduler, self.pool)
+        observe(done, moved, self.scheduler)
         self.counts.finished(done, moved, duration_s)
         still_open = {key: session for key, session in self._taking_part.items() if self.register.has(session)}
         self.places.finished(done, moved, still_open, duration_s)
-        going_on = active(moved, self.sessions)
+        going_on = active(self.sessions)
         self.switching.finished(moved, going_on, now, reads_prompts=bool(done.prefilled))
-        gives_lengths = self.switching.gives_lengths
-        lengths = allocate(done, moved, going_on, self.scheduler, self.round_s, gives_lengths=gives_lengths)
-        may_offer = gives_lengths or any(self.choice.owes_more(move.session) for move in moved)
-        permitted = self.scheduler.permit(going_on, self.round_s) if may_offer else {}
-        for move in moved:
-            session = move.session
-            length = lengths.get(session.session_id, 0)
-            is_permitted = gives_lengths or self.choice.owes_more(session)
-            may_draft = permitted.get(session.session_id, 0) if is_permitted else 0
-            verdict = settle(move, length, self.round_s, now, self.choice.least_odds(session), may_draft)
-            sends.append(self.replies.tell(session.peer_id, verdict))
-            self.promises.delivered(session, len(move.taken), now)
+        sends += self._tell(done, moved, going_on, now)
         self.promises.finished(self.sessions, lambda session: session.can_move(self.round_s), now)
         self._is_finishing = False
         for session_id in self._taking_part:
             self._suspects.pop(session_id, None)
+        return sends
+
+    def _tell(self, done: Round, moved: Sequence[Moved], going_on: Sequence[Session], now: float) -> list[Send]:
+        """The verdicts of a round, with what each session may draft next."""
+        permits, owes_more = self.switching.permits, self.choice.owes_more
+        permitted: Mapping[bytes, int] = {}
+        if permits or any(owes_more(move.session) for move in moved):
+            permitted = self.scheduler.permit(done.number, going_on, self.round_s)
+        sends = []
+        for move in moved:
+            session = move.session
+            if not session.finished:
+                may_draft = permitted.get(session.session_id, 0) if permits or owes_more(session) else 0
+                session.permit(may_draft, done.number)
+            verdict = move.verdict(session.may_draft, self.choice.least_odds(session))
+            waits = self.scheduler.is_barrier or session.verification == "ratio"
+            session.tell(verdict, now, waits=waits, window=session.window(self.round_s))
+            sends.append(self.replies.tell(session.peer_id, verdict))
+            self.promises.delivered(session, len(move.taken), now)
         return sends
 
     def _commit(self, done: Round, outcomes: Sequence[Outcome], now: float) -> tuple[list[Moved], list[Send]]:
@@ -365,8 +371,8 @@ class VerifyCore:
         """Raises BrokenInvariant, naming the first thing that is wrong and where."""
         register, clients = self.register, self.scheduler.clients
         invariants.check_register(register, clients)
-        invariants.check_sessions(self.sessions, self.limits)
-        invariants.check_clients(clients, self.sessions, self.num_rounds)
+        invariants.check_sessions(self.sessions)
+        invariants.check_clients(clients, self.num_rounds)
         if self._in_flight is not None:
             invariants.check_round(self._in_flight, self._taking_part, register, self.limits)
         else:
@@ -414,14 +420,12 @@ class VerifyCore:
         self.places.opened(opened, before, self.sessions, now, kept=is_kept)
         return repeat(opened, len(message.prompt) + len(message.committed))
 
-    def _hear(self, peer: Peer, message: Draft | Offer | Ack, now: float) -> Answer:
+    def _hear(self, peer: Peer, message: Draft | Ack, now: float) -> Answer:
         session = self.register.find(peer, message, now)
         if isinstance(session, Rejection):
             return session
         if isinstance(message, Draft):
-            return take_draft(session, message, self.welcome, now)
-        if isinstance(message, Offer):
-            return take_offer(session, message, self.welcome, self.round_s, now)
+            return take_draft(session, message, self.welcome, self.round_s, now)
         return take_ack(session, message, self.round_s, now)
 
     # -- rounds ----------------------------------------------------------------------------------------------------

@@ -77,16 +77,14 @@ class Counts:
             self.num_drafts += 1
             self.num_drafted += num_drafted
             self.accepted[num_accepted] += 1
-            client.count_draft(num_drafted, num_accepted)
+            client.count_draft(move.entry.source or "model", num_drafted, num_accepted)
+            self.drafted_by[move.entry.source or "model"] += num_drafted
+            self.accepted_by[move.entry.source or "model"] += num_accepted
         if move.session.finished and (ledger := move.session.ledger) is not None:
             self._judged(ledger, move.session)
         num_others, num_right = move.alternatives
         self.num_alternatives += num_others
         self.num_alternatives_accepted += num_right
-        for source, num, num_right in move.parts:
-            self.drafted_by[source] += num
-            self.accepted_by[source] += num_right
-            client.count_source(source, num, num_right)
 
     def looked_up(self, num_tokens: int, num_found: int) -> None:
         """A text of so many tokens is let into a round for the first time since it was opened."""

@@ -32,8 +32,8 @@ class FleetReplies:
 
     def tell(self, peer_id: bytes) -> list[Send]:
         """Tells one draft node of the fleet, if there is one that it knows about."""
-        news, client = self._redirecting.news, self._register.peers[peer_id].client
-        return [Send(peer_id, news)] if news is not None and "fleet" in client.capabilities else []
+        news = self._redirecting.news
+        return [Send(peer_id, news)] if news is not None else []
 
     def open_elsewhere(self, peer: Peer, message: OpenSession, now: float, *, draining: bool) -> list[Send]:
         """Sends a session that is about to be opened to another replica, if it is better off there."""

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.handshake import Hello, Welcome, readable
-from goodspeed.wire.messages import Ack, Close, Draft, Offer, OpenSession, UpMessage
+from goodspeed.wire.handshake import Hello, Welcome
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, UpMessage
 from verify_node.core.diary import Diary
 from verify_node.rounds.scheduler import Scheduler
 from verify_node.session.checks import (
@@ -113,8 +113,8 @@ class Register:
         self._make_room(name)
         client = self._scheduler.client(name)
         if all(peer.client is not client for peer in self.peers.values()):
-            self._scheduler.set_draft_model(client, hello.draft_fingerprint)
-        client.understand(hello.capabilities)
+            has_model = bool(hello.draft_model)
+            self._scheduler.set_draft_model(client, hello.draft_fingerprint, has_model=has_model)
         if principal is not None and self.enrolled is not None:
             client.grant(self.enrolled[principal])
         self._follow(peer_id, hello.boot_id, client, principal)
@@ -154,12 +154,9 @@ class Register:
         return next(name for name in chain((hello.name,), names) if name not in taken)
 
     def welcome_of(self, peer_id: bytes) -> Welcome:
-        """What a peer is told, with the SLOs that it may ask for if it knows any."""
-        peer = self.peers[peer_id]
-        welcome = readable(self.welcome, peer.client.capabilities)
-        if "slo" not in peer.client.capabilities:
-            return welcome
-        return replace(welcome, slo=self.tiers.terms(_record(self.enrolled or {}, peer)))
+        """What a peer is told, with the SLOs that it may ask for."""
+        record = _record(self.enrolled or {}, self.peers[peer_id])
+        return replace(self.welcome, slo=self.tiers.terms(record))
 
     def _make_room(self, name: str) -> None:
         """A client's estimates outlive its connections. Forgets absent clients once MAX_CLIENTS names are known."""
@@ -253,7 +250,7 @@ class Register:
             self._release_forms(message.session_id)
         return session
 
-    def find(self, peer: Peer, message: Draft | Offer | Ack, now: float) -> Session | Rejection:
+    def find(self, peer: Peer, message: Draft | Ack, now: float) -> Session | Rejection:
         """The session that a message is about, or why not."""
         session = self.sessions.get(message.session_id)
         if session is None:
@@ -316,8 +313,6 @@ class Register:
             client=peer.client,
             acceptance=self._scheduler.session_acceptance(peer.client),
             acceptance_bound=peer.client.acceptance_bound.begin(),
-            cannot_draft=peer.client.num_late > 0,
-            ahead_share=peer.client.ahead_share,
             round_trip_s=peer.client.round_trip_s,
             tokens=tokens,
             admitted=self._num_opened,

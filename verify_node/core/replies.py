@@ -118,10 +118,10 @@ class Replies:
         sends = []
         for move in moved:
             if move.session.client.observe_evidence(move.outcome.evidence):  # see `Session.verification`
-                sends += self.refuse(move.session.peer_id, NOT_DRAWN, now, about=move.answered)
+                sends += self.refuse(move.session.peer_id, NOT_DRAWN, now, about=move.session.opened)
             if move.outcome.invalid:
                 refused = Rejection("proposal", move.outcome.invalid, "send exactly what was sampled from")
-                sends += self.refuse(move.session.peer_id, refused, now, about=move.answered)
+                sends += self.refuse(move.session.peer_id, refused, now, about=move.session.opened)
         return sends
 
     def tell(self, peer_id: bytes, verdict: Verdict) -> Send:

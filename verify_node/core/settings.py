@@ -4,6 +4,7 @@ No I/O, no clock, no torch.
 """
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -16,68 +17,39 @@ from goodspeed.fair.latency import Refined
 from goodspeed.fair.policies import Policy
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.fields import MAX_DRAFT, Capability
+from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import VERSION, Welcome
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.core.core import VerifyCore
 from verify_node.core.register import Register
 from verify_node.packing.round import RoundLimits
 from verify_node.places.places import Places
-from verify_node.rounds import planner
 from verify_node.rounds.choice import ByOdds, Choice, Whole
-from verify_node.rounds.scheduler import Mode, Scheduler
+from verify_node.rounds.scheduler import Scheduler
 from verify_node.rounds.self_drafts import SelfDrafts
 from verify_node.slo.terms import Tiers
 
-PERMITTED = 3.0
-"""The policy shares out so many times the budget where drafted tokens are selected: the selection cuts what is too
-much, and a permission counts tokens that are still on their way. Measured with 1 to 4, see the log: with less, clients
-whose drafts are accepted are held up by their permissions; with more nothing is gained."""
-
-SELECTS: tuple[Capability, ...] = ("odds", "offers", "model_offers", "trees")
-"""What a verify node that selects drafted tokens understands."""
-
-ALWAYS: tuple[Capability, ...] = (
-    "slo",
-    "fleet",
-    "logit_rules",
-    "prompt_logprobs",
-)
-"""What every verify node understands."""
+Rounds: TypeAlias = Literal["continuous", "barrier"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySettings:
     """A policy by name, and the options of those that have any."""
 
-    name: str = "slo"
-    fairness: float = 1.0  # of `gradient` and `slo`
-    weigh_time: bool = True  # weigh what drafts are worth against the time that they take
+    name: str = "gradient"
+    fairness: float = 1.0  # of `gradient`
     seed: int = 0  # of `random`
-
-    @property
-    def weighs_time(self) -> bool:
-        """Whether the policy is given the model of a round's time; only `gradient` and `slo` take one."""
-        return self.weigh_time and self.name in ("gradient", "slo")
 
     @property
     def exponent(self) -> float:
         """Fairness of the utility whose derivative a drafted token is worth; 0 where the policy has none: all alike."""
         return 0.0 if self.name in ("throughput", "fixed", "random") else self.fairness
 
-    @property
-    def keeps_slos(self) -> bool:
-        """Whether what texts with objectives are owed comes first."""
-        return self.name == "slo"
-
-    def create(self, cost: Refined | None = None, *, barrier: bool = False) -> Policy:
-        """A new policy; UnknownPolicyError names the known ones. barrier: every round waits for every draft."""
-        if self.name in ("gradient", "slo"):
-            timed = cost if self.weighs_time else None
-            return policies.create(self.name, fairness=self.fairness, cost=timed, barrier=barrier)
-        if self.name == "random":
-            return policies.create("random", seed=self.seed)
-        return policies.create(self.name)
+    def create(self) -> Policy:
+        """A new policy; UnknownPolicyError names the known ones."""
+        if self.name == "gradient":
+            return policies.create("gradient", fairness=self.fairness)
+        return policies.create("random", seed=self.seed) if self.name == "random" else policies.create(self.name)
 
 
 def check_round_tokens(max_round_tokens: int, budget: int) -> None:
@@ -94,12 +66,10 @@ class CoreSettings:
     """The settings of the verify node's rules. Their defaults are those of `goodspeed-verify`."""
 
     policy: PolicySettings = PolicySettings()
-    rounds: str = "continuous"
+    rounds: Rounds = "continuous"  # barrier: each waits for all drafts, which are verified whole, as in the paper
     budget: int = 24  # C: drafted tokens in one round
     max_round_tokens: int = 512  # all tokens in one forward pass; more than the budget
-    linger_s: float = 0.002
-    selection: str | None = None  # "odds" or "none"; None: by odds where time counts and rounds are continuous
-    self_draft: bool = True  # draft from sessions' own texts, where drafted tokens are selected
+    self_draft: bool = True  # draft from sessions' own texts, in continuous rounds
     is_shared: bool = True  # the draft nodes are on this machine: many draft models would take its time
     explore: float = 0.02  # share of the time in which it is tried whether other ways of drafting bring more
     eta: float = 0.1  # Eq. (3)
@@ -120,10 +90,8 @@ class CoreSettings:
         order.create(self.order)  # raises ConfigError for a name that it does not know
         if self.admission not in (None, "none") and not self._can_promise:
             raise ConfigError(
-                f"--admission {self.admission} needs --policy slo, continuous rounds and drafts that can be cut; "
-                "give --admission none, or leave --policy, --rounds, --selection and --cost at their defaults"
+                f"--admission {self.admission} needs rounds that wait for nobody; give --admission none, or no --preset"
             )
-
         if self.guarantee != "plain" and self.admits == "none":
             raise ConfigError(
                 f"--guarantee {self.guarantee} is about promises, and nothing is promised here; "
@@ -138,16 +106,14 @@ class CoreSettings:
         return "dp" if self.tiers and self._can_promise else "none"
 
     @property
-    def _can_promise(self) -> bool:
-        """Whether service levels are looked at, and a round waits for nobody and takes no longer than it may."""
-        return self.policy.keeps_slos and self.selects and self.rounds == "continuous"
+    def is_barrier(self) -> bool:
+        """Whether every round waits for all drafts."""
+        return self.rounds == "barrier"
 
     @property
-    def selects(self) -> bool:
-        """Whether a round verifies the drafted tokens that are worth it, and not all that were assigned."""
-        if self.selection is not None:
-            return self.selection == "odds"
-        return self.policy.weigh_time and self.rounds == "continuous"
+    def _can_promise(self) -> bool:
+        """Whether a round waits for nobody and takes no longer than it may."""
+        return not self.is_barrier
 
 
 DEFAULTS = CoreSettings()
@@ -172,10 +138,17 @@ def make_core(
     where constraints are served, which the welcome then says. kind: `CheckedCore` validates itself after every event.
     """
     cost = cost if cost is not None else Refined()
-    served: tuple[Capability, ...] = ("constraint",) if grammars is not None else ()
-    welcome = replace(welcome, capabilities=(*welcome.capabilities, *served))
-    limits = RoundLimits(settings.budget, settings.max_round_tokens, settings.linger_s)
-    scheduler = _scheduler(settings, policy, cost)
+    welcome = replace(welcome, constraints=grammars is not None)
+    limits = RoundLimits(settings.budget, settings.max_round_tokens)
+    scheduler = Scheduler(
+        policy if policy is not None else settings.policy.create(),
+        settings.budget,
+        eta=settings.eta,
+        beta=settings.beta,
+        is_barrier=settings.is_barrier,
+        weigh_evidence=settings.weigh_evidence,
+        fairness=settings.policy.exponent,
+    )
     register = Register(
         replace(welcome, context_len=min(welcome.context_len, pool.num_pages * pool.page_size)),
         scheduler,
@@ -188,10 +161,9 @@ def make_core(
     return kind(
         register=register,
         limits=limits,
-        planner=planner.create(settings.rounds),
         scheduler=scheduler,
         choice=_choice(settings, cost, limits, scheduler, self_drafts),
-        arms=ArmsBySituation(settings.explore, is_shared=settings.is_shared) if settings.selects else None,
+        arms=ArmsBySituation(settings.explore, is_shared=settings.is_shared) if not settings.is_barrier else None,
         pool=pool,
         cost=cost,
         admission=settings.admits,
@@ -200,34 +172,14 @@ def make_core(
     )
 
 
-def _scheduler(settings: CoreSettings, policy: Policy | None, cost: Refined) -> Scheduler:
-    """What shares out lengths and offers. policy: in place of the one that the settings name."""
-    return Scheduler(
-        policy if policy is not None else settings.policy.create(cost, barrier=settings.rounds == "barrier"),
-        settings.budget,
-        eta=settings.eta,
-        beta=settings.beta,
-        mode=Mode.of(settings.rounds, weighs_time=settings.policy.weighs_time),
-        weigh_evidence=settings.weigh_evidence,
-        fairness=settings.policy.exponent,
-        permitted=PERMITTED if settings.selects else 1.0,
-        permissions=_permissions(settings, policy) if settings.selects else None,
-    )
-
-
-def _permissions(settings: CoreSettings, policy: Policy | None) -> Policy:
-    """What shares out the tokens that may be drafted beyond texts: time counts only when a round is packed."""
-    return policy if policy is not None else settings.policy.create()
-
-
 def _choice(
     settings: CoreSettings, cost: Refined, limits: RoundLimits, scheduler: Scheduler, self_drafts: SelfDrafts | None
 ) -> Choice:
     """How the drafted tokens of a round are chosen."""
-    if not settings.selects:
+    if settings.is_barrier:
         return Whole()
     own = (self_drafts if self_drafts is not None else SelfDrafts()) if settings.self_draft else None
-    return ByOdds(cost, limits, scheduler.worth_of, own, keeps_slos=settings.policy.keeps_slos)
+    return ByOdds(cost, limits, scheduler.worth_of, own)
 
 
 def make_welcome(
@@ -255,14 +207,9 @@ def make_welcome(
         heartbeat_s=settings.heartbeat_s,
         lease_s=settings.lease_s,
         target_fingerprint=target_fingerprint,
-        capabilities=_capabilities(settings),
+        prefix_cache=settings.prefix_cache,
+        promises=settings.admits != "none",
     )
-
-
-def _capabilities(settings: CoreSettings) -> tuple[Capability, ...]:
-    found = (*SELECTS, *ALWAYS) if settings.selects else ALWAYS
-    found = (*found, "admission") if settings.admits != "none" else found
-    return (*found, "prefix_cache") if settings.prefix_cache else found
 
 
 def longest_draft(budget: int) -> int:

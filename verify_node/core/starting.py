@@ -1,18 +1,15 @@
 """Between two rounds: whether the next one may start now, and which sessions are ready for it. No I/O, no clock.
 
-Sessions whose draft is late go without; a draft that is worth a wait is waited for (`rounds/planner.py`). Knows nothing
-about peers, messages, memory, or what is packed of those who are ready.
+Sessions whose draft is late go without; whom a round waits for is decided in `rounds/planner.py`.
 """
 
 from math import inf
 from typing import NamedTuple
 
 from verify_node.core.register import Register
-from verify_node.packing.round import RoundLimits
 from verify_node.places.places import Places
+from verify_node.rounds import planner
 from verify_node.rounds.choice import Choice
-from verify_node.rounds.planner import Planner
-from verify_node.rounds.probes import WAITING_ROUNDS
 from verify_node.rounds.scheduler import Scheduler
 from verify_node.session.session import Session
 
@@ -30,14 +27,10 @@ class Start(NamedTuple):
 class Starting:
     """Looks whether a round may start; asked only while none is in flight."""
 
-    def __init__(
-        self, register: Register, planner: Planner, scheduler: Scheduler, limits: RoundLimits, places: Places
-    ) -> None:
+    def __init__(self, register: Register, scheduler: Scheduler, places: Places) -> None:
         self.wake_at = inf  # when to look again, if nothing happens before; infinity after a start
         self._register = register
-        self._planner = planner
         self._scheduler = scheduler
-        self._limits = limits
         self._places = places
         self._waiting: tuple[Session, float] | None = None  # no round before that time, while its draft is on its way
 
@@ -57,10 +50,11 @@ class Starting:
         sessions = [session for session in every.values() if not session.finished]
         for session in sessions:
             if session.awaits_draft and now >= session.late_at:
-                session.go_without(now, num_rounds, WAITING_ROUNDS)
+                session.go_without(now)
         ready = [session for session in sessions if session.can_move(round_s)]
         awaited = [session for session in sessions if session.awaits_draft]
-        start = self._planner.start(awaited, ready, self._limits, round_s, choice.hopes(ready, num_rounds + 1))
+        barred = awaited if self._scheduler.is_barrier else []
+        start = planner.start(ready, barred, round_s, choice.hopes(ready, num_rounds + 1))
         if start.at <= now:
             return Start(sessions, ready)
         self.wake_at = min([start.at, *(session.late_at for session in awaited)])

@@ -78,7 +78,7 @@ class Redirecting:
     def _sent_on(
         self, opened: OpenSession, client: Client, wish: Wish, hops: int, now: float, reason: Reason
     ) -> Redirect | None:
-        if self._own is None or self.is_alone or hops >= MAX_HOPS or "fleet" not in client.capabilities:
+        if self._own is None or self.is_alone or hops >= MAX_HOPS:
             return None
         own = replace(self._own, load=self._own_load(now)) if reason == "load" else self._own
         wish = wish._replace(fingerprint=self.target)

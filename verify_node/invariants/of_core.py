@@ -25,32 +25,17 @@ def require(what: str, claims: Iterable[Claim]) -> None:
             raise BrokenInvariant(f"{what}: {wrong}")
 
 
-def check_sessions(sessions: Mapping[bytes, Session], limits: RoundLimits) -> None:
-    """Each session's fields agree with its phase, and no length exceeds the budget."""
+def check_sessions(sessions: Mapping[bytes, Session]) -> None:
+    """Each session's fields agree with its phase."""
     for session in sessions.values():
-        what = _session(session)
-        require(what, claims_on_session(session))
-        fits = (session.assigned or 0) <= limits.budget
-        require(what, [(fits, f"{session.assigned} tokens are assigned of a budget of {limits.budget}")])
+        require(_session(session), claims_on_session(session))
 
 
-def check_clients(clients: Mapping[str, Client], sessions: Mapping[bytes, Session], num_rounds: int) -> None:
-    """Estimates are possible numbers, and what a client's sessions may draft keeps to what its key allows."""
-    assigned: Counter[str] = Counter()
-    for session in sessions.values():
-        if not session.finished:
-            assigned[session.client.name] += session.assigned or 0
+def check_clients(clients: Mapping[str, Client], num_rounds: int) -> None:
+    """Estimates are possible numbers."""
     for name, client in clients.items():
-        limit = client.max_round_tokens
-        fits = limit is None or assigned[name] <= limit
-        require(
-            f"client {name!r}",
-            [
-                *claims_on_client(client, num_rounds),
-                (client.name == name, f"is named {client.name!r}"),
-                (fits, f"{assigned[name]} tokens are assigned of {limit} that its key allows"),
-            ],
-        )
+        named = (client.name == name, f"is named {client.name!r}")
+        require(f"client {name!r}", [*claims_on_client(client, num_rounds), named])
 
 
 def check_memories(diary: Diary, rate_limiter: RateLimiter) -> None:
@@ -114,12 +99,11 @@ def check_round(done: Round, taking_part: Mapping[bytes, Session], register: Reg
 
 
 def _entry(entry: Entry, session: Session) -> Iterable[Claim]:
-    draft, num_tokens = session.draft, len(session.tokens)
-    yield session.phase not in (Phase.AWAITING, Phase.FINISHED), "takes part in a round"
+    num_tokens = len(session.tokens)
+    yield session.phase is not Phase.FINISHED, "takes part in a round"
     yield entry.epoch == session.epoch, f"takes part in a round in epoch {entry.epoch}"
     if entry.samples:
         yield entry.base_len == num_tokens, f"is verified from {entry.base_len} on, and has {num_tokens} tokens"
-        yield entry.draft_round == (draft.round if draft else None), f"has not the draft {entry.draft_round} any more"
     else:
         yield entry.base_len < num_tokens, f"is fed up to {entry.base_len}, and has {num_tokens} tokens"
 

@@ -1,7 +1,4 @@
-"""The drafted tokens of a session that a round could verify, whoever drafted them: a draft, an offer, or neither.
-
-Changes nothing. Knows nothing about which of them are worth it, or about memory.
-"""
+"""The drafted tokens of a session that a round could verify, whoever drafted them. Changes nothing."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,8 +16,7 @@ class Drafted(NamedTuple):
 
     tokens: tuple[int, ...] = ()
     codes: bytes = b""  # of their claimed odds (`odds.encode`); empty: none are claimed
-    num_ngram: int = 0  # leading tokens that an index drafted
-    source: DraftSource | None = None  # None: they are a Draft
+    source: DraftSource | None = None  # None where there are none
     proposal: bytes | None = None
     parents: tuple[int, ...] | None = None  # of each token the index of the one that it follows, or -1; None: a chain
     is_forced: bool = False  # by the form that the output is to keep: each is certain
@@ -34,20 +30,20 @@ class Drafted(NamedTuple):
         parents = trees.pick(self.parents, nodes)
         return Drafted(
             tokens=tuple([self.tokens[node] for node in nodes]),
-            codes=bytes([self.codes[node] for node in nodes]),
-            num_ngram=len(nodes) if self.num_ngram else 0,
+            codes=bytes([self.codes[node] for node in nodes]) if self.codes else b"",
             source=self.source,
             parents=None if trees.is_chain(parents) else parents,
         )
 
     def cut(self, length: int) -> "Drafted":
-        """The first `length` tokens of a chain."""
+        """The first `length` tokens; of a tree those are the chain of first choices, if they are sent first."""
         if length >= len(self.tokens):
             return self
+        if self.parents is not None:
+            return self.pick(range(length))
         return Drafted(
             tokens=self.tokens[:length],
             codes=self.codes[:length],
-            num_ngram=min(self.num_ngram, length),
             source=self.source,
             is_forced=self.is_forced,
             proposal=cut(self.proposal, length) if self.proposal is not None else None,
@@ -58,32 +54,26 @@ NOTHING = Drafted()
 
 
 def of_draft(session: Session) -> Drafted:
-    """The session's draft, if one has arrived. Under match what it was drawn from is of no use."""
-    draft = session.draft
-    if draft is None:
-        return NOTHING
-    by_ratio = session.verification == "ratio"
-    return Drafted(draft.tokens, draft.odds or b"", draft.num_ngram, None, draft.proposal if by_ratio else None)
+    """What is left of the session's newest draft, as long as the text may grow; of a tree all that is left.
 
-
-def of_offer(session: Session) -> Drafted:
-    """What is left of the newest offer, as long as the text may grow; of a tree all that is left."""
-    offered = session.offered
-    if offered is None or not session.allows_offers_of(offered.source):
+    Under match what it was drawn from is of no use, and under ratio nothing is of use without.
+    """
+    drafted, by_ratio = session.drafted, session.verification == "ratio"
+    if drafted is None or not session.allows_drafts_of(drafted.source) or (by_ratio and drafted.proposal is None):
         return NOTHING
-    _, _, tokens, codes, source, parents = offered
-    drafted = Drafted(tokens, codes, len(tokens) if source == "ngram" else 0, source, None, parents)
-    return drafted if parents is not None else drafted.cut(session.max_length)
+    proposal = drafted.proposal if by_ratio else None
+    found = Drafted(drafted.tokens, drafted.codes, drafted.source, proposal, drafted.parents)
+    return found if drafted.parents is not None else found.cut(session.max_length)
 
 
 def of_self(tokens: tuple[int, ...], claimed: tuple[float, ...]) -> Drafted:
     """What the verify node itself drafted from the session's own text."""
-    return Drafted(tokens, odds.encode(claimed), len(tokens), "self") if tokens else NOTHING
+    return Drafted(tokens, odds.encode(claimed), "self") if tokens else NOTHING
 
 
 def of_form(tokens: tuple[int, ...]) -> Drafted:
     """What the form of the session's output says must follow: the verify node's own draft, and certain."""
-    return Drafted(tokens, bytes(len(tokens)), len(tokens), "self", is_forced=True) if tokens else NOTHING
+    return Drafted(tokens, bytes(len(tokens)), "self", is_forced=True) if tokens else NOTHING
 
 
 def claimed_odds(session: Session, drafted: Drafted) -> list[float]:
@@ -92,15 +82,9 @@ def claimed_odds(session: Session, drafted: Drafted) -> list[float]:
         return [1.0] * len(drafted.tokens)
     if session.verification == "ratio" or not drafted.codes:
         return [min(session.acceptance.value, session.acceptance_bound.most)] * len(drafted.tokens)
-    client, num_ngram = session.client, drafted.num_ngram
     if drafted.parents is not None:
-        return _odds_in_tree(client, drafted, drafted.parents)
-    if drafted.source is not None:
-        return client.calibration(drafted.source).odds(drafted.codes)
-    if not num_ngram:
-        return client.calibration("model").odds(drafted.codes)
-    first = client.calibration("ngram").odds(drafted.codes[:num_ngram])
-    return first + client.calibration("model").odds(drafted.codes[num_ngram:])
+        return _odds_in_tree(session.client, drafted, drafted.parents)
+    return session.client.calibration(drafted.source or "model").odds(drafted.codes)
 
 
 def _odds_in_tree(client: Client, drafted: Drafted, parents: tuple[int, ...]) -> list[float]:

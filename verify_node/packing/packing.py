@@ -37,7 +37,7 @@ def plan(
 ) -> Round:
     """Packs the ready sessions into one round within the budget, the token limit and the memory.
 
-    drafted: what each session has verified, by session; None: the drafts that arrived, whole. allotment: what promised
+    drafted: what each session has verified, by session; None: all that is drafted. allotment: what promised
     sessions are owed; these go first, and never give way. seat: decides whose memory goes to whom where it is short;
     None: older sessions take it from younger ones. Memory that a preemption needs is freed in `pool` at once.
     """
@@ -216,18 +216,16 @@ def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
         sampling=session.opened.sampling,
         verification=session.verification,
         epoch=session.epoch,
-        draft_round=session.draft.round if session.draft else None,
         proposal=drafted.proposal,
         num_logprobs=session.opened.num_logprobs,
         stop_ids=session.opened.stop_ids if _needs_stop_ids(session) else (),
         may_stop_at=session.may_stop_at,
         odds=drafted.codes,
-        num_ngram=drafted.num_ngram,
         source=drafted.source if drafted.tokens else None,
         parents=drafted.parents,
         is_forced=drafted.is_forced,
-        answered=session.acked == len(session.tokens) if session.is_offered_to else None,
-        model_offered=session.model_offered,
+        answered=session.acked == len(session.tokens) if session.takes_drafts else None,
+        model_drafted=session.model_drafted,
         rules=session.opened.logit_rules,
         constraint=session.opened.constraint,
         prompt_len=len(session.opened.prompt),

@@ -20,7 +20,6 @@ class RoundLimits:
 
     budget: int  # drafted tokens
     max_round_tokens: int  # everything fed
-    linger_s: float = 0.0
 
 
 class PromptRows(Struct, frozen=True):
@@ -46,17 +45,15 @@ class Entry(Struct, frozen=True):
     sampling: Sampling
     verification: Verification = "match"
     epoch: int = 0
-    draft_round: int | None = None
     proposal: bytes | None = None
     num_logprobs: int | None = None  # alternatives to be told of each token that comes of it; None: no logprobs
     stop_ids: tuple[int, ...] = ()  # not drawn at positions below `may_stop_at`; there if that, or a form, needs them
     may_stop_at: int = 0
     odds: bytes = b""  # codes of the drafted tokens' claimed odds, or none
-    num_ngram: int = 0  # leading drafted tokens that an index drafted
-    source: DraftSource | None = None  # of the drafted tokens, where they are no Draft
+    source: DraftSource | None = None  # of the drafted tokens
     parents: tuple[int, ...] | None = None  # of each drafted token the one that it follows, or -1; None: a chain
-    answered: bool | None = None  # whether its draft node had answered its newest verdict; None: it offers nothing
-    model_offered: bool | None = None  # whether its draft model had offered anew; None: it did not have to
+    answered: bool | None = None  # whether its draft node had answered its newest verdict; None: it may not draft
+    model_drafted: bool | None = None  # whether its draft model had drafted anew; None: it did not have to
     is_forced: bool = False  # what is drafted is certain, by the form of the output
     rules: LogitRules | None = None  # for its logits
     constraint: Constraint | None = None  # that its output keeps

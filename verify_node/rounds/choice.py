@@ -1,13 +1,11 @@
-"""Which drafted tokens the next round verifies: all that arrived, or those that are worth their time.
+"""Which drafted tokens the next round verifies: all that may be drafted, or those that are worth their time.
 
-`Whole` is the paper: drafts arrive as they were assigned, and are verified whole or not yet. `ByOdds` looks at every
-drafted token that is there when a round is packed, in drafts, in offers, and in what the verify node drafts itself from
-a session's own text. It verifies those that bring the most for the time that they add, as `goodspeed.selection` says: a
-token's worth is w U'(X) of its client, its odds are what its draft node claims, calibrated by what became of such
-claims. The others are cut, never deferred: under match a cut draft is exact. Under ratio a token must not be cut for
-what it is, so there its odds are the client's acceptance rate, whatever the token.
-
-Knows nothing about memory, verdicts or tensors.
+`Whole` is the paper: drafts are verified as long as they were allowed to be. `ByOdds` looks at every drafted token that
+is there when a round is packed, in drafts and in what the verify node drafts itself from a session's own text. It
+verifies those that bring the most for the time that they add, as `goodspeed.selection` says: a token's worth is w U'(X)
+of its client, its odds are what its draft node claims, calibrated by what became of such claims. The others are cut,
+never deferred: under match a cut draft is exact. Under ratio a token must not be cut for what it is, so there its odds
+are the client's acceptance rate, whatever the token.
 """
 
 from collections import defaultdict
@@ -21,7 +19,7 @@ from goodspeed.fair.by_value import Cost, take, take_needed
 from goodspeed.fair.candidates import Candidate, Ranked, path_odds, rank
 from goodspeed.fair.latency import Refined
 from goodspeed.wire import odds
-from verify_node.packing.drafted import Drafted, claimed_odds, of_draft, of_offer
+from verify_node.packing.drafted import Drafted, claimed_odds, of_draft
 from verify_node.packing.round import RoundLimits
 from verify_node.rounds.planner import Hope
 from verify_node.rounds.self_drafts import SelfDrafts, Wanting
@@ -34,7 +32,7 @@ ALL = odds.LEAST
 """`least_odds` of a verify node that has no bound."""
 
 UNWAITED, SELDOM_UNWAITED = 8, 64
-"""One of so many rounds waits for no offer, so that it is known what goes on without; once that is known, fewer are."""
+"""One of so many rounds waits for no draft, so that it is known what goes on without; once that is known, fewer are."""
 
 LOWEST_BOUND = 0.02
 """No bound that is told to a draft node is below: the next round may have more room than the last."""
@@ -59,24 +57,24 @@ class Choice(Protocol):
         ...
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
-        """Those of the ready sessions for which an offer may be on its way. number: of the round to be packed."""
+        """Those of the ready sessions for which a draft may be on its way. number: of the round to be packed."""
         ...
 
     def keep(self, open_sessions: Container[bytes]) -> None:
         """Forgets what is kept of sessions that are not open any more."""
         ...
 
-    def looks_at_offers(self, yes: bool) -> None:
-        """Whether offers and own drafts are looked at from now on."""
+    def looks_at_drafts(self, yes: bool) -> None:
+        """Whether drafts that nobody is owed are looked at from now on."""
         ...
 
 
 class Whole:
-    """Every draft that arrived, whole; what does not fit into the budget waits for the next round."""
+    """Every draft as long as it was allowed to be; what does not fit into the budget waits for the next round."""
 
     def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
-        """The drafts that arrived, by session; nothing is promised where drafts cannot be cut."""
-        return {session.session_id: of_draft(session) for session in ready if session.draft is not None}
+        """The drafts that arrived, by session; nothing is promised where drafts are not cut."""
+        return {session.session_id: of_draft(session).cut(session.may_draft) for session in ready}
 
     def least_odds(self, session: Session) -> int:
         """There is no bound."""
@@ -87,14 +85,14 @@ class Whole:
         return False
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
-        """None: no offer is looked at."""
+        """None: whoever may draft is waited for."""
         return []
 
     def keep(self, open_sessions: Container[bytes]) -> None:
         """Nothing is kept."""
 
-    def looks_at_offers(self, yes: bool) -> None:
-        """They are not, in any case."""
+    def looks_at_drafts(self, yes: bool) -> None:
+        """They are, in any case."""
 
 
 class ByOdds:
@@ -106,19 +104,13 @@ class ByOdds:
         limits: RoundLimits,
         worth: Callable[[Client], float],
         self_drafts: SelfDrafts | None = None,
-        *,
-        keeps_slos: bool = False,
     ) -> None:
-        """worth: of one token of a client, w U'(X). self_drafts: None where the verify node drafts nothing itself.
-
-        keeps_slos: what sessions are owed is chosen first.
-        """
-        self._only_drafts = False  # neither offers nor own drafts are looked at
+        """worth: of one token of a client, w U'(X). self_drafts: None where the verify node drafts nothing itself."""
+        self._only_needed = False  # only what sessions are owed is looked at
         self._cost = cost
         self._limits = limits
         self._worth = worth
         self._self_drafts = self_drafts
-        self._keeps_slos = keeps_slos
         self._owed_more: frozenset[bytes] = frozenset()  # sessions that the last round owed more than one token
         self._least_value = 0.0  # worth x path odds that a token had to have in the last round
 
@@ -142,11 +134,8 @@ class ByOdds:
         alone = sum(worths[session.client.name] for session in ready)
         first, _ = take_needed(candidates, budget, alone, ranked)
         longest = max(sum(first.counts), keeping.most_drafted(seconds, budget))
-        if self._only_drafts:  # what nobody needs is not looked at
-            candidates = [
-                one if drafted[k][1].source is None else replace(one, max_nodes=first.counts[k])
-                for k, one in enumerate(candidates)
-            ]
+        if self._only_needed:
+            candidates = [replace(one, max_nodes=first.counts[k]) for k, one in enumerate(candidates)]
         counts, value = take(candidates, first, longest, Cost(seconds.__getitem__), ranked)
         num_chosen = sum(counts)
         self._least_value = value / seconds[num_chosen] * (seconds[num_chosen + 1] - seconds[num_chosen])
@@ -167,8 +156,8 @@ class ByOdds:
         return session.session_id in self._owed_more
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
-        """Those of the ready sessions for which an offer may be on its way; none while offers are not looked at."""
-        if self._only_drafts or number % SELDOM_UNWAITED == 0:
+        """Those of the ready sessions for which a draft may be on its way; none while drafts are not looked at."""
+        if self._only_needed or number % SELDOM_UNWAITED == 0:
             return []
         answers = [session for session in ready if session.hopes_for_answer]
         models = [session for session in ready if session.hopes_for_model]
@@ -191,13 +180,13 @@ class ByOdds:
         if self._self_drafts is not None:
             self._self_drafts.keep(open_sessions)
 
-    def looks_at_offers(self, yes: bool) -> None:
-        """Whether offers and own drafts are looked at from now on."""
-        self._only_drafts = not yes
+    def looks_at_drafts(self, yes: bool) -> None:
+        """Whether drafts that nobody is owed are looked at from now on."""
+        self._only_needed = not yes
 
     def _keeping(self, ready: Sequence[Session], now: float) -> Keeping:
         """What is owed to the sessions of this round."""
-        if not self._keeps_slos or all(session.ledger is None for session in ready):
+        if all(session.ledger is None for session in ready):
             return NOBODY
         texts = [Text(one.session_id, one.ledger, one.client.name) for one in ready if one.ledger is not None]
         weights = {session.client.name: session.client.weight for session in ready}
@@ -210,16 +199,14 @@ class ByOdds:
         return {name: self._worth(client) for name, client in clients.items()}
 
     def _drafted(self, ready: Sequence[Session], worths: Mapping[str, float]) -> list[tuple[Session, Drafted]]:
-        """All drafted tokens that are there: a session's draft, or else its offer, or else what its own text says."""
+        """All drafted tokens that are there: a session's draft, or else what its own text says."""
         found: list[tuple[Session, Drafted]] = []
         wanting: list[Wanting] = []
         for session in ready:
-            if session.draft is not None:
-                found.append((session, of_draft(session)))
-            elif session.takes_offers and (self.owes_more(session) or not self._only_drafts):
-                offered = of_offer(session)
-                if offered.tokens:
-                    found.append((session, offered))
+            if session.takes_drafts and (self.owes_more(session) or not self._only_needed):
+                drafted = of_draft(session)
+                if drafted.tokens:
+                    found.append((session, drafted))
                 elif self._self_drafts is not None and session.allows_ngrams:
                     worth = worths[session.client.name]
                     price = 0.0 if self.owes_more(session) else self._least_value / worth

@@ -8,10 +8,8 @@ from msgspec import Struct
 
 from goodspeed.exact import trees
 from goodspeed.fair.estimators import ROUNDING
-from goodspeed.fair.policies.cycles import in_time, willing
 from goodspeed.wire import odds
-from goodspeed.wire.fields import DraftSource
-from goodspeed.wire.messages import DownMessage, Draft, TokenLogprobs, Verdict
+from goodspeed.wire.messages import DownMessage, TokenLogprobs, Verdict
 from verify_node.packing.round import Entry
 from verify_node.rounds.scheduler import Observation
 from verify_node.session.calibration import ClaimedOf
@@ -68,7 +66,6 @@ class Moved(Struct, frozen=True):
     outcome: Outcome
     base_len: int
     taken: tuple[int, ...]
-    answered: Draft | None
 
     @property
     def num_verified(self) -> int:
@@ -76,9 +73,9 @@ class Moved(Struct, frozen=True):
 
     @property
     def observation(self) -> Observation:
-        """Every Draft counts, whoever drafted it, and what a draft model offers: n-gram offers do not."""
+        """What a draft model drafted counts, and whatever the ratio rule decided on; guesses of an index do not."""
         num_tokens = len(self.taken)
-        counts = self.answered is not None or self.entry.source == "model"
+        counts = self.entry.source == "model" or self.entry.proposal is not None
         num_drafted = len(self.entry.first_choices) if counts else 0
         return Observation(self.session, self.outcome.agreement, num_drafted, num_tokens, self._num_accepted)
 
@@ -92,35 +89,17 @@ class Moved(Struct, frozen=True):
         return min(num_accepted, len(self.taken) + 1)
 
     @property
-    def parts(self) -> list[tuple[DraftSource, int, int]]:
-        """What was verified, by source: how many tokens, and how many of them were accepted."""
-        num_verified, num_accepted = self.num_verified, self.outcome.num_accepted
-        first = min(self.entry.num_ngram, num_verified)
-        parts: list[tuple[DraftSource, int, int]] = []
-        if first:
-            parts.append((self.entry.source or "ngram", first, min(num_accepted, first)))
-        if num_verified > first:
-            parts.append(("model", num_verified - first, max(0, num_accepted - first)))
-        return parts
-
-    @property
     def claims(self) -> list[tuple[ClaimedOf, bytes, int]]:
         """Codes of the odds that were claimed for tokens up to the first rejection, by source; how many were accepted.
 
         What follows the text's end does not count: it is drafted at will, and accepted at no cost.
         """
-        if self.entry.is_forced:
+        source, codes = self.entry.source, self.entry.odds[: min(self.num_verified, len(self.taken) + 1)]
+        if self.entry.is_forced or source is None or not codes:
             return []  # nothing was claimed
         if self.entry.parents is not None:
             return self._claims_of_tree(self.entry.parents)
-        codes, num_accepted = self.entry.odds[: min(self.num_verified, len(self.taken) + 1)], self._num_accepted
-        first = min(self.entry.num_ngram, len(codes))
-        claims: list[tuple[ClaimedOf, bytes, int]] = []
-        if first:
-            claims.append((self.entry.source or "ngram", codes[:first], min(num_accepted, first)))
-        if first <= num_accepted and first < len(codes):  # nothing is known after a rejection
-            claims.append(("model", codes[first:], num_accepted - first))
-        return claims
+        return [(source, codes, self._num_accepted)]
 
     def _claims_of_tree(self, parents: Sequence[int]) -> list[tuple[ClaimedOf, bytes, int]]:
         """The claims for all tokens after the base or an accepted one: what the target drew there is known."""
@@ -139,39 +118,22 @@ class Moved(Struct, frozen=True):
         first = self.entry.first_choices
         return self.entry.num_drafted - len(first), len({*(self.outcome.path or ())} - {*first})
 
-    def hope(self, round_s: float) -> float:
-        """Probability that the next draft was made ahead of this verdict, if the draft node drafts ahead at all."""
-        session, num_drafted = self.session, self.entry.num_drafted
-        if self.answered is None or num_drafted < len(self.answered.tokens):
-            return 0.0  # it was cut, so what was made ahead assumed more
-        if not (session.is_drafting and 0 < num_drafted == self.outcome.num_accepted):
-            return 0.0
-        alpha = session.acceptance.value
-        ahead_s = session.client.draft_s_per_token * (num_drafted + 2)
-        timely = in_time(ahead_s, round_s + (0.0 if self.answered.assumes else session.round_trip_s))
-        return float(alpha * willing(alpha ** (num_drafted + 1)) * timely)
-
-    def verdict(
-        self, next_length: int, dropped: int | None = None, least_odds: int = odds.LEAST, may_draft: int = 0
-    ) -> Verdict:
-        """The message with the decision. What an older release does not know is left out of it."""
-        knows_odds = "odds" in self.session.client.capabilities
-        tells_cached = "prefix_cache" in self.session.client.capabilities and self.session.was_told_nothing
+    def verdict(self, may_draft: int, least_odds: int = odds.LEAST) -> Verdict:
+        """The message with the decision."""
+        session = self.session
         return Verdict(
-            session_id=self.session.session_id,
-            epoch=self.session.epoch,
-            round=self.entry.draft_round,
+            session_id=session.session_id,
+            epoch=session.epoch,
             base_len=self.base_len,
             tokens=self.taken,
             num_verified=self.num_verified,
             num_accepted=self.outcome.num_accepted,
-            next_length=next_length,
-            finish_reason=self.session.finish_reason,
-            logprobs=self.session.logprobs_from(self.base_len),
-            dropped=dropped,
-            least_odds=least_odds if knows_odds else odds.LEAST,
-            source=self.entry.source if knows_odds else None,
-            prompt_logprobs=self.session.told_of_prompt if self.session.last_verdict is None else None,
             may_draft=may_draft,
-            num_cached=(self.session.num_cached or 0) if tells_cached else 0,
+            finish_reason=session.finish_reason,
+            least_odds=least_odds,
+            source=self.entry.source,
+            promised=session.promised,
+            logprobs=session.logprobs_from(self.base_len),
+            num_cached=(session.num_cached or 0) if session.was_told_nothing else 0,
+            prompt_logprobs=session.told_of_prompt if session.last_verdict is None else None,
         )

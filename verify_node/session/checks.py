@@ -11,11 +11,11 @@ from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from goodspeed.wire.handshake import VERSION, Hello, Welcome
-from goodspeed.wire.messages import Ack, Close, Draft, Offer, OpenSession, Refusal, RefusalCode, UpMessage
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, RefusalCode, UpMessage
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 
-AboutSession: TypeAlias = OpenSession | Draft | Offer | Ack | Close
+AboutSession: TypeAlias = OpenSession | Draft | Ack | Close
 
 
 MAX_KEPT = 4 * MAX_PROMPT_LOGPROBS
@@ -34,8 +34,7 @@ class Rejection:
         """A refusal echoes what it is about."""
         if about is None:
             return Refusal(self.code, self.what, self.what_to_do)
-        number = about.round if isinstance(about, Draft) else None
-        return Refusal(self.code, self.what, self.what_to_do, about.session_id, about.epoch, number)
+        return Refusal(self.code, self.what, self.what_to_do, about.session_id, about.epoch)
 
 
 HELLO_FIRST = Rejection("hello_first", "this verify node does not know you", "send Hello, then reopen")
@@ -208,49 +207,36 @@ def check_session(session: Session, client: Client, epoch: int) -> Rejection | N
 
 
 def check_draft(draft: Draft, session: Session, vocab_size: int) -> Rejection | None:
-    """Whether a draft is the one that the session was assigned; its distributions are the target's to check."""
-    if draft.round <= session.last_round:
-        what = f"round {draft.round} is not above {session.last_round}"
-        return Rejection("stale_round", what, "wait for the verdict, or acknowledge what is applied")
-    if session.finished or not session.assigned or session.draft is not None:
-        what = "no draft is expected from this session now"
-        return Rejection("not_assigned", what, "wait for a verdict with a length")
-    if draft.base_len != len(session.tokens) or draft.base_digest != session.base_digest():
-        what = f"the draft was made on {draft.base_len} tokens that are not the {len(session.tokens)} committed"
-        return Rejection("wrong_base", what, "reopen the session with what is committed")
-    if len(draft.tokens) > session.assigned:
-        what = f"{len(draft.tokens)} tokens exceed the {session.assigned} assigned"
-        return Rejection("too_long", what, "propose at most next_length tokens")
-    return _check_vocabulary(draft, vocab_size)
+    """Whether a draft could be of use; one that the text has left behind is not its sender's fault.
+
+    Its distributions are the target's to check.
+    """
+    return _check_base(draft, session) or _check_drawn(draft, session) or _check_vocabulary(draft, vocab_size)
 
 
-def check_ahead(draft: Draft, welcome: Welcome) -> Rejection | None:
-    """Whether a draft made ahead of a verdict could be taken at all; what it assumes is not its fault."""
-    if len(draft.tokens) > welcome.max_length:
-        what = f"{len(draft.tokens)} tokens exceed the {welcome.max_length} that are ever assigned"
-        return Rejection("too_long", what, "propose at most max_length tokens")
-    return _check_vocabulary(draft, welcome.vocab_size)
-
-
-def check_offer(offer: Offer, session: Session, vocab_size: int) -> Rejection | None:
-    """Whether an offer could be of use; one that the text has left behind is not its sender's fault."""
-    if session.verification != "match":
-        return Rejection("unsupported", "only sessions of the match rule have offers", "send drafts when assigned")
-    return _check_base(offer, session) or _check_vocabulary(offer, vocab_size)
+def _check_drawn(draft: Draft, session: Session) -> Rejection | None:
+    """Whether a draft says what it was drawn from, where its session's rule needs that; a tree never can."""
+    if session.opened.verification == "match" or not draft.tokens:
+        return None
+    if draft.proposal is None:
+        return Rejection("proposal", "a draft of the ratio rule has no proposal", "send what was sampled from")
+    if draft.parents is not None:
+        return Rejection("proposal", "a draft of the ratio rule is a tree", "send one token after the other")
+    return None
 
 
 def check_ack(ack: Ack, session: Session) -> Rejection | None:
     return _check_base(ack, session)
 
 
-def _check_base(message: Ack | Offer, session: Session) -> Rejection | None:
+def _check_base(message: Ack | Draft, session: Session) -> Rejection | None:
     if message.base_len > len(session.tokens):
         what = f"{message.base_len} tokens are more than the {len(session.tokens)} committed here"
         return Rejection("wrong_base", what, "reopen the session")
     return None
 
 
-def _check_vocabulary(draft: Draft | Offer, vocab_size: int) -> Rejection | None:
+def _check_vocabulary(draft: Draft, vocab_size: int) -> Rejection | None:
     if max(draft.tokens, default=0) >= vocab_size:
         what = f"a drafted id is outside the vocabulary of {vocab_size}"
         return Rejection("vocabulary", what, "mask ids beyond the tokenizer")

@@ -1,33 +1,24 @@
-"""The phases of a session on the verify node. Knows nothing about what a session holds.
+"""The phases of a session on the verify node.
 
-    OPENED        +--- assign(n > 0) ---> AWAITING --- take_draft ---> DRAFTED
-       |          |                          |         take_ahead            |
-     commit       |                      go_without                        commit
-       |          |                          |                               |
-       +----> COMMITTED --- assign(0) ---> ADVANCING                         |
-                  ^                          |                               |
-                  +--------- commit ---------+-------------------------------+
+    OPENED --- commit ---> RUNNING --- commit ---> RUNNING ...
 
-A commit that reaches the text's end leads to FINISHED instead of COMMITTED, and nothing leads away from there. A
-session that is opened again is a new one, in OPENED. Key/value memory is no part of this: a session is fed in chunks,
-preempted and fed again in whatever phase it is, and `PagePool.length` alone says how much of its text is cached.
+A commit that reaches the text's end leads to FINISHED, and nothing leads away from there. A session that is opened
+again is a new one, in OPENED. Key/value memory is no part of this: a session is fed in chunks, preempted and fed again in
+whatever phase it is, and `PagePool.length` alone says how much of its text is cached. Neither is what is drafted, which
+a round takes as it finds it.
 
-The phase is stored, though it could be told from other fields. So it can be wrong, and that is the point: a transition
-that is called in the wrong phase raises at once, and one that forgets a field leaves a session whose phase and fields
-disagree, which `validate` finds. A derived phase would take the same session for a sound one in another phase.
+The phase is stored, though it could be told from other fields: a session whose phase and fields disagree is found by
+`validate`, and a transition in the wrong phase raises at once.
 """
 
 from enum import Enum
 
 
 class Phase(Enum):
-    """The states of a session between two verdicts."""
+    """The states of a session."""
 
-    OPENED = "opened"  # no verdict yet: its prompt is being fed, and nothing is assigned
-    AWAITING = "awaiting"  # tokens are assigned, and their draft has not arrived
-    DRAFTED = "drafted"  # its draft waits for a round, or is in the one in flight
-    ADVANCING = "advancing"  # it has no draft to come: each round moves it on by one token
-    COMMITTED = "committed"  # within `VerifyCore.finish` only: the next length is not assigned yet
+    OPENED = "opened"  # no verdict yet: its prompt is being fed
+    RUNNING = "running"  # each round moves it on, with or without drafted tokens
     FINISHED = "finished"  # its text is complete; what is not acknowledged may be asked for again
 
 

@@ -10,22 +10,20 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from goodspeed.exact.positions import cut
 from goodspeed.fair.smoothing import smoothed
 from goodspeed.wire.fields import FinishReason
-from goodspeed.wire.messages import Draft, Offer, TokenLogprobs, Verdict
-from verify_node.session.client import limit_worth, moved_share
-from verify_node.session.offered import Offered, depth
+from goodspeed.wire.messages import Draft, TokenLogprobs, Verdict
 from verify_node.session.phase import Phase, WrongPhase
-from verify_node.session.probe import Probe
+from verify_node.session.remainder import Remainder
 from verify_node.session.state import WINDOW, SessionState
 from verify_node.slo.ledger import Cause
 
 SMOOTHING = 0.2
 """Smoothing step of round trips, and of the durations of rounds."""
 
-AHEAD_SMOOTHING = 0.1
-SHARE_SMOOTHING = 0.1
+LATE_TIMES, LEAST_LATE_S, MOST_LATE_S = 8.0, 3.0, 10.0
+"""A draft is late after so many times what it usually takes, but within these bounds: a lost message is repeated after
+the first, and nobody is held up for longer than the last."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +41,7 @@ class Session(SessionState):
         """Takes over the old session's age and estimates."""
         self.admitted = old.admitted
         self.acceptance, self.acceptance_bound = old.acceptance, old.acceptance_bound
-        self.share, self.round_trip_s, self.ahead_share = old.share, old.round_trip_s, old.ahead_share
+        self.round_trip_s = old.round_trip_s
         asked = self.opened.prompt, self.opened.num_prompt_logprobs
         if self.prompt_logprobs is not None and asked == (old.opened.prompt, old.opened.num_prompt_logprobs):
             self.prompt_logprobs = list(old.prompt_logprobs or ())
@@ -61,46 +59,21 @@ class Session(SessionState):
         self.promised = promised
 
     def take_draft(self, draft: Draft, now: float) -> None:
-        """The draft that it awaits arrived; an empty one says that the draft node cannot draft now."""
-        self._leave("take_draft", (Phase.AWAITING,), Phase.DRAFTED)
-        if self.ledger is not None:
-            self.ledger.drafted(draft.drafting_s, now)
-        self.client.draft_arrived()
-        self.draft, self.ready_since = draft, now
-        self._drop_older_ahead(draft)
-        self.cannot_draft = not draft.tokens
-        if draft.tokens:
-            self.client.observe_drafting(draft.drafting_s, len(draft.tokens))
-            self._observe_ahead(False)
-        self.acknowledge(draft.base_len, now - draft.drafting_s)
-
-    def take_ahead(self, ahead: Draft, now: float) -> None:
-        """A draft made ahead arrived: it is used at once if its verdict is made already, or kept if it may come true.
-
-        Only the newest is kept, and only if the text may still grow to its base.
-        """
-        if ahead.round <= self.last_round or not ahead.tokens:
+        """Drafted tokens arrived; a draft on more of the text replaces one on less."""
+        if self.finished or (self.drafted is not None and draft.base_len < self.drafted.made_on):
             return
-        if self.awaits_draft and self._is_made_on_text(ahead):
-            self._use_ahead(ahead)
+        awaited, is_new = self.awaits_draft, draft.base_len == len(self.tokens)
+        drafted = Remainder.read(draft, self.tokens)
+        if drafted is not None and drafted.tokens:
+            self.client.note_draft(draft.source, drafted.depth)
+        if is_new and draft.source == "model" and draft.tokens:
+            self.model_calls.answered(now)
+        self.drafted = drafted
+        if is_new and draft.complete:
+            self.was_late = False
+        if awaited and not self.awaits_draft:
             self.ready_since = now
             self._wait_for("queue", now)
-            return
-        newest = max(known.round if known else -1 for known in (self.draft, self.ahead))
-        if (
-            self.is_drafting
-            and ahead.round > newest
-            and 0 < ahead.base_len - len(self.tokens) <= (self.assigned or 0) + 1
-        ):
-            self.ahead = ahead
-
-    def take_offer(self, offer: Offer, now: float) -> None:
-        """Tokens that may follow the text arrived; an offer on more of the text replaces one on less."""
-        self.client.note_offer(offer.source, depth(offer))
-        if offer.source == "model" and offer.base_len == len(self.tokens):
-            self.model_calls.answered(now)
-        if self.offered is None or offer.base_len >= self.offered.made_on:
-            self.offered = None if self.finished else Offered.read(offer, self.tokens)
 
     def acknowledge(self, base_len: int, at: float) -> None:
         """Everything below base_len is applied; the newest verdict that ends there tells the round trip."""
@@ -121,8 +94,7 @@ class Session(SessionState):
         """An Ack acknowledges more than was known; if the session's window was full, it is ready from now on."""
         if not self.is_ready(window):
             self.ready_since = now
-            if self.phase is Phase.ADVANCING:
-                self._wait_for("queue", now)
+            self._wait_for("draft" if self.awaits_draft else "queue", now)
         self.acknowledge(base_len, now)
 
     def repeat(self, base_len: int) -> Verdict | None:
@@ -143,11 +115,9 @@ class Session(SessionState):
 
     # -- a round moves it ------------------------------------------------------------------------------------------
 
-    def go_without(self, now: float, number: int, waiting_rounds: int) -> None:
-        """Its draft is late in verify round `number`: it advances without; see `Client.miss_draft`."""
-        self._leave("go_without", (Phase.AWAITING,), Phase.ADVANCING)
-        self.client.miss_draft(number, waiting_rounds)
-        self.assigned, self.cannot_draft, self.ready_since = 0, True, now
+    def go_without(self, now: float) -> None:
+        """Its draft is late: rounds take it without, and wait for none of it until one is complete again."""
+        self.waits, self.was_late, self.ready_since = False, True, now
         self._wait_for("queue", now)
 
     def enter(self, now: float, *, reads_prompt: bool, num_cached: int) -> None:
@@ -175,9 +145,7 @@ class Session(SessionState):
 
         The text ends before a stop id, or at its limit.
         """
-        self._leave("commit", (Phase.OPENED, Phase.DRAFTED, Phase.ADVANCING), Phase.COMMITTED)
-        if self.draft is not None:
-            self.last_round, self.draft = self.draft.round, None
+        self._leave("commit", (Phase.OPENED, Phase.RUNNING), Phase.RUNNING)
         taken: list[int] = []
         for token in tokens:
             if token in self.opened.stop_ids:
@@ -191,17 +159,13 @@ class Session(SessionState):
         if self.ledger is not None:
             self.ledger.decided(len(taken), self.moved_at)  # `advance` has set it to the round's end
         self.logprobs += logprobs[: len(taken)]
-        if self.offered is not None:
-            self.offered = None if self.finished else self.offered.after(taken)
+        if self.drafted is not None:
+            self.drafted = None if self.finished else self.drafted.after(taken)
         return tuple(taken)
 
     def must_follow(self, tokens: tuple[int, ...]) -> None:
         """What the form of its output says must follow the text as it is now."""
         self.forced = (len(self.tokens), tokens) if tokens and not self.finished else None
-
-    def observe_share(self, took_part: bool) -> None:
-        """Smooths in how many rounds it takes part."""
-        self.share = self.share + SHARE_SMOOTHING * (took_part - self.share)
 
     def observe_draft(self, agreement: float, num_drafted: int, num_accepted: int, num_tried: int) -> None:
         """Eq. (3): its draft was verified. num_accepted of num_tried tokens count for the acceptance bound."""
@@ -209,76 +173,33 @@ class Session(SessionState):
             known.acceptance.observe(agreement, num_drafted)
             known.acceptance_bound.observe(num_accepted, num_tried)
 
-    def observe_model_offer(self, num_accepted: int, offered: bool | None) -> None:
-        """A round is done. offered: `model_offered`, when it was packed."""
-        self.model_calls.observe(num_accepted, offered)
+    def observe_model(self, num_accepted: int, drafted: bool | None) -> None:
+        """A round is done. drafted: `model_drafted`, when it was packed."""
+        self.model_calls.observe(num_accepted, drafted)
 
-    def judge_probe(self, did_well: bool) -> None:
-        """If its draft was a probe: whether so much of it agreed that the next one is worth asking for."""
-        if self.probe is Probe.ASKED:
-            self.probe = Probe.ACCEPTED if did_well else Probe.NONE
-
-    def begin_probe(self, number: int, max_worth: float | None = None) -> None:
-        """A probe is due in verify round `number`; if none is made, the wait for the next one begins.
-
-        max_worth: drafted tokens that the estimates may rest on from now on, because they are old; None: any number.
-        """
-        self.cannot_draft = False
-        limit_worth(self.acceptance, max_worth)
-        self.zero_since = number
-        self.client.begin_probe(number, max_worth)
-
-    def try_again(self) -> None:
-        """Its draft model may draft again by now: the policy may assign it a length."""
-        self.cannot_draft = False
-
-    def assign(self, length: int, probe: int, number: int) -> int:
-        """The next draft length: what the policy gives, or else what a probe may take; 0 for none.
-
-        A client's first draft is a probe, too. Sessions may be too short for a probe: one that begins at length 0 waits
-        from when its client's did.
-        """
-        assigned = max(length, probe)
-        self._leave("assign", (Phase.COMMITTED,), Phase.AWAITING if assigned else Phase.ADVANCING)
-        is_first = length > 0 and not self.client.draft_s_per_token
-        in_a_row = self.probe is Probe.ACCEPTED
-        self.assigned = assigned
-        self.probe = Probe.ASKED if is_first or (probe > 0 and not length) else Probe.NONE
-        if length:
+    def permit(self, may_draft: int, number: int) -> None:
+        """Sets how many tokens beyond its text may be drafted, by verify round `number`."""
+        self.may_draft = may_draft
+        if may_draft:
             self.zero_since = None
-            self.client.note_length()
-        elif probe:
-            self.zero_since = None
-            self.client.note_probe(in_a_row)
-        else:
-            since = self.client.note_zero(number)
-            self.zero_since = since if self.zero_since is None else self.zero_since
-        return assigned
+        elif self.zero_since is None:
+            self.zero_since = number
 
-    def expect(self, hope: float) -> int | None:
-        """Its next draft was made ahead with probability `hope`: the one that is kept becomes the next, if it may.
+    def tell(self, verdict: Verdict, now: float, *, waits: bool, window: int = WINDOW) -> None:
+        """Its verdict goes out now: it is kept in case it must be sent again, and its answer is awaited.
 
-        Returns the round of a draft that had to be dropped, else None.
+        waits: where no round is to take it before its draft is complete; but nobody waits who was late the last time.
         """
-        self.hope = hope
-        ahead, self.ahead = self.ahead, None
-        if ahead is None:
-            return None
-        if not self._is_made_on_text(ahead) or not self.awaits_draft:
-            return ahead.round
-        self._use_ahead(ahead)
-        return None
-
-    def tell(self, verdict: Verdict, now: float, late_at: float, window: int = WINDOW) -> None:
-        """Its verdict goes out now: it is kept in case it must be sent again, and its answer is awaited."""
-        self.last_verdict, self.may_draft = verdict, verdict.may_draft
-        self.model_calls.verdict_goes_out(now, calls=verdict.may_draft > 0 and self.offered is None)
+        self.last_verdict = verdict
+        self.model_calls.verdict_goes_out(now, calls=verdict.may_draft > 0 and self.drafted is None)
+        self.waits = waits and verdict.may_draft > 0 and not self.was_late
         if self.awaits_draft:
             self._wait_for("draft", now)
         elif not self.is_ready(window):
             self._wait_for("network", now)
         self.sent.append((len(self.tokens), now))
-        self.due_at, self.late_at = now + self.answer_s, late_at
+        usual_s = self.client.offer_s or MOST_LATE_S
+        self.late_at = now + min(MOST_LATE_S, max(LEAST_LATE_S, LATE_TIMES * usual_s))
 
     # -- within ----------------------------------------------------------------------------------------------------
 
@@ -295,38 +216,3 @@ class Session(SessionState):
 
     def _finish(self, reason: FinishReason) -> None:
         self.finish_reason, self.phase = reason, Phase.FINISHED
-
-    def _is_made_on_text(self, draft: Draft) -> bool:
-        return draft.base_len == len(self.tokens) and draft.base_digest == self.base_digest()
-
-    def _use_ahead(self, ahead: Draft) -> None:
-        """Cut to what is assigned, since it was made before that was known."""
-        self._leave("take_ahead", (Phase.AWAITING,), Phase.DRAFTED)
-        self._observe_ahead(True)
-        self.draft = _cut(ahead, self.assigned or 0)
-        self._drop_older_ahead(ahead)
-        self.cannot_draft = False
-
-    def _drop_older_ahead(self, draft: Draft) -> None:
-        """Its draft node has given up a draft made ahead when it sends one of a later round.
-
-        What was made ahead could come true all the same: of a draft that is cut the target may draw the rest itself.
-        """
-        if self.ahead is not None and self.ahead.round <= draft.round:
-            self.ahead = None
-
-    def _observe_ahead(self, came_true: bool) -> None:
-        """The draft after one that was accepted whole is there: made ahead of the verdict, or afresh."""
-        if self.hope:
-            self.ahead_share = moved_share(self.ahead_share, came_true, self.hope, AHEAD_SMOOTHING)
-            self.client.observe_ahead(came_true, self.hope, AHEAD_SMOOTHING)
-            self.hope = 0.0
-
-
-def _cut(draft: Draft, length: int) -> Draft:
-    """Cuts a draft to `length`; exact under ratio too, since the length does not depend on the tokens."""
-    if len(draft.tokens) <= length:
-        return draft
-    proposal = cut(draft.proposal, length) if draft.proposal is not None else None
-    odds = draft.odds[:length] if draft.odds is not None else None
-    return replace(draft, tokens=draft.tokens[:length], proposal=proposal, odds=odds)

@@ -7,14 +7,13 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from goodspeed.fair.estimators import AcceptanceEstimator
-from goodspeed.wire.fields import FinishReason, OfferSource, Verification
-from goodspeed.wire.messages import Draft, OpenSession, TextDigest, TokenLogprobs, Verdict
+from goodspeed.wire.fields import FinishReason, NodeSource, Verification
+from goodspeed.wire.messages import OpenSession, TokenLogprobs, Verdict
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.client import Client
 from verify_node.session.model_calls import ModelCalls
-from verify_node.session.offered import Offered
 from verify_node.session.phase import Phase
-from verify_node.session.probe import Probe
+from verify_node.session.remainder import Remainder
 from verify_node.slo.ledger import Ledger
 
 WINDOW = 16
@@ -38,28 +37,20 @@ class SessionState:
     limit: int  # position at which the session ends for its length
     acceptance_bound: AcceptanceBound = field(default_factory=AcceptanceBound)  # from its delivered tokens
     phase: Phase = Phase.OPENED
-    assigned: int | None = None  # next draft length; None until the first verdict
-    may_draft: int = 0  # tokens beyond the text that its draft model may have drafted, as it was told
-    draft: Draft | None = None  # arrived, waiting for a round
-    ahead: Draft | None = None  # arrived ahead of the verdict that it hopes for
-    offered: Offered | None = None  # by the newest offer, after the text as it is now
+    may_draft: int = 0  # tokens beyond the text that may be drafted, as its draft node was told
+    drafted: Remainder | None = None  # what is left of its newest draft, after the text as it is now
+    waits: bool = False  # no round takes it before its draft is complete, or late
+    was_late: bool = False  # its last draft that was waited for did not come in time, and none is complete since
     model_calls: ModelCalls = field(init=False)
-    last_round: int = -1  # of the last draft answered or dropped
     last_verdict: Verdict | None = None
     finish_reason: FinishReason | None = None
     ready_since: float = 0.0
     heard_at: float = 0.0  # last time that its draft node mentioned it
     moved_at: float = 0.0  # last time that it was opened, got tokens, or acknowledged some
     num_repeats: int = 0  # verdicts sent again since it last acknowledged more
-    zero_since: int | None = None  # verify round from which its wait for a probe counts; None while it has a length
-    probe: Probe = Probe.NONE  # what its last draft was
-    cannot_draft: bool = False  # its last draft was empty, or late: nothing is assigned until the next probe
-    share: float = 1.0  # smoothed share of rounds that it takes part in while drafting
+    zero_since: int | None = None  # verify round since which it may draft nothing
     round_trip_s: float = 0.0  # verdict out to draft or Ack in, smoothed
-    ahead_share: float = 0.0  # of the drafts that might have been made ahead: how many were, smoothed
-    hope: float = 0.0  # probability that the next draft could be made before the last verdict; 0 once it arrived
-    due_at: float = 0.0  # when its next draft should be there
-    late_at: float = 0.0  # when it is waited for no more
+    late_at: float = 0.0  # when its draft is waited for no more
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
     forced: tuple[int, tuple[int, ...]] | None = None  # what must follow a text of so many tokens, by its form
     logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, where they are wanted
@@ -70,7 +61,6 @@ class SessionState:
     promised: bool | None = None  # what it is to keep; None: nothing was decided of it
     prefix_scope: bytes = b""  # who shares pages of read text with it; empty: nobody, and none are kept
     num_cached: int | None = None  # of the prompt: tokens that were cached before its first round; None before that
-    _digest: TextDigest = field(default_factory=TextDigest)
 
     def __post_init__(self) -> None:
         self.model_calls = ModelCalls(self.client)
@@ -97,12 +87,8 @@ class SessionState:
 
     @property
     def awaits_draft(self) -> bool:
-        return self.phase is Phase.AWAITING
-
-    @property
-    def is_drafting(self) -> bool:
-        """Whether it has a length: what it drafts is on its way, or there, or was just verified."""
-        return bool(self.assigned) and not self.finished
+        """Whether its draft is waited for, and not complete yet."""
+        return self.waits and not self.finished and (self.drafted is None or not self.drafted.complete)
 
     @property
     def num_unacknowledged(self) -> int:
@@ -119,32 +105,28 @@ class SessionState:
         return self.finished or self.awaits_draft or self.num_unacknowledged >= WINDOW
 
     @property
-    def takes_offers(self) -> bool:
-        """Whether a round that moves it on may verify what follows from offers or from its own text."""
-        may = self.allows_ngrams or self.takes_model_offers
-        return self.phase is Phase.ADVANCING and may and self.max_length > 0
-
-    @property
-    def is_offered_to(self) -> bool:
-        """Whether it takes offers, from a draft node that makes them."""
-        return self.takes_offers and "offers" in self.client.capabilities
+    def takes_drafts(self) -> bool:
+        """Whether a round that moves it on may verify what is drafted for it, here or there."""
+        return self.phase is Phase.RUNNING and self.opened.drafter != "none" and self.max_length > 0
 
     @property
     def hopes_for_answer(self) -> bool:
-        """Whether its draft node has the newest verdict still to answer, by an offer of its n-gram index."""
-        is_known = self.client.has_index and self.allows_ngrams
-        return is_known and self.is_offered_to and self.acked < len(self.tokens) and self.offered is None
+        """Whether its draft node has the newest verdict still to answer, by a draft of its n-gram index."""
+        is_known = self.client.has_index and self.allows_ngrams and self.takes_drafts
+        return is_known and self.acked < len(self.tokens) and self.drafted is None
 
     @property
     def hopes_for_model(self) -> bool:
-        """Whether its draft model, which is known to offer, has to do so anew."""
+        """Whether its draft model, which is known to answer, has to draft anew."""
         is_known = self.model_calls.is_called and self.client.offer_s > 0.0
-        return is_known and self.is_offered_to and self.offered is None
+        return is_known and self.takes_drafts and self.drafted is None
 
     @property
-    def model_offered(self) -> bool | None:
-        """Whether a draft model that had to offer anew has done so; None where none had to."""
-        return self.offered is not None if self.model_calls.is_called and self.is_offered_to else None
+    def model_drafted(self) -> bool | None:
+        """Whether a draft model that had to draft anew has done so; None where none had to."""
+        if not self.model_calls.is_called or not self.takes_drafts:
+            return None
+        return self.drafted is not None and bool(self.drafted.tokens)
 
     @property
     def answer_due_at(self) -> float:
@@ -153,30 +135,22 @@ class SessionState:
 
     @property
     def model_due_at(self) -> float:
-        """When its draft model should have offered anew, also if it is a little later than usual."""
+        """When its draft model should have drafted anew, also if it is a little later than usual."""
         return self.model_calls.due_at
 
     @property
     def allows_ngrams(self) -> bool:
-        """Whether its rule and its user allow n-gram offers: under ratio a token must not be cut for what it is."""
+        """Whether tokens of indexes may be verified that were not drawn: under ratio they must be certain."""
         return self.opened.drafter in ("auto", "ngram") and self.verification == "match"
 
     @property
-    def takes_drafts(self) -> bool:
-        """Whether it may be assigned a length: under match an n-gram index makes offers instead."""
-        if self.verification == "ratio":
-            return self.opened.drafter != "none"
-        return self.opened.drafter in ("auto", "model") and "no_model" not in self.client.capabilities
+    def uses_model(self) -> bool:
+        """Whether the draft model of its draft node may draft for it."""
+        return self.opened.drafter in ("auto", "model") and self.client.has_model and self.opened.max_draft > 0
 
-    @property
-    def takes_model_offers(self) -> bool:
-        """Whether its draft model may offer tokens while it goes on; then it is assigned no length."""
-        allows = self.opened.drafter in ("auto", "model") and self.opened.verification == "match"
-        return allows and "model_offers" in self.client.capabilities
-
-    def allows_offers_of(self, source: OfferSource) -> bool:
-        """Whether offers of what drafted them may be verified."""
-        return self.allows_ngrams if source == "ngram" else self.takes_model_offers
+    def allows_drafts_of(self, source: NodeSource) -> bool:
+        """Whether what this has drafted may be verified."""
+        return self.opened.drafter in ("auto", source)
 
     @property
     def may_stop_at(self) -> int:
@@ -199,12 +173,6 @@ class SessionState:
         """Longest draft of which every token, and one more, can still be delivered."""
         return max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))
 
-    @property
-    def answer_s(self) -> float:
-        """Expected time from a verdict to the next draft; one that was made ahead needs no time for drafting."""
-        drafting = 0.0 if self.hope * self.ahead_share > 0.5 else (self.assigned or 0) + 1
-        return self.round_trip_s + self.client.draft_s_per_token * drafting
-
     def owed(self, round_s: float) -> float | None:
         """Tokens that a round of this length owes it, as of when it was last heard of; None without objectives."""
         return None if self.ledger is None else self.ledger.owed(self.ledger.at, round_s)
@@ -216,17 +184,11 @@ class SessionState:
 
     def is_ready(self, window: int = WINDOW) -> bool:
         """Whether a round can move it forward now."""
-        if self.finished or self.awaits_draft:
-            return False
-        return self.draft is not None or self.num_unacknowledged < window
+        return not self.finished and not self.awaits_draft and self.num_unacknowledged < window
 
     def can_move(self, round_s: float) -> bool:
-        """Whether a round can move it: its draft is there, or it needs none and its draft node keeps up."""
-        return self.draft is not None or (not self.assigned and self.is_ready(self.window(round_s)))
-
-    def base_digest(self) -> bytes:
-        """Hash of prompt and committed tokens."""
-        return self._digest.of(self.tokens)
+        """Whether a round can move it: it waits for no draft, and its draft node keeps up."""
+        return self.is_ready(self.window(round_s))
 
     @property
     def lacks_prompt_logprobs(self) -> bool:

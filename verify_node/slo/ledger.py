@@ -61,13 +61,6 @@ class Ledger:
         self._account(self.cause, now - self.at)
         self.at, self.cause = now, cause
 
-    def drafted(self, drafting_s: float, now: float) -> None:
-        """Its draft arrived: what making it did not take, the line took."""
-        waited_s = now - self.at
-        self._account("draft", min(waited_s, drafting_s))
-        self._account("network", max(0.0, waited_s - drafting_s))
-        self.at, self.cause = now, "queue"
-
     def decided(self, num_tokens: int, now: float) -> None:
         """The round that ended now gave it tokens."""
         if num_tokens:

@@ -51,7 +51,7 @@ class Forms:
             if outcome.failed:
                 if outcome.failed != NOT_NUMBERS and (problem := self.problem(entry)):  # no numbers are no form's fault
                     outcome = replace(outcome, failed=problem, breaks_form=True)
-            elif entry.verification == "match" and entry.draft_round is None:  # else the draft node drafts on
+            elif entry.verification == "match":
                 outcome = replace(outcome, forced=self.forced(entry, outcome.tokens))
             found.append(outcome)
         return found

@@ -153,7 +153,7 @@ class Target:
         if by_match:
             outcomes += self._match(by_match, logits)
         if by_ratio:
-            outcomes += self._ratio(by_ratio, logits)
+            outcomes += self._ratio(by_ratio, logits, planned.number)
         if masks:
             outcomes = self._forms.told(outcomes, [one.entry for one in verified])
         places = {
@@ -210,7 +210,7 @@ class Target:
         self.runner.keep(kept)
         return outcomes
 
-    def _ratio(self, verified: Sequence[_VerifiedEntry], logits: Tensor) -> list[Outcome]:
+    def _ratio(self, verified: Sequence[_VerifiedEntry], logits: Tensor, number: int) -> list[Outcome]:
         """Rejection sampling against the distributions that the drafts were sent with."""
         target_probs, tops = _target_probs(verified, logits, self.checkpoint.num_tokens)
         draft_tokens, num_drafted = _drafts(verified, logits)
@@ -218,7 +218,7 @@ class Target:
         for row, one in enumerate(verified):
             if one.draft_probs is not None:
                 draft_probs[row, : one.num_drafted] = one.draft_probs.to(logits.device)
-        accept_noise, final_noise = _noise(verified, draft_tokens)
+        accept_noise, final_noise = _noise(verified, draft_tokens, number)
         accepted, next_token = verify_ratio(
             target_probs, draft_tokens, draft_probs, num_drafted, accept_noise, final_noise
         )
@@ -281,12 +281,15 @@ def _drafts(verified: Sequence[_VerifiedEntry], like: Tensor) -> tuple[Tensor, T
     return int64_tensor(tokens, like).view(len(verified), widest), int64_tensor([s.num_drafted for s in verified], like)
 
 
-def _noise(verified: Sequence[_VerifiedEntry], draft_tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns accept_noise [batch, max_len] and final_noise [batch], keyed by seed, epoch, round and position."""
+def _noise(verified: Sequence[_VerifiedEntry], draft_tokens: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """Returns accept_noise [batch, max_len] and final_noise [batch], keyed by seed, epoch, round and position.
+
+    number: of the round. No round has it again, so nothing is decided twice by the same noise.
+    """
     entries = [one.entry for one in verified]
     seeds = int64_tensor([entry.sampling.seed for entry in entries], draft_tokens)
     epochs = int64_tensor([entry.epoch for entry in entries], draft_tokens)
-    rounds = int64_tensor([entry.draft_round or 0 for entry in entries], draft_tokens)
+    rounds = torch.full_like(seeds, number)
     bases = int64_tensor([entry.base_len for entry in entries], draft_tokens)
     offsets = torch.arange(draft_tokens.shape[1], device=draft_tokens.device)
     accept = uniform(seeds[:, None], Role.ACCEPT, epochs[:, None], rounds[:, None], bases[:, None] + offsets[None, :])

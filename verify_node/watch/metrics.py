@@ -26,7 +26,7 @@ from verify_node.watch.present import Present, behind, log_utility, present_clie
 Of = Callable[[Present], float]
 CLIENT_GAUGES: tuple[tuple[str, str, Of], ...] = (
     ("client_sessions", "Open sessions.", lambda one: len(one.sessions)),
-    ("client_assigned_length", "Tokens that its next drafts may have together.", lambda one: one.assigned),
+    ("client_may_draft", "Tokens that it may draft beyond its texts together.", lambda one: one.may_draft),
     ("client_acceptance_rate", "Estimated acceptance rate, Eq. (3).", lambda one: one.client.acceptance.value),
     ("client_goodput", "Estimated tokens per round, Eq. (4).", lambda one: one.client.goodput.value),
     ("client_weight", "Weight in the utility.", lambda one: one.client.weight),

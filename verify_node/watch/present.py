@@ -29,9 +29,9 @@ class Present:
         return [session for session in self.sessions if not session.finished]
 
     @property
-    def assigned(self) -> int:
+    def may_draft(self) -> int:
         """Tokens that its next drafts may have in total."""
-        return sum((session.assigned or 0) + session.may_draft for session in self.unfinished)
+        return sum(session.may_draft for session in self.unfinished)
 
     @property
     def moved_at(self) -> float | None:

@@ -3,15 +3,17 @@
 It exists only with `--record`. It sees messages and rounds, and changes nothing. Knows nothing about files.
 """
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 import msgspec
 
 from goodspeed.command.events import EventLog
 from goodspeed.node.recording import Drafted, Opened, Round
 from goodspeed.wire.channels import Received
-from goodspeed.wire.messages import Draft, OpenSession, Verdict, digest
+from goodspeed.wire.messages import Draft, OpenSession, Verdict
 from verify_node.core.view import View
 from verify_node.packing import round as rounds
 from verify_node.rounds.outcomes import Outcome
@@ -22,9 +24,8 @@ EVENT = "recorded"
 
 @dataclass(slots=True)
 class _Arrived:
-    """A draft with its size and its time of arrival."""
+    """A draft's size and its time of arrival."""
 
-    draft: Draft
     num_bytes: int
     at: float
 
@@ -34,9 +35,8 @@ class _Known:
     """The recorder's state of one session."""
 
     number: int
-    next_length: int = 0
     answered_at: float = 0.0  # its last verdict
-    drafts: dict[int, _Arrived] = field(default_factory=dict)  # by round; at most two are in flight
+    draft: _Arrived | None = None  # its newest one since then
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class RoundRecorder:
             return
         if isinstance(message, OpenSession):
             self.opened(session, peer.draft_model, view.num_rounds, now)
-        elif any(message.round == taken.round for taken in (session.draft, session.ahead) if taken is not None):
+        elif session.drafted is not None and session.drafted.made_on == message.base_len:
             self.arrived(message, received.num_bytes, now)
 
     def opened(self, session: Session, draft_model: str, num_rounds: int, now: float) -> None:
@@ -76,16 +76,16 @@ class RoundRecorder:
                 draft_model=draft_model,
                 seed=opened.sampling.seed,
                 prompt_len=len(opened.prompt),
-                prompt_digest=digest(opened.prompt).hex(),
+                prompt_digest=blake2b(array("I", opened.prompt), digest_size=8).hexdigest(),
                 max_tokens=opened.max_tokens,
                 joined=num_rounds,
             )
         )
 
     def arrived(self, draft: Draft, num_bytes: int, now: float) -> None:
-        """Notes a draft that arrived, for the first time or again."""
+        """Notes a draft that was taken."""
         if known := self._known.get(draft.session_id):
-            known.drafts.setdefault(draft.round, _Arrived(draft, num_bytes, now))
+            known.draft = _Arrived(num_bytes, now)
 
     def finished(
         self,
@@ -117,26 +117,23 @@ class RoundRecorder:
 
     def _drafted(self, verdict: Verdict, outcome: Outcome, session: Session, base_len: int, now: float) -> Drafted:
         known = self._known[verdict.session_id]
-        arrived = known.drafts.get(verdict.round) if verdict.round is not None else None
+        arrived = known.draft
         decisions = outcome.decisions
         line = Drafted(
             session=known.number,
             base_len=base_len,
-            assigned=known.next_length,
             agreed="".join("01"[agreed] for agreed in decisions.agreed) if decisions else "",
             ratios=tuple(round(ratio, 4) for ratio in decisions.ratios) if decisions else (),
             num_accepted=verdict.num_accepted,
             num_tokens=len(verdict.tokens),
-            next_length=verdict.next_length,
+            may_draft=verdict.may_draft,
             acceptance_rate=round(session.acceptance.value, 6),
             goodput=round(session.client.goodput.value, 6),
             num_bytes=arrived.num_bytes if arrived else 0,
-            drafting_s=_seconds(arrived.draft.drafting_s) if arrived else 0.0,
             answer_s=_seconds(max(0.0, arrived.at - known.answered_at)) if arrived else 0.0,
             finish_reason=verdict.finish_reason,
         )
-        known.next_length, known.answered_at = verdict.next_length, now
-        known.drafts = {number: draft for number, draft in known.drafts.items() if number > (verdict.round or -1)}
+        known.answered_at, known.draft = now, None
         return line
 
     def _write(self, line: Opened | Round) -> None:

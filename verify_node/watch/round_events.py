@@ -39,7 +39,7 @@ def round_event(
         "deferred": len(done.deferred),
         "preempted": len(done.preempted),
         "arm": arm.value if arm is not None else None,
-        "may_draft": {verdict.session_id.hex(): max(verdict.next_length, verdict.may_draft) for verdict, _ in rows},
+        "may_draft": {verdict.session_id.hex(): verdict.may_draft for verdict, _ in rows},
         "sessions": [_row(verdict, session) for verdict, session in rows],
     }
 
@@ -56,10 +56,9 @@ def _row(verdict: Verdict, session: Session) -> dict[str, object]:
         "num_verified": verdict.num_verified,
         "num_accepted": verdict.num_accepted,
         "num_tokens": len(verdict.tokens),
-        "next_length": verdict.next_length,
+        "may_draft": verdict.may_draft,
         "acceptance_rate": round(session.acceptance.value, 4),
         "goodput": round(session.client.goodput.value, 4),
         "draft_s_per_token": round(session.client.draft_s_per_token, 6),
         "round_trip_s": round(session.round_trip_s, 6),
-        "ahead": round(session.ahead_share, 4),
     }

@@ -58,7 +58,7 @@ class ClientRow(Struct, frozen=True):
     num_sessions: int  # that go on
     activity: Activity  # idle without a session that goes on, stalled where none of them moves
     moved: float | None  # when a session of it last moved; None without a session that goes on
-    assigned: int  # S, summed over its sessions: what it may draft next
+    may_draft: int  # S, summed over its sessions: tokens beyond their texts
     drafted_per_round: float  # tokens of it verified lately
     acceptance_rate: float  # Eq. (3)
     goodput: float  # Eq. (4), tokens per round
@@ -183,7 +183,7 @@ class Watch:
             num_sessions=len(one.unfinished),
             activity=_activity(moved_at, now),
             moved=None if moved_at is None else self._epoch_s + moved_at,
-            assigned=one.assigned,
+            may_draft=one.may_draft,
             drafted_per_round=self._recent.drafted_per_round(client.name),
             acceptance_rate=client.acceptance.value,
             goodput=client.goodput.value,

@@ -116,7 +116,7 @@ function showRow(tr, row, { at, budget, most }) {
   setText(state.querySelector("span"), row.state === "silent" ? "silent" : `${row.state} ${duration(at - row.since)}${lost ? " ago" : ""}`);
   setText(state.querySelector("small"), lost ? "" : activity(row, at));
   showBar(tr, ".drafted", fixed(row.drafted_per_round, 1), row.drafted_per_round / budget, !lost);
-  showNumber(tr, ".length", writes ? `≤ ${count(row.assigned)}` : "–");
+  showNumber(tr, ".length", writes ? `≤ ${count(row.may_draft)}` : "–");
   showBar(tr, ".acceptance", fixed(row.acceptance_rate, 2), row.acceptance_rate, writes);
   showBar(tr, ".goodput", fixed(row.goodput, 2), row.goodput / most, writes);
   showBar(tr, ".share", percent(row.share), row.share, !lost);
