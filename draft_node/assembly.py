@@ -24,7 +24,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.ngram.history import History
 from goodspeed.order import create
 from goodspeed.wire.endpoints import parse_endpoint
-from goodspeed.wire.fields import MAX_CONTEXT, Capability
+from goodspeed.wire.fields import MAX_CONTEXT
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.zmq.transport import ClientKeys, DraftChannel, connect_draft
 
@@ -74,22 +74,6 @@ def read_history(settings: NgramSettings, vocabulary: Vocabulary, report: Report
     return history
 
 
-def _capabilities(config: DraftConfig) -> tuple[Capability, ...]:
-    """What the verify node may count on; a draft model that drafts nothing ahead offers nothing, either."""
-    always: tuple[Capability, ...] = (
-        "odds",
-        "offers",
-        "slo",
-        "admission",
-        "fleet",
-        "logit_rules",
-        "prefix_cache",
-    )
-    if not config.has_model:
-        return (*always, "no_model")
-    return (*always, "model_offers") if config.draft_ahead else always
-
-
 def connect_to(config: DraftConfig, keys: ClientKeys | None) -> ConnectTo:
     """Returns what makes a channel to another verify node. It must prove the key that it is known by."""
 
@@ -122,9 +106,8 @@ def build(
         config.name,
         boot_id,
         vocabulary.tokenizer_fingerprint,
-        public_name(config.model),
+        public_name(config.model) if config.has_model else "",
         vocabulary.model_fingerprint,
-        _capabilities(config),
     )
     drafting = None
     if config.has_model:
@@ -139,7 +122,6 @@ def build(
         link,
         drafting.drafter.context_len if drafting is not None else MAX_CONTEXT,
         config.connect_timeout_s,
-        config.draft_ahead,
         addresses=[Address(endpoint, keys.verify_key if keys else None) for endpoint in dict.fromkeys(config.verify)],
         falls_back=config.fallback == "local",
         ngrams=Ngrams(history, keeps=settings.history != "off"),

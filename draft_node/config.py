@@ -3,13 +3,14 @@
 import os
 import re
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from draft_node.exclusions import check_together
 from draft_node.parsing.formats import THINKING, TOOLS
 from goodspeed import order
 from goodspeed.command import model_options, sampling_options
 from goodspeed.command.config import Settings, option
+from goodspeed.errors import ConfigError
 from goodspeed.node import options
 from goodspeed.node.options import NO_MODEL, History
 from goodspeed.slo.objectives import Objectives, parse_tiers
@@ -17,6 +18,9 @@ from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
 """What a client may be called."""
+
+PRESETS = {"paper": {"verification": "ratio", "proposal": "dense-fp32", "drafter": "model"}}
+"""What `--preset` has of each setting that it names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +104,7 @@ class DraftConfig(Settings):
     slo_tier: tuple[str, ...] = options.slo_tier(
         "service level that a request may ask for by name, beside those of the verify node. May be repeated"
     )
+    preset: str | None = options.preset()
     verification: Verification = options.verification()
     proposal: str = options.proposal()
     lattice_k: int = option(
@@ -118,8 +123,6 @@ class DraftConfig(Settings):
         help="longest draft wanted; 0 is no speculation",
         metavar="N",
     )
-    draft_ahead: bool = options.draft_ahead()
-    min_odds: float | None = options.min_odds()
     drafter: Drafter = options.drafter()
     history: History | None = options.history()
     history_tokens: int = option(
@@ -240,10 +243,22 @@ class DraftConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.preset is not None:
+            self._take_preset(self.preset)
         parse_tiers(self.slo_tier)
         model_options.check_memory(self.kv_pages, self.memory_fraction)
         options.check_keys(self.key, self.verify_key, "--verify-key FILE", trusted_network=self.trusted_network)
         check_together(self)
+
+    def _take_preset(self, name: str) -> None:
+        """Takes a preset's settings; ConfigError where another was given for one of them."""
+        for entry in fields(self):
+            value = PRESETS[name].get(entry.name)
+            if value is None:
+                continue
+            if getattr(self, entry.name) not in (entry.default, value):
+                raise ConfigError(f"--preset {name} has --{entry.name} {value}; drop one of them")
+            object.__setattr__(self, entry.name, value)
 
     @property
     def has_model(self) -> bool:

@@ -25,11 +25,9 @@ from goodspeed.wire.codec import FIXED_BYTES
 from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import (
     Ack,
-    Admitted,
     Close,
     DownMessage,
     Draft,
-    Offer,
     OpenSession,
     Redirect,
     Refusal,
@@ -184,7 +182,7 @@ class DraftDaemon:
         if isinstance(message, ProtocolError):
             logger.warning("the verify node sent something unacceptable", extra={"why": message})
             return
-        with self._of(message.session_id if isinstance(message, Admitted | Redirect | Verdict | Refusal) else None):
+        with self._of(message.session_id if isinstance(message, Redirect | Verdict | Refusal) else None):
             self._carry_out(self.core.receive(message, time.monotonic(), link))
         if isinstance(message, Refusal) and message.session_id is None:
             extra = {"code": message.code, "what": message.what, "what_to_do": message.what_to_do}
@@ -300,7 +298,7 @@ class DraftDaemon:
 
     def _not_sent(self, link: int, message: UpMessage, error: MessageTooLarge | TransportError) -> None:
         if isinstance(error, MessageTooLarge):
-            if not isinstance(message, OpenSession | Draft | Offer | Ack | Close):
+            if not isinstance(message, OpenSession | Draft | Ack | Close):
                 raise error
             self._carry_out(self.core.too_large(message.session_id, Fail("too_large", str(error))))
             return

@@ -21,7 +21,7 @@ OF_CHATS = ("tool_parser", "reasoning_parser", "chat_template_kwargs")
 
 OF_MODEL = (
     *("fallback", "device", "dtype", "kv_pages", "memory_fraction", "prefix_cache", "threads"),
-    *("min_odds", "proposal", "lattice_k"),
+    *("preset", "proposal", "lattice_k"),
 )
 """Settings that a node without a model cannot obey."""
 
@@ -49,10 +49,10 @@ def _check_model(config: "DraftConfig") -> None:
     if config.tokenizer is None:
         what = "a node without a model still encodes the target's tokens"
         raise ConfigError(f"--model {NO_MODEL} needs --tokenizer NAME|FOLDER: {what}")
-    if config.drafter == "model":
-        raise ConfigError("--drafter model needs a draft model; give one with --model, or --drafter ngram")
     for flag in _given(config, OF_MODEL):
         raise ConfigError(f"{flag} needs a draft model; leave it out, or give a model with --model")
+    if config.drafter == "model":
+        raise ConfigError("--drafter model needs a draft model; give one with --model, or --drafter ngram")
 
 
 def _check_history(config: "DraftConfig") -> None:

@@ -16,6 +16,7 @@ from draft_node.serve.levels import Levels
 from goodspeed.node import metrics
 from goodspeed.node.counts import ResponseCounts
 from goodspeed.node.metrics import counter, counters, counters_by, gauge, histogram
+from goodspeed.node.options import NO_MODEL
 from goodspeed.slo.kept import Outcome
 from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.messages import RefusalCode
@@ -32,7 +33,7 @@ class DraftCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yields one family after another."""
-        yield metrics.build_info("draft", self._daemon.link.hello.draft_model)
+        yield metrics.build_info("draft", self._daemon.link.hello.draft_model or NO_MODEL)
         yield metrics.target_info(self._daemon.link.welcome)
         yield from self._requests()
         yield from self._times()
@@ -96,14 +97,12 @@ class DraftCollector(Collector):
         drafting = self._daemon.drafting
         failures = 0 if drafting is None else drafting.breaker.num_failures
         yield counter("draft_failures", "Steps of the draft model that failed or took too long.", failures)
-        yield counter("drafts_ahead", "Drafts sent ahead of a verdict.", statistics.num_ahead)
-        yield counter("drafts_ahead_true", "Of these, what came true.", statistics.num_ahead_true)
 
     def _link(self) -> Iterator[Metric]:
         daemon, traffic = self._daemon, self._daemon.lines.traffic
         refusals = dict.fromkeys(get_args(RefusalCode), 0) | daemon.core.counts.refusals
         yield gauge("connected", "1 while a verify node is there, else 0.", daemon.core.links.is_anybody_there)
-        yield gauge("draft_model_resting", "1 while it drafts nothing unasked, else 0.", daemon.core.resting.is_resting)
+        yield gauge("draft_model_resting", "1 while it drafts nothing, else 0.", daemon.core.resting.is_resting)
         yield gauge("writing_locally", "1 while the draft model writes alone, else 0.", daemon.is_local)
         yield counter("reconnects", "Handshakes after the first.", max(0, daemon.core.counts.num_connected - 1))
         what = "Sessions that a verify node sent to another."

@@ -5,7 +5,6 @@ that concern the connection. Whoever drives the core carries out every action th
 """
 
 from collections import Counter
-from collections.abc import Container
 from dataclasses import dataclass, field, fields
 from typing import TypeAlias, get_args
 
@@ -59,12 +58,13 @@ class Request(Struct, frozen=True):
         now: float,
         *,
         first_at: float | None = None,
-        capabilities: Container[str] = (),
+        num_hops: int = 0,
+        num_prompt_logprobs: int | None = None,
     ) -> OpenSession:
         """The message that opens the session with what is committed so far.
 
-        first_at: when its user had the first token. capabilities: of the verify node; it is told what it understands,
-        and has all that `target.unserved` asks for.
+        first_at: when its user had the first token. num_hops: redirects since its last token. num_prompt_logprobs:
+        None where they have come already.
         """
         return OpenSession(
             session_id=self.session_id,
@@ -76,14 +76,16 @@ class Request(Struct, frozen=True):
             stop_ids=self.stop_ids,
             verification=self.verification,
             max_draft=self.max_draft if self.drafter != "none" else 0,
-            slo=self._slo(now, first_at) if "slo" in capabilities else None,
+            slo=self._slo(now, first_at),
+            constraint=self.constraint,
             num_logprobs=self.num_logprobs,
             min_tokens=self.min_tokens,
-            drafter=self.drafter if "offers" in capabilities else "auto",
-            otherwise=self.otherwise if "admission" in capabilities else "best_effort",
+            drafter=self.drafter,
+            otherwise=self.otherwise,
+            hops=num_hops,
             logit_rules=self.logit_rules,
-            constraint=self.constraint,
-            cache_salt=self.cache_salt if "prefix_cache" in capabilities else b"",
+            cache_salt=self.cache_salt,
+            num_prompt_logprobs=num_prompt_logprobs,
         )
 
     def _slo(self, now: float, first_at: float | None) -> Slo | None:
@@ -106,10 +108,9 @@ class Send(Struct, frozen=True):
 class Propose(Struct, frozen=True):
     """Have the draft model propose up to `length` tokens after `tokens`; 0 only brings its cache up to date.
 
-    With `ahead` the last of `tokens` are not verified yet, and the proposal begins with a guess of what follows them.
-    With `local` nobody verifies it: what is drawn is the text. With `unasked` nobody waits for it, and the last
-    `num_unverified` of `tokens` are drafted themselves. Under the match rule the proposal ends where the odds that all
-    of it is accepted fall below `least_odds`.
+    With `local` nobody verifies it: what is drawn is the text. The last `num_unverified` of `tokens` are drafted
+    themselves. Under the match rule the proposal ends where the odds that all of it is accepted fall below
+    `least_odds`.
     """
 
     request: Request
@@ -117,18 +118,10 @@ class Propose(Struct, frozen=True):
     round: int
     tokens: tuple[int, ...]
     length: int
-    ahead: bool = False
     local: bool = False
-    least_odds: float = 0.0  # of tokens that the verify node would verify
-    wants_chances: bool = False  # those of `Proposed` are for the verify node
-    unasked: bool = False
+    least_odds: float = 0.0
     num_unverified: int = 0
     wants_alternatives: bool = False  # those of `Proposed`, for the verify node
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether somebody waits for it: others make way, in steps and in memory."""
-        return not self.ahead and not self.unasked
 
 
 class Proposed(Struct, frozen=True):
@@ -139,11 +132,7 @@ class Proposed(Struct, frozen=True):
     round: int
     tokens: tuple[int, ...]
     proposal: bytes | None = None
-    drafting_s: float = 0.0
-    guess: int | None = None  # ahead: the token that `tokens` follow
-    odds: float = 1.0  # that all of it is accepted, in the drafter's own view
-    chances: tuple[float, ...] | None = None  # of each token to be accepted after those before it; None: not known
-    num_ngram: int = 0  # leading tokens that an n-gram index drafted
+    chances: tuple[float, ...] | None = None  # match: of each token to be accepted after those before it
     alternatives: tuple[int | None, ...] = ()
     """For each token what the model would have drafted without it; None where that is hardly worth verifying."""
 
@@ -185,19 +174,14 @@ class Statistics:
     num_tokens: int = 0
     num_refusals: int = 0
     num_resends: int = 0
-    num_ahead: int = 0  # drafts sent ahead of a verdict
-    num_ahead_true: int = 0  # of which what they assumed came true
     num_local: int = 0  # of num_tokens, those that the draft model wrote alone
     num_cached: int = 0  # tokens of the prompt that the verify node had in memory when it first read it
     drafted: Counter[DraftSource] = field(default_factory=Counter)  # num_drafted by what drafted them
     accepted: Counter[DraftSource] = field(default_factory=Counter)  # num_accepted likewise
     drafts: Counter[tuple[int, int]] = field(default_factory=Counter)  # num_drafts by (tokens verified, accepted)
 
-    def count(self, verdict: Verdict, num_new: int, num_ngram: int = 0) -> None:
-        """A verdict was applied, and so many of its tokens were new.
-
-        num_ngram: leading tokens of the draft that it answers which an n-gram index drafted.
-        """
+    def count(self, verdict: Verdict, num_new: int) -> None:
+        """A verdict was applied, and so many of its tokens were new."""
         if self.num_rounds == 0:
             self.num_cached = verdict.num_cached
         self.num_rounds += 1
@@ -207,8 +191,9 @@ class Statistics:
         self.num_accepted += verdict.num_accepted
         if verdict.num_verified:
             self.drafts[verdict.num_verified, verdict.num_accepted] += 1
-        self.drafted += _by_source(verdict.source, verdict.num_verified, num_ngram)
-        self.accepted += _by_source(verdict.source, verdict.num_accepted, num_ngram)
+        if verdict.source is not None:
+            self.drafted[verdict.source] += verdict.num_verified
+            self.accepted[verdict.source] += verdict.num_accepted
 
     @property
     def acceptance_rate(self) -> float:
@@ -223,13 +208,6 @@ class Statistics:
 def by_source(tokens: Counter[DraftSource]) -> dict[DraftSource, int]:
     """Tokens by what drafted them, those that drafted none included."""
     return {source: tokens[source] for source in get_args(DraftSource)}
-
-
-def _by_source(source: DraftSource | None, number: int, num_ngram: int) -> Counter[DraftSource]:
-    """The first `number` tokens of what was verified by what drafted them; source None: a draft of this node."""
-    if source is not None:
-        return Counter({source: number})
-    return Counter({"ngram": min(number, num_ngram), "model": max(0, number - num_ngram)})
 
 
 Action: TypeAlias = Send | Propose | Deliver | Finish | Fail

@@ -30,7 +30,6 @@ from draft_node.core.actions import (
     WriteLocally,
 )
 from draft_node.core.counts import Counts, total
-from draft_node.core.drafts.ahead_rate import LEAST_RATE, AheadRate
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.drafts.resting import Resting
 from draft_node.core.fleet.directory import Address
@@ -44,7 +43,7 @@ from draft_node.core.state import State
 from goodspeed.errors import PeerRefused
 from goodspeed.ngram.history import History
 from goodspeed.wire.handshake import Heartbeat, Leave, Replicas
-from goodspeed.wire.messages import Admitted, DownMessage, Redirect, Refusal, Verdict
+from goodspeed.wire.messages import DownMessage, Redirect, Refusal, Verdict
 
 
 class DraftCore:
@@ -55,12 +54,10 @@ class DraftCore:
         link: VerifyLink,
         context_len: int,
         connect_timeout_s: float = 60.0,
-        draft_ahead: bool = True,
         *,
         addresses: Sequence[Address] = (Address(""),),
         stays: bool = False,
         falls_back: bool = False,
-        least_ahead_rate: float = LEAST_RATE,
         ngrams: Ngrams | None = None,
         has_model: bool = True,
         line: Line | None = None,
@@ -74,10 +71,8 @@ class DraftCore:
         self.links = Links(link, addresses)
         self.context_len = context_len
         self.connect_timeout_s = connect_timeout_s
-        self.draft_ahead = draft_ahead
         self.stays = stays
         self.falls_back = falls_back
-        self.least_ahead_rate = least_ahead_rate
         self.ngrams = ngrams
         self._predictions = Ngrams(History(1, per_user=True), keeps=False)  # drafts from nothing else
         self.has_model = has_model
@@ -107,10 +102,9 @@ class DraftCore:
 
         The session is kept until `forget`, even when its user is told the last word at once.
         """
-        rate = AheadRate(least=self.least_ahead_rate)
         known = self.ngrams if self.ngrams is not None or not request.prediction else self._predictions
         ngrams = known.begin(request) if known is not None else None
-        session = Session(request, self.draft_ahead, rate, ngrams, self.has_model, self.resting)
+        session = Session(request, ngrams, self.has_model, self.resting)
         self.sessions[request.session_id] = session
         if self._last_word is not None:
             return [Tell(request.session_id, self._last_word)]
@@ -165,7 +159,7 @@ class DraftCore:
                 self.links.learn(message.siblings)
             case Redirect() if (session := self._session_on(link, message.session_id)) is not None:
                 actions += self.openings.redirect(session, message, now) + self._turn(now)
-            case Admitted() | Verdict() | Refusal() if message.session_id is not None:
+            case Verdict() | Refusal() if message.session_id is not None:
                 session = self._session_on(link, message.session_id)
                 if session is not None:
                     actions += self.openings.of(session, session.receive(message, now)) + self._placed(
@@ -185,7 +179,7 @@ class DraftCore:
         """A session that this link's verify node may speak of."""
         return self.sessions.get(session_id) if self.links.on(session_id) == link else None
 
-    def _placed(self, session: Session, message: Admitted | Verdict | Refusal, now: float) -> list[NodeAction]:
+    def _placed(self, session: Session, message: Verdict | Refusal, now: float) -> list[NodeAction]:
         """What this tells about room at the verify node, and whose turn it therefore is."""
         session_id = session.request.session_id
         if isinstance(message, Refusal) and session.state is State.POSTPONED:

@@ -22,7 +22,7 @@ FATAL = frozenset(
         "not_promised",
     }
 )
-IGNORED = frozenset({"stale_round", "stale_epoch", "proposal"})
+IGNORED = frozenset({"stale_epoch", "proposal"})
 LATER = frozenset({"too_many_sessions", "draining"})
 
 

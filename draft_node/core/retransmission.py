@@ -1,7 +1,8 @@
 """The retransmission timer of a session: when its last message is sent again. No I/O, no clock.
 
-The round trip is measured on messages that were sent once: after a repetition nobody knows which copy was answered
-(Karn's rule; RFC 6298). The timeout is at least twice the round trip. A repetition doubles it, and it stays doubled
+The usual silence is measured after messages that were sent once: after a repetition nobody knows which copy was
+answered (Karn's rule; RFC 6298). Where rounds wait for drafts it has the round trip in it. The timeout is at least
+twice that. A repetition doubles it, and it stays doubled
 until a message that was sent once is answered. Otherwise copies would queue up on a narrow line, delay what follows
 them, and so cause more copies. Knows nothing about what a message means.
 """
@@ -20,15 +21,14 @@ class RetransmissionTimer:
     """The timeout of one session."""
 
     silence_s: float = RESEND_S
-    answer_s: float = 0.0  # from message to answer, smoothed; 0 until the first
-    _said_at: float | None = None  # None where the answer does not tell how long the way is
+    answer_s: float = 0.0  # from a message to what comes next, smoothed; 0 until the first
+    _said_at: float | None = None  # None where the answer does not tell that
     _repeated: bool = False
 
     def said(self, now: float, *, is_timed: bool) -> float:
         """A new message was sent; returns the seconds to wait for its answer.
 
-        is_timed: the answer tells the round trip. Only a draft that was made afresh is timed: an opened session may
-        wait for memory, and the answer to an Ack or to a draft made ahead may be sent before those arrive.
+        is_timed: the answer tells how long silences are. An opened session may wait for memory, so that one is not.
         """
         self._said_at = now if is_timed else None
         self._repeated = False

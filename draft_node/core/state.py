@@ -1,14 +1,11 @@
 """The states of a session at the draft node, as a picture.
 
-    OFFLINE --connect--> OPENING --Verdict--> PROPOSING --proposed--> WAITING --Verdict--> PROPOSING ...
-                                     |  next_length 0: ADVANCING --Verdict--> ... |
-                                     |  drafted ahead rightly: WAITING --Verdict--> ... |
-                                     |  drafted without the model: WAITING --Verdict--> ... |
+    OFFLINE --connect--> OPENING --Verdict--> RUNNING --Verdict, proposed--> RUNNING ...
     any state --disconnect, redirected--> OFFLINE; --finish_reason, cancel, failure--> DONE
     any state --"try later", give_way--> POSTPONED --connect--> OPENING
     OFFLINE --fall_back--> LOCAL --proposed--> LOCAL ... --connect--> OPENING; --end of the text, failure--> DONE
 
-`session.py` has the transitions. Knows nothing about what a session is.
+`session.py` has the transitions.
 """
 
 from enum import Enum
@@ -19,9 +16,7 @@ class State(Enum):
 
     OFFLINE = "offline"
     OPENING = "opening"
-    PROPOSING = "proposing"
-    WAITING = "waiting"
-    ADVANCING = "advancing"
+    RUNNING = "running"  # it goes on by itself, and what is drafted for it goes up
     POSTPONED = "postponed"  # its place is another's; `line.py` knows when it has one again
     LOCAL = "local"  # the verify node is away, and the draft model writes alone
     DONE = "done"
@@ -29,4 +24,4 @@ class State(Enum):
     @property
     def is_open(self) -> bool:
         """Whether a verify node knows a session in this state, as far as this node can tell."""
-        return self not in (State.DONE, State.OFFLINE, State.LOCAL, State.POSTPONED)
+        return self in (State.OPENING, State.RUNNING)

@@ -1,9 +1,4 @@
-"""Whether the target model that is there, at its verify node, may go on with a session's text. No I/O.
-
-Knows nothing about a session's states.
-"""
-
-from collections.abc import Container
+"""Whether the target model that is there, at its verify node, may go on with a session's text. No I/O."""
 
 from draft_node.core.actions import Fail, Finish, Request
 
@@ -31,28 +26,14 @@ def text_end(
     return Fail("prompt", what)
 
 
-def unserved(request: Request, capabilities: Container[str], *, begins: bool) -> Fail | None:
-    """Why a verify node with these capabilities cannot write the text as it is asked for; None: it can.
+def unserved(request: Request, *, constraints: bool, promises: bool, begins: bool) -> Fail | None:
+    """Why a verify node that serves these cannot write the text as it is asked for; None: it can.
 
     begins: nothing of the text is there yet. One that is under way goes on though its SLO is not promised.
     """
-    asked = {
-        "logit_rules": request.logit_rules,
-        "constraint": request.constraint,
-        "prompt_logprobs": request.num_prompt_logprobs,
-    }
-    lacking = [name for name, value in asked.items() if value is not None and name not in capabilities]
-    if lacking:
-        what = f"the verify node does not know {' and '.join(map(_WORDS.__getitem__, lacking))}"
-        return Fail("unsupported", f"{what}; ask without, or have it run a newer release")
+    if request.constraint is not None and not constraints:
+        return Fail("unsupported", "the verify node does not know structured output; ask without")
     insists = request.slo is not None and request.otherwise == "refuse" and begins
-    if insists and "admission" not in capabilities:
+    if insists and not promises:
         return Fail("not_promised", "this verify node promises no service level; ask for best_effort otherwise")
     return None
-
-
-_WORDS = {
-    "logit_rules": "penalties, min_p and logit_bias",
-    "constraint": "structured output",
-    "prompt_logprobs": "log-probabilities of prompts",
-}

@@ -4,11 +4,8 @@ A verdict may come again, or overlap with what is there, or be the one after a l
 and a gap is asked for. Knows nothing about drafts, a session's states, or when anything is sent.
 """
 
-from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import NamedTuple
-
-from msgspec.structs import replace
 
 from draft_node.core.actions import Request
 from goodspeed.wire.messages import OpenSession, TokenLogprobs, Verdict
@@ -48,14 +45,17 @@ class Text:
         """A verify node is told all of it: what it said before is of no use any more."""
         self._lacking_at = -1
 
-    def open(self, epoch: int, now: float, capabilities: Container[str], *, num_hops: int) -> OpenSession:
-        """The message that opens the session with all that is committed. capabilities: of the verify node."""
-        opened = self.request.open(epoch, self.committed, now, first_at=self.first_at, capabilities=capabilities)
-        if "fleet" in capabilities:
-            opened = replace(opened, hops=num_hops)
-        if self._lacks_prompt_logprobs:
-            opened = replace(opened, num_prompt_logprobs=self.request.num_prompt_logprobs)
-        return opened
+    def open(self, epoch: int, now: float, *, num_hops: int) -> OpenSession:
+        """The message that opens the session with all that is committed."""
+        num_prompt_logprobs = self.request.num_prompt_logprobs if self._lacks_prompt_logprobs else None
+        return self.request.open(
+            epoch,
+            self.committed,
+            now,
+            first_at=self.first_at,
+            num_hops=num_hops,
+            num_prompt_logprobs=num_prompt_logprobs,
+        )
 
     def asks_for_gap(self) -> bool:
         """A verdict begins beyond its end. Returns whether to ask for what is missing: once per gap.

@@ -1,7 +1,4 @@
-"""What the draft model's key/value memory holds of each session, and who gives way where it is full.
-
-Knows nothing about drawing tokens or about the model's forward pass.
-"""
+"""What the draft model's key/value cache holds of each session, and whose is evicted where it is full."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,8 +50,7 @@ class Caches:
         keep = min(keep, limit)
         keep = self._runner.truncate(job.session_id, keep)
         del cache.tokens[keep:]
-        if not job.propose.ahead:
-            cache.num_final = min(keep, len(job.propose.tokens) - job.propose.num_unverified)
+        cache.num_final = min(keep, len(job.propose.tokens) - job.propose.num_unverified)
 
     def forget(self, session_id: bytes) -> None:
         """The session is over: frees its memory, of which only what others may find is kept."""
@@ -78,8 +74,8 @@ class Caches:
     def reserve(self, job: Job, jobs: Mapping[bytes, Job]) -> bool:
         """Whether this step's tokens fit the context and the memory; idle sessions' memory is taken first.
 
-        What nobody waits for takes nobody's memory, and gives way to what is awaited. Of texts written locally the
-        older takes a younger one's: no verify node goes on with what has no room, so one at least has to move.
+        Of texts written locally the older takes a younger one's: no verify node goes on with what has no room, so one
+        at least has to move.
 
         jobs: every proposal in the making, by session.
         """
@@ -92,7 +88,7 @@ class Caches:
         needed = pool.pages_needed(job.session_id, len(self.lacking(job)))
         while pool.num_free - self._reserved < needed:
             idle = [key for key in self._caches if key in pool and self._gives_way(key, job, jobs)]
-            if not idle or not job.propose.is_awaited:
+            if not idle:
                 return False
             self._evict(min(idle, key=lambda key: self._caches[key].used))
         self._reserved += needed
@@ -120,7 +116,7 @@ class Caches:
 
     def _gives_way(self, session_id: bytes, to: Job, jobs: Mapping[bytes, Job]) -> bool:
         job = jobs.get(session_id)
-        if job is None or not job.propose.is_awaited:
+        if job is None:
             return True
         ages = list(self._caches)
         return job.propose.local and to.propose.local and ages.index(session_id) > ages.index(to.session_id)
@@ -143,7 +139,7 @@ class Caches:
         """The forward pass took these tokens of the job's text in. What no verdict can change is kept for others."""
         cache, propose = self._caches[job.session_id], job.propose
         cache.tokens += tokens
-        num_final = cache.num_final if propose.ahead else len(propose.tokens) - propose.num_unverified
+        num_final = len(propose.tokens) - propose.num_unverified
         self._runner.pool.publish(job.session_id, _scope(propose.request), job.tokens, num_final)
 
 

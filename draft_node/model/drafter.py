@@ -1,10 +1,9 @@
 """The draft model: many sessions propose at once, one shared forward pass per drafting step.
 
 A proposal begins by bringing the session's cache up to date: what the target decided otherwise is rewound, what it
-added is fed (after a time at length 0 that can be a lot). Under the match rule the draft draws with the target's own
-noise; under the ratio rule it draws from the very numbers that are sent. Proposals ahead of a verdict wait while
-somebody is waiting for one of the others. What is written locally, for nobody to verify, is drawn like a draft under
-the match rule. Knows nothing about sockets or verdicts. Runs on the model thread.
+added is fed (after a time without drafts that can be a lot). Under the match rule the draft draws with the target's own
+noise; under the ratio rule it draws from the very numbers that are sent. What is written locally, for nobody to verify,
+is drawn like a draft under the match rule. Runs on the model thread.
 """
 
 from itertools import compress
@@ -29,9 +28,6 @@ from goodspeed.grammar.matchers import Matchers
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.fields import MAX_DRAFT
 
-THRESHOLD = 0.3
-"""`min_odds` for verify nodes that tell nothing of odds: AdaSpec's threshold baseline."""
-
 
 class Drafter:
     """A draft model with its key/value memory; `add` proposals, then `step` until they come out."""
@@ -43,14 +39,11 @@ class Drafter:
         *,
         kind: str = "lattice",
         k: int = 64,
-        min_odds: float | None = 0.0,
         grammars: Grammars | None = None,
     ) -> None:
         """kind, k: what is sampled from and sent under the ratio rule (`proposals.make`).
 
-        min_odds: under the match rule a draft ends where the odds that all of it is accepted fall below; 0 is never.
-        None: below what the verify node would verify (`Propose.least_odds`), or below THRESHOLD if it tells nothing of
-        that. grammars: compile constraints; None: drafts are made without regard to them.
+        grammars: compile constraints; None: drafts are made without regard to them.
         """
         self.checkpoint = checkpoint
         self.runner = runner
@@ -58,7 +51,6 @@ class Drafter:
         self.max_proposal_bytes = MAX_MESSAGE_BYTES
         self.kind = kind
         self.k = k
-        self.min_odds = min_odds
         self.grammars = grammars
         self._forms = None if grammars is None else Matchers(grammars)
         self._counted = CountedTexts()
@@ -89,9 +81,6 @@ class Drafter:
         """Starts a proposal; it replaces an unfinished one of the same session."""
         length = propose.length if propose.local else min(propose.length, self._longest(propose.request))
         job = Job(propose, length)
-        unfinished = self._jobs.get(job.session_id)
-        if unfinished is not None and unfinished.propose.ahead:
-            job.take_over(unfinished)
         self._caches.rewind(job)
         self._jobs[job.session_id] = job
 
@@ -119,15 +108,11 @@ class Drafter:
 
     @torch.inference_mode()
     def step(self) -> list[Proposed]:
-        """Runs one forward pass for every proposal in the making; returns those that are complete.
-
-        Those that nobody waits for take part while there are no others.
-        """
+        """Runs one forward pass for every proposal in the making; returns those that are complete."""
         self._caches.begin_step()
         jobs: list[Job] = []
         done: list[Job] = []
-        waiting = [self._jobs[key] for key in self._caches if key in self._jobs]  # the oldest sessions first
-        for job in [job for job in waiting if job.propose.is_awaited] or waiting:
+        for job in [self._jobs[key] for key in self._caches if key in self._jobs]:  # the oldest sessions first
             if self._caches.is_read_by_another(job):
                 continue
             (jobs if self._caches.reserve(job, self._jobs) else done).append(job)
@@ -167,11 +152,8 @@ class Drafter:
             positions = batch.tensor([len(job.tokens) for job in chosen], torch.int64)
             tokens = choose(rows, batch, positions, num_tokens=self.num_tokens, noise=noise_ahead)
             _append(chosen, tokens)
-            wanted = [job.propose.wants_chances or self._least_odds(job) > 0.0 for job in chosen]
-            if any(wanted):
-                chances = acceptance_chances(rows, tokens).tolist()
-                for job, chance in compress(zip(chosen, chances, strict=True), wanted):
-                    job.chances.append(chance)
+            for job, chance in zip(chosen, acceptance_chances(rows, tokens).tolist(), strict=True):
+                job.chances.append(chance)
             self._draw_alternatives(chosen, rows, tokens)
         if ratio:
             self._draw_from_proposals([jobs[index] for index in ratio], logits[ratio])
@@ -236,15 +218,7 @@ class Drafter:
     def _is_complete(self, job: Job) -> bool:
         if job.length == 0:
             return self._caches.num_cached(job) >= len(job.tokens) - 1
-        return len(job.drafted) >= job.length or job.stopped or job.odds < self._least_odds(job)
-
-    def _least_odds(self, job: Job) -> float:
-        """Odds below which its draft ends; 0 under the ratio rule, where no draft is cut by what its own tokens are."""
-        if not job.by_match or job.propose.local:
-            return 0.0
-        if self.min_odds is not None:  # unasked it drafts a few tokens at a time, after others
-            return max(self.min_odds, job.propose.least_odds) if job.propose.unasked else self.min_odds
-        return job.propose.least_odds if job.propose.wants_chances else THRESHOLD
+        return len(job.drafted) >= job.length or job.stopped or job.doubts_all
 
 
 def _batch(jobs: list[Job], logits: Tensor) -> SamplingBatch:

@@ -1,6 +1,5 @@
-"""One proposal in the making: what is drafted of it so far. Plain data; knows nothing about caches or the model."""
+"""One proposal in the making: what is drafted of it so far. Plain data."""
 
-import time
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import prod
@@ -17,11 +16,10 @@ class Job:
     propose: Propose
     length: int  # tokens to draft; 0 only brings the cache up to date
     tokens: list[int] = field(init=False)  # base and what is drafted so far
-    started: float = field(default_factory=time.perf_counter)
     noise_seed: int = field(init=False)  # of its session's own draws under the ratio rule
     drafted: list[int] = field(default_factory=list)
     positions: list[bytes] = field(default_factory=list)  # packed distributions, ratio rule
-    chances: list[float] = field(default_factory=list)  # of being accepted, of each token drafted
+    chances: list[float] = field(default_factory=list)  # of being accepted, of each token drafted; match rule
     alternatives: list[int | None] = field(default_factory=list)  # to each token drafted, match rule
 
     def __post_init__(self) -> None:
@@ -38,21 +36,17 @@ class Job:
         return self.propose.local or self.propose.request.verification == "match"
 
     @property
-    def odds(self) -> float:
-        """Probability that all of it is accepted, by the draft model's own confidence; 1 if that is not computed."""
-        return prod(self.chances)
-
-    @property
-    def _knows_chances(self) -> bool:
-        """Whether every drafted token has one; a proposal that was taken over may have been begun without."""
-        return len(self.chances) == len(self.drafted)
-
-    @property
     def doubts(self) -> bool:
         """Whether an alternative to its newest token is wanted, and may be worth verifying."""
-        if not self.propose.wants_alternatives or not self._knows_chances:
+        if not self.propose.wants_alternatives:
             return False
         return prod(self.chances[:-1]) * second_odds(self.chances[-1]) >= self.propose.least_odds
+
+    @property
+    def doubts_all(self) -> bool:
+        """Whether the odds that all of it is accepted are too low to go on; never under the ratio rule, where no draft
+        is cut by what its own tokens are."""
+        return prod(self.chances) < self.propose.least_odds
 
     @property
     def stopped(self) -> bool:
@@ -67,37 +61,18 @@ class Job:
         self.tokens.append(token)
         self.drafted.append(token)
 
-    def take_over(self, unfinished: "Job") -> None:
-        """Goes on where a proposal made ahead stands, if what it assumed came true; one token at least is left to draw.
-
-        This is exact under the ratio rule too: its tokens were drawn with the noise of a round that will never be sent.
-        """
-        first = len(self.tokens) - len(unfinished.propose.tokens)
-        if first < 0 or unfinished.tokens[: len(self.tokens)] != self.tokens:
-            return
-        taken = slice(first, first + max(0, self.length - 1))
-        self.drafted = unfinished.drafted[taken]
-        self.positions = unfinished.positions[taken]
-        self.chances = unfinished.chances[taken]
-        self.alternatives = unfinished.alternatives[taken]
-        self.tokens += self.drafted
-
     def proposed(self, *, empty: bool = False) -> Proposed:
         """The proposal as it stands; empty: without what is drafted of it."""
-        ratio = not self.by_match
-        num_guesses = int(self.propose.ahead and not empty and bool(self.drafted))
-        drafted = [] if empty else self.drafted[num_guesses:]
+        if empty or not self.drafted:
+            return Proposed(self.session_id, self.propose.epoch, self.propose.round, ())
         return Proposed(
             session_id=self.session_id,
             epoch=self.propose.epoch,
             round=self.propose.round,
-            tokens=tuple(drafted),
-            proposal=proposals.encode(self.positions[num_guesses:]) if ratio and drafted else None,
-            drafting_s=time.perf_counter() - self.started,
-            guess=self.drafted[0] if num_guesses else None,
-            odds=self.odds,
-            chances=tuple(self.chances[num_guesses:]) if drafted and self._knows_chances else None,
-            alternatives=tuple(self.alternatives[num_guesses:]) if drafted and not ratio else (),
+            tokens=tuple(self.drafted),
+            proposal=None if self.by_match else proposals.encode(self.positions),
+            chances=tuple(self.chances) if self.by_match else None,
+            alternatives=tuple(self.alternatives),
         )
 
 

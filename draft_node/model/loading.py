@@ -35,7 +35,6 @@ def make_drafting(config: DraftConfig, checkpoint: Vocabulary) -> Drafting:
         runner,
         kind=config.proposal,
         k=config.lattice_k,
-        min_odds=config.min_odds,
         grammars=Grammars(checkpoint),
     )
     return Drafting(drafter)

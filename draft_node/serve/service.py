@@ -30,6 +30,7 @@ from goodspeed.engine.tokenizing.text import leaves_blank
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.grammar.compiling import Grammars
+from goodspeed.node.options import NO_MODEL
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults
@@ -143,7 +144,7 @@ class Service:
     @property
     def draft_model(self) -> str:
         """The draft model's name, as others may see it."""
-        return self._daemon.link.hello.draft_model
+        return self._daemon.link.hello.draft_model or NO_MODEL
 
     @property
     def max_chars(self) -> int:

@@ -1,6 +1,6 @@
-"""What a session drafts: asked, ahead of a verdict, unasked or by n-grams; and which of it is in flight.
+"""What a session drafts beyond its text, by its draft model and by n-grams.
 
-Knows nothing about a session's states, or about when anything is sent.
+Knows nothing about a session's states.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
 Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, draft_node.model,

@@ -1,8 +1,7 @@
-"""What the draft model drafts unasked while its session goes on: a chain of tokens after the text. No I/O.
+"""What the draft model drafts while its session goes on: a chain of tokens after the text. No I/O.
 
-Nobody waits for it: a round verifies what is there when it is packed. As long as the text goes on as the chain does,
-the model drafts on at the chain's end; when the text leaves it, a new chain begins at the text's end. So the model
-drafts all the time that the target takes for its rounds. Knows nothing about a session's states or about messages.
+As long as the text goes on as the chain does, the model drafts on at the chain's end; when the text leaves it, a new
+chain begins at the text's end. So the model drafts all the time that the target takes for its rounds.
 """
 
 from collections.abc import Sequence
@@ -13,11 +12,12 @@ from typing import NamedTuple
 from draft_node.core.actions import Proposed, Request
 from draft_node.core.drafts.ngrams import FLOOR
 from goodspeed.ngram.drafting import Continuation
-from goodspeed.wire.fields import MAX_OFFER
+from goodspeed.wire.fields import MAX_DRAFT
 
 AT_ONCE = 4
 """Tokens that the draft model is asked for at once. Each answer takes both nodes' time for a message, and a model that
-drafts more at once learns later that the text went on otherwise. Measured with 1, 2, 3 and 5: no difference."""
+drafts more at once learns later that the text went on otherwise. Measured with 1, 2, 3 and 5: no difference. (Under
+the ratio rule it is asked for a whole draft, whose length may not depend on its tokens.)"""
 
 
 class Wanted(NamedTuple):
@@ -38,6 +38,11 @@ class Chain:
     _odds: list[float] = field(default_factory=list)
     _alternatives: list[int | None] = field(default_factory=list)  # to each of the tokens
     _num_asked: int = 0  # tokens that the draft model is at work on now
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the draft model is at work on it."""
+        return self._num_asked > 0
 
     def begin(self, text_len: int) -> None:
         """A new chain begins after a text of this length."""
@@ -74,7 +79,8 @@ class Chain:
         self._forget(len(tokens) - self._base_len)
         path_odds, least_odds = prod(self._odds), max(least_odds, FLOOR)
         room = len(self.request.prompt) + self.request.max_tokens - len(tokens) - 1
-        length = min(AT_ONCE, min(permitted, MAX_OFFER, room) - len(self._tokens))
+        at_once = AT_ONCE if self.request.verification == "match" else MAX_DRAFT
+        length = min(at_once, min(permitted, MAX_DRAFT, room) - len(self._tokens))
         if self._has_ended or length <= 0 or path_odds < least_odds:
             return None
         self._num_asked = length
@@ -86,14 +92,14 @@ class Chain:
         self._base_len += num_confirmed
 
     def extend(self, proposal: Proposed) -> bool:
-        """The draft model's answer continues it, if it was asked. Returns whether there are more tokens now."""
+        """The draft model's answer continues it. Returns whether the model was asked."""
         if not self._num_asked:
             return False
         self._num_asked = 0
         self._tokens += proposal.tokens
         self._odds += proposal.chances or (1.0,) * len(proposal.tokens)
         self._alternatives += proposal.alternatives or (None,) * len(proposal.tokens)
-        return bool(proposal.tokens)
+        return True
 
     @property
     def _has_ended(self) -> bool:

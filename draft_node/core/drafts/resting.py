@@ -1,7 +1,7 @@
-"""Whether the draft model drafts unasked, or rests: where its tokens come too late, drafting costs and brings nothing.
+"""Whether the draft model drafts, or rests: where its tokens come too late, drafting costs and brings nothing.
 
 Many draft models on one machine, or one beside a faster target, may never finish a token before the text has it. They
-take time and memory bandwidth from others all the same. So a draft node counts what share of its texts its unasked
+take time and memory bandwidth from others all the same. So a draft node counts what share of its texts its model's
 tokens make up. If that is too little after a trial, the model rests, and is tried again later. No I/O, no clock: time
 is counted in tokens of the texts. Knows nothing about messages.
 """
@@ -28,11 +28,11 @@ class Resting:
     is_resting: bool = False
     _rest: int = REST  # tokens of each text, if this trial fails
     _num_tokens: int = 0  # of all texts, since the trial or the rest began
-    _num_accepted: int = 0  # of these, tokens that the model drafted unasked
+    _num_accepted: int = 0  # of these, tokens that the model drafted
     _texts: set[bytes] = field(default_factory=set)  # that have grown since then
 
     def observe(self, session_id: bytes, num_tokens: int, num_accepted: int) -> None:
-        """A text has grown by `num_tokens`, of which the model had drafted `num_accepted` unasked."""
+        """A text has grown by `num_tokens`, of which the model had drafted `num_accepted`."""
         self._num_tokens += num_tokens
         self._num_accepted += num_accepted
         self._texts.add(session_id)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from draft_node.core.drafts.ngrams import FLOOR
 from goodspeed.ngram.drafting import Continuation
-from goodspeed.wire.fields import MAX_OFFER
+from goodspeed.wire.fields import MAX_DRAFT
 
 SECOND = 0.42
 """Odds that the second choice is right where the first is wrong."""
@@ -33,7 +33,7 @@ class Tree(NamedTuple):
         tree = cls(list(chain.tokens), list(chain.odds), list(range(-1, len(chain.tokens) - 1)))
         path_odds = 1.0
         for place, (odds, other) in enumerate(zip(chain.odds, alternatives, strict=False)):
-            has_room = len(tree.tokens) < MAX_OFFER
+            has_room = len(tree.tokens) < MAX_DRAFT
             if other is not None and has_room and path_odds * second_odds(odds) >= max(least_odds, FLOOR):
                 tree.tokens.append(other)
                 tree.odds.append(second_odds(odds))

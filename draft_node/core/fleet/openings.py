@@ -86,7 +86,13 @@ class Openings:
         welcome = self._links[link].welcome if link is not None else None
         if welcome is None:
             return []
-        opening = session.connect(now, welcome.target_fingerprint, welcome.context_len, welcome.capabilities)
+        opening = session.connect(
+            now,
+            welcome.target_fingerprint,
+            welcome.context_len,
+            constraints=welcome.constraints,
+            promises=welcome.promises,
+        )
         return self.of(session, opening)
 
     def redirect(self, session: Session, redirect: Redirect, now: float) -> list[NodeAction]:
