@@ -99,8 +99,8 @@ class OpenSession(Message, frozen=True, tag="open"):
 class Draft(Message, frozen=True, tag="draft"):
     """What a draft node has drafted beyond a text: (epoch, base_len) names the text, which goes on without it, too.
 
-    Nothing answers it. It acknowledges all tokens below base_len, as an Ack does. A newer one replaces an older one, and
-    a lost one costs speed only. A round verifies what still continues the text when it is packed.
+    Nothing answers it. It acknowledges all tokens below base_len, as an Ack does. A newer one replaces an older one; a
+    lost one costs speed only. A round verifies what still continues the text when it is packed.
     """
 
     session_id: SessionId

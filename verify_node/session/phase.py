@@ -3,9 +3,9 @@
     OPENED --- commit ---> RUNNING --- commit ---> RUNNING ...
 
 A commit that reaches the text's end leads to FINISHED, and nothing leads away from there. A session that is opened
-again is a new one, in OPENED. Key/value memory is no part of this: a session is fed in chunks, preempted and fed again in
-whatever phase it is, and `PagePool.length` alone says how much of its text is cached. Neither is what is drafted, which
-a round takes as it finds it.
+again is a new one, in OPENED. Key/value memory is no part of this: a session is fed in chunks, preempted and fed again
+in whatever phase it is, and `PagePool.length` alone says how much of its text is cached. Neither is what is drafted: a
+round takes it as it finds it.
 
 The phase is stored, though it could be told from other fields: a session whose phase and fields disagree is found by
 `validate`, and a transition in the wrong phase raises at once.
