@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from experiments.harness import Finding
 from experiments.service_policies import BASELINES, OURS
+from experiments.service_policies import PAPER as BARRIER
 
 Row: TypeAlias = dict[str, Any]
 
@@ -86,8 +87,7 @@ def findings(models: Iterable[str], rows: Sequence[Row]) -> list[Finding]:
     for name in models:
         claimed = PAPER[name]
         found += _ratios(rows, name, "rates", OURS, claimed["violations"], claimed["goodput"], wanted=True)
-        found += _ratios(rows, name, "rates", "gradient")
-        found += _ratios(rows, name, "rates", "slo, barrier", claimed["violations"], claimed["goodput"])
+        found += _ratios(rows, name, "rates", BARRIER, claimed["violations"], claimed["goodput"])
         found += _ratios(rows, name, "edge", OURS)
         found += _ratios(rows, name, "urgent", OURS, claimed["urgent violations"], claimed["urgent goodput"])
         found += _ratios(rows, name, "scale", OURS, claimed["scale violations"], 1.38)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.service_policies import PLAIN, TIMED, fixed
+from experiments.service_policies import PLAIN, fixed
 from experiments.simulation.open_loop.decode_first import DecodeFirst
 from experiments.simulation.open_loop.prefill_first import PrefillFirst
 
@@ -26,14 +26,14 @@ BASELINES: dict[str, dict[str, Any]] = {
 OURS = "dp"
 EDF, NO_DRAFTS, NO_PROMISES, ON_DRAFTS = "edf", "dp, no drafts", "none", "dp, speculative"
 ABLATIONS: dict[str, dict[str, Any]] = {
-    EDF: TIMED | {"policy": "slo", "admission": "edf"},
-    NO_PROMISES: TIMED | {"policy": "slo", "admission": "none"},
-    NO_DRAFTS: TIMED | {"policy": "slo", "admission": "dp", "max_draft": 0},
-    ON_DRAFTS: TIMED | {"policy": "slo", "admission": "dp", "guarantee": "speculative"},
+    EDF: {"admission": "edf"},
+    NO_PROMISES: {"admission": "none"},
+    NO_DRAFTS: {"admission": "dp", "max_draft": 0},
+    ON_DRAFTS: {"admission": "dp", "guarantee": "speculative"},
 }
 """Another rule of admission, nothing promised, no drafts, and promises that count on drafts, as the paper's do."""
 
-POLICIES = BASELINES | {OURS: TIMED | {"policy": "slo", "admission": "dp"}} | ABLATIONS
+POLICIES = BASELINES | {OURS: {"admission": "dp"}} | ABLATIONS
 """Those of the capacities. Another row is another policy of every scenario."""
 
 

@@ -4,8 +4,7 @@ Clients change their topics all at once: their rates of acceptance are dealt ane
 goodput in single rounds, smoothed over a few; recovery is the first round from which on it stays near a level for a
 while: near the new x* (within a share of log-utility per client), and near what the policy itself comes to before the
 next change. Barrier rounds, by arrays (`simulation/arrays.py`). Beside it how exact the estimates are while nothing
-changes, and two clients that had fallen to length 0: one for want of budget, and one to which the time-aware policy
-gave nothing (a simulated world, with probes that know what they cost).
+changes, and how soon a client is believed that had fallen to length 0 for want of budget.
 """
 
 from __future__ import annotations
@@ -21,14 +20,10 @@ from experiments import styles
 from experiments.harness import Finding, Outcome, Results, new_figure, run
 from experiments.progress import parts
 from experiments.simulation import rows
-from experiments.simulation.acceptance import Independent
 from experiments.simulation.arrays import ArraySettings, Worlds
 from experiments.simulation.chances import Chances
 from experiments.simulation.optimum import geometric, optimum
-from experiments.simulation.rounds import Finished
-from experiments.simulation.settings import Settings
 from experiments.simulation.steps import LessWithVariance, MoreWithChange, Rule
-from experiments.simulation.world import World
 from goodspeed.fair.policies.base import Floats
 
 SMOOTHED = 5  # rounds
@@ -68,7 +63,6 @@ class Config:
     alphas: list[list[float]]  # of the clients, from each change on
     near: float  # of log-utility per client
     variants: list[Variant]
-    fallen_seeds: int
     fallen_rounds: int
     fallen_alphas: list[float]  # of the one client that changes: before and after
 
@@ -151,62 +145,11 @@ def fallen_for_want_of_budget(config: Config, variant: Variant) -> float:
     return float(np.where(np.isnan(needed), config.fallen_rounds, needed).mean())
 
 
-def fallen_under_time(config: Config, seed: int) -> int:
-    """Rounds until the time-aware policy itself gives the client a length again; at most `fallen_rounds`."""
-    before, after = config.fallen_alphas
-    process = Independent(before)
-    texts = 40 * config.fallen_rounds
-    settings = Settings(
-        num_clients=4,
-        num_sessions=1,
-        num_at_once=1,
-        min_tokens=texts,
-        max_tokens=texts,
-        stops=0.0,
-        context_len=2 * texts,
-        num_pages=8 * texts,
-        page_size=1 << 6,
-        budget=64,
-        max_round_tokens=1 << 10,
-        weighs_time=True,
-        known_cost=True,
-        selection="none",  # probes alone: the verify node's own drafts and experiments would count as well
-        latency_s=(0.005,),
-        acceptance=lambda client, number: process if client == 0 else Independent(0.8),
-    )
-    world: World | None = None
-    drafts: list[int] = []  # rounds after the change in which a draft of the client was verified
-
-    def note(finished: Finished) -> None:
-        number = finished.round.number
-        if number == config.rounds_each:
-            process.alpha = after
-        assert world is not None
-        own = set(world.drafts[0].generations)
-        if number > config.rounds_each:
-            mine = [verdict for verdict in finished.verdicts if verdict.session_id in own and verdict.num_verified]
-            drafts.extend(number - config.rounds_each for _ in mine)
-
-    world = World(seed, settings, note)
-    while not _drafts_again(drafts) and world.verify.core is not None:
-        if world.verify.core.num_rounds > config.rounds_each + config.fallen_rounds:
-            return config.fallen_rounds
-        world.clock.step()
-    return drafts[-STAYS]
-
-
-def _drafts_again(drafts: list[int]) -> bool:
-    """Returns whether one draft follows the other: more than probes come in a row."""
-    return len(drafts) >= STAYS and drafts[-1] - drafts[-STAYS] <= 10 * STAYS
-
-
 def experiment(config: Config) -> Outcome:
     survival = [geometric(alphas, config.budget) for alphas in config.alphas]
     best = [optimum(curve, config.budget).utility for curve in survival]
     courses = {variant.name: course(config, variant) for variant in parts("courses", config.variants)}
     results = [_row(config, variant, courses[variant.name], best) for variant in parts("recoveries", config.variants)]
-    seeds = parts("seeds of a client at length 0", range(config.fallen_seeds))
-    fallen = [fallen_under_time(config, seed) for seed in seeds]
     findings = [
         Finding(f"{row['variant']}: rounds to within {config.near:.0%} of x*", row["to_optimum"])
         for row in results
@@ -218,10 +161,9 @@ def experiment(config: Config) -> Outcome:
         for row in results
         if row["fallen"] is not None
     ]
-    findings.append(Finding("time-aware: rounds until a client at length 0 drafts again, mean", float(np.mean(fallen))))
     never = [row["variant"] for row in results if row["to_optimum"] is None]
     notes = [f"never within {config.near:.0%} of x* after one of the changes: {', '.join(never)}"] if never else []
-    facts = {"fallen_under_time": fallen, "optimum": best}
+    facts = {"optimum": best}
     return Outcome(rows=results, curves=_curves(courses), findings=findings, facts=facts, notes=notes)
 
 

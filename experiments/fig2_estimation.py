@@ -92,7 +92,6 @@ def simulate(config: Config, budget: int, beta: float, seed: int) -> Series:
         max_round_tokens=1000,
         num_pages=10_000,
         context_len=config.max_tokens + 100,
-        draft_ahead=False,
         acceptance=lambda client, number: Switching(alphas, config.switch, 1_000_003 * seed + 1009 * number + client),
     )
     world = World(seed, settings, note)

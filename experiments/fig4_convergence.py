@@ -151,7 +151,7 @@ def experiment(config: Config) -> Outcome:
 
 NOTES = [
     "missing: (U(x*) - mean U) / clients, in percent. `gradient` is Eq. (5) with the estimates that `goodspeed-verify`",
-    "has by default (eta and beta 0.1, evidence weighed), in rounds that wait for every draft (`--rounds barrier`).",
+    "has by default (eta and beta 0.1, evidence weighed), in rounds that wait for every draft (`--preset paper`).",
     "The paper does not say its eta; 0.1 is taken. Its curves settle by about round 400.",
 ]
 

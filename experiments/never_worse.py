@@ -1,4 +1,4 @@
-"""Goodput of the time-aware `gradient` against the better of plain decoding and the best fixed length, as a heat map.
+"""Goodput of `gradient` against the better of plain decoding and the best fixed length, as a heat map.
 
 Equal clients, from one to many, whose drafts are accepted with a rate from 0.1 to 0.95, at several distances, with two
 kinds of machines. The best fixed length is found by search: everybody drafts S, for each S that could pay. Equal
@@ -113,7 +113,7 @@ class Cell:
         return self._run(self._stretch, max_draft=0, policy="fixed")
 
     def fixed(self) -> dict[int, Steady]:
-        """The likely best, by length. What is handed out is steered, but nobody drafts more than S."""
+        """The likely best, by length; every round waits for all drafts."""
         best = max(self._alphas)
         lengths = [length for length in self._config.lengths if best**length > SMALLEST_GAIN]
         short = {length: self._fixed(length, self._config.first_look(self._num)) for length in lengths}
@@ -121,11 +121,11 @@ class Cell:
         return {length: self._fixed(length, self._stretch) for length in likely}
 
     def _fixed(self, length: int, stretch: Stretch) -> Steady:
-        return self._run(stretch, max_draft=length, policy="fixed", budget_each=length)
+        return self._run(stretch, max_draft=length, policy="fixed", rounds="barrier", budget_each=length)
 
     def gradient(self, known_cost: bool) -> Steady:
         each = self._config.budget_per_client
-        return self._run(self._stretch, weighs_time=True, known_cost=known_cost, budget_each=each)
+        return self._run(self._stretch, known_cost=known_cost, budget_each=each)
 
     def _run(self, stretch: Stretch, budget_each: int = 1, **changes: Any) -> Steady:
         settings = replace(self._base, budget=budget_each * self._base.num_clients, **changes)

@@ -123,7 +123,6 @@ def machines_speed(config: Config) -> dict[str, Any]:
         alpha=tuple(config.rates(num_clients).tolist()),
         latency_s=(0.01, 0.02, 0.013),
         round_cost=Linear(fixed_s=0.03, token_s=1e-5),
-        draft_ahead=False,
         tick_s=1.0,
     )
     world = World(config.seed, settings)

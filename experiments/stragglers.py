@@ -24,8 +24,8 @@ from experiments.simulation.paper import Nodes, Row, world
 NUM_OTHERS = 7
 CASES = ("absent", "ordinary", "slow", "far")
 ROUNDS = ("barrier", "continuous")
-OURS, SHOWN = "continuous", "gradient (5)"
-POLICIES = ("gradient", "gradient (5)", "fixed")
+OURS, SHOWN = "continuous", "gradient"
+POLICIES = ("gradient", "fixed")
 WORST = 1.1
 
 

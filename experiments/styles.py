@@ -27,9 +27,7 @@ MAX_MARKS = 12
 """The most markers on a curve. Longer curves are marked at intervals, shifted from curve to curve."""
 
 WIDEST, NARROWEST = 3.4, 1.2
-KNOWN = {
-    name: number for number, name in enumerate(("gradient", "gradient (5)", "fixed", "random", "throughput", "plain"))
-}
+KNOWN = {name: number for number, name in enumerate(("gradient", "fixed", "random", "throughput", "plain"))}
 """Policies that look alike in all pictures."""
 
 OURS = "{} (ours)"

@@ -30,7 +30,6 @@ OURS = "gradient"
 
 NOTES = [
     "The paper's Table I has settings and no results; its utility is that of tokens per round.",
-    "`gradient` weighs time and drafts less, so it has more and shorter rounds: compare it by seconds.",
     "Served texts are compared by the sum of the clients' own speeds: the last to finish says nothing of the others.",
 ]
 
@@ -98,16 +97,15 @@ def _findings(row: Row, runs: dict[str, list[Run]]) -> list[Finding]:
         return fmean(log_utility(each.speeds if seconds else each.goodputs) for each in runs[policy]) / row.num_clients
 
     findings = []
-    for policy, seconds, unit in (("gradient (5)", False, "round"), ("gradient", True, "second")):
-        for other in ("fixed", "random"):
-            gain = mean(policy, seconds) - mean(other, seconds)
-            what = f"{row.name}: log-utility per {unit} and client, {policy} above {other}"
-            findings.append(Finding(what, gain, wanted="above 0", reached=gain > 0))
+    for other in ("fixed", "random"):
+        gain = mean("gradient", False) - mean(other, False)
+        what = f"{row.name}: log-utility per round and client, gradient above {other}"
+        findings.append(Finding(what, gain, wanted="above 0", reached=gain > 0))
+        what = f"{row.name}: log-utility per second and client, gradient above {other}"
+        findings.append(Finding(what, mean("gradient", True) - mean(other, True)))
     for other in ("fixed", "plain"):
         speeds = (fmean(each.tokens_per_s for each in runs[policy]) for policy in ("gradient", other))
-        faster = next(speeds) / next(speeds)
-        what = f"{row.name}: tokens/s, gradient over {other}"
-        findings.append(Finding(what, faster, wanted="at least 1", reached=faster >= 1))
+        findings.append(Finding(f"{row.name}: tokens/s, gradient over {other}", next(speeds) / next(speeds)))
     return findings
 
 
@@ -120,9 +118,6 @@ def _over_plain(row: Row, temperature: float, served: dict[str, list[Run]]) -> l
             continue
         ratio = speed / speeds["plain"]
         what = f"{row.name}, T = {temperature:g}: served speed, {way} over plain"
-        if WAYS[way].selection is not None:  # not how texts are served by default
-            findings.append(Finding(what, ratio))
-            continue
         least = GAIN if WAYS[way].ngrams == "history" else NEVER_BELOW
         findings.append(Finding(what, ratio, wanted=f"at least {least}", reached=ratio >= least))
     return findings
@@ -135,13 +130,13 @@ def draw(_: Config, results: Results) -> Figure:
     for axes, (name, label) in zip(figure.subplots(1, 2), measures.items(), strict=True):
         for place, policy in enumerate(POLICIES):
             chosen = [row for row in results.rows if row["policy"] == policy and row.get("way", PAPER) == PAPER]
-            places = [row["setting"] + 0.16 * (place - 2) for row in chosen]
+            places = [row["setting"] + 0.2 * (place - 1.5) for row in chosen]
             errors = [row[f"{name}_ci"] for row in chosen]
             style = styles.bar(styles.numbers(POLICIES, OURS)[policy])
-            axes.bar(places, [row[name] for row in chosen], 0.16, yerr=errors, label=policy, **style)
+            axes.bar(places, [row[name] for row in chosen], 0.2, yerr=errors, label=policy, **style)
         axes.set_title(label)
         axes.set_xticks(range(1, len(TABLE_1) + 1), [row.name.replace(", ", "\n") for row in TABLE_1], fontsize=7)
-    title = "Eq. (5) has the highest utility per round, and ours, which weighs time, far more tokens per second"
+    title = "Eq. (5) has the highest utility per round; every draft is waited for, which costs tokens per second"
     return styles.finish(figure, title, OURS)
 
 

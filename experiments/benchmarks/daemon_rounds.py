@@ -30,10 +30,8 @@ PARTS = ("receive", "forward", "verify", "schedule", "send")
 
 
 def make_daemon(checkpoint: Checkpoint, events: EventLog) -> VerifyDaemon:
-    """Creates a verify node on a free port with plain Eq. (5), which always spends the budget, and barrier rounds."""
-    config = VerifyConfig(
-        model=checkpoint.name, budget=BUDGET, cost="none", rounds="barrier", kv_pages=1024, lease_s=LEASE_S
-    )
+    """Creates a verify node on a free port with the paper's rounds, which always spend the budget."""
+    config = VerifyConfig(model=checkpoint.name, budget=BUDGET, preset="paper", kv_pages=1024, lease_s=LEASE_S)
     welcome = make_welcome(config, checkpoint)
     channel = bind_verify("tcp://127.0.0.1:*", max_message_bytes=welcome.max_message_bytes)
     return build(config, make_runner(config, checkpoint), channel, welcome, events, make_cost(None))

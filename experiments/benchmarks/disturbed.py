@@ -4,9 +4,8 @@ Real processes: a verify node with continuous rounds, honest draft nodes that wr
 disturbs. A gap is the time between two verdicts of one session, by its own draft node's clock (`at` of its events).
 
 *slow*: another draft node, behind a proxy that makes the way there and back so long that its rounds take ten times as
-long as at full speed (that is measured first). It costs nobody CPU to be slow. The verify node does not weigh time
-(`--cost none`): with it, a far client would be decoded plainly, and would not be slow. *flood*: a process that sends
-so many messages a second which are all refused (`flood.py`). It runs at the lowest priority, as an attacker would have
+long as at full speed (that is measured first). It costs nobody CPU to be slow. *flood*: a process that sends so many
+messages a second which are all refused (`flood.py`). It runs at the lowest priority, as an attacker would have
 a machine of its own; where cores are few take fewer honest clients (`--honest`), or it has no time left to send.
 
 Calm and disturbed phases alternate, and in every second pair their order is turned round. For each pair the ratio of
@@ -206,13 +205,12 @@ def ignore(event: Event) -> None:
 
 
 def verify_command() -> list[str]:
-    return command("verify_node", "--model=tiny-target", "--bind=tcp://127.0.0.1:0", "--cost=none")
+    return command("verify_node", "--model=tiny-target", "--bind=tcp://127.0.0.1:0")
 
 
 def draft_command(name: str, endpoint: str, file: Path) -> list[str]:
     options = (f"--name={name}", f"--verify={endpoint}", f"--prompts={file}", "--max-sessions=1")
-    ahead = ("--no-draft-ahead",) if name == "slow" else ()  # so that a round of it is one way there and back
-    return command("draft_node", "--model=tiny-draft-s", f"--max-tokens={MAX_TOKENS}", *options, *ahead)
+    return command("draft_node", "--model=tiny-draft-s", f"--max-tokens={MAX_TOKENS}", *options)
 
 
 def main() -> int:

@@ -200,7 +200,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--history", type=int, default=0, metavar="N", help="earlier texts of each domain (default 0)")
     parser.add_argument("--busy", action="store_true", help="another process computes on one core all the time")
     parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True, help="a core for the verify node")
-    parser.add_argument("--verify", nargs="*", default=[], help="options of goodspeed-verify, as --verify=--cost=none")
+    parser.add_argument("--verify", nargs="*", default=[], help="options of goodspeed-verify, as --verify=--budget=16")
     parser.add_argument("--draft", nargs="*", default=[], help="options of goodspeed-draft")
     parser.set_defaults(clients=NUM_CLIENTS, texts=NUM_DOMAINS)
     options = parser.parse_args()

@@ -8,7 +8,7 @@ is as dense as these texts were, all could be urgent and in time; --load times a
 nodes have no models, since models on a few cores keep each other from working. The ways take turns, with the same
 arrivals:
 
-- *none*: nothing is promised; what texts are owed comes first (`--policy slo`).
+- *none*: nothing is promised; what texts are owed comes first.
 - *dp*: the same, and the set of requests is promised that is worth most and can be kept.
 
 Attainment is the share of texts that were in time, by their draft nodes' clocks, from the moment at which they were

@@ -1,11 +1,7 @@
 """How long the gradient scheduler takes at three sizes, whether it is exact, and what an integer program takes instead.
 
-Measured are Eq. (5), as the verify node calls it (the list form) and as arrays, and its time-aware form on three
-inputs, which differ in what is said of the draft nodes (`INPUTS`): drafts that are there at once, drafts that are
-waited for, and drafts that are waited for and partly made ahead of verdicts, as draft nodes do by default. Each costs
-more than the one before it, so the input is printed beside every figure. The clients are drawn from a seed: acceptance
-from 0.3 to 0.95, goodput from 1 to 6 tokens a round, weights 1 or 2, drafts of 32 tokens at most. The same clients come
-again and again, as in a node whose clients change little: the time-aware search begins at the last round's time.
+Measured is Eq. (5), as the verify node calls it (the list form) and as arrays. The clients are drawn from a seed:
+acceptance from 0.3 to 0.95, goodput from 1 to 6 tokens a round, weights 1 or 2, drafts of 32 tokens at most.
 
 Figures are medians of the thread's own CPU time, so that waiting for a core does not count (the integer program's is
 the clock's). Exact is checked without the code under test: with a heap over the marginal gains where that is quick
@@ -24,47 +20,18 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass
 
 import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from goodspeed.fair.latency import Linear
 from goodspeed.fair.policies import ClientState, create
 from goodspeed.fair.policies.gradient import allocate_arrays
 
 MAX_LENGTH = 32
-FORWARD = Linear(fixed_s=0.0065, token_s=0.00032)  # about the tiny target's on one CPU thread
-INPUT = (
-    "acceptance 0.3 to 0.95, goodput 1 to 6, weights 1 or 2, drafts up to 32 tokens; "
-    "a round takes 6.5 ms and 0.32 ms for every token"
-)
+INPUT = "acceptance 0.3 to 0.95, goodput 1 to 6, weights 1 or 2, drafts up to 32 tokens"
 LIST_LIMIT, HEAP_LIMIT, PROGRAM_LIMIT = 10_000, 100_000, 1_000  # clients beyond which a check or a form is left out
-
-
-@dataclass(frozen=True)
-class Input:
-    """The time-aware form's inputs for every draft node."""
-
-    draft_s_per_token: float = 0.0
-    round_trip_s: float = 0.0
-    ahead: float = 0.0  # see `ClientState.ahead`
-
-    @property
-    def text(self) -> str:
-        if not self.round_trip_s:
-            return "time-aware, drafts are there at once"
-        waits = f"{self.draft_s_per_token * 1e3:g} ms a drafted token, {self.round_trip_s * 1e3:g} ms of round trip"
-        return f"time-aware, {waits}, {f'{self.ahead:.0%} made ahead in time' if self.ahead else 'nothing made ahead'}"
-
-
-INPUTS = {
-    "timed": Input(),
-    "timed_waiting": Input(0.0005, 0.001),
-    "timed_ahead": Input(0.0005, 0.001, 0.9),
-}
 
 
 @dataclass(frozen=True)
@@ -117,7 +84,6 @@ def measure(size: Size) -> dict[str, object]:
         policy, states = create("gradient"), clients.states()
         list_s = timed(lambda: policy.allocate(states, size.budget), size.repetitions)
         result |= {"list_median_s": statistics.median(list_s), "list_best_s": min(list_s)}
-        result |= time_aware(states, size, statistics.median(list_s))
         exact &= create("gradient").allocate(states, size.budget) == lengths.tolist()
     if size.num_clients <= HEAP_LIMIT:
         exact &= by_heap(clients, size.budget) == lengths.tolist()
@@ -127,17 +93,6 @@ def measure(size: Size) -> dict[str, object]:
         exact &= math.isclose(value(clients, lengths), best, rel_tol=1e-6)
     median_s = float(str(result.get("list_median_s", result["array_median_s"])))
     return result | {"exact": bool(exact), "within_limit": median_s <= size.limit_s}
-
-
-def time_aware(states: list[ClientState], size: Size, plain_s: float) -> dict[str, object]:
-    """Times the same policy with a cost model, for each input; wanted: at most 3 x plain."""
-    result: dict[str, object] = {}
-    for name, told in INPUTS.items():
-        clients = [replace(state, **asdict(told)) for state in states]
-        policy = create("gradient", cost=FORWARD)
-        median_s = statistics.median(timed(partial(policy.allocate, clients, size.budget), size.repetitions))
-        result |= {f"{name}_median_s": median_s, f"{name}_ratio": median_s / plain_s}
-    return result
 
 
 def timed(call: Callable[[], object], repetitions: int) -> list[float]:
@@ -201,7 +156,6 @@ def table(results: list[dict[str, object]]) -> str:
     rows = {
         "list_median_s": "Eq. (5), as the verify node calls it",
         "array_median_s": "Eq. (5), arrays",
-        **{f"{name}_median_s": told.text for name, told in INPUTS.items()},
         "cvxpy_s": "the integer program of Eq. (5), by cvxpy and HiGHS",
     }
     lines = [f"{INPUT} (times in us)"]
@@ -211,9 +165,7 @@ def table(results: list[dict[str, object]]) -> str:
         lines.append(f"{result['num_clients']:,} clients, budget {result['budget']:,}: {exact}; limit {limit_us:,.0f}")
         for key, text in rows.items():
             if key in result:
-                ratio = result.get(f"{key.removesuffix('_median_s')}_ratio")
-                beside = f"  {float(str(ratio)):.1f} x Eq. (5)" if ratio is not None else ""
-                lines.append(f"{float(str(result[key])) * 1e6:>14,.0f}  {text}{beside}")
+                lines.append(f"{float(str(result[key])) * 1e6:>14,.0f}  {text}")
     return "\n".join(lines)
 
 
@@ -225,8 +177,7 @@ def main() -> int:
     results = [measure(size) for size in (QUICK if options.quick else SIZES)]
     print(table(results), file=sys.stderr if options.json else sys.stdout)
     if options.json:
-        inputs = {name: asdict(told) for name, told in INPUTS.items()}
-        print(json.dumps({"benchmark": "scheduler", "input": INPUT, "inputs": inputs, "sizes": results}))
+        print(json.dumps({"benchmark": "scheduler", "input": INPUT, "sizes": results}))
     return 0 if all(result["exact"] for result in results) else 1
 
 

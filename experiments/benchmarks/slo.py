@@ -7,12 +7,10 @@ all ways. The draft nodes have no models, since eight models on a few cores keep
 corpus of 15 other texts of each domain, which the target wrote at the same temperature. The ways take turns:
 
 - *plain*: nothing is drafted.
-- *all*: the paper's rounds; lengths are assigned by `gradient`, and drafts verified whole (`--selection none`).
-- *odds*: drafted tokens that are worth their time (`--selection odds`, `--policy gradient`).
-- *slo*: the same, but what texts are owed comes first (`--policy slo`).
+- *drafts*: what texts are owed comes first in every round, and then the drafted tokens that are worth their time.
 
 Attainment is the share of a tier's texts that were in time, at their draft nodes; goodput, a draft node's tokens per
-second. Wanted: `slo` at least 1.3 times plain's attainment of the urgent tier, and 0.9 of plain's goodput of the other.
+second. Wanted: *drafts* at least 1.3 times plain's attainment of the urgent tier, and 0.9 of plain's goodput of the other.
 It takes about 3 minutes on two cores, and half a minute with --quick.
 """
 
@@ -43,15 +41,7 @@ TIERS = ("urgent", "patient")
 PATIENCE = 3.0
 """The patient tier's TPOT over the urgent one's."""
 
-VERIFY = {
-    "plain": ["--policy=gradient"],
-    "all": ["--policy=gradient", "--selection=none"],
-    "odds": ["--policy=gradient"],
-    "slo": ["--policy=slo"],
-}
-"""The ways, with the verify node's options. Plain decoding needs no verify node of its own."""
-
-SHARED = {"plain": "odds"}
+WAYS = ("plain", "drafts")
 WANTED = {"urgent_attainment": 1.3, "patient_goodput": 0.9}
 
 
@@ -78,21 +68,19 @@ class Seen:
 class Comparison:
     """All ways in turn."""
 
-    def __init__(self, workers: dict[str, list[DraftWorker]], num_urgent: int, tightness: float) -> None:
+    def __init__(self, workers: list[DraftWorker], num_urgent: int, tightness: float) -> None:
         self.workers = workers
         self.num_urgent = num_urgent
         self.tightness = tightness
         self.plain: list[float] = []  # TPOTs of all texts so far that plain decoding wrote
         self.tpot_s: dict[str, float] = {}
-        self.seen = {way: {tier: Seen() for tier in TIERS} for way in workers}
+        self.seen = {way: {tier: Seen() for tier in TIERS} for way in WAYS}
 
     def run(self, rows: Sequence[Sequence[Sequence[Wanted]]]) -> None:
         """rows: of each repetition what every draft node is asked for; the first repetition warms up."""
         for repetition, wanted in enumerate(rows):
             self.tpot_s = self._tiers()
-            names = list(self.workers)
-            first = repetition % len(names) if repetition else 0
-            for way in names[first:] + names[:first]:
+            for way in WAYS if repetition % 2 else reversed(WAYS):
                 self._serve(way, wanted, counts=repetition > 0)
 
     def _tiers(self) -> dict[str, float]:
@@ -107,7 +95,7 @@ class Comparison:
         asked = [
             [replace(one, max_draft=longest, slo=self._slo(number)) for one in own] for number, own in enumerate(wanted)
         ]
-        _, served = serve_all(self.workers[way], asked)
+        _, served = serve_all(self.workers, asked)
         for number, own in enumerate(served):
             if counts:
                 self._note(self.seen[way][self._tier(number)], own)
@@ -149,8 +137,8 @@ class Comparison:
                 way: {tier: dict(one.accepted) for tier, one in tiers.items()} for way, tiers in self.seen.items()
             },
             "goodput_tokens_s": goodput,  # of one draft node
-            "urgent_attainment": attainment["slo"]["urgent"] / plain if plain else None,
-            "patient_goodput": goodput["slo"]["patient"] / goodput["plain"]["patient"],
+            "urgent_attainment": attainment["drafts"]["urgent"] / plain if plain else None,
+            "patient_goodput": goodput["drafts"]["patient"] / goodput["plain"]["patient"],
             "wanted": WANTED,
         }
 
@@ -191,13 +179,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         say(f"the target writes {options.earlier} other texts of each domain")
         write_corpus(options, folder)
         draft = ["--history=off", f"--corpus={folder}"]
-        workers = {
-            way: nodes.enter_context(cluster(models, verify, draft, pin=True))
-            for way, verify in VERIFY.items()
-            if way not in SHARED
-        }
-        ways = {way: workers[SHARED.get(way, way)] for way in VERIFY}
-        comparison = Comparison(ways, options.urgent, options.tightness)
+        workers = nodes.enter_context(cluster(models, [], draft, pin=True))
+        comparison = Comparison(workers, options.urgent, options.tightness)
         comparison.run(texts(options))
     return comparison.result()
 
@@ -205,7 +188,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def show(result: dict[str, Any]) -> None:
     for tier in TIERS:
         print(f"{tier}: TPOT {result['tpot_ms'][tier]:.1f} ms")
-        for way in VERIFY:
+        for way in WAYS:
             attained, goodput = result["attainment"][way][tier], result["goodput_tokens_s"][way][tier]
             median_ms = result["median_tpot_ms"][way][tier]
             drafted, accepted = result["drafted"][way][tier], result["accepted"][way][tier]
@@ -215,8 +198,8 @@ def show(result: dict[str, Any]) -> None:
                 f"; accepted of drafted: {told or 'nothing drafted'}"
             )
     ratio = result["urgent_attainment"]
-    print(f"urgent attainment, slo over plain: {'no text of plain is in time' if ratio is None else f'{ratio:.2f}'}")
-    print(f"patient goodput, slo over plain: {result['patient_goodput']:.2f}   (wanted: {WANTED})")
+    print(f"urgent attainment, drafts over plain: {'no text of plain is in time' if ratio is None else f'{ratio:.2f}'}")
+    print(f"patient goodput, drafts over plain: {result['patient_goodput']:.2f}   (wanted: {WANTED})")
 
 
 def say(what: str) -> None:

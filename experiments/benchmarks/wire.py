@@ -36,7 +36,7 @@ from goodspeed.exact import proposals
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, encode
 from goodspeed.wire.fields import Verification
-from goodspeed.wire.messages import Draft, Sampling, digest
+from goodspeed.wire.messages import Draft, Sampling
 from verify_node.packing.round import Entry, Round
 from verify_node.rounds.outcomes import Outcome
 from verify_node.target.target import Target
@@ -103,7 +103,7 @@ class Bench:
             entries = []
             for i, (text, base) in enumerate(zip(texts, bases, strict=True)):
                 proposed = propose(drafters[i % len(drafters)], kind, text, base, number)
-                draft = make_draft(text.tokens[:base], number, proposed.tokens, proposed.proposal)
+                draft = make_draft(base, proposed.tokens, proposed.proposal)
                 sizes.append(len(encode(draft, MAX_MESSAGE_BYTES)))
                 entries.append(make_entry(text, base, draft, kind, self.runner.pool.length(text.request.session_id)))
             outcomes += self.target.run(Round(number, tuple(entries))).outcomes
@@ -136,9 +136,9 @@ def propose(drafter: Drafter, kind: Kind, text: Text, base: int, number: int) ->
     return done[0]
 
 
-def make_draft(base: tuple[int, ...], number: int, tokens: tuple[int, ...], proposal: bytes | None) -> Draft:
+def make_draft(base_len: int, tokens: tuple[int, ...], proposal: bytes | None) -> Draft:
     """Makes a draft as a session does; its id stands for 128 random bits, which do not compress."""
-    return Draft(b"\xff" * 16, 1, number, len(base), digest(base), tokens, proposal, drafting_s=0.0123)
+    return Draft(b"\xff" * 16, 1, base_len, tokens, complete=True, proposal=proposal)
 
 
 def make_entry(text: Text, base: int, draft: Draft, kind: Kind, num_cached: int) -> Entry:
@@ -151,7 +151,6 @@ def make_entry(text: Text, base: int, draft: Draft, kind: Kind, num_cached: int)
         sampling=text.request.sampling,
         verification=kind.verification,
         epoch=1,
-        draft_round=draft.round,
         proposal=draft.proposal,
     )
 
@@ -167,7 +166,7 @@ def wide_bytes(kind: Kind, sampling: Sampling) -> int:
     else:
         made = proposals.make(to_probs(shuffled, batch), kind.proposal, k=kind.k)
         tokens, proposal = made.sample(uniform(batch.seeds, Role.DRAFT, 1, 1, positions)), proposals.encode(made.pack())
-    return len(encode(make_draft((0,) * 1000, 100, tuple(tokens.tolist()), proposal), MAX_MESSAGE_BYTES))
+    return len(encode(make_draft(1000, tuple(tokens.tolist()), proposal), MAX_MESSAGE_BYTES))
 
 
 HEADER = (

@@ -11,15 +11,15 @@
 # %% [markdown]
 # # What does a service level cost the others?
 # Some texts ask for a time per output token (TPOT) that plain decoding does not keep. Drafted tokens bring them up to
-# it, and `slo` verifies those first that they need. What do texts lose that ask for nothing? Everything here is
+# it, and rounds verify those first that they need. What do texts lose that ask for nothing? Everything here is
 # simulated, with the nodes' own state machines: requests come by chance, are of two kinds, and differ in nothing but
-# what they ask for. Eight draft nodes, each with a model of its own that drafts beside the rounds.
+# what they ask for; beside it the same requests where nobody asks for anything. Eight draft nodes, each with a model of its own that drafts beside the rounds.
 
 # %%
 import os
 from random import Random
 
-from experiments.service_policies import PLAIN, TIMED
+from experiments.service_policies import PLAIN
 from experiments.simulation import plots
 from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import serve

@@ -6,19 +6,19 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from goodspeed.wire import odds
-from goodspeed.wire.messages import Draft, Offer, UpMessage
+from goodspeed.wire.messages import Draft, UpMessage
 
 Claims: TypeAlias = Literal["known", "certain", "impossible", "random"]
 
 
 def claimed(message: UpMessage, claims: Claims) -> UpMessage:
     """The message with these claims in place of its odds, the same ones whenever it is sent again."""
-    if claims == "known" or not isinstance(message, Draft | Offer) or message.odds is None:
+    if claims == "known" or not isinstance(message, Draft) or not message.odds:
         return message
     return replace(message, odds=_codes(message, claims))
 
 
-def _codes(message: Draft | Offer, claims: Claims) -> bytes:
+def _codes(message: Draft, claims: Claims) -> bytes:
     num = len(message.tokens)
     if claims == "random":
         return Random(message.session_id + message.base_len.to_bytes(8, "big")).randbytes(num)

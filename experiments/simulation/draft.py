@@ -35,7 +35,6 @@ from experiments.simulation.timed_model import TimedModel
 from experiments.simulation.tree_shapes import shaped
 from experiments.simulation.users import Circumstances, Generation, Users
 from goodspeed.slo.kept import Times
-from goodspeed.wire.fields import Capability
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.messages import DownMessage, UpMessage
 
@@ -71,7 +70,7 @@ class DraftNode:
         self._watch = world.watch()
         self._acceptances: dict[bytes, Acceptance] = {}
         cost = of_client(settings.draft_cost, index)
-        self._model = TimedModel(DraftModel(self._acceptances), self._acceptances, cost, settings.min_odds)
+        self._model = TimedModel(DraftModel(self._acceptances), self._acceptances, cost)
         self._has_model = of_client(settings.has_model, index)
         self._making: dict[bytes, Propose] = {}  # the proposals in the making, by session
         self._is_stopping = False
@@ -139,21 +138,16 @@ class DraftNode:
         self._is_stopping = False
         self._begin_connections()
         boot_id = f"{self.index}-{self.num_boots}".rjust(8).encode()[-8:]
-        of_model: tuple[Capability, ...] = ("model_offers",) if settings.draft_ahead else ()
-        understood = ("odds", "offers", "slo", "admission", "prefix_cache", *self._understands())
-        capabilities = (*understood, *(of_model if self._has_model else ("no_model",)))
         model = "simulated" if self._has_model else ""
-        hello = Hello(VERSION, f"client-{self.index}", boot_id, "simulated", model, capabilities=capabilities)
+        hello = Hello(VERSION, f"client-{self.index}", boot_id, "simulated", model)
         link = VerifyLink.begin(hello, TIMEOUT_S, self._watch.now)
         self.core = DraftCore(
             link,
             settings.draft_context_len,
             settings.connect_timeout_s,
-            settings.draft_ahead,
             addresses=self._addresses(),
             stays=not (settings.falls_back and self._has_model),
             falls_back=settings.falls_back and self._has_model,
-            least_ahead_rate=settings.least_ahead_rate,
             ngrams=make_ngrams(
                 of_client(settings.ngrams, self.index), self._acceptances, of_client(settings.ngram_rate, self.index)
             ),
@@ -167,10 +161,6 @@ class DraftNode:
     def _addresses(self) -> Sequence[Address]:
         """The verify nodes of its options."""
         return (Address(""),)
-
-    def _understands(self) -> tuple[Capability, ...]:
-        """What it understands beyond what all do."""
-        return ()
 
     def _make_connection(self, link: int, address: Address) -> Connection:
         return Connection(self.world, self, self.index, self.line, link)
@@ -358,5 +348,5 @@ class DraftNode:
         self._making[wanted.request.session_id] = wanted
         failed = bool(faults.no_draft) and random.random() < faults.no_draft
         self.num_faults += failed
-        proposed = self._model.answer(wanted, len(self._making), failed=failed)
-        self.world.clock.after(proposed.drafting_s, self._proposed, proposed, self.num_boots)
+        proposed, seconds = self._model.answer(wanted, len(self._making), failed=failed)
+        self.world.clock.after(seconds, self._proposed, proposed, self.num_boots)

@@ -12,6 +12,7 @@ from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.text import VOCAB, draw, feed, feed_all, seeded, start
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
+from goodspeed.exact.positions import certain
 from verify_node.packing.round import Entry, Round, RoundLimits
 from verify_node.rounds.outcomes import Outcome
 
@@ -96,8 +97,10 @@ def _require(holds: bool, otherwise: str) -> None:
 
 
 def _verify(entry: Entry, states: list[int]) -> Outcome:
-    """The match rule. states: after the base and after each drafted token."""
+    """The match rule, and the ratio rule for drafts that are certain: it is the same. states: as of `_feed`."""
     drafted = entry.tokens[len(entry.tokens) - entry.num_drafted :]
+    if entry.verification == "ratio" and drafted:
+        _require(entry.proposal == certain(drafted), "a proposal is not that of the drafted tokens")
     drawn = [draw(state)[0] for state in states]
     if entry.parents is not None:
         path = trees.accepted(drawn, drafted, entry.parents)
@@ -134,12 +137,12 @@ class DraftModel:
 
     def num_new(self, wanted: Propose) -> int:
         """Tokens to be fed before the first can be drafted; what it drafted itself has been."""
-        if wanted.ahead or wanted.num_unverified:
+        if wanted.num_unverified:
             return 1
         return max(1, len(wanted.tokens) - self._known.get(wanted.request.session_id, (0, 0))[0])
 
     def propose(self, wanted: Propose) -> tuple[int, ...]:
-        """`length` tokens; ahead of a verdict the first is the guess."""
+        """Returns `length` tokens."""
         state, on_path, offset = self._catch_up(wanted)
         acceptance = self._acceptances[wanted.request.session_id]
         position = len(wanted.tokens)
@@ -168,11 +171,10 @@ class DraftModel:
         """State after the proposal's base, whether that is right, and how many of its tokens are not verified."""
         key, tokens = wanted.request.session_id, wanted.tokens
         length, state = self._known.get(key) or (0, start(wanted.request.sampling.seed))
-        if not wanted.ahead:
-            num_verified = len(tokens) - wanted.num_unverified
-            state = feed_all(state, tokens[length:num_verified])
-            length = num_verified
-            self._known[key] = length, state
+        num_verified = len(tokens) - wanted.num_unverified
+        state = feed_all(state, tokens[length:num_verified])
+        length = num_verified
+        self._known[key] = length, state
         on_path = True
         for token in tokens[length:]:
             on_path = on_path and token == draw(state)[0]

@@ -10,7 +10,7 @@ from typing import Any
 from experiments.simulation.clock import Clock
 from experiments.simulation.settings import Settings, of_client
 from goodspeed.wire import codec
-from goodspeed.wire.messages import DownMessage, Draft, Offer, OpenSession, UpMessage, Verdict
+from goodspeed.wire.messages import DownMessage, Draft, OpenSession, UpMessage, Verdict
 
 MAX_BYTES = 1 << 20
 HEADER_BYTES = 60.0  # about what a message takes without its tokens
@@ -115,8 +115,6 @@ class Line:
         match message:
             case Draft():
                 return HEADER_BYTES + self._drafted_bytes * len(message.tokens)
-            case Offer():
-                return HEADER_BYTES + TOKEN_BYTES * len(message.tokens)
             case Verdict():
                 return verdict_bytes(message)
             case OpenSession():

@@ -20,9 +20,8 @@ from experiments.simulation.settings import Settings
 STAND_INS = ("tiny-draft-s", "tiny-draft-m")
 """The embedded draft models whose recorded agreement stands for the family's smaller and larger one."""
 
-POLICIES = ("gradient", "gradient (5)", "fixed", "random", "plain")
-"""`gradient` as it serves by default: it knows what time costs. `gradient (5)` is the paper's, which does not. `fixed`
-never gives more than C/N, whoever has finished. `plain` is decoding without drafts, everybody in every round."""
+POLICIES = ("gradient", "fixed", "random", "plain")
+"""`fixed` never gives more than C/N, whoever has finished. `plain` is decoding without drafts."""
 
 
 @dataclass(frozen=True)
@@ -108,21 +107,19 @@ class Way:
 
     has_model: bool = False
     ngrams: NgramKind = "off"  # of the draft nodes
-    selection: str | None = None  # None: as the verify node has it by default
     self_draft: bool = False
     drafts: bool = True
 
 
 WAYS = {
     "plain": Way(drafts=False),
-    "model, no selection": Way(has_model=True, selection="none"),
     "model": Way(has_model=True),
     "n-gram, own text": Way(ngrams="own", self_draft=True),
     "n-gram": Way(ngrams="history", self_draft=True),
     "n-gram + model": Way(has_model=True, ngrams="history", self_draft=True),
 }
-"""Without `own text` indexes have other texts of the client's domain. All but the second select by odds and experiment
-with arms, as the verify node does by default; those with n-grams have it draft from sessions' own texts, too."""
+"""Without `own text` indexes have other texts of the client's domain. With n-grams the verify node drafts from sessions'
+own texts, too."""
 
 
 def serving(row: Row, nodes: Nodes, way: str, *, temperature: float, num_texts: int, seed: int) -> Settings:
@@ -138,7 +135,6 @@ def serving(row: Row, nodes: Nodes, way: str, *, temperature: float, num_texts: 
         sizes=lambda client, number: (texts.text(client, number).prompt_len, row.max_tokens),
         ngrams=(chosen.ngrams,),
         has_model=(chosen.has_model or not chosen.drafts,),
-        selection=chosen.selection,
         self_draft=chosen.self_draft,
         replays_own=chosen.self_draft,
     )
@@ -150,7 +146,7 @@ def world(row: Row, nodes: Nodes, *, policy: str, rounds: str, wire: str, num_te
     models = [row.models[index % len(row.models)] for index in range(row.num_clients)]
     factors = [nodes.slower[index % len(nodes.slower)] for index in range(row.num_clients)]
     costs = [slower(family.draft_costs[model], factor) for model, factor in zip(models, factors, strict=True)]
-    name = "fixed" if policy == "plain" else policy.removesuffix(" (5)")
+    name = "fixed" if policy == "plain" else policy
     longest = {"plain": 0, "fixed": -(-row.budget // row.num_clients)}
     return Settings(
         num_clients=row.num_clients,
@@ -163,7 +159,6 @@ def world(row: Row, nodes: Nodes, *, policy: str, rounds: str, wire: str, num_te
         rounds=rounds,
         policy=name,
         policy_seed=seed,
-        weighs_time=policy == "gradient",
         known_cost=True,
         budget=row.budget,
         max_round_tokens=1024,
@@ -174,7 +169,6 @@ def world(row: Row, nodes: Nodes, *, policy: str, rounds: str, wire: str, num_te
         max_draft=longest.get(policy, row.budget),
         acceptance=Domains(models, seed),
         draft_cost=tuple(costs),
-        draft_ahead=rounds == "continuous",
         latency_s=nodes.latency_s,
         bytes_per_s=(nodes.bytes_per_s,),
         verify_bytes_per_s=nodes.verify_bytes_per_s,

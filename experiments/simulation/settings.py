@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from draft_node.core.drafts.ahead_rate import LEAST_RATE
 from experiments.simulation.acceptance import Acceptances
 from experiments.simulation.arrivals import Schedule
 from experiments.simulation.claims import Claims
@@ -18,7 +17,7 @@ from goodspeed.admission.remote import Guarantee
 from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.fields import MAX_DRAFT, Capability
+from goodspeed.wire.fields import MAX_DRAFT, Verification
 from verify_node.core.core import VerifyCore
 from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings
 
@@ -80,7 +79,6 @@ class Fleet:
     knows: tuple[Knows, ...] = ("all",)
     """Of each client: which verify nodes its options name: all, one, one by two names, or one beside a place where
     nobody is."""
-    understands: tuple[bool, ...] = (True,)  # of each client: whether it knows fleets at all
     late: float = 0.0  # share of the verify nodes that are not there at first
     away_s: float = 5.0  # how long they are away then, on average
     part_every_s: float = 0.0  # a draft node and a verify node cannot reach each other for a pause
@@ -115,20 +113,17 @@ class Settings:
     at once."""
     # the verify node
     core_kind: type[VerifyCore] = VerifyCore  # another one plans its rounds otherwise
-    rounds: str = DEFAULTS.rounds
-    policy: str | Callable[[], Policy] = "gradient"  # by name, or what makes a new one
+    rounds: str = DEFAULTS.rounds  # "barrier" is the paper
+    policy: str | Callable[[], Policy] = DEFAULTS.policy.name  # or what makes a new one
     policy_seed: int = DEFAULTS.policy.seed  # of `random`
-    weighs_time: bool = False  # the policy is given the node's model of what a round's time is (`--cost auto`)
-    budget: int = 10
-    selection: str | None = DEFAULTS.selection
+    budget: int = DEFAULTS.budget
     self_draft: bool = DEFAULTS.self_draft
     explore: float = DEFAULTS.explore
     replays_own: bool = False  # it drafts from sessions' own texts what was recorded: `recorded_texts.py`
     eta: float = DEFAULTS.eta
     weigh_evidence: bool = DEFAULTS.weigh_evidence
     beta: float = DEFAULTS.beta
-    max_round_tokens: int = 40
-    linger_s: float = DEFAULTS.linger_s
+    max_round_tokens: int = DEFAULTS.max_round_tokens
     num_pages: int = 200
     page_size: int = 4
     context_len: int = 120
@@ -138,7 +133,6 @@ class Settings:
     order: str = DEFAULTS.order  # whose texts keep their memory
     prefix_cache: bool = False  # it keeps pages of read text for texts that begin alike
     max_unused: int | None = None  # that it keeps without a session; None: all
-    capabilities: tuple[Capability, ...] | None = None  # what it announces; None: as the daemon has it
     round_cost: CostModel = ROUND_COST
     known_cost: bool = False  # it has a profile: `round_cost` itself
     round_noise: float = 0.0  # standard deviation of a round's time, as a share of it
@@ -146,23 +140,21 @@ class Settings:
     fleet: Fleet = field(default_factory=Fleet)
     # the draft nodes
     max_draft: int = MAX_DRAFT
+    verification: tuple[Verification, ...] = ("match",)  # of each client's texts
     alpha: tuple[float, ...] = (0.8,)
     acceptance: Acceptances | None = None  # instead of alpha
     draft_cost: tuple[CostModel, ...] = (DRAFT_COST,)  # of one forward pass
-    draft_ahead: bool = True
     ngrams: tuple[NgramKind, ...] = ("off",)  # what drafts beside the draft model, or without one
     ngram_rate: tuple[float, ...] = (RIGHT,)  # how often tokens of an index of kind `right` are the target's
     has_model: tuple[bool, ...] = (True,)  # one without cannot write alone either
     claims: tuple[Claims, ...] = ("known",)  # odds of drafted tokens
-    trees: tuple[Trees, ...] = ("own",)  # that they offer, if the verify node knows trees
-    min_odds: float | None = None  # a draft ends where the odds of all of it fall below (`--min-odds`)
+    trees: tuple[Trees, ...] = ("own",)  # that they send
     num_users: int = 1  # of each client: one's texts never draft for another
     slos: tuple[Objectives | None, ...] = (None,)  # what texts are to keep, in turn
     connect_timeout_s: float = inf  # an absence of the verify node that is longer ends the texts that wait for it
     falls_back: bool = False  # or has the draft model write alone
     draft_context_len: int = 1 << 30  # of the draft model
     tick_s: float = 0.1  # how often they look at their timers
-    least_ahead_rate: float = LEAST_RATE
     # the network
     latency_s: tuple[float, ...] = (0.01,)  # one way
     jitter_s: tuple[float, ...] = (0.0,)  # of each line; delays are spread so far, or as far as `faults` has it
@@ -186,12 +178,10 @@ class Settings:
         """The verify node's settings; what is not said here is as the daemon has it."""
         name = self.policy if isinstance(self.policy, str) else "gradient"
         return CoreSettings(
-            policy=PolicySettings(name=name, weigh_time=self.weighs_time, seed=self.policy_seed),
+            policy=PolicySettings(name=name, seed=self.policy_seed),
             rounds=self.rounds,
             budget=self.budget,
             max_round_tokens=self.max_round_tokens,
-            linger_s=self.linger_s,
-            selection=self.selection,
             self_draft=self.self_draft,
             explore=self.explore,
             is_shared=False,

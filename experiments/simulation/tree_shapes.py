@@ -1,4 +1,4 @@
-"""What trees simulated draft nodes offer: what they drafted, or any shape and any tokens, with duplicates. No I/O."""
+"""What trees simulated draft nodes send: what they drafted, or any shape and any tokens, with duplicates. No I/O."""
 
 from random import Random
 from typing import Literal, TypeAlias
@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from experiments.simulation.text import VOCAB
-from goodspeed.wire.fields import MAX_OFFER
-from goodspeed.wire.messages import Offer, UpMessage
+from goodspeed.wire.fields import MAX_DRAFT
+from goodspeed.wire.messages import Draft, UpMessage
 
 Trees: TypeAlias = Literal["own", "hostile"]
 
@@ -16,11 +16,11 @@ FEW = 12
 
 
 def shaped(message: UpMessage, trees: Trees) -> UpMessage:
-    """The message; of a hostile node an offer's tokens are nodes of another tree, the same one whenever it is sent."""
-    if trees == "own" or not isinstance(message, Offer):
+    """The message; of a hostile node a draft's tokens are nodes of another tree, the same one whenever it is sent."""
+    if trees == "own" or not isinstance(message, Draft) or not message.odds:
         return message
     random = Random(message.session_id + message.base_len.to_bytes(8, "big") + bytes(message.odds))
-    num = min(MAX_OFFER, len(message.tokens) + random.randint(1, FEW))
+    num = min(MAX_DRAFT, len(message.tokens) + random.randint(1, FEW))
     tokens = [random.choice((*message.tokens, random.randrange(VOCAB))) for _ in range(num)]
     tokens[: len(message.tokens)] = message.tokens
     parents = bytes(random.randint(0, node) for node in range(num))

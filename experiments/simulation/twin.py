@@ -5,7 +5,8 @@ recording. So under barrier rounds, where time decides nothing else, the twin do
 """
 
 from collections.abc import Iterable
-from statistics import mean
+
+import numpy as np
 
 from experiments.simulation.recordings import Agreement, of_run
 from experiments.simulation.replay import Counts, Replayed
@@ -27,10 +28,11 @@ def twin(run: Recording, known: Iterable[Agreement] | None = None, counts: Count
     header, sessions = run.header, run.sessions
     if len({opened.client for opened in sessions}) != len(sessions) or not run.rounds:
         raise ConfigError("only a run of one session a client has a twin; `goodspeed demo --record` makes such runs")
-    node = VerifyConfig(model=header.model, budget=header.budget, policy=header.policy, cost=header.cost)
+    node = VerifyConfig(model=header.model, budget=header.budget, policy=header.policy)
     texts = of_run(run, known)
     sizes = [(opened.prompt_len, _num_tokens(run, opened)) for opened in sessions]
     drafts = [[one for done in run.rounds for one in done.drafts if one.session == at] for at in range(len(sessions))]
+    lines = [line_and_step_s(own) for own in drafts]
     return Settings(
         num_clients=len(sessions),
         num_sessions=1,
@@ -41,20 +43,17 @@ def twin(run: Recording, known: Iterable[Agreement] | None = None, counts: Count
         rounds=header.rounds,
         policy=header.policy,
         policy_seed=header.seed,
-        weighs_time=node.weighs_time,
         budget=header.budget,
         eta=node.eta,
         beta=node.beta,
         max_round_tokens=node.round_tokens,
-        linger_s=header.linger_ms / 1000,
         num_pages=ROOM,
         page_size=16,
         context_len=ROOM,
         round_cost=round_cost(run),
         acceptance=lambda client, number: Replayed(texts[client], counts),
-        draft_cost=tuple(Linear(fixed_s=step_s(own)) for own in drafts),
-        draft_ahead=header.draft_ahead,
-        latency_s=tuple(latency_s(own) for own in drafts),
+        draft_cost=tuple(Linear(fixed_s=step_s) for _, step_s in lines),
+        latency_s=tuple(latency_s for latency_s, _ in lines),
     )
 
 
@@ -76,14 +75,17 @@ def round_cost(run: Recording) -> Linear:
     )
 
 
-def step_s(drafts: Iterable[Drafted]) -> float:
-    """Returns the seconds of the draft model's step: each draft takes one to catch up, and one for each token."""
-    made = [one for one in drafts if one.drafting_s > 0]
-    num_steps = sum(len(one.agreed) + 1 for one in made)
-    return sum(one.drafting_s for one in made) / num_steps if num_steps else 0.0
+def line_and_step_s(drafts: Iterable[Drafted]) -> tuple[float, float]:
+    """Returns one way's seconds, and those of the draft model's step, from the answers to verdicts by their lengths.
 
-
-def latency_s(drafts: Iterable[Drafted]) -> float:
-    """Returns one way's seconds: half of an answer less its drafting; only drafts made after their verdict tell."""
-    ways = [one.answer_s - one.drafting_s for one in drafts if one.answer_s > one.drafting_s > 0]
-    return mean(ways) / 2 if ways else 0.0
+    A draft takes a step to catch up, and one for each token. Answers of one length do not tell ways from steps; then
+    all of it is drafting.
+    """
+    made = [(len(one.agreed) + 1, one.answer_s) for one in drafts if one.agreed and one.answer_s > 0]
+    if not made:
+        return 0.0, 0.0
+    steps, seconds = np.array(made).T
+    spread = float(steps.var())
+    step_s = float(((steps - steps.mean()) * (seconds - seconds.mean())).mean()) / spread if spread else np.inf
+    step_s = min(max(step_s, 0.0), float((seconds / steps).min()))
+    return float((seconds - step_s * steps).mean()) / 2, step_s

@@ -91,6 +91,7 @@ class Users:
             sampling=Sampling(seed=random.getrandbits(40)),
             max_tokens=sizes[1] if sizes else random.randint(settings.min_tokens, settings.max_tokens),
             stop_ids=(STOP,) if random.random() < settings.stops else (),
+            verification=of_client(settings.verification, self._index),
             max_draft=settings.max_draft,
             user=user,
             slo=arrival.slo if arrival is not None else settings.slos[self._num_started % len(settings.slos)],

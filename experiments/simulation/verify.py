@@ -41,8 +41,6 @@ def make_core(
         max_message_bytes=MAX_BYTES,
         target_fingerprint=str(target),
     )
-    if settings.capabilities is not None:
-        welcome = replace(welcome, capabilities=settings.capabilities)
     kept, max_unused = settings.prefix_cache, settings.max_unused
     pool = PagePool(settings.num_pages, settings.page_size, prefix_cache=kept, max_unused=max_unused)
     name = getattr(settings.policy, "__name__", repr(settings.policy))

@@ -7,7 +7,6 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from draft_node.core.drafts.ahead_rate import LEAST_RATE
 from experiments.simulation.claims import Claims
 from experiments.simulation.erratic_policy import Phases
 from experiments.simulation.ngrams import NgramKind
@@ -17,7 +16,8 @@ from goodspeed.admission.remote import Guarantee
 from goodspeed.fair.latency import Linear
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import SHORTEST_S, Objectives
-from goodspeed.wire.fields import Capability
+from goodspeed.wire.fields import MAX_DRAFT
+from verify_node.core.settings import DEFAULTS
 
 TINY_POOL: dict[str, Any] = {"num_pages": 16, "page_size": 4, "context_len": 64}
 NARROW = (2_000.0, 20_000.0)  # bytes a second
@@ -27,34 +27,31 @@ DRAFT_COSTS = (Linear(fixed_s=0.002), Linear(fixed_s=0.002), Linear(fixed_s=0.05
 
 
 def some_settings(seed: int, *, absences: bool = True) -> Settings:
-    """Anything at all; seeds that follow each other have nothing in common.
+    """Anything at all, half of it with the daemons' own policy and rounds; seeds have nothing in common.
 
     absences: also nodes that stop, stay away or are gone on without, and connections that end.
     """
     rng = random.Random(seed)
+    is_default = rng.random() < 0.5
     settings = Settings(
         num_clients=rng.randint(1, 6),
         num_sessions=rng.randint(1, 12),
         num_at_once=rng.randint(1, 3),
-        rounds=rng.choice(["barrier", "continuous"]),
-        policy=_some_policy(rng, seed),
+        rounds=DEFAULTS.rounds if is_default else rng.choice(["barrier", "barrier", "continuous"]),
+        policy=DEFAULTS.policy.name if is_default else _some_policy(rng, seed),
         budget=rng.choice([1, 5, 10, 30]),
         max_round_tokens=rng.choice([31, 40, 100]),
-        linger_s=rng.choice([0.0, 0.002, 0.05]),
         max_sessions=rng.choice([2, 100, 100]),
         round_noise=rng.choice([0.0, 0.3]),
-        max_draft=rng.choice([0, 3, 1024, 1024]),
+        max_draft=rng.choice([0, 3, MAX_DRAFT, MAX_DRAFT]),
         alpha=tuple(rng.random() for _ in range(4)),
         draft_cost=tuple(rng.choice(DRAFT_COSTS) for _ in range(3)),
-        draft_ahead=rng.random() < 0.7,
-        least_ahead_rate=rng.choice([0.0, LEAST_RATE]),
+        verification=rng.choice([("match",), ("match", "match", "ratio")]),
         latency_s=tuple(rng.choice([0.001, 0.02, 0.3]) for _ in range(3)),
         tick_s=rng.choice([0.1, 0.3]),
         through_codec=rng.random() < 0.2,
         faults=_some_faults(rng),
     )
-    if settings.policy == "gradient":
-        settings = replace(settings, weighs_time=rng.random() < 0.5)
     faults, way_s = settings.faults, max(settings.latency_s) + settings.faults.jitter_s
     if faults.restart_every_s:  # it must live long enough for a few ways there and back
         settings = with_faults(settings, restart_every_s=max(faults.restart_every_s, MIN_WAYS * way_s + faults.down_s))
@@ -96,39 +93,33 @@ def _with_absences(settings: Settings, seed: int) -> Settings:
 
 
 def _with_ngrams(settings: Settings, seed: int) -> Settings:
-    """Draft nodes with n-gram indexes, some of them without a draft model, and verify nodes of which some take offers.
+    """Draft nodes with n-gram indexes, some of them without a draft model, and nodes that claim and shape anything.
 
     A node without a model cannot go on alone, so there is none where nodes do.
     """
     rng = random.Random(f"ngrams {seed}")
     kinds: list[NgramKind] = ["off", "index", "right", "hostile"]
-    newest: tuple[Capability, ...] = ("odds", "offers", "model_offers")
-    announced: list[tuple[Capability, ...]] = [(), ("odds",), ("odds", "offers"), newest, (*newest, "trees")]
-    some = rng.random() < 0.5
-    ngrams = tuple(rng.choice(kinds) for _ in range(3))
-    has_model = tuple(settings.falls_back or rng.random() < 0.7 for _ in range(4))
-    capabilities, num_users = rng.choice(announced), rng.randint(1, 2)
-    if some:
-        settings = replace(settings, ngrams=ngrams, has_model=has_model, capabilities=capabilities, num_users=num_users)
-    return _with_selection(settings, seed)
-
-
-def _with_selection(settings: Settings, seed: int) -> Settings:
-    """Verify nodes that select drafted tokens or do not, whatever the policy, and draft nodes that claim anything."""
-    rng = random.Random(f"selection {seed}")
-    kinds: list[Claims] = ["known", "known", "certain", "impossible", "random"]
-    claims = tuple(rng.choice(kinds) for _ in range(3))
-    selection, explore = rng.choice([None, "odds", "odds", "none"]), rng.choice([0.0, 0.02, 0.3])
-    settings = replace(settings, claims=claims, selection=selection, explore=explore, self_draft=rng.random() < 0.7)
+    claims: list[Claims] = ["known", "known", "certain", "impossible", "random"]
     shapes: list[Trees] = ["own", "hostile"]
-    takes_trees = settings.capabilities is None or "trees" in settings.capabilities
-    if takes_trees:
-        settings = replace(settings, trees=tuple(rng.choice(shapes) for _ in range(3)))
+    if rng.random() < 0.5:
+        settings = replace(
+            settings,
+            ngrams=tuple(rng.choice(kinds) for _ in range(3)),
+            has_model=tuple(settings.falls_back or rng.random() < 0.7 for _ in range(4)),
+            num_users=rng.randint(1, 2),
+        )
+    settings = replace(
+        settings,
+        claims=tuple(rng.choice(claims) for _ in range(3)),
+        trees=tuple(rng.choice(shapes) for _ in range(3)),
+        explore=rng.choice([0.0, 0.02, 0.3]),
+        self_draft=rng.random() < 0.7,
+    )
     return _with_slos(settings, seed)
 
 
 def _with_slos(settings: Settings, seed: int) -> Settings:
-    """Texts that ask for what can be kept, for what cannot, and for nothing, of verify nodes old and new."""
+    """Texts that ask for what can be kept, for what cannot, and for nothing, and verify nodes that promise it."""
     rng = random.Random(f"slos {seed}")
     kinds = (
         None,
@@ -138,14 +129,9 @@ def _with_slos(settings: Settings, seed: int) -> Settings:
         Objectives(tpot_s=60.0),
     )
     slos = tuple(rng.choice(kinds) for _ in range(3))
-    policy = "slo" if settings.policy == "gradient" and rng.random() < 0.5 else settings.policy
-    if settings.capabilities is not None and rng.random() < 0.7:
-        settings = replace(settings, capabilities=(*settings.capabilities, "slo"))
-    settings = replace(settings, slos=slos, policy=policy)
-    may_promise = settings.core.selects and settings.rounds == "continuous" and policy == "slo"
-    admission = rng.choice(["none", "dp", "dp", "edf"]) if may_promise else "none"
+    admission = rng.choice(["none", "dp", "dp", "edf"]) if settings.rounds == "continuous" else "none"
     guarantee: Guarantee = "speculative" if admission != "none" and rng.random() < 0.5 else "plain"
-    settings = replace(settings, admission=admission, guarantee=guarantee)
+    settings = replace(settings, slos=slos, admission=admission, guarantee=guarantee)
     return _with_prefixes(settings, seed)
 
 
@@ -153,8 +139,6 @@ def _with_prefixes(settings: Settings, seed: int) -> Settings:
     """Verify nodes that keep pages of read text, most of them, and users who send the same more than once."""
     rng = random.Random(f"prefixes {seed}")
     repeats, prompt_len = rng.choice([0.0, 0.5, 1.0]), rng.choice([12, 24])
-    if settings.capabilities is not None and rng.random() < 0.7:
-        settings = replace(settings, capabilities=(*settings.capabilities, "prefix_cache"))
     prefix_cache, max_unused = rng.random() < 0.8, rng.choice([None, None, 5])
     return replace(settings, prefix_cache=prefix_cache, max_unused=max_unused, repeats=repeats, prompt_len=prompt_len)
 

@@ -6,7 +6,6 @@ import pytest
 
 from experiments.benchmarks import (
     admission,
-    ahead,
     bodies,
     disturbed,
     drafting,
@@ -39,8 +38,7 @@ MODULES = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         admission,
-        ahead,
-        bodies,
+            bodies,
         disturbed,
         drafting,
         end_to_end,

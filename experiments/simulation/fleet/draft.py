@@ -17,7 +17,7 @@ from experiments.simulation.fleet.table import endpoint
 from experiments.simulation.models import BrokenRule
 from experiments.simulation.network import Line
 from experiments.simulation.settings import of_client
-from goodspeed.wire.fields import MAX_HOPS, Capability
+from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.messages import DownMessage, Redirect
 
 if TYPE_CHECKING:
@@ -62,9 +62,6 @@ class FleetDraft(DraftNode):
 
     def _addresses(self) -> Sequence[Address]:
         return self._options
-
-    def _understands(self) -> tuple[Capability, ...]:
-        return ("fleet",) if of_client(self.fleet.settings.fleet.understands, self.index) else ()
 
     def _make_connection(self, link: int, address: Address) -> Connection:
         place = self.fleet.place(address.endpoint)

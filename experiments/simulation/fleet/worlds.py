@@ -24,8 +24,6 @@ def some_fleet(seed: int) -> Settings:
         fleet=_some_fleet(rng),
         connect_timeout_s=max(settings.connect_timeout_s, 5.0),
     )
-    if settings.capabilities is not None and rng.random() < 0.9:
-        settings = replace(settings, capabilities=(*settings.capabilities, "fleet"))
     return _with_enough_time(with_faults(settings, connections=True), rng)
 
 
@@ -34,7 +32,6 @@ def _some_fleet(rng: random.Random) -> Fleet:
     lies: list[Lies] = ["none", "none", "none", "empty", "strange"]
     return Fleet(
         knows=tuple(rng.choice(kinds) for _ in range(5)),
-        understands=tuple(rng.random() < 0.9 for _ in range(7)),
         late=rng.choice([0.0, 0.0, 0.5]),
         part_every_s=rng.choice([0.0, 1.0, 5.0]),
         gone_every_s=rng.choice([0.0, 0.0, 5.0, 20.0]),

@@ -38,9 +38,6 @@ def crowd(cost: CostModel, crowds: int, seed: int) -> Service:
     at_s = [BEGIN_S + EVERY_S * number for number in range(crowds) for _ in range(NUM_NEW)]
     settings = Settings(
         num_clients=8,
-        policy="slo",
-        weighs_time=True,
-        selection="odds",
         admission="dp",
         max_draft=0,
         max_round_tokens=2048,

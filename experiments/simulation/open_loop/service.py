@@ -195,8 +195,8 @@ class Watched:
     def keep(self, open_sessions: Container[bytes]) -> None:
         self._choice.keep(open_sessions)
 
-    def looks_at_offers(self, yes: bool) -> None:
-        self._choice.looks_at_offers(yes)
+    def looks_at_drafts(self, yes: bool) -> None:
+        self._choice.looks_at_drafts(yes)
 
 
 class WatchedPromises(Promises):
