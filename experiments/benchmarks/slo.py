@@ -10,7 +10,7 @@ corpus of 15 other texts of each domain, which the target wrote at the same temp
 - *drafts*: what texts are owed comes first in every round, and then the drafted tokens that are worth their time.
 
 Attainment is the share of a tier's texts that were in time, at their draft nodes; goodput, a draft node's tokens per
-second. Wanted: *drafts* at least 1.3 times plain's attainment of the urgent tier, and 0.9 of plain's goodput of the other.
+second. Wanted: *drafts* at least 1.3 times plain's attainment of the urgent tier, and 0.9 of its goodput of the other.
 It takes about 3 minutes on two cores, and half a minute with --quick.
 """
 

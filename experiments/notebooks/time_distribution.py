@@ -35,10 +35,9 @@ options = {"wire": "match", "num_texts": num_texts, "seed": 0}
 # %% [markdown]
 # ## Receiving, verifying, sending
 # *Receiving* is the verify node's wait for drafts, *verifying* its rounds, *sending* the verdicts' time on its line.
-# `gradient (5)` is the paper's scheduler, which spends the whole budget; `gradient` knows what time costs. Sending is
-# in the picture, too small to be seen. With barrier rounds the verify node waits for a quarter to over half of the
-# time wherever anybody drafts. With continuous rounds it waits less and verifies for longer, since rounds are more.
-# `plain` drafts nothing: the verify node never waits, and is done about as soon as with `gradient` or `fixed`.
+# `gradient` is the paper's scheduler. Sending is in the picture, too small to be seen. With barrier rounds the verify
+# node waits for every draft. With continuous rounds it waits less and verifies for longer, since rounds are more.
+# `plain` drafts nothing: the verify node never waits.
 
 # %%
 runs = {
@@ -60,9 +59,7 @@ plots.stacked(
 # %% [markdown]
 # ## One slow draft node
 # The same with one draft node that takes ten times as long for everything. The bars last until the slow one has its
-# tokens, too. `gradient` knows what its drafts cost and asks it for few; `gradient (5)`, `fixed` and `random` ask it
-# for more, and wait. `plain` asks nobody, and the last is done soonest; under `gradient` the slow one is a little
-# later, and the seven others much earlier (the table).
+# tokens, too. With barrier rounds everybody waits for it; with continuous ones nobody does but its own user (the table).
 
 # %%
 slowed = {
@@ -84,8 +81,7 @@ plots.stacked(
 # %% [markdown]
 # ## How long a user waits
 # From one verdict to the next of a text, for the seven clients whose draft nodes are alike, while the eighth is slow.
-# With barrier rounds a slow draft is everybody's; with continuous rounds only its own user's, as the table says: under
-# `gradient (5)` and `fixed` the seven are several times quicker than with barrier rounds.
+# With barrier rounds a slow draft is everybody's; with continuous rounds only its own user's, as the table says.
 
 # %%
 plots.exceeded(
@@ -94,7 +90,7 @@ plots.exceeded(
     {
         f"{policy}, {rounds}": [1000 * wait for client in range(7) for wait, _ in run.gaps(client)]
         for (policy, rounds), run in slowed.items()
-        if policy in ("gradient (5)", "fixed", "gradient")
+        if policy in ("fixed", "gradient")
     },
     xscale="log",
 )

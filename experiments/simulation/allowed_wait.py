@@ -5,7 +5,7 @@ to the verify node. From then on nothing is away, but much may have to be notice
 - what was said during the blow is said again after MAX_RESEND_S at most; it may be refused, and then the session is
   opened anew;
 - or the node takes the other side for away (TIMEOUT_S), and its Hello has backed off to MAX_BACKOFF_S;
-- the draft model may hang: an empty draft goes up after DRAFTING_TIMEOUT_S.
+- the draft model may hang: what it would draft is waited for until it is late (MOST_LATE_S).
 Each of these ends in a way there and back or two. Where messages are lost a way there and back fails with probability
 1 - (1 - lose)^2, so it is tried until 10^-9 is left of it, and each time costs MAX_RESEND_S.
 
@@ -16,7 +16,6 @@ forgotten (FORGOTTEN_S).
 
 from math import ceil, isfinite, log
 
-from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.core.link import MAX_BACKOFF_S
 from draft_node.core.retransmission import MAX_RESEND_S
 from experiments.simulation.draft import TIMEOUT_S
@@ -24,6 +23,7 @@ from experiments.simulation.network import HEADER_BYTES, TOKEN_BYTES
 from experiments.simulation.settings import Settings
 from verify_node.core.register import FORGOTTEN_S
 from verify_node.core.settings import DEFAULTS
+from verify_node.session.session import MOST_LATE_S
 
 NUM_WAYS = 4  # there and back: Hello and Welcome, OpenSession and Verdict, Draft and Verdict, and one that was refused
 SURE = 1e-9
@@ -40,7 +40,7 @@ def patience_s(settings: Settings) -> float:
     faults = settings.faults
     seconds = MAX_RESEND_S + TIMEOUT_S + MAX_BACKOFF_S + NUM_WAYS * (_way_s(settings) + 2 * settings.tick_s)
     if faults.hang:
-        seconds += DRAFTING_TIMEOUT_S + settings.tick_s
+        seconds += MOST_LATE_S + settings.tick_s
     if faults.lose:
         seconds += ceil(log(SURE) / log(1.0 - (1.0 - faults.lose) ** 2)) * MAX_RESEND_S
     if shares_a_fate(settings):

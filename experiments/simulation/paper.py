@@ -118,8 +118,8 @@ WAYS = {
     "n-gram": Way(ngrams="history", self_draft=True),
     "n-gram + model": Way(has_model=True, ngrams="history", self_draft=True),
 }
-"""Without `own text` indexes have other texts of the client's domain. With n-grams the verify node drafts from sessions'
-own texts, too."""
+"""Without `own text` indexes have other texts of the client's domain. With n-grams the verify node drafts, too, from
+sessions' own texts."""
 
 
 def serving(row: Row, nodes: Nodes, way: str, *, temperature: float, num_texts: int, seed: int) -> Settings:

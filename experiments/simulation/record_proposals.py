@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 
 from draft_node.core.drafts.ngrams import FLOOR
-from draft_node.core.drafts.offers import OFFER_LENGTH
+from draft_node.core.drafts.stream import NGRAM_LENGTH
 from draft_node.model.confidence import acceptance_chances
 from experiments.benchmarks.target_texts import TargetText, grouped, index_of_others, write, written_logits
 from experiments.simulation import proposals
@@ -61,7 +61,7 @@ def _proposals(text: TargetText, histories: Sequence[NgramIndex]) -> Iterator[Pr
     tokens, growing = text.prompt + text.written, GrowingText()
     for at in range(len(text.prompt), len(tokens)):
         growing.follow(tokens[:at])
-        length = min(OFFER_LENGTH, len(tokens) - at)
+        length = min(NGRAM_LENGTH, len(tokens) - at)
         drafted = draft(growing, histories, length, sampling=text.sampling, least_odds=FLOOR)
         equal = [token == right for token, right in zip(drafted.tokens, tokens[at:], strict=False)]
         num_right = equal.index(False) if False in equal else len(equal)

@@ -28,7 +28,8 @@ def twin(run: Recording, known: Iterable[Agreement] | None = None, counts: Count
     header, sessions = run.header, run.sessions
     if len({opened.client for opened in sessions}) != len(sessions) or not run.rounds:
         raise ConfigError("only a run of one session a client has a twin; `goodspeed demo --record` makes such runs")
-    node = VerifyConfig(model=header.model, budget=header.budget, policy=header.policy)
+    preset = "paper" if header.rounds == "barrier" else None
+    node = VerifyConfig(model=header.model, budget=header.budget, policy=header.policy, preset=preset).core
     texts = of_run(run, known)
     sizes = [(opened.prompt_len, _num_tokens(run, opened)) for opened in sessions]
     drafts = [[one for done in run.rounds for one in done.drafts if one.session == at] for at in range(len(sessions))]
@@ -40,13 +41,13 @@ def twin(run: Recording, known: Iterable[Agreement] | None = None, counts: Count
         stops=0.0,
         sizes=lambda client, number: sizes[client],
         joins=tuple(opened.joined for opened in sessions),
-        rounds=header.rounds,
-        policy=header.policy,
-        policy_seed=header.seed,
-        budget=header.budget,
+        rounds=node.rounds,
+        policy=node.policy.name,
+        budget=node.budget,
         eta=node.eta,
+        weigh_evidence=node.weigh_evidence,
         beta=node.beta,
-        max_round_tokens=node.round_tokens,
+        max_round_tokens=node.max_round_tokens,
         num_pages=ROOM,
         page_size=16,
         context_len=ROOM,

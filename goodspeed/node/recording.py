@@ -39,7 +39,6 @@ class Header(Line, frozen=True, kw_only=True, tag="recording"):
     top_k: int
     top_p: float
     clients: int
-    seed: int = 0  # of a policy that draws
     versions: dict[str, str]  # of libraries
 
 

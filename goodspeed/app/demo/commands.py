@@ -21,17 +21,14 @@ def verify_command(config: DemoConfig, log_level: str) -> list[str]:
         "--model": config.model,
         "--bind": "tcp://127.0.0.1:0",
         "--policy": config.policy,
-        "--cost": config.cost,
-        "--rounds": config.rounds,
         "--budget": config.budget,
-        "--linger-ms": config.linger_ms,
-        "--seed": config.seed,
         "--max-sessions": max(1024, config.clients),
     }
     if config.http:
         options["--http"] = FREE_PORT
     tiers = [f"--slo-tier={tier}" for tier in config.slo_tier]
-    return [*_command("verify_node", options, log_level), *tiers, *(["--record"] if config.record else [])]
+    record = ["--record"] if config.record else []
+    return [*_command("verify_node", options, log_level), *_preset(config), *tiers, *record]
 
 
 def draft_command(config: DemoConfig, client: Client, endpoint: str, log_level: str) -> list[str]:
@@ -44,18 +41,18 @@ def draft_command(config: DemoConfig, client: Client, endpoint: str, log_level: 
         "--verification": config.verification,
         **({"--http": FREE_PORT} if config.http else _of_prompts(config, client)),
     }
-    ahead = "--draft-ahead" if config.draft_ahead else "--no-draft-ahead"
-    return [*_command("draft_node", options, log_level), ahead]
+    return [*_command("draft_node", options, log_level), *_preset(config)]
+
+
+def _preset(config: DemoConfig) -> list[str]:
+    return [f"--preset={config.preset}"] if config.preset is not None else []
 
 
 def _of_drafter(config: DemoConfig, client: Client) -> dict[str, object]:
     """Returns the options of a draft model, or of a draft node without one, which needs the target's tokenizer."""
     if client.draft_model == NO_MODEL:
         return {"--tokenizer": config.model}
-    options: dict[str, object] = {"--proposal": config.proposal}
-    if config.min_odds is not None:
-        options["--min-odds"] = config.min_odds
-    return options | ({"--drafter": "model"} if config.drafters == "model" else {})
+    return {"--proposal": config.proposal} | ({"--drafter": "model"} if config.drafters == "model" else {})
 
 
 def _of_prompts(config: DemoConfig, client: Client) -> dict[str, object]:

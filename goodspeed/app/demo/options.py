@@ -21,6 +21,9 @@ from goodspeed.wire.fields import MAX_CONTEXT, Verification
 DRAFT_NODE_BYTES, NGRAM_NODE_BYTES = 160 << 20, 80 << 20
 """Memory of a draft node with a tiny model, and of one without, which it does not share with the others."""
 
+PAPER = {"drafters": "model", "verification": "ratio", "proposal": "dense-fp32"}
+"""What `--preset paper` has of these settings."""
+
 MAX_HTTP_TEMPERATURE = 2.0
 """Highest temperature of requests over HTTP, as in the OpenAI API."""
 
@@ -47,14 +50,7 @@ class DemoConfig(Settings):
         "draft nodes without models, for which --draft-models does not count",
     )
     policy: str = options.policy("gradient")
-    cost: str = option(
-        "none",
-        choices=("auto", "none"),
-        group="rounds and budget",
-        help="gradient: none is the paper's Eq. (5), which spends the whole "
-        "budget; auto weighs time too, as the daemons do, and drafts little where all nodes share a few cores",
-    )
-    rounds: str = options.rounds("continuous")
+    preset: str | None = options.preset()
     verification: Verification = options.verification()
     proposal: str = options.proposal()
     budget: int = option(
@@ -65,10 +61,7 @@ class DemoConfig(Settings):
         help="C: drafted tokens verified in a round",
         metavar="N",
     )
-    slo_tier: tuple[str, ...] = options.slo_tier(
-        "service level; the clients ask for them in turn. May be repeated; --policy slo helps those that are behind"
-    )
-    linger_ms: float = options.linger_ms(2.0)
+    slo_tier: tuple[str, ...] = options.slo_tier("service level; the clients ask for them in turn. May be repeated")
     max_tokens: int = option(
         150, minimum=1, maximum=MAX_CONTEXT, group="prompts", help="most tokens generated per client", metavar="N"
     )
@@ -82,8 +75,6 @@ class DemoConfig(Settings):
         group="prompts",
         help="JSONL, a `prompt` and optionally `domain` and `seed` a line",
     )
-    draft_ahead: bool = options.draft_ahead()
-    min_odds: float | None = options.min_odds()
     record: str | None = option(
         None,
         shown="nothing is recorded",
@@ -105,6 +96,19 @@ class DemoConfig(Settings):
         help="--http: open the page in a browser, where standard output is a terminal and there is a display",
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.preset == "paper":
+            for name, value in PAPER.items():
+                if getattr(self, name) not in (getattr(DemoConfig, name), value):
+                    raise ConfigError(f"--preset paper has --{name} {value}; drop one of them")
+                object.__setattr__(self, name, value)
+
+    @property
+    def rounds(self) -> str:
+        """What rounds of the verify node wait for."""
+        return "barrier" if self.preset == "paper" else "continuous"
+
     def check(self) -> None:
         """Checks, before anything is started, what would otherwise fail at the end."""
         policies.load(self.policy)
@@ -113,7 +117,7 @@ class DemoConfig(Settings):
         self._check_memory()
         if self.http and self.temperature > MAX_HTTP_TEMPERATURE:
             raise ConfigError(f"--temperature {self.temperature:g}: over HTTP it is {MAX_HTTP_TEMPERATURE:g} at most")
-        for name in ("draft_models", "proposal", "min_odds") if self.drafters == "ngram" else ():
+        for name in ("draft_models", "proposal") if self.drafters == "ngram" else ():
             if getattr(self, name) != getattr(DemoConfig, name):
                 flag = "--" + name.replace("_", "-")
                 raise ConfigError(f"{flag} is for draft models, and --drafters ngram has none; drop one of them")

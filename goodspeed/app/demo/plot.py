@@ -19,12 +19,12 @@ ROUNDS = "number of the verify round"
 
 
 def save(states: Mapping[str, DemoState], path: str) -> None:
-    """Writes the file with one row of plots for each run, by the name of its policy."""
+    """Writes the file with one row of plots for each run, by its name."""
     figure = Figure(figsize=(12.5, 0.9 + 3.4 * len(states)), layout="constrained")
     axes = figure.subplots(len(states), 2, squeeze=False, sharey="col", width_ratios=(1.35, 1))
-    for row, (policy, state) in zip(axes, states.items(), strict=True):
-        draw_goodput(row[0], state, f"{policy} policy: goodput of each client (a dot is the end of its text)")
-        draw_utility(row[1], state, f"{policy} policy: log-utility (fast and fair is high)")
+    for row, (name, state) in zip(axes, states.items(), strict=True):
+        draw_goodput(row[0], state, f"{name}: goodput of each client (a dot is the end of its text)")
+        draw_utility(row[1], state, f"{name}: log-utility (fast and fair is high)")
     figure.savefig(path, dpi=120, format="png")
 
 

@@ -18,7 +18,7 @@ class Progress:
     """One client's text and counts so far."""
 
     client: Client
-    length: int = 0  # S: its next draft length
+    may_draft: int = 0  # S: tokens beyond its text
     num_tokens: int = 0
     num_rounds: int = 0  # that gave it tokens
     num_drafted: int = 0
@@ -123,7 +123,7 @@ class DemoState:
         one = self.progress[row["client"]]
         one.first_round = one.first_round or number
         one.last_round = number
-        one.length = row["next_length"]
+        one.may_draft = row["may_draft"]
         one.estimate = row["goodput"]
         if not one.finish_reason:  # what its user got counts, once that is known
             one.num_rounds += 1

@@ -8,7 +8,6 @@ from statistics import fmean
 from typing import Any, get_args
 
 from goodspeed import __version__
-from goodspeed.app.demo import words
 from goodspeed.app.demo.options import DemoConfig
 from goodspeed.app.demo.state import DemoState, Progress
 from goodspeed.wire.fields import DraftSource
@@ -43,11 +42,13 @@ def summarize(config: DemoConfig, state: DemoState) -> dict[str, Any]:
         "num_rounds": state.num_rounds,
         "tokens_per_s": state.num_tokens / state.elapsed_s if state.elapsed_s else 0.0,
         "log_utility": log_utility(goodputs),
+        "log_utility_per_s": log_utility([one.tokens_per_s for one in clients]),
         "jain": jain_index(goodputs),
+        "worst_share": min(goodputs) / sum(goodputs) if goodputs else 0.0,
         "uplink_bytes_per_token": state.uplink_bytes / num_sent if num_sent else 0.0,
         "wall_s": {part: state.wall_s.get(part, 0.0) for part in WALL},
         "clients": [_client(one, config) for one in clients],
-        "cost": config.cost,
+        "preset": config.preset,
         "model": config.model,
         "verification": config.verification,
         "num_tokens": state.num_tokens,
@@ -97,10 +98,9 @@ def _client(one: Progress, config: DemoConfig) -> dict[str, Any]:
 
 def to_text(result: dict[str, Any]) -> str:
     """Returns the result as a table, for people."""
-    policy = words.policy(result["policy"], result["cost"])
     lines = [
-        f"{policy}, {result['rounds']} rounds, {result['verification']} verification, budget {result['budget']}, "
-        f"target {result['model']}",
+        f"{result['policy']} policy, {result['rounds']} rounds, {result['verification']} verification, "
+        f"budget {result['budget']}, target {result['model']}",
         "",
         f"{'client':<11} {'domain':<9} {'draft model':<14} {'tokens':>6} {'rounds':>8} {'acceptance':>10} "
         f"{'goodput':>8} {'tokens/s':>8}",
@@ -199,6 +199,8 @@ def short_figures(result: dict[str, Any]) -> dict[str, str]:
         "tokens / s": f"{result['tokens_per_s']:.1f}",
         "rounds": f"{result['num_rounds']}",
         "log-utility": f"{result['log_utility']:.3f}",
+        "log-utility of tokens / s": f"{result['log_utility_per_s']:.3f}",
         "Jain index of goodput": f"{result['jain']:.3f}",
+        "worst client's share": f"{result['worst_share']:.3f}",
         "uplink bytes / drafted token": f"{result['uplink_bytes_per_token']:.1f}",
     }

@@ -28,8 +28,8 @@ MIN_TEXT = 20
 """Width of the text column below which the draft models are left out."""
 
 CAPTION = (
-    "next draft: most tokens that the client may propose next (not all take part in each round, so these may sum to "
-    "more than the budget). accepted: share of its drafted tokens that the target agreed with. "
+    "may draft: most tokens beyond its text (rounds take those that are worth it, so these may sum to more than the "
+    "budget). accepted: share of its drafted tokens that the target agreed with. "
     "goodput: tokens per round. model, ngram, self: what drafted: draft models, draft nodes' n-grams, the verify node."
 )
 
@@ -148,7 +148,7 @@ def table(config: DemoConfig, state: DemoState, width: int) -> Table:
     has_models = width >= FIXED_WIDTH + MODEL_WIDTH + MIN_TEXT
     for name in ("client", "domain", *(["draft model"] if has_models else [])):
         shown.add_column(name, no_wrap=True)
-    for name in ("next\ndraft", "accepted", "goodput", "tokens\nper s"):
+    for name in ("may\ndraft", "accepted", "goodput", "tokens\nper s"):
         shown.add_column(name, justify="right", no_wrap=True, min_width=4)
     shown.add_column("text", ratio=1, no_wrap=True)
     for one in state.progress.values():
@@ -162,7 +162,7 @@ def _cells(one: Progress, width: int, has_models: bool) -> list[Text]:
         one.client.name,
         one.client.domain,
         *([one.client.draft_model] if has_models else []),
-        "done" if one.finish_reason else str(one.length),
+        "done" if one.finish_reason else str(one.may_draft),
         f"{one.acceptance_rate:.2f}",
         f"{one.goodput:.2f}",
         f"{one.tokens_per_s:.1f}",
