@@ -286,6 +286,7 @@ class VerifyCore:
                 session.permit(may_draft, done.number)
             verdict = move.verdict(session.may_draft, self.choice.least_odds(session))
             waits = self.scheduler.is_barrier or session.verification == "ratio"
+            waits = waits and done.number >= session.retry_round
             session.tell(verdict, now, waits=waits, window=session.window(self.round_s))
             sends.append(self.replies.tell(session.peer_id, verdict))
             self.promises.delivered(session, len(move.taken), now)

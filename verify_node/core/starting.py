@@ -50,7 +50,7 @@ class Starting:
         sessions = [session for session in every.values() if not session.finished]
         for session in sessions:
             if session.awaits_draft and now >= session.late_at:
-                session.go_without(now)
+                session.go_without(now, num_rounds)
         ready = [session for session in sessions if session.can_move(round_s)]
         awaited = [session for session in sessions if session.awaits_draft]
         barred = awaited if self._scheduler.is_barrier else []

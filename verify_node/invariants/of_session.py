@@ -40,7 +40,6 @@ def _phase(session: Session) -> Iterator[Claim]:
 
 def _draft(session: Session) -> Iterator[Claim]:
     drafted = session.drafted
-    yield not (session.waits and session.was_late), "a draft is waited for though the last one was late"
     yield not session.waits or session.may_draft > 0, "a draft is waited for that nobody may make"
     if drafted is not None:
         yield drafted.base_len == len(session.tokens), "its drafted tokens do not follow its text"

@@ -25,6 +25,9 @@ LATE_TIMES, LEAST_LATE_S, MOST_LATE_S = 8.0, 3.0, 10.0
 """A draft is late after so many times what it usually takes, but within these bounds: a lost message is repeated after
 the first, and nobody is held up for longer than the last."""
 
+LATE_ROUNDS = 20
+"""After the first late draft none is waited for in twice as many rounds, after the second in four times as many, ..."""
+
 
 @dataclass(slots=True, eq=False)
 class Session(SessionState):
@@ -38,10 +41,11 @@ class Session(SessionState):
     # -- its draft node speaks -------------------------------------------------------------------------------------
 
     def continue_from(self, old: "Session") -> None:
-        """Takes over the old session's age and estimates."""
+        """Takes over the old session's age and estimates, and how often its drafts were late."""
         self.admitted = old.admitted
         self.acceptance, self.acceptance_bound = old.acceptance, old.acceptance_bound
         self.round_trip_s = old.round_trip_s
+        self.num_late, self.retry_round = old.num_late, old.retry_round
         asked = self.opened.prompt, self.opened.num_prompt_logprobs
         if self.prompt_logprobs is not None and asked == (old.opened.prompt, old.opened.num_prompt_logprobs):
             self.prompt_logprobs = list(old.prompt_logprobs or ())
@@ -70,7 +74,7 @@ class Session(SessionState):
             self.model_calls.answered(now)
         self.drafted = drafted
         if is_new and draft.complete:
-            self.was_late = False
+            self.num_late, self.retry_round = 0, 0
         if awaited and not self.awaits_draft:
             self.ready_since = now
             self._wait_for("queue", now)
@@ -115,9 +119,14 @@ class Session(SessionState):
 
     # -- a round moves it ------------------------------------------------------------------------------------------
 
-    def go_without(self, now: float) -> None:
-        """Its draft is late: rounds take it without, and wait for none of it until one is complete again."""
-        self.waits, self.was_late, self.ready_since = False, True, now
+    def go_without(self, now: float, number: int) -> None:
+        """Its draft is late in verify round `number`: rounds take it without, and wait for none of it for a while.
+
+        That is until one is complete after the newest verdict. But rounds that do not wait for a draft are over before
+        it is there: so one is waited for again, after ever more rounds.
+        """
+        self.waits, self.ready_since, self.num_late = False, now, self.num_late + 1
+        self.retry_round = number + (LATE_ROUNDS << self.num_late)
         self._wait_for("queue", now)
 
     def enter(self, now: float, *, reads_prompt: bool, num_cached: int) -> None:
@@ -188,11 +197,11 @@ class Session(SessionState):
     def tell(self, verdict: Verdict, now: float, *, waits: bool, window: int = WINDOW) -> None:
         """Its verdict goes out now: it is kept in case it must be sent again, and its answer is awaited.
 
-        waits: where no round is to take it before its draft is complete; but nobody waits who was late the last time.
+        waits: where no round is to take it before its draft is complete, if it may make one.
         """
         self.last_verdict = verdict
         self.model_calls.verdict_goes_out(now, calls=verdict.may_draft > 0 and self.drafted is None)
-        self.waits = waits and verdict.may_draft > 0 and not self.was_late
+        self.waits = waits and verdict.may_draft > 0
         if self.awaits_draft:
             self._wait_for("draft", now)
         elif not self.is_ready(window):

@@ -40,7 +40,8 @@ class SessionState:
     may_draft: int = 0  # tokens beyond the text that may be drafted, as its draft node was told
     drafted: Remainder | None = None  # what is left of its newest draft, after the text as it is now
     waits: bool = False  # no round takes it before its draft is complete, or late
-    was_late: bool = False  # its last draft that was waited for did not come in time, and none is complete since
+    num_late: int = 0  # drafts in a row that were waited for and did not come in time; 0 once one is complete
+    retry_round: int = 0  # verify round before which no draft is waited for, after those
     model_calls: ModelCalls = field(init=False)
     last_verdict: Verdict | None = None
     finish_reason: FinishReason | None = None
