@@ -281,9 +281,8 @@ class VerifyCore:
         sends = []
         for move in moved:
             session = move.session
-            if not session.finished:
-                may_draft = permitted.get(session.session_id, 0) if permits or owes_more(session) else 0
-                session.permit(may_draft, done.number)
+            may_draft = permitted.get(session.session_id, 0) if permits or owes_more(session) else 0
+            session.permit(may_draft, done.number)
             verdict = move.verdict(session.may_draft, self.choice.least_odds(session))
             waits = self.scheduler.is_barrier or session.verification == "ratio"
             waits = waits and done.number >= session.retry_round
