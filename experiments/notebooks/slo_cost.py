@@ -45,8 +45,8 @@ world = Settings(
 ways = {"without drafts": PLAIN, "nobody asks": {}, "urgent texts ask": {}}
 
 # %% [markdown]
-# Urgent is a TPOT of 0.85 of the mean that all texts have without drafts. Each way meets the same requests; where nobody
-# asks, the urgent ones ask for what is always kept.
+# Urgent is a TPOT of 0.85 of the mean that all texts have without drafts. Each way meets the same requests; where
+# nobody asks, the urgent ones ask for what is always kept.
 
 # %%
 random = Random(1)

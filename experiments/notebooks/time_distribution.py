@@ -59,7 +59,7 @@ plots.stacked(
 # %% [markdown]
 # ## One slow draft node
 # The same with one draft node that takes ten times as long for everything. The bars last until the slow one has its
-# tokens, too. With barrier rounds everybody waits for it; with continuous ones nobody does but its own user (the table).
+# tokens, too. With barrier rounds everybody waits for it; with continuous ones only its own user does (the table).
 
 # %%
 slowed = {

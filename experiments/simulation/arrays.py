@@ -18,7 +18,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.fair.estimators import observe_acceptance, observe_goodput
 from goodspeed.fair.policies.base import Floats, Ints
 from goodspeed.wire.fields import MAX_DRAFT
-from verify_node.rounds.scheduler import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH, PROBE_ROUNDS
+from verify_node.rounds.scheduler import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH, TRIED_AGAIN
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ArraySettings:
     num_worlds: int = 1
     weights: Sequence[float] | float = 1.0
     max_draft: int = MAX_DRAFT
-    probe_rounds: int = PROBE_ROUNDS
+    probe_rounds: int = TRIED_AGAIN
     initial_acceptance: float = INITIAL_ACCEPTANCE
     initial_goodput: float = INITIAL_GOODPUT
     weigh_evidence: bool = True

@@ -38,7 +38,7 @@ MODULES = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         admission,
-            bodies,
+        bodies,
         disturbed,
         drafting,
         end_to_end,

@@ -113,7 +113,7 @@ def test_ours_is_marked_in_every_panel(name):
 def test_ours_has_the_heaviest_curve_and_framed_bars():
     figure = new_figure()
     above, below = figure.subplots(2, 1)
-    for number, policy in enumerate(("slo", "fixed")):
+    for number, policy in enumerate(("gradient", "fixed")):
         above.plot([1, 2], label=policy, **styles.curve(number))
         below.bar([number], [1.0], label=policy, **styles.bar(number))
     styles.finish(figure, "Ours is above what it is compared with here", "fixed")
@@ -121,7 +121,7 @@ def test_ours_has_the_heaviest_curve_and_framed_bars():
     assert ours.get_linewidth() > 2 * other.get_linewidth()
     assert ours.get_zorder() < other.get_zorder()  # or it would hide the other
     assert [bar.get_edgecolor()[:3] for bar in below.patches] == [(1.0, 1.0, 1.0), (0.0, 0.0, 0.0)]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["fixed (ours)", "slo"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["fixed (ours)", "gradient"]
 
 
 def test_fig3_leaves_room_above_the_highest_bar():

@@ -59,7 +59,7 @@ def machines(policy, num_clients, budget, weigh_evidence, agrees):
             row[:, place] = drafted[verdict.session_id], verdict.num_accepted
         lengths.append(row[0])
         accepted.append(row[1])
-        joined = [session for session in world.verify.core.sessions.values() if session.assigned is not None]
+        joined = [session for session in world.verify.core.sessions.values() if session.last_verdict is not None]
         estimates.append([(session.acceptance.value, session.client.goodput.value) for session in joined])
 
     settings = Settings(
@@ -80,7 +80,6 @@ def machines(policy, num_clients, budget, weigh_evidence, agrees):
         max_round_tokens=1000,
         num_pages=10_000,
         context_len=4096,
-        draft_ahead=False,
         draft_cost=(Linear(),),
         latency_s=(0.0,),
         acceptance=lambda client, number: Known(agrees[client]),
@@ -132,7 +131,7 @@ def test_a_world_is_the_same_alone_and_among_others(policy):
 def test_a_policy_without_an_array_form_gives_the_same_by_its_list_form(policy):
     """`slo` is `gradient` where no text has a service level; of `fixed` both forms are asked."""
     seeds = [4, 9]
-    listed = rows.create("slo", 2) if policy == "gradient" else rows.Listed([policies.create("fixed") for _ in seeds])
+    listed = rows.Listed([policies.create(policy) for _ in seeds])
     both = [
         Worlds(ArraySettings(8, 20, num_worlds=2), one, Chances(ALPHAS, seeds))
         for one in (rows.create(policy, 2), listed)

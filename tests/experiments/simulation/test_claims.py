@@ -9,15 +9,13 @@ from experiments.simulation.claims import Claims, claimed
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from experiments.simulation.worlds import some_settings
-from goodspeed.wire.messages import Ack, Draft, Offer
+from goodspeed.wire.messages import Ack, Draft
 
 KINDS: list[Claims] = ["known", "certain", "impossible", "random"]
 MIXED = Settings(
     num_clients=4,
     num_sessions=3,
-    selection="odds",
     explore=0.1,
-    weighs_time=True,
     ngrams=("off", "right", "hostile"),
     alpha=(0.8, 0.3),
     validate=True,
@@ -37,24 +35,21 @@ def test_texts_are_the_targets_whatever_is_claimed(kind: Claims) -> None:
 
 
 def test_claims_change_no_token_and_are_the_same_again() -> None:
-    draft = Draft(bytes(16), 1, 0, 3, bytes(8), (1, 2, 3), odds=b"\x05\x06\x07")
-    offer = Offer(bytes(16), 1, 3, (1, 2), b"\x05\x06")
+    draft = Draft(bytes(16), 1, 3, (1, 2, 3), b"\x05\x06\x07")
     for kind in KINDS:
-        for message in (draft, offer):
-            told = claimed(message, kind)
-            assert told == claimed(message, kind)
-            assert isinstance(told, Draft | Offer)
-            assert told.tokens == message.tokens
-            assert (told == message) == (kind == "known")
-    ack, plain = Ack(bytes(16), 1, 3), Draft(bytes(16), 1, 0, 3, bytes(8), (1, 2, 3))
+        told = claimed(draft, kind)
+        assert told == claimed(draft, kind)
+        assert isinstance(told, Draft)
+        assert told.tokens == draft.tokens
+        assert (told == draft) == (kind == "known")
+    ack, plain = Ack(bytes(16), 1, 3), Draft(bytes(16), 1, 3, (1, 2, 3))
     assert claimed(ack, "certain") == ack
-    assert claimed(plain, "certain") == plain  # an older verify node is told no odds
+    assert claimed(plain, "certain") == plain  # nothing is claimed under the ratio rule
 
 
 def test_bad_worlds_have_claims_of_every_kind() -> None:
     worlds = [some_settings(seed) for seed in range(60)]
     assert {claims for settings in worlds for claims in settings.claims} == set(KINDS)
-    assert {settings.selection for settings in worlds} == {None, "odds", "none"}
 
 
 FIRST, LAST = 150, 900
@@ -67,7 +62,6 @@ CROWDED = Settings(
     sizes=lambda client, session: (10, 60),
     stops=0.0,
     policy="fixed",  # the liar is assigned as much as others
-    selection="odds",
     explore=0.0,
     self_draft=False,
     budget=8,

@@ -10,7 +10,7 @@ from experiments.harness import HERE, load
 from experiments.simulation.steps import LessWithVariance, MoreWithChange
 
 QUICK = load(HERE / "configs" / "domain_shift.toml", "quick", Config)
-SMALL = replace(QUICK, num_seeds=40, rounds_each=80, fallen_seeds=1, fallen_rounds=40)
+SMALL = replace(QUICK, num_seeds=40, rounds_each=80, fallen_rounds=40)
 
 
 def test_a_level_counts_when_it_is_kept():

@@ -17,12 +17,13 @@ from experiments.simulation.text import alone
 from experiments.simulation.world import World
 from goodspeed.engine.paged.pages import PagePool
 from verify_node.core import incoming
-from verify_node.rounds import late_drafts
 from verify_node.rounds.outcomes import Moved
+from verify_node.session import session as verify_session
 from verify_node.session.checks import Rejection
+from verify_node.session.session import MOST_LATE_S
 
 CALM = Settings(num_clients=3, num_sessions=2)
-HANGING = with_faults(CALM, hang=0.5)
+HANGING = with_faults(replace(CALM, rounds="barrier"), hang=0.5)
 
 
 def run(capsys, *arguments):
@@ -99,9 +100,8 @@ def test_a_rule_broken_in_a_round_is_found(monkeypatch):
 
 def test_a_client_that_is_forgotten_is_found(monkeypatch):
     monkeypatch.setattr(Session, "tick", lambda session, now: [])
-    monkeypatch.setattr(
-        late_drafts, "late_at", lambda session, now, is_warm: math.inf
-    )  # else it would be gone on without
+    for name in ("LEAST_LATE_S", "MOST_LATE_S"):
+        monkeypatch.setattr(verify_session, name, math.inf)  # else it would be gone on without
     _, found = play(1, HANGING, limit_s=2 * patience_s(HANGING))
     assert found.num_silent > 0
     assert found.num_lost > 0
@@ -109,9 +109,9 @@ def test_a_client_that_is_forgotten_is_found(monkeypatch):
 
 
 def test_a_refusal_that_nobody_earned_is_found(monkeypatch):
-    refused = Rejection("not_assigned", "nothing", "wait")
+    refused = Rejection("wrong_base", "nothing", "wait")
     monkeypatch.setattr(
-        incoming, "check_draft", lambda draft, session, vocab_size: refused if draft.round == 3 else None
+        incoming, "check_draft", lambda draft, session, vocab_size: refused if draft.base_len % 3 else None
     )
     _, found = play(1, CALM, limit_s=300.0)
     assert found.num_unearned > 0
@@ -178,7 +178,7 @@ def test_patience_grows_with_what_has_to_be_made_good():
     assert shares_a_fate(replace(CALM, rounds="barrier"))
     assert shares_a_fate(replace(CALM, max_sessions=2))
     assert alone_s < together_s < patience_s(with_faults(CALM, lose=0.3))
-    assert patience_s(replace(CALM, faults=Faults(hang=0.1))) == pytest.approx(alone_s + 5.1)
+    assert patience_s(replace(CALM, faults=Faults(hang=0.1))) == pytest.approx(alone_s + MOST_LATE_S + 0.1)
 
 
 def test_a_watch_shows_the_time_that_it_was_set_to_whatever_its_drift():

@@ -21,7 +21,7 @@ def test_plain_decoding_is_a_token_of_everybody_each_round():
 
 
 def test_a_fixed_length_by_hand():
-    """All is accepted, nothing made ahead: 3 tokens in a round of 10 + 3 x 1 ms, the way, 2 steps of drafting."""
+    """All is accepted: 3 tokens in a round of 10 + 3 x 1 ms, the way, 2 steps of drafting."""
     settings = Settings(
         num_clients=1,
         policy="fixed",
@@ -31,7 +31,7 @@ def test_a_fixed_length_by_hand():
         round_cost=Linear(fixed_s=0.01, token_s=0.001),
         draft_cost=(Linear(fixed_s=0.002),),
         latency_s=(0.005,),
-        draft_ahead=False,
+        rounds="barrier",
     )
     found = steady(settings, Stretch(30, 90), 1)
     assert found.total == pytest.approx(3 / (0.013 + 0.01 + 0.004), rel=0.04)

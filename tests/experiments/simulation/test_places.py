@@ -86,8 +86,6 @@ def mean_s(order: str, core_kind: type[VerifyCore] = VerifyCore) -> float:
     settings = Settings(
         num_clients=4,
         stops=0.0,
-        weighs_time=True,
-        selection="odds",
         round_cost=Linear(fixed_s=0.03, token_s=0.001, session_s=0.0002),
         known_cost=True,
         max_round_tokens=256,

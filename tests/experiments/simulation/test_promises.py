@@ -22,9 +22,6 @@ COST = Linear(fixed_s=0.01, token_s=0.001, session_s=0.0002)
 SETTINGS = Settings(
     num_clients=4,
     stops=0.0,
-    policy="slo",
-    weighs_time=True,
-    selection="odds",
     admission="dp",
     round_cost=COST,
     known_cost=True,
@@ -100,7 +97,7 @@ def test_without_promises_an_overload_makes_most_texts_late() -> None:
 
 @pytest.mark.thorough
 def test_slow_and_lying_draft_nodes_break_no_promise() -> None:
-    """One is a hundred times slower, one is sure of everything and always wrong, and offers trees that are nonsense."""
+    """One is a hundred times slower, one is sure of everything and always wrong, and sends trees that are nonsense."""
     world = served(
         10.0,
         draft_cost=(Linear(fixed_s=2.0), Linear(fixed_s=0.002), Linear(fixed_s=0.002), Linear(fixed_s=0.002)),

@@ -22,17 +22,13 @@ HEADER = Header(
     version=recording.VERSION,
     model="big",
     policy="fixed",
-    cost="none",
     rounds="barrier",
     verification="match",
     budget=8,
-    linger_ms=2.0,
     max_tokens=30,
     temperature=1.0,
     top_k=0,
     top_p=1.0,
-    min_odds=0.0,
-    draft_ahead=False,
     clients=1,
     versions={},
 )
@@ -164,7 +160,7 @@ def test_a_world_replays_its_texts():
     )
     replay = Replay([agreement])
     settings = Settings(num_clients=2, num_sessions=2, stops=0.0, rounds="barrier", policy="fixed", budget=12)
-    settings = dataclasses.replace(settings, acceptance=replay, sizes=replay.sizes, draft_ahead=False, page_size=16)
+    settings = dataclasses.replace(settings, acceptance=replay, sizes=replay.sizes, page_size=16)
     rounds: list[Finished] = []
     world = World(3, settings, rounds.append)
     world.run(100.0)
@@ -215,7 +211,7 @@ def spoilt(lines, number, **changes):
 BAD = {
     "empty": (lambda lines: [], "damaged in line 1"),
     "no JSON": (lambda lines: ["hello"], "damaged in line 1"),
-    "another version": (lambda lines: spoilt(lines, 1, version=99), "has version 99, and this program reads 1"),
+    "another version": (lambda lines: spoilt(lines, 1, version=99), "has version 99, and this program reads 2"),
     "an unknown field": (lambda lines: spoilt(lines, 2, mood="good"), "damaged in line 2.*mood"),
     "no session": (lambda lines: spoilt(lines, 2), "nothing opens session 0"),
     "a wrong count": (lambda lines: spoilt(lines, 3, num_tokens=-1), "damaged in line 3"),

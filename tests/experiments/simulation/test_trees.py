@@ -1,4 +1,4 @@
-"""Worlds in which draft nodes offer token trees: the texts are the target's, whatever the trees."""
+"""Worlds in which draft nodes send token trees: the texts are the target's, whatever the trees."""
 
 from dataclasses import replace
 
@@ -11,14 +11,12 @@ from experiments.simulation.settings import Faults, Settings
 from experiments.simulation.tree_shapes import Trees, shaped
 from experiments.simulation.world import World
 from goodspeed.fair.latency import Linear
-from goodspeed.wire.messages import Ack, Offer, UpMessage
+from goodspeed.wire.messages import Ack, Draft, UpMessage
 
 FREE = Linear(fixed_s=0.01)
-OFFERING = Settings(
+SENDING = Settings(
     num_clients=4,
     num_sessions=3,
-    selection="odds",
-    weighs_time=True,
     explore=0.1,
     alpha=(0.6, 0.3),
     round_cost=FREE,
@@ -28,18 +26,18 @@ OFFERING = Settings(
 LOSSY = Faults(lose=0.05, repeat=0.05, jitter_s=0.02, restart_every_s=8.0)
 
 
-class Offered(World):
+class Counting(World):
     """A world that counts the trees which reach its verify node."""
 
     num_trees = 0
 
     def send_up(self, line: Line, peer_id: bytes, message: UpMessage) -> None:
-        self.num_trees += isinstance(message, Offer) and message.parents is not None
+        self.num_trees += isinstance(message, Draft) and message.parents is not None
         super().send_up(line, peer_id, message)
 
 
-def play(settings: Settings, seed: int = 1) -> tuple[Offered, Findings]:
-    world = Offered(seed, settings)
+def play(settings: Settings, seed: int = 1) -> tuple[Counting, Findings]:
+    world = Counting(seed, settings)
     silence = Silence(world)
     world.run(20_000.0)
     return world, look_back(world, silence)
@@ -50,13 +48,13 @@ def play(settings: Settings, seed: int = 1) -> tuple[Offered, Findings]:
 @pytest.mark.parametrize("num_pages", [200, 40], ids=["roomy", "preempting"])
 @pytest.mark.parametrize("trees", ["own", "hostile"])
 def test_texts_are_the_targets(trees: Trees, num_pages: int, faults: Faults) -> None:
-    world, found = play(replace(OFFERING, trees=(trees,), num_pages=num_pages, faults=faults))
+    world, found = play(replace(SENDING, trees=(trees,), num_pages=num_pages, faults=faults))
     assert (found.what, found.num_sessions) == ([], 12)
     assert world.num_trees > 10
 
 
 def test_alternatives_are_verified_and_accepted() -> None:
-    near = replace(OFFERING, latency_s=(0.001,), draft_cost=(Linear(fixed_s=0.001),), explore=0.0, self_draft=False)
+    near = replace(SENDING, latency_s=(0.001,), draft_cost=(Linear(fixed_s=0.001),), explore=0.0, self_draft=False)
     world, _ = play(replace(near, sizes=lambda client, number: (8, 100), stops=0.0))
     core = world.verify.core
     assert core is not None
@@ -65,17 +63,12 @@ def test_alternatives_are_verified_and_accepted() -> None:
     assert 0.1 < counts.num_alternatives_accepted / counts.num_alternatives < 0.5
 
 
-def test_a_verify_node_that_knows_no_trees_gets_none() -> None:
-    world, found = play(replace(OFFERING, capabilities=("odds", "offers", "model_offers")))
-    assert (found.what, world.num_trees) == ([], 0)
-
-
 def test_a_hostile_tree_is_a_tree_and_the_same_again() -> None:
-    offer = Offer(bytes(16), 1, 3, (1, 2), b"\x05\x06", "model")
-    told = shaped(offer, "hostile")
-    assert isinstance(told, Offer)
-    assert told == shaped(offer, "hostile")
+    draft = Draft(bytes(16), 1, 3, (1, 2), b"\x05\x06")
+    told = shaped(draft, "hostile")
+    assert isinstance(told, Draft)
+    assert told == shaped(draft, "hostile")
     assert replace_message(told) == told, "its parents come before their tokens"
     assert len(told.tokens) > 2
-    assert shaped(offer, "own") == offer
+    assert shaped(draft, "own") == draft
     assert shaped(Ack(bytes(16), 1, 3), "hostile") == Ack(bytes(16), 1, 3)

@@ -17,9 +17,6 @@ NEAR = Settings(
     num_at_once=1,
     sizes=lambda client, number: (8, 200),
     stops=0.0,
-    policy="gradient",
-    weighs_time=True,
-    selection="odds",
     explore=0.0,
     self_draft=False,
     alpha=(0.6,),
@@ -40,8 +37,7 @@ def seconds(settings: Settings) -> float:
 
 
 def shares(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
-    """The time that it takes with waits for offers, and without any."""
-    settings = replace(settings, linger_s=0.0)
+    """The time that it takes with waits for drafts, and without any."""
     waiting = seconds(settings)
     monkeypatch.setattr(planner, "OFFER_SHARE", 0.0)
     return waiting, seconds(settings)

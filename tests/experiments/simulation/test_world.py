@@ -64,7 +64,6 @@ def test_a_round_waits_for_the_slowest_under_barrier_rounds():
         budget=4,
         latency_s=(0.01, 0.5),
         draft_cost=(Linear(fixed_s=0.1),),
-        draft_ahead=False,
     )
     _, rounds = trace(1, settings)
     drafted = [finished for finished in rounds if finished.round.num_drafted == 4]
@@ -80,7 +79,7 @@ def test_a_round_waits_for_the_slowest_under_barrier_rounds():
 
 def test_a_narrow_line_takes_its_time():
     """A draft of 4 tokens at 1,000 bytes each needs 0.4 s on a line of 10,000 bytes a second, and a little more."""
-    settings = replace(SMALL, num_clients=1, num_sessions=1, policy="fixed", budget=4, draft_ahead=False)
+    settings = replace(SMALL, num_clients=1, num_sessions=1, policy="fixed", budget=4, rounds="barrier")
     settings = replace(settings, bytes_per_s=(10_000.0,), drafted_bytes=1000.0)
     _, rounds = trace(1, settings)
     full = [finished.waited_s for finished in rounds if finished.round.num_drafted == 4][1:]
@@ -91,7 +90,7 @@ def test_a_narrow_line_takes_its_time():
 def test_all_share_the_verify_nodes_line():
     """Two drafts of 2 tokens, 1,000 bytes each, arrive at once on fast lines: the second is in 0.4 s later."""
     settings = replace(SMALL, num_clients=2, num_sessions=1, rounds="barrier", policy="fixed", budget=4)
-    settings = replace(settings, draft_ahead=False, drafted_bytes=1000.0, verify_bytes_per_s=10_000.0)
+    settings = replace(settings, drafted_bytes=1000.0, verify_bytes_per_s=10_000.0)
     _, rounds = trace(1, settings)
     middle = [finished for finished in rounds if finished.round.num_drafted == 4][2:-5]
     assert len(middle) > 5
@@ -103,7 +102,7 @@ def test_all_share_the_verify_nodes_line():
 
 def test_a_drafts_way_through_both_lines_overlaps():
     """A draft of 4 tokens that takes 0.4 s on each line is not in twice as late, and waits for nobody."""
-    settings = replace(SMALL, num_clients=1, num_sessions=1, policy="fixed", budget=4, draft_ahead=False)
+    settings = replace(SMALL, num_clients=1, num_sessions=1, policy="fixed", budget=4, rounds="barrier")
     settings = replace(settings, bytes_per_s=(10_000.0,), drafted_bytes=1000.0, verify_bytes_per_s=10_000.0)
     _, rounds = trace(1, settings)
     full = [finished.waited_s for finished in rounds if finished.round.num_drafted == 4][1:]

@@ -15,9 +15,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
 from goodspeed.slo.objectives import Objectives
 
-PLAIN = Settings(
-    num_clients=1, policy="fixed", selection="none", max_draft=0, round_cost=Linear(fixed_s=0.01), latency_s=(0.0,)
-)
+PLAIN = Settings(num_clients=1, policy="fixed", max_draft=0, round_cost=Linear(fixed_s=0.01), latency_s=(0.0,))
 QUICK, SLOW = Objectives(tpot_s=0.0099), Objectives(tpot_s=0.0101)
 
 
@@ -39,7 +37,7 @@ def test_attainment_and_goodput_by_hand():
 
 
 def test_drafted_and_accepted_are_of_texts_that_had_a_token():
-    fixed = replace(PLAIN, max_draft=2, budget=2, rounds="barrier", draft_ahead=False)
+    fixed = replace(PLAIN, max_draft=2, budget=2, rounds="barrier")
     done = serve(fixed, [arrival(0.0, alpha=1.0)], 1)
     assert done.drafted == done.accepted
     assert done.num_verdicts * 3 == pytest.approx(20, abs=2)
@@ -48,7 +46,7 @@ def test_drafted_and_accepted_are_of_texts_that_had_a_token():
 
 def test_the_same_seed_serves_alike():
     arrivals = [arrival(0.02 * number, QUICK) for number in range(10)]
-    first, again = (serve(replace(PLAIN, policy="slo", max_draft=8), arrivals, 3) for _ in range(2))
+    first, again = (serve(replace(PLAIN, policy="gradient", max_draft=8), arrivals, 3) for _ in range(2))
     assert (first.texts, first.seconds) == (again.texts, again.seconds)
 
 

@@ -99,7 +99,6 @@ def test_a_load_within_the_ratio_is_enough():
 SETTINGS = Settings(
     num_clients=1,
     policy="fixed",
-    selection="none",
     max_draft=0,
     max_round_tokens=20,
     round_cost=Linear(fixed_s=0.01),
