@@ -1,4 +1,4 @@
-"""What waiting for offers brings is the difference between rounds with an answer in time and rounds without."""
+"""What waiting for drafts brings is the difference between rounds with an answer in time and rounds without."""
 
 from verify_node.session.offer_gain import MEMORY, OfferGain
 

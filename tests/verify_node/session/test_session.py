@@ -1,64 +1,60 @@
 """What a session on the verify node derives from what it knows."""
 
+from itertools import permutations
+
 import pytest
 
-from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
-from goodspeed.wire.messages import Draft, digest
-from tests.fakes import make_open, session_id
-from tests.verify_node.phases import put
-from verify_node.session.client import Client
-from verify_node.session.session import Session
-
-
-def make_session(**changes):
-    opened = make_open(**changes)
-    client = Client("a", AcceptanceEstimator(0.1, 0.7), GoodputEstimator(0.1, 1.0))
-    tokens = [*opened.prompt, *opened.committed]
-    limit = len(opened.prompt) + opened.max_tokens
-    return Session(opened, b"a", client, client.acceptance, tokens, admitted=1, acked=len(tokens), limit=limit)
-
-
-def a_draft():
-    return Draft(session_id(1), 1, 0, 3, digest((1, 2, 3)), (4, 5))
+from goodspeed.exact.positions import certain
+from goodspeed.exact.trees import pack
+from tests.verify_node.session.sessions import a_draft, make_session, tell
+from verify_node.session.session import LATE_TIMES, LEAST_LATE_S, MOST_LATE_S
 
 
 def test_before_the_first_verdict_it_is_ready():
     session = make_session()
     assert session.is_ready()
-    assert not session.is_drafting
+    assert not session.awaits_draft
 
 
 @pytest.mark.parametrize(
-    ("assigned", "draft", "ready", "awaits"),
-    [(0, None, True, False), (4, None, False, True), (4, a_draft(), True, False)],
+    ("may_draft", "waits", "draft", "awaits"),
+    [
+        (0, True, None, False),
+        (4, False, None, False),
+        (4, True, None, True),
+        (4, True, {"complete": False}, True),
+        (4, True, {"complete": True}, False),
+        (4, True, {"complete": True, "tokens": ()}, False),
+    ],
 )
-def test_readiness(assigned, draft, ready, awaits):
+def test_readiness(may_draft, waits, draft, awaits):
     session = make_session()
-    put(session, assigned, draft)
-    assert (session.is_ready(), session.awaits_draft) == (ready, awaits)
+    session.commit((7,))
+    tell(session, 0.0, may_draft=may_draft, waits=waits)
+    if draft is not None:
+        session.take_draft(a_draft(session, **draft), 0.0)
+    assert (session.is_ready(), session.awaits_draft) == (not awaits, awaits)
 
 
-def test_a_finished_session_is_neither_ready_nor_drafting():
+def test_a_finished_session_is_neither_ready_nor_waiting():
     session = make_session(max_tokens=1)
-    put(session, 4, a_draft())
+    session.waits = True
+    session.take_draft(a_draft(), 0.0)
     session.commit((7,))
     assert session.finished
-    assert not any([session.is_ready(), session.awaits_draft, session.is_drafting])
+    assert not any([session.is_ready(), session.awaits_draft, session.takes_drafts])
 
 
 def test_the_window_counts_what_is_not_acknowledged():
     session = make_session()
     session.commit((4,) * 5)
-    put(session, 0)
     assert session.is_ready(6)
     assert not session.is_ready(5)
     session.acknowledge(4, 0.0)
     assert session.is_ready(5)
 
 
-@pytest.mark.parametrize(
-    ("max_draft", "num_tokens", "longest"), [(1024, 0, 19), (1024, 15, 4), (1024, 19, 0), (3, 0, 3)]
-)
+@pytest.mark.parametrize(("max_draft", "num_tokens", "longest"), [(64, 0, 19), (64, 15, 4), (64, 19, 0), (3, 0, 3)])
 def test_the_longest_useful_draft(max_draft, num_tokens, longest):
     session = make_session(max_draft=max_draft)
     session.commit((4,) * num_tokens)
@@ -84,13 +80,6 @@ def test_a_stop_token_in_the_prompt_stops_nothing():
     assert not session.finished
 
 
-def test_the_digest_follows_the_text():
-    session = make_session()
-    assert session.base_digest() == session.base_digest() == digest((1, 2, 3))
-    session.commit((4,))
-    assert session.base_digest() == digest((1, 2, 3, 4))
-
-
 def test_a_round_trip_is_from_the_verdict_that_is_answered():
     session = make_session()
     for length, at in [(4, 1.0), (5, 2.0), (6, 3.0)]:
@@ -103,13 +92,95 @@ def test_a_round_trip_is_from_the_verdict_that_is_answered():
     assert session.round_trip_s == pytest.approx(0.8)
 
 
-def test_a_draft_of_a_later_round_ends_the_hope_for_one_made_ahead_before():
+# -- its draft ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_draft_is_kept_in_whatever_order_they_arrive():
+    for order in permutations([(3, (4, 5, 6, 7)), (4, (5, 6, 7, 8)), (5, (6, 7, 8, 9))]):
+        session = make_session()
+        session.commit((4, 5))
+        for base_len, tokens in order:
+            session.take_draft(a_draft(base_len=base_len, tokens=tokens), 0.0)
+        assert session.drafted.tokens == (6, 7, 8, 9)
+
+
+def test_of_two_drafts_for_the_same_text_the_later_one_counts():
     session = make_session()
-    put(session, 2)
-    text = session.tokens
-    hoped = (*text, 17)
-    ahead = Draft(session.session_id, 1, 3, len(hoped), digest(hoped), (30,), assumes=True)
-    session.take_ahead(ahead, 0.0)
-    assert session.ahead == ahead
-    session.take_draft(Draft(session.session_id, 1, 4, len(text), digest(text), (17, 18)), 0.0)
-    assert session.ahead is None
+    session.take_draft(a_draft(tokens=(4,)), 0.0)
+    session.take_draft(a_draft(tokens=(4, 5), complete=True), 0.0)
+    assert (session.drafted.tokens, session.drafted.complete) == ((4, 5), True)
+
+
+def test_a_draft_for_less_of_the_text_is_of_use_where_the_text_goes_on_as_it_says():
+    session = make_session()
+    session.commit((4,))
+    session.take_draft(a_draft(tokens=(4, 5, 6), odds=bytes((1, 2, 3))), 0.0)
+    assert (session.drafted.tokens, session.drafted.codes, session.drafted.base_len) == ((5, 6), bytes((2, 3)), 4)
+    session.take_draft(a_draft(tokens=(7, 5, 6)), 0.0)
+    assert session.drafted is None, "and it was the newest that the draft node sent"
+
+
+def test_that_nothing_is_drafted_holds_for_its_text_only():
+    session = make_session()
+    session.take_draft(a_draft(tokens=(), complete=True), 0.0)
+    assert session.drafted.complete
+    session.commit((4,))
+    assert session.drafted is None
+    session.take_draft(a_draft(tokens=(), complete=True), 0.0)
+    assert session.drafted is None
+
+
+def test_a_ratio_draft_is_verified_once():
+    session = make_session(verification="ratio")
+    draft = a_draft(tokens=(4, 5, 6), complete=True, proposal=certain((4, 5, 6)))
+    session.take_draft(draft, 0.0)
+    assert session.drafted.tokens == (4, 5, 6)
+    session.commit((4,))
+    assert session.drafted is None
+    session.take_draft(draft, 0.0)
+    assert session.drafted is None, "it was made for less of the text"
+
+
+def test_a_tree_is_followed_as_the_text_goes():
+    session = make_session()
+    session.take_draft(a_draft(tokens=(4, 5, 6, 7), odds=bytes(range(4)), parents=pack((-1, -1, 1, 2))), 0.0)
+    session.commit((5,))
+    assert (session.drafted.tokens, session.drafted.codes, session.drafted.parents) == ((6, 7), bytes((2, 3)), None)
+    session.take_draft(a_draft(base_len=4, tokens=(8, 9), parents=pack((-1, -1))), 0.0)
+    session.commit((9,))
+    assert session.drafted is None
+
+
+# -- waiting for it ----------------------------------------------------------------------------------------------------
+
+
+def test_a_complete_draft_ends_the_wait_when_it_arrives():
+    session = make_session()
+    session.commit((7,))
+    tell(session, 1.0, waits=True)
+    session.take_draft(a_draft(session), 2.0)
+    assert session.awaits_draft
+    session.take_draft(a_draft(session, complete=True), 3.0)
+    assert (session.awaits_draft, session.ready_since) == (False, 3.0)
+
+
+def test_what_is_left_of_a_complete_draft_is_complete():
+    session = make_session()
+    session.take_draft(a_draft(tokens=(4, 5, 6), complete=True), 0.0)
+    session.commit((4,))
+    tell(session, 1.0, waits=True)
+    assert not session.awaits_draft
+    session.commit((7,))
+    tell(session, 2.0, waits=True)
+    assert session.awaits_draft
+
+
+@pytest.mark.parametrize(
+    ("usual_s", "late_s"), [(0.0, MOST_LATE_S), (0.01, LEAST_LATE_S), (0.5, LATE_TIMES * 0.5), (60.0, MOST_LATE_S)]
+)
+def test_a_draft_is_late_after_some_times_what_it_usually_takes(usual_s, late_s):
+    session = make_session()
+    session.client.offer_s = usual_s
+    session.commit((7,))
+    tell(session, 5.0, waits=True)
+    assert session.late_at == 5.0 + late_s

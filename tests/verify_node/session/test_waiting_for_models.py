@@ -1,43 +1,45 @@
-"""What a session hopes for from its draft model: a new offer where nothing is left of the last, as soon as usual."""
+"""What a session hopes for from its draft model: a new draft where nothing is left of the last, as soon as usual."""
 
 import pytest
 
 from goodspeed.wire import odds
-from goodspeed.wire.messages import Offer, Verdict
-from tests.verify_node.rounds.offering import NOW, grow, make_client, make_session
+from goodspeed.wire.fields import NodeSource
+from tests.verify_node.session.sessions import a_draft, make_session, tell
+from verify_node.session.client import MOST_LATER, OFFER_SMOOTHING
 from verify_node.session.model_calls import LATER
+from verify_node.session.session import Session
 
-MODEL = frozenset({"odds", "offers", "model_offers"})
+NOW = 100.0
 
 
 def told(**changes):
-    """A session whose newest verdict has just gone out, and has left no offer."""
-    session = make_session(1, make_client("a", capabilities=MODEL), **changes)
+    """A session whose newest verdict has just gone out, and has left no draft."""
+    session = make_session(max_tokens=1000, **changes)
+    grow(session, 7)
     tell(session, NOW)
     return session
 
 
-def tell(session, now, may_draft=8):
-    verdict = Verdict(session.session_id, 1, None, len(session.tokens) - 1, (7,), 0, 0, 0, may_draft=may_draft)
-    session.tell(verdict, now, now)
+def grow(session: Session, *tokens: int) -> None:
+    session.commit(tokens)
 
 
-def offer(session, now, source="model", base=0):
+def draft(session: Session, now: float, source: NodeSource = "model", base: int = 0) -> None:
     base_len = len(session.tokens) + base
-    session.take_offer(Offer(session.session_id, 1, base_len, (4, 5), odds.encode((0.9, 0.9)), source), now)
+    session.take_draft(a_draft(base_len=base_len, odds=odds.encode((0.9, 0.9)), source=source), now)
 
 
-def test_nobody_is_hoped_for_who_never_offered():
+def test_nobody_is_hoped_for_who_never_drafted():
     session = told()
     session.acknowledge(len(session.tokens), NOW)
     assert not session.hopes_for_answer
     assert not session.hopes_for_model
-    assert session.model_offered is False, "that it did not is known all the same"
+    assert session.model_drafted is False, "that it did not is known all the same"
 
 
 def test_a_model_is_hoped_for_at_the_time_that_it_takes():
     session = told()
-    offer(session, NOW + 0.004)
+    draft(session, NOW + 0.004)
     assert session.client.offer_s == pytest.approx(0.004)
     assert not session.hopes_for_model, "it is there"
     grow(session, 9)
@@ -45,37 +47,37 @@ def test_a_model_is_hoped_for_at_the_time_that_it_takes():
     session.acknowledge(len(session.tokens), NOW + 1.001)
     assert (session.hopes_for_answer, session.hopes_for_model) == (False, True), "an Ack is not what it hopes for"
     assert session.model_due_at == pytest.approx(NOW + 1.0 + LATER * 0.004)
-    assert session.model_offered is False
-    offer(session, NOW + 1.004)
-    assert (session.hopes_for_model, session.model_offered) == (False, True)
+    assert session.model_drafted is False
+    draft(session, NOW + 1.004)
+    assert (session.hopes_for_model, session.model_drafted) == (False, True)
 
 
-def test_nothing_is_called_for_while_the_last_offer_goes_on():
+def test_nothing_is_called_for_while_the_last_draft_goes_on():
     session = told()
-    offer(session, NOW + 0.004)
+    draft(session, NOW + 0.004)
     grow(session, 4)
     tell(session, NOW + 1.0)
-    assert (session.hopes_for_model, session.model_offered) == (False, None)
+    assert (session.hopes_for_model, session.model_drafted) == (False, None)
 
 
-def test_nothing_is_called_for_where_nothing_may_be_offered():
+def test_nothing_is_called_for_where_nothing_may_be_drafted():
     """As while another way of drafting is tried: then a silence says nothing of the model, either."""
     session = told()
-    offer(session, NOW + 0.004)
+    draft(session, NOW + 0.004)
     for number in range(1, 20):
         grow(session, 9)
         tell(session, NOW + number, may_draft=0)
-        assert (session.hopes_for_model, session.model_offered) == (False, None)
+        assert (session.hopes_for_model, session.model_drafted) == (False, None)
     assert session.client.offer_s == pytest.approx(0.004)
 
 
 def test_an_index_is_hoped_for_at_its_own_time():
     session = told()
-    offer(session, NOW + 0.5)
+    draft(session, NOW + 0.5)
     grow(session, 9)
     tell(session, NOW + 1.0)
     assert not session.hopes_for_answer, "it has none, as far as is known"
-    offer(session, NOW + 1.5, source="ngram")
+    draft(session, NOW + 1.5, source="ngram")
     grow(session, 9)
     tell(session, NOW + 1.0)
     assert session.hopes_for_answer
@@ -85,17 +87,21 @@ def test_an_index_is_hoped_for_at_its_own_time():
 def test_a_model_that_is_silent_is_expected_later_and_later():
     """As one that rests, or is busy with others: else every round would be held up for nothing."""
     session = told()
-    offer(session, NOW + 0.004)
+    draft(session, NOW + 0.004)
+    seen = []
     for number in range(1, 20):
         grow(session, 9)
         tell(session, NOW + number)
-    assert session.client.offer_s > 0.9
+        seen.append(session.client.offer_s)
+    later = 1.0 + OFFER_SMOOTHING * (MOST_LATER - 1.0)
+    num_doubled = [0, 1, 2, 2, *[3] * 4, *[4] * 8, *[5] * 3]  # the silence began with the first of these verdicts
+    assert seen == pytest.approx([0.004 * later**number for number in num_doubled])
     assert session.model_due_at < NOW + 19, "it has been called long ago, and is not hoped for any more"
 
 
 def test_one_pause_does_not_spoil_what_is_known():
     session = told()
-    offer(session, NOW + 0.004)
+    draft(session, NOW + 0.004)
     grow(session, 9)
     tell(session, NOW + 1.0)
     grow(session, 9)
@@ -103,30 +109,30 @@ def test_one_pause_does_not_spoil_what_is_known():
     assert session.client.offer_s < 0.007
 
 
-def test_an_offer_that_the_round_refuted_has_come_all_the_same():
+def test_a_draft_that_the_round_refuted_has_come_all_the_same():
     session = told()
     for number in range(1, 20):
-        offer(session, NOW + number - 1 + 0.004)
+        draft(session, NOW + number - 1 + 0.004)
         grow(session, 9)
         tell(session, NOW + number)
     assert session.client.offer_s == pytest.approx(0.004)
 
 
-def test_an_index_and_offers_on_an_older_text_say_nothing_of_the_models_time():
+def test_an_index_and_drafts_on_an_older_text_say_nothing_of_the_models_time():
     session = told()
-    offer(session, NOW + 0.004, source="ngram")
-    offer(session, NOW + 0.004, base=-1)
+    draft(session, NOW + 0.004, source="ngram")
+    draft(session, NOW + 0.004, base=-1)
     assert session.client.offer_s == 0.0
 
 
-def test_what_an_offer_brings_counts_in_two_rounds():
+def test_what_a_draft_brings_counts_in_two_rounds():
     session = told()
     gain = session.client.model_gain
     before = gain.tokens
-    for _ in range(200):  # an offer brings a token at once, and one that is late brings it a round later
-        session.observe_model_offer(1, True)
-        session.observe_model_offer(0, None)
-        session.observe_model_offer(0, False)
-        session.observe_model_offer(1, None)
+    for _ in range(200):  # a draft brings a token at once, and one that is late brings it a round later
+        session.observe_model(1, True)
+        session.observe_model(0, None)
+        session.observe_model(0, False)
+        session.observe_model(1, None)
     assert before == pytest.approx(1.0)
     assert gain.tokens < 0.1
