@@ -27,6 +27,12 @@ def build(**settings) -> tuple[Ngrams, list[str]]:
     return daemon.core.ngrams, told
 
 
+def test_a_node_without_a_model_says_so() -> None:
+    line = MemoryNetwork().connect_draft(BOOT)
+    daemon = assembly.build(DraftConfig(model="none", tokenizer="tiny-target"), VOCABULARY, line, BOOT)
+    assert daemon.link.hello.draft_model == ""
+
+
 @pytest.fixture
 def corpus(tmp_path: Path) -> str:
     folder = tmp_path / "corpus"

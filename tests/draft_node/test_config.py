@@ -1,5 +1,7 @@
 """Settings of a draft node that belong together, or do not; every refusal says what to do."""
 
+from dataclasses import replace
+
 import pytest
 
 from draft_node.cli import build_parser, serve
@@ -26,13 +28,15 @@ def parsed(*words: str) -> DraftConfig:
         ((*BARE, "--kv-pages", "9"), "--kv-pages needs"),
         ((*BARE, "--memory-fraction", "0.5"), "--memory-fraction needs"),
         ((*BARE, "--threads", "2"), "--threads needs"),
-        ((*BARE, "--min-odds", "0.5"), "--min-odds needs"),
+        ((*BARE, "--preset", "paper"), "--preset needs"),
         ((*BARE, "--proposal", "dense-fp16"), "--proposal needs"),
         ((*BARE, "--lattice-k", "5"), "--lattice-k needs"),
         (
             (*BARE, "--drafter", "model"),
             "--drafter model needs a draft model; give one with --model",
         ),
+        ((*MODEL, "--preset", "paper", "--drafter", "ngram"), "--preset paper has --drafter model; drop one of them"),
+        ((*MODEL, "--preset", "x"), "choose one of: paper"),
         ((*MODEL, "--history", "user"), "--history user needs --api-key FILE"),
         ((*MODEL, "--history", "off", "--history-file", "x"), "--history-file keeps a history"),
         ((*MODEL, "--history", "all"), "choose one of: off, user, node"),
@@ -50,6 +54,13 @@ def test_a_node_without_a_model_or_with_one() -> None:
     assert not parsed(*BARE).has_model
     assert parsed(*MODEL).has_model
     assert parsed("--model", "./none").has_model  # the folder of that name
+
+
+def test_the_paper_by_one_switch() -> None:
+    config = parsed(*MODEL, "--preset", "paper")
+    assert (config.verification, config.proposal, config.drafter) == ("ratio", "dense-fp32", "model")
+    assert replace(config, name="ana").verification == "ratio"
+    assert parsed(*MODEL, "--preset", "paper", "--verification", "ratio") == config
 
 
 def test_the_history_is_each_users_own_wherever_there_are_keys() -> None:

@@ -27,7 +27,7 @@ async def verify_node(verify: VerifyChannel, closed: list[bytes] | None = None) 
         elif isinstance(received.message, OpenSession):
             opened = received.message
             base_len = len(opened.prompt) + len(opened.committed)
-            verdict = Verdict(opened.session_id, opened.epoch, None, base_len, (7,), 0, 0, 0, finish_reason="stop")
+            verdict = Verdict(opened.session_id, opened.epoch, base_len, (7,), 0, 0, finish_reason="stop")
             verify.send(received.peer, verdict)
         elif isinstance(received.message, Close) and closed is not None:
             closed.append(received.message.session_id)

@@ -1,6 +1,5 @@
 """What a session says of its user, and what it keeps of what it is told of its prompt."""
 
-import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Request, Send
@@ -10,24 +9,23 @@ from goodspeed.wire.messages import OpenSession, Sampling, Verdict
 REQUEST = Request(bytes(16), (1, 2, 3), Sampling(), 20, cache_salt=b"alice")
 
 
-def opened(session: Session, *capabilities: str) -> OpenSession:
+def opened(session: Session) -> OpenSession:
     [message] = [
         action.message
-        for action in session.connect(0.0, capabilities=capabilities)
+        for action in session.connect(0.0)
         if isinstance(action, Send) and isinstance(action.message, OpenSession)
     ]
     return message
 
 
-@pytest.mark.parametrize(("capabilities", "salt"), [((), b""), (("odds", "slo"), b""), (("prefix_cache",), b"alice")])
-def test_only_verify_nodes_that_know_it_are_sent_a_salt(capabilities: tuple[str, ...], salt: bytes) -> None:
-    assert opened(Session(REQUEST), *capabilities).cache_salt == salt
+def test_the_verify_node_is_sent_its_salt() -> None:
+    assert opened(Session(REQUEST)).cache_salt == b"alice"
 
 
 def test_the_first_verdict_tells_what_was_in_memory() -> None:
     session = Session(REQUEST)
-    opened(session, "prefix_cache")
-    verdict = Verdict(REQUEST.session_id, session.epoch, None, 3, (7,), 0, 0, 0, num_cached=2)
+    opened(session)
+    verdict = Verdict(REQUEST.session_id, session.epoch, 3, (7,), 0, 0, num_cached=2)
     session.receive(verdict, 0.1)
     session.receive(replace(verdict, base_len=4, tokens=(8,), num_cached=3), 0.2)
     assert session.tokens == [1, 2, 3, 7, 8]
@@ -36,9 +34,9 @@ def test_the_first_verdict_tells_what_was_in_memory() -> None:
 
 def test_a_text_that_is_opened_again_keeps_what_it_was_told_first() -> None:
     session = Session(REQUEST)
-    opened(session, "prefix_cache")
-    session.receive(Verdict(REQUEST.session_id, session.epoch, None, 3, (7,), 0, 0, 0, num_cached=0), 0.1)
+    opened(session)
+    session.receive(Verdict(REQUEST.session_id, session.epoch, 3, (7,), 0, 0, num_cached=0), 0.1)
     session.disconnect()
-    opened(session, "prefix_cache")
-    session.receive(Verdict(REQUEST.session_id, session.epoch, None, 4, (8,), 0, 0, 0, num_cached=3), 0.2)
+    opened(session)
+    session.receive(Verdict(REQUEST.session_id, session.epoch, 4, (8,), 0, 0, num_cached=3), 0.2)
     assert (session.tokens[3:], session.statistics.num_cached) == ([7, 8], 0)

@@ -11,7 +11,7 @@ from draft_node.core.link import VerifyLink
 from draft_node.core.state import State
 from goodspeed.order import create
 from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
-from goodspeed.wire.messages import Admitted, Close, OpenSession, Refusal, Sampling, Verdict
+from goodspeed.wire.messages import Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import make_hello, session_id
 
 WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 1000, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
@@ -29,6 +29,7 @@ class Node:
         self.now = 0.0
         self.num_rooms = num_rooms
         self.rooms: list[int] = []  # the sessions that are open there
+        self.promised: set[int] = set()  # of these
         self.asked: list[int] = []  # the sessions that were ever opened or refused there, in order
         if connected:
             self.carry_out(self.core.receive(WELCOME, 0.0))
@@ -46,7 +47,7 @@ class Node:
         if len(self.rooms) < self.num_rooms:
             self.rooms.append(number_of(message))
             return
-        refused = Refusal("too_many_sessions", "what", "later", message.session_id, message.epoch, None)
+        refused = Refusal("too_many_sessions", "what", "later", message.session_id, message.epoch)
         self.carry_out(self.core.receive(refused, self.now))
 
     def begin(self, *numbers, max_tokens=100, user="", priority=0):
@@ -72,12 +73,9 @@ class Node:
     def grow(self, number, finish_reason=None):
         session = self.core.sessions[session_id(number)]
         base = len(session.tokens)
-        grown = Verdict(session_id(number), session.epoch, None, base, (7,), 0, 0, 0, finish_reason)
+        promised = number in self.promised
+        grown = Verdict(session_id(number), session.epoch, base, (7,), 0, 0, 0, finish_reason, promised=promised)
         self.carry_out(self.core.receive(grown, self.now))
-
-    def promise(self, number):
-        session = self.core.sessions[session_id(number)]
-        self.carry_out(self.core.receive(Admitted(session_id(number), session.epoch, "promised"), self.now))
 
     def seated(self):
         return [number for number in range(50) if self.core.line.has_place(session_id(number))]
@@ -158,7 +156,7 @@ def test_a_long_text_gives_way_and_goes_on_later_with_what_it_has(order):
 def test_a_promised_text_keeps_its_place_and_another_gives_way(order):
     node = Node(num_slots=2, order=order)
     node.begin(1, 2, max_tokens=900)
-    node.promise(2)
+    node.promised.add(2)
     node.wait(3.0)
     node.begin(3, 4, max_tokens=5)
     node.wait(5.0)

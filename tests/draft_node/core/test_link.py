@@ -117,7 +117,7 @@ def test_a_welcome_of_another_version_is_raised(link):
 
 
 def test_refusals_about_sessions_are_not_about_the_link(connected):
-    assert connected.heard(Refusal("unknown_session", "what", "to do", session_id(1), 1, 2), 1.0) == []
+    assert connected.heard(Refusal("unknown_session", "what", "to do", session_id(1), 1), 1.0) == []
     assert connected.connected
 
 

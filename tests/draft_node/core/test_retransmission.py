@@ -39,7 +39,7 @@ def test_the_answer_to_a_word_that_was_repeated_tells_nothing_and_the_silence_st
     assert timer.said(6.0, is_timed=True) == RESEND_S
 
 
-def test_what_is_on_its_way_already_tells_nothing():
+def test_a_silence_that_is_none_of_the_usual_ones_tells_nothing():
     timer = RetransmissionTimer()
     timer.said(0.0, is_timed=False)
     timer.answered(3.0)
@@ -56,13 +56,12 @@ def test_after_a_new_beginning_only_what_was_measured_counts():
     assert timer.silence_s == pytest.approx(3.0)
 
 
-@pytest.mark.parametrize("draft_ahead", [False, True])
-def test_copies_do_not_fill_a_narrow_line(draft_ahead):
+def test_copies_do_not_fill_a_narrow_line():
     """8,000 bytes a draft, 4,000 a second: after 1 s of silence each was repeated, and all took twice as long."""
     settings = Settings(
         num_clients=2, num_sessions=4, num_at_once=1, min_tokens=40, stops=0.0, policy="fixed", budget=16
     )
-    settings = replace(settings, drafted_bytes=500.0, bytes_per_s=(4000.0,), draft_ahead=draft_ahead)
+    settings = replace(settings, drafted_bytes=500.0, bytes_per_s=(4000.0,))
     world = World(1, settings)
     world.run(150.0)
     sessions = [generation.session for draft in world.drafts for generation in draft.done]

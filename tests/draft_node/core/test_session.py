@@ -6,23 +6,23 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
-from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.core.refusals import MAX_REFUSALS
 from draft_node.core.retransmission import MAX_RESEND_S, RESEND_S
 from draft_node.core.session import Session
 from draft_node.core.state import State
-from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict, digest
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict
 
 ID = b"0123456789abcdef"
 REQUEST = Request(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, stop_ids=(0,), verification="ratio", max_draft=7)
 
 
-def verdict(base_len, tokens, next_length=0, *, epoch=1, round=None, finish_reason=None, verified=0, accepted=0):
-    return Verdict(ID, epoch, round, base_len, tuple(tokens), verified, accepted, next_length, finish_reason)
+def verdict(base_len, tokens, may_draft=0, *, epoch=1, finish_reason=None, verified=0, accepted=0, **changes):
+    told = Verdict(ID, epoch, base_len, tuple(tokens), verified, accepted, may_draft, finish_reason, **changes)
+    return told if not verified else replace(told, source="model")
 
 
 def refusal(code, epoch=1):
-    return Refusal(code, "what", "what to do", ID, epoch, None)
+    return Refusal(code, "what", "what to do", ID, epoch)
 
 
 def proposed(session, tokens, **changes):
@@ -44,11 +44,11 @@ def session():
 
 
 @pytest.fixture
-def waiting(session):
-    """A draft of two tokens is on its way."""
-    session.receive(verdict(3, [7], next_length=2), 1.0)
-    session.proposed(proposed(session, [8, 9], proposal=b"p", drafting_s=0.5), 2.0)
-    assert session.state is State.WAITING
+def running(session):
+    """It has sent a draft of two tokens."""
+    session.receive(verdict(3, [7], may_draft=2), 1.0)
+    session.proposed(proposed(session, [8, 9], proposal=b"p"), 2.0)
+    assert session.state is State.RUNNING
     return session
 
 
@@ -72,32 +72,34 @@ def test_without_drafts_nothing_is_warmed():
 
 
 def test_a_verdict_is_delivered_and_drafted_on(session):
-    assert session.receive(verdict(3, [7], next_length=2), 1.0) == [
+    assert session.receive(verdict(3, [7], may_draft=2), 1.0) == [
         Deliver((7,)),
+        Send(Ack(ID, 1, 4)),
         Propose(REQUEST, 1, 1, (1, 2, 3, 7), 2),
     ]
-    draft = Draft(ID, 1, 1, 4, digest((1, 2, 3, 7)), (8, 9), b"p", 0.5)
-    assert session.proposed(proposed(session, [8, 9], proposal=b"p", drafting_s=0.5), 2.0) == [Send(draft)]
-    actions = session.receive(verdict(4, [8, 5], next_length=3, round=1, verified=2, accepted=1), 3.0)
-    assert actions == [Deliver((8, 5), (), (True, False)), Propose(REQUEST, 1, 2, (1, 2, 3, 7, 8, 5), 3)]
+    draft = Draft(ID, 1, 4, (8, 9), complete=True, proposal=b"p")
+    assert session.proposed(proposed(session, [8, 9], proposal=b"p"), 2.0) == [Send(draft)]
+    delivered, acknowledged, asked = session.receive(verdict(4, [8, 5], may_draft=3, verified=2, accepted=1), 3.0)
+    assert (delivered, acknowledged) == (Deliver((8, 5), (), (True, False)), Send(Ack(ID, 1, 6)))
+    assert asked == Propose(REQUEST, 1, 2, (1, 2, 3, 7, 8, 5), 3)
     assert session.committed == (7, 8, 5)
     assert session.statistics.acceptance_rate == 0.5
 
 
-def test_length_0_is_acknowledged_token_by_token(session):
+def test_where_nothing_may_be_drafted_every_token_is_acknowledged(session):
     for position, token in enumerate([7, 8, 9], 3):
         assert session.receive(verdict(position, [token]), 1.0) == [Deliver((token,)), Send(Ack(ID, 1, position + 1))]
-        assert session.state is State.ADVANCING
-    actions = session.receive(verdict(6, [4], next_length=1), 2.0)
-    assert actions == [Deliver((4,)), Propose(REQUEST, 1, 1, (1, 2, 3, 7, 8, 9, 4), 1)]
+        assert session.state is State.RUNNING
+    actions = session.receive(verdict(6, [4], may_draft=1), 2.0)
+    assert actions[1:] == [Send(Ack(ID, 1, 7)), Propose(REQUEST, 1, 1, (1, 2, 3, 7, 8, 9, 4), 1)]
 
 
-def test_the_end(waiting):
-    actions = waiting.receive(verdict(4, [8, 9], finish_reason="stop", round=1), 3.0)
+def test_the_end(running):
+    actions = running.receive(verdict(4, [8, 9], finish_reason="stop"), 3.0)
     assert actions == [Deliver((8, 9)), Send(Close(ID, 1)), Finish("stop")]
-    assert waiting.done
-    assert waiting.tick(99.0) == waiting.cancel() == waiting.connect(99.0) == []
-    assert waiting.receive(verdict(6, [1]), 99.0) == []
+    assert running.done
+    assert running.tick(99.0) == running.cancel() == running.connect(99.0) == []
+    assert running.receive(verdict(6, [1]), 99.0) == []
 
 
 def test_an_end_without_tokens(session):
@@ -108,12 +110,11 @@ def test_an_end_without_tokens(session):
 
 
 def test_a_repeated_verdict_is_applied_once(session):
-    first = verdict(3, [7], next_length=2)
+    first = verdict(3, [7], may_draft=2)
     session.receive(first, 1.0)
     assert session.receive(first, 1.0) == []
     session.proposed(proposed(session, [8]), 2.0)
     assert session.receive(first, 2.0) == []
-    assert session.state is State.WAITING
     assert session.committed == (7,)
 
 
@@ -123,14 +124,24 @@ def test_of_an_overlap_only_what_is_new_is_delivered(session):
     assert session.committed == (7, 8, 9, 4)
 
 
-def test_accepted_tokens_are_told_where_they_stand(waiting):
+def test_accepted_tokens_are_told_where_they_stand(running):
     """In a verdict that is sent again older tokens come before them; the last is the target's own."""
-    again = verdict(3, [7, 8, 5], round=1, verified=2, accepted=1)
-    assert waiting.receive(again, 3.0)[0] == Deliver((8, 5), (), (True, False))
+    again = verdict(3, [7, 8, 5], verified=2, accepted=1)
+    assert running.receive(again, 3.0)[0] == Deliver((8, 5), (), (True, False))
+    assert running.receive(again, 3.0) == []
+    assert running.statistics.accepted == {"model": 1}
 
 
-def test_of_a_draft_that_is_not_in_flight_nothing_is_told_as_accepted(waiting):
-    assert waiting.receive(verdict(4, [8, 9], round=0, verified=1, accepted=1), 3.0)[0] == Deliver((8, 9))
+def test_accepted_tokens_of_a_verdict_that_spans_several_are_found_from_its_end(running):
+    """It begins with the target's own token of a verdict that was lost."""
+    again = replace(verdict(4, [8, 9, 4, 5], verified=3, accepted=2), source="self")
+    assert running.receive(again, 2.0)[0] == Deliver((8, 9, 4, 5), (), (False, True, True, False))
+    assert running.statistics.drafted == {"self": 3}
+
+
+def test_accepted_tokens_at_the_end_of_a_text_have_no_token_after_them(running):
+    ended = verdict(4, [8, 9], verified=2, accepted=2, finish_reason="stop")
+    assert running.receive(ended, 1.0)[0] == Deliver((8, 9), (), (True, True))
 
 
 def test_logprobs_are_cut_as_their_tokens_are():
@@ -164,23 +175,27 @@ def test_a_gap_is_told_once_however_many_verdicts_are_behind_it(session):
     assert session.receive(verdict(8, [9], epoch=2), 5.0) == [Send(Ack(ID, 2, 6))], "and one after a reopening"
 
 
-def test_a_draft_is_repeated_byte_for_byte_and_ever_more_rarely(waiting):
-    draft = sent(waiting.tick(3.0))
-    assert isinstance(draft, Draft)
+def test_a_draft_is_repeated_byte_for_byte_and_ever_more_rarely(running):
+    draft = Draft(ID, 1, 4, (8, 9), complete=True, proposal=b"p")
     times = []
-    for step in range(40, 400):
-        if actions := waiting.tick(step / 10):
+    for step in range(20, 400):
+        if actions := running.tick(step / 10):
             times.append(step / 10)
-            assert actions == [Send(draft)]
+            assert actions == [Send(Ack(ID, 1, 4)), Send(draft)]
     gaps = [after - before for before, after in pairwise(times)]
-    assert gaps == pytest.approx([4.0, 8.0, 8.0, 8.0])
+    assert gaps == pytest.approx([2.0, 4.0, 8.0, 8.0, 8.0])
     assert max(gaps) <= MAX_RESEND_S
 
 
-@pytest.mark.parametrize("length_0", [False, True])
-def test_what_is_applied_is_repeated_while_nothing_comes(session, length_0):
+def test_a_draft_of_an_earlier_text_is_not_repeated(running):
+    running.receive(verdict(4, [8], may_draft=0), 2.0)
+    assert running.tick(9.0) == [Send(Ack(ID, 1, 5))]
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_what_is_applied_is_repeated_while_nothing_comes(session, is_running):
     base_len = 3
-    if length_0:
+    if is_running:
         session.receive(verdict(3, [7]), 0.0)
         base_len = 4
     assert session.tick(0.9 * RESEND_S) == []
@@ -188,90 +203,75 @@ def test_what_is_applied_is_repeated_while_nothing_comes(session, length_0):
     assert session.tick(1.1 * RESEND_S) == []
 
 
-def test_a_draft_model_that_takes_too_long_is_not_waited_for(session):
-    session.receive(verdict(3, [7], next_length=2), 1.0)
-    assert session.tick(1.0 + 0.9 * DRAFTING_TIMEOUT_S) == []
-    draft = sent(session.tick(1.0 + DRAFTING_TIMEOUT_S))
-    assert (draft.round, draft.tokens, draft.base_len) == (1, (), 4)
-    assert session.proposed(proposed(session, [8, 9]), 9.0) == []  # too late: this round's draft is made
-
-
 @pytest.mark.parametrize("changes", [{"epoch": 0}, {"round": 0}, {"round": 2}])
 def test_a_proposal_of_the_past_is_not_sent(session, changes):
-    session.receive(verdict(3, [7], next_length=2), 1.0)
+    session.receive(verdict(3, [7], may_draft=2), 1.0)
     assert session.proposed(proposed(session, [8], **changes), 2.0) == []
-    assert session.state is State.PROPOSING
-
-
-def test_a_draft_is_never_longer_than_asked_for(session):
-    session.receive(verdict(3, [7], next_length=2), 1.0)
-    draft = sent(session.proposed(proposed(session, [8, 9, 4]), 2.0))
-    assert draft.tokens == (8, 9)
 
 
 # -- away and back -----------------------------------------------------------------------------------------------------
 
 
-def test_disconnected_it_keeps_what_is_committed_and_waits(waiting):
-    waiting.disconnect()
-    assert waiting.tick(99.0) == []
-    assert waiting.receive(verdict(4, [8], round=1), 99.0) == []
-    opened, warm = waiting.connect(100.0)
+def test_disconnected_it_keeps_what_is_committed_and_waits(running):
+    running.disconnect()
+    assert running.tick(99.0) == []
+    assert running.receive(verdict(4, [8]), 99.0) == []
+    opened, warm = running.connect(100.0)
     assert (opened.message.epoch, opened.message.committed) == (2, (7,))
     assert (warm.epoch, warm.round, warm.tokens) == (2, 2, (1, 2, 3, 7))
 
 
-def test_verdicts_of_another_epoch_are_of_the_past(waiting):
-    waiting.disconnect()
-    waiting.connect(3.0)
-    assert waiting.receive(verdict(4, [8, 9], epoch=1, round=1), 4.0) == []
-    assert waiting.receive(refusal("unknown_session", epoch=1), 4.0) == []
-    assert waiting.receive(verdict(4, [8], epoch=2), 4.0)[0] == Deliver((8,))
+def test_verdicts_of_another_epoch_are_of_the_past(running):
+    running.disconnect()
+    running.connect(3.0)
+    assert running.receive(verdict(4, [8, 9], epoch=1), 4.0) == []
+    assert running.receive(refusal("unknown_session", epoch=1), 4.0) == []
+    assert running.receive(verdict(4, [8], epoch=2), 4.0)[0] == Deliver((8,))
 
 
-def test_rounds_never_come_twice(session):
-    rounds = []
+def test_no_question_has_the_number_of_another(session):
+    """Under the ratio rule the draft model's noise follows from it."""
+    asked = []
     for step in range(5):
-        session.receive(verdict(3 + step, [7], next_length=1, epoch=session.epoch), 1.0)
-        draft = sent(session.proposed(proposed(session, [8]), 1.0))
-        rounds.append((draft.epoch, draft.round))
+        *_, wanted = session.receive(verdict(3 + step, [7], may_draft=1, epoch=session.epoch), 1.0)
+        asked.append((wanted.epoch, wanted.round))
         if step % 2:
             session.disconnect()
             session.connect(1.0)
-    assert sorted(set(rounds)) == rounds
+    assert sorted(set(asked)) == asked
 
 
-def test_cancel_closes_what_is_open(waiting):
-    assert waiting.cancel() == [Send(Close(ID, 1))]
-    assert waiting.done
+def test_cancel_closes_what_is_open(running):
+    assert running.cancel() == [Send(Close(ID, 1))]
+    assert running.done
 
 
-def test_cancel_says_nothing_while_away(waiting):
-    waiting.disconnect()
-    assert waiting.cancel() == []
+def test_cancel_says_nothing_while_away(running):
+    running.disconnect()
+    assert running.cancel() == []
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", ["unknown_session", "wrong_base", "not_assigned", "too_long", "hello_first"])
-def test_what_can_be_mended_is_opened_again(waiting, code):
-    opened, _ = waiting.receive(refusal(code), 3.0)
+@pytest.mark.parametrize("code", ["unknown_session", "wrong_base", "too_long", "hello_first"])
+def test_what_can_be_mended_is_opened_again(running, code):
+    opened, _ = running.receive(refusal(code), 3.0)
     assert (opened.message.epoch, opened.message.committed) == (2, (7,))
 
 
-@pytest.mark.parametrize("code", ["stale_round", "stale_epoch", "proposal"])
-def test_what_a_verdict_follows_is_ignored(waiting, code):
-    assert waiting.receive(refusal(code), 3.0) == []
-    assert waiting.state is State.WAITING
+@pytest.mark.parametrize("code", ["stale_epoch", "proposal"])
+def test_what_a_verdict_follows_is_ignored(running, code):
+    assert running.receive(refusal(code), 3.0) == []
+    assert running.state is State.RUNNING
 
 
 @pytest.mark.parametrize("code", ["prompt", "vocabulary", "unsupported", "not_owner"])
-def test_what_cannot_be_mended_fails(waiting, code):
-    closed, failed = waiting.receive(refusal(code), 3.0)
+def test_what_cannot_be_mended_fails(running, code):
+    closed, failed = running.receive(refusal(code), 3.0)
     assert closed == Send(Close(ID, 1))
     assert (type(failed), failed.code, failed.what) == (Fail, code, "what; what to do")
-    assert waiting.done
+    assert running.done
 
 
 @pytest.mark.parametrize("code", ["too_many_sessions", "draining"])
@@ -284,18 +284,18 @@ def test_what_will_pass_is_waited_for_until_it_is_opened_again(session, code):
         assert opened.message.epoch == attempt + 1
 
 
-def test_who_gives_way_closes_its_session_once_and_goes_on_later_with_what_it_has(waiting):
-    assert waiting.give_way() == [Send(Close(ID, 1))]
-    assert waiting.give_way() == []
-    assert waiting.receive(verdict(4, [8, 9]), 3.0) == []  # it crossed the Close
-    [opened, _] = waiting.connect(4.0)
+def test_who_gives_way_closes_its_session_once_and_goes_on_later_with_what_it_has(running):
+    assert running.give_way() == [Send(Close(ID, 1))]
+    assert running.give_way() == []
+    assert running.receive(verdict(4, [8, 9]), 3.0) == []  # it crossed the Close
+    [opened, _] = running.connect(4.0)
     assert (opened.message.epoch, opened.message.committed) == (2, (7,))
-    assert waiting.receive(verdict(4, [8], epoch=2), 5.0)[0] == Deliver((8,))
+    assert running.receive(verdict(4, [8], epoch=2), 5.0)[0] == Deliver((8,))
 
 
-def test_who_has_given_way_has_nothing_to_close(waiting):
-    waiting.give_way()
-    assert waiting.cancel() == []
+def test_who_has_given_way_has_nothing_to_close(running):
+    running.give_way()
+    assert running.cancel() == []
 
 
 def test_too_many_refusals_in_a_row_end_it(session):
@@ -318,7 +318,7 @@ def test_a_token_in_between_forgives_refusals(session):
 def test_a_text_is_not_continued_by_another_target():
     session = Session(REQUEST)
     session.connect(0.0, "one")
-    session.receive(verdict(3, [7], next_length=2), 1.0)
+    session.receive(verdict(3, [7], may_draft=2), 1.0)
     session.disconnect()
     [failed] = session.connect(2.0, "another")
     assert (failed.code, session.state, session.target) == ("target_changed", State.DONE, "one")
@@ -329,7 +329,7 @@ def test_a_text_is_not_continued_by_another_target():
 def test_a_text_goes_on_with_the_same_target():
     session = Session(REQUEST)
     session.connect(0.0, "one")
-    session.receive(verdict(3, [7], next_length=2), 1.0)
+    session.receive(verdict(3, [7], may_draft=2), 1.0)
     session.disconnect()
     [opened, _] = session.connect(2.0, "one")
     assert opened.message.committed == (7,)
@@ -354,7 +354,7 @@ def test_what_fills_the_context_does_not_go_on_whoever_wrote_it():
 def test_another_target_of_a_shorter_context_does_not_seem_to_finish_a_text():
     session = Session(REQUEST)
     session.connect(0.0, "one", context_len=100)
-    session.receive(verdict(3, [7], next_length=2), 1.0)
+    session.receive(verdict(3, [7], may_draft=2), 1.0)
     session.disconnect()
     [failed] = session.connect(2.0, "another", context_len=4)
     assert failed.code == "target_changed"

@@ -8,30 +8,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
-from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.core.retransmission import MAX_RESEND_S
 from draft_node.core.session import Session
 from draft_node.core.state import State
-from goodspeed.wire.fields import FinishReason
-from goodspeed.wire.messages import (
-    Ack,
-    Close,
-    Draft,
-    Offer,
-    OpenSession,
-    Refusal,
-    Sampling,
-    TokenLogprobs,
-    Verdict,
-    digest,
-)
+from goodspeed.wire.fields import FinishReason, Verification
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict
 from tests.draft_node.core.scripted import ScriptedDrafter
 
 ID = b"0123456789abcdef"
 PROMPT = (1, 2, 3)
 TEXT = tuple(4 + at % 5 for at in range(30))
 WRONG = (30,) * 20
-CODES = ["unknown_session", "wrong_base", "not_assigned", "too_long", "stale_round", "stale_epoch", "too_many_sessions"]
+CODES = ["unknown_session", "wrong_base", "too_long", "stale_epoch", "too_many_sessions"]
 TOLD = tuple(TokenLogprobs(-float(at)) for at in range(len(TEXT)))
 POSITIONS = st.integers(0, len(TEXT))
 
@@ -47,28 +35,27 @@ class SessionLaws(RuleBasedStateMachine):
         self.proposals: list[Propose] = []
         self.drafts: list[Draft] = []  # each once, in the order in which they were first sent
         self.epochs: list[int] = []
-        self.offers: list[Offer] = []
+        self.permitted = 0  # by the newest verdict that counted
         self.modelled: list[tuple[int, ...]] = []  # texts with what the draft model drafted after them
+        self.answered: set[tuple[int, int]] = set()  # questions to the draft model
         self.ended: list[Action] = []
 
     @initialize(
-        ahead=st.booleans(),
+        verification=st.sampled_from(["match", "ratio"]),
         drafts=st.booleans(),
         logprobs=st.booleans(),
         index=st.sampled_from([(), TEXT, TEXT[:7] + WRONG]),
         odds=st.sampled_from([0.0, 0.6, 1.0]),
         has_model=st.booleans(),
-        capabilities=st.sampled_from([(), ("odds",), ("odds", "offers"), ("odds", "offers", "model_offers")]),
     )
     def begin(
         self,
-        ahead: bool,
+        verification: Verification,
         drafts: bool,
         logprobs: bool,
         index: tuple[int, ...],
         odds: float,
         has_model: bool,
-        capabilities: tuple[str, ...],
     ) -> None:
         request = Request(
             ID,
@@ -76,12 +63,12 @@ class SessionLaws(RuleBasedStateMachine):
             Sampling(seed=5),
             max_tokens=len(TEXT),
             stop_ids=(0,),
+            verification=verification,
             max_draft=8 * drafts,
             num_logprobs=0 if logprobs else None,
         )
         ngrams = ScriptedDrafter(request, text=PROMPT + index, odds=odds) if index and drafts else None
-        self.session = Session(request, draft_ahead=ahead, ngrams=ngrams, has_model=has_model)
-        self.capabilities = capabilities
+        self.session = Session(request, ngrams=ngrams, has_model=has_model)
 
     def _take(self, actions: list[Action]) -> list[Action]:
         for action in actions:
@@ -92,19 +79,12 @@ class SessionLaws(RuleBasedStateMachine):
                     self.told += action.logprobs
                 case Propose():
                     assert self.session.has_model
+                    assert all((action.epoch, action.round) > (one.epoch, one.round) for one in self.proposals)
                     self.proposals.append(action)
                 case Finish() | Fail():
                     self.ended.append(action)
                 case Send(message=Draft() as draft):
                     self._look_at(draft)
-                case Send(message=Offer() as offer):
-                    assert "offers" in self.capabilities
-                    assert offer.base_len == len(PROMPT) + len(self.delivered)
-                    assert self.session.state is State.ADVANCING
-                    assert offer not in self.offers
-                    if offer.source == "model":
-                        self._look_at_chain(offer)
-                    self.offers.append(offer)
                 case Send(message=OpenSession() as opened):
                     assert opened.committed == tuple(self.delivered)
                     self.epochs.append(opened.epoch)
@@ -112,71 +92,77 @@ class SessionLaws(RuleBasedStateMachine):
                     assert ack.base_len == len(PROMPT) + len(self.delivered)
         return actions
 
-    def _look_at_chain(self, offer: Offer) -> None:
-        """Checks that the draft model drafted this after this text, wherever it was asked to begin."""
-        assert "model_offers" in self.capabilities
-        assert self.session.draft_ahead
-        offered = (*PROMPT, *self.delivered, *offer.tokens)
-        assert any(text[: len(offered)] == offered for text in self.modelled)
-
     def _look_at(self, draft: Draft) -> None:
-        """Checks that an (epoch, round) has one draft, that rounds rise, and that each draft is on the text or on
-        hope."""
-        known = {(known.epoch, known.round): known for known in self.drafts}
-        assert known.get((draft.epoch, draft.round), draft) == draft
-        if draft not in self.drafts:
-            assert all((draft.epoch, draft.round) > key for key in known)
-            self.drafts.append(draft)
-            assert "odds" in self.capabilities or (draft.odds, draft.num_ngram) == (None, 0)
-            text = (*PROMPT, *self.delivered)
-            assert draft.assumes or (draft.base_len, draft.base_digest) == (len(text), digest(text))
-            assert not draft.assumes or draft.base_len > len(text)
+        """Checks that it is on the text, that its drafter drafted it there, and that none follows a complete one."""
+        assert self.session.state is State.RUNNING
+        assert (draft.epoch, draft.base_len) == (self.session.epoch, len(PROMPT) + len(self.delivered))
+        drafted = (*PROMPT, *self.delivered, *draft.tokens)
+        if draft.source == "model":
+            assert any(text[: len(drafted)] == drafted for text in self.modelled)
+        by_ratio = self.session.request.verification == "ratio"
+        assert bool(draft.odds) == bool(draft.tokens and not by_ratio)
+        if by_ratio:
+            assert draft.complete
+            assert len(draft.tokens) <= self.permitted
+        if draft in self.drafts:
+            return
+        before = [one for one in self.drafts if (one.epoch, one.base_len) == (draft.epoch, draft.base_len)]
+        assert not any(one.complete for one in before)
+        self.drafts.append(draft)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
     @rule()
     def connect(self) -> None:
-        actions = self._take(self.session.connect(self.now, capabilities=self.capabilities))
+        actions = self._take(self.session.connect(self.now))
         assert bool(actions) == (not self.ended and not self.session.done)
 
     @rule()
     def disconnect(self) -> None:
         self.session.disconnect()
 
-    def _verdict(
-        self, begin: int, end: int, epoch: int, next_length: int, round: int | None, dropped: int | None
-    ) -> None:
+    def _verdict(self, begin: int, end: int, epoch: int, may_draft: int, *, accepted: bool = False) -> None:
         reason: FinishReason | None = "length" if end == len(TEXT) else None
-        num_drafted = 0 if round is None else end - begin
         verdict = Verdict(
             session_id=ID,
             epoch=epoch,
-            round=round,
             base_len=len(PROMPT) + begin,
             tokens=TEXT[begin:end],
-            num_verified=num_drafted,
-            num_accepted=num_drafted,
-            next_length=next_length,
+            num_verified=(end - begin) * accepted,
+            num_accepted=(end - begin) * accepted,
+            may_draft=may_draft,
             finish_reason=reason,
+            source="model" if accepted else None,
             logprobs=None if self.session.request.num_logprobs is None else TOLD[begin:end],
-            dropped=dropped,
-            may_draft=8 if (begin + end) % 4 and "model_offers" in self.capabilities else 0,
         )
+        is_new = begin <= len(self.delivered) < end and self.session.is_open and epoch == self.session.epoch
+        self.permitted = may_draft if is_new else self.permitted
         actions = self._take(self.session.receive(verdict, self.now))
         assert epoch == self.session.epoch or not actions
+        if is_new and reason is None:
+            self._look_whether_it_is_answered(actions)
 
-    @rule(begin=POSITIONS, length=POSITIONS, back=st.integers(0, 2), next_length=st.integers(0, 4))
-    def any_verdict(self, begin: int, length: int, back: int, next_length: int) -> None:
+    def _look_whether_it_is_answered(self, actions: list[Action]) -> None:
+        """One message answers a verdict, and where a draft is waited for, one comes or the draft model is at work."""
+        [answered] = [action.message for action in actions if isinstance(action, Send)]
+        newest = self.drafts[-1] if self.drafts else None
+        if isinstance(answered, Draft) or not self.permitted or not self.session.request.max_draft:
+            return
+        asked = (self.proposals[-1].epoch, self.proposals[-1].round) if self.proposals else None
+        is_at_work = asked == (self.session.epoch, self.session.round) and asked not in self.answered
+        assert is_at_work or (newest is not None and newest.complete and newest.epoch == self.session.epoch)
+
+    @rule(begin=POSITIONS, length=POSITIONS, back=st.integers(0, 2), may_draft=st.integers(0, 9))
+    def any_verdict(self, begin: int, length: int, back: int, may_draft: int) -> None:
         end = min(len(TEXT), begin + length)
-        self._verdict(begin, end, max(0, self.session.epoch - back), next_length, None, None)
+        self._verdict(begin, end, max(0, self.session.epoch - back), may_draft)
 
-    @rule(length=st.integers(1, 4), next_length=st.integers(0, 4), again=st.integers(0, 3), dropped=st.booleans())
-    def next_verdict(self, length: int, next_length: int, again: int, dropped: bool) -> None:
-        """What follows, perhaps with some of what came before it, as an answer to the newest draft."""
+    @rule(length=st.integers(1, 4), may_draft=st.integers(0, 9), again=st.integers(0, 3), accepted=st.booleans())
+    def next_verdict(self, length: int, may_draft: int, again: int, accepted: bool) -> None:
+        """What follows, perhaps with some of what came before it."""
         at = len(self.delivered)
-        answered = self.drafts[-1].round if self.drafts else None
         begin, end = max(0, at - again), min(len(TEXT), at + length)
-        self._verdict(begin, end, self.session.epoch, next_length, answered, self.session.round if dropped else None)
+        self._verdict(begin, end, self.session.epoch, may_draft, accepted=accepted)
 
     @rule(code=st.sampled_from(CODES), back=st.integers(0, 1))
     def refusal(self, code: str, back: int) -> None:
@@ -190,9 +176,9 @@ class SessionLaws(RuleBasedStateMachine):
         wanted = self.proposals[-min(which + 1, len(self.proposals))]
         at = len(wanted.tokens) - len(PROMPT)
         drafted = tuple(TEXT[at : at + min(length, wanted.length)]) if right else (30,) * min(length, wanted.length)
-        guess, drafted = (drafted[0], drafted[1:]) if wanted.ahead and drafted else (None, drafted)
-        proposal = Proposed(ID, wanted.epoch, wanted.round, drafted, None, 0.1, guess)
+        proposal = Proposed(ID, wanted.epoch, wanted.round, drafted)
         self.modelled.append((*wanted.tokens, *proposal.tokens))
+        self.answered.add((wanted.epoch, wanted.round))
         is_wanted = (wanted.epoch, wanted.round) == (self.session.epoch, self.session.round)
         actions = self._take(self.session.proposed(proposal, self.now))
         assert is_wanted or not actions
@@ -244,10 +230,7 @@ class SessionLaws(RuleBasedStateMachine):
     def there_is_always_something_to_wait_for(self) -> None:
         if not self.session.is_open:
             return
-        assert self.session.resend_at <= self.now + max(DRAFTING_TIMEOUT_S, MAX_RESEND_S)
-        if self.session.state is State.PROPOSING:
-            newest = self.proposals[-1]
-            assert (newest.epoch, newest.round) == (self.session.epoch, self.session.round)
+        assert self.session.resend_at <= self.now + MAX_RESEND_S
 
 
 TestSessionLaws = SessionLaws.TestCase

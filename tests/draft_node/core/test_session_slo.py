@@ -1,4 +1,4 @@
-"""What a draft node tells the verify node of a text's objectives: durations, and only to one that knows them."""
+"""What a draft node tells the verify node of a text's objectives, in durations, and what it is told of promises."""
 
 from msgspec.structs import replace
 
@@ -6,28 +6,24 @@ from draft_node.core.actions import Fail, Proposed, Request, Send
 from draft_node.core.local import Terms
 from draft_node.core.session import Session
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import Admitted, Close, OpenSession, Refusal, Sampling, Slo, Verdict
+from goodspeed.wire.messages import Close, OpenSession, Refusal, Sampling, Slo, Verdict
 
 ID = b"0123456789abcdef"
 CHAT = Objectives(0.5, 0.05, "chat")
 REQUEST = Request(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, slo=CHAT, asked_at=10.0)
 
 
-def opened(session: Session, now: float, capabilities: tuple[str, ...] = ("slo",)) -> OpenSession:
+def opened(session: Session, now: float, *, promises: bool = True) -> OpenSession:
     [message] = [
         action.message
-        for action in session.connect(now, capabilities=capabilities)
+        for action in session.connect(now, promises=promises)
         if isinstance(action, Send) and isinstance(action.message, OpenSession)
     ]
     return message
 
 
-def test_a_verify_node_that_knows_slos_is_told_them_and_how_long_the_text_has_waited():
+def test_the_verify_node_is_told_them_and_how_long_the_text_has_waited():
     assert opened(Session(REQUEST), 10.25).slo == Slo(CHAT, 0.25)
-
-
-def test_another_one_is_told_nothing():
-    assert opened(Session(REQUEST), 10.25, ("odds", "offers")).slo is None
 
 
 def test_a_text_without_objectives_says_nothing():
@@ -37,8 +33,8 @@ def test_a_text_without_objectives_says_nothing():
 def test_opened_again_it_tells_for_how_long_the_first_token_has_been_there():
     session = Session(REQUEST)
     opened(session, 10.0)
-    session.receive(Verdict(ID, 1, None, 3, (7,), 0, 0, 0), 11.0)
-    session.receive(Verdict(ID, 1, None, 4, (8,), 0, 0, 0), 11.5)
+    session.receive(Verdict(ID, 1, 3, (7,), 0, 0), 11.0)
+    session.receive(Verdict(ID, 1, 4, (8,), 0, 0), 11.5)
     session.disconnect()
     again = opened(session, 13.0)
     assert (again.slo, again.committed) == (Slo(CHAT, 3.0, since_first_s=2.0), (7, 8))
@@ -53,18 +49,15 @@ def test_a_token_that_the_draft_model_wrote_alone_is_there_too():
 
 # -- promises ----------------------------------------------------------------------------------------------------------
 
-PROMISES = ("slo", "admission")
 
-
-def test_what_becomes_of_a_text_that_cannot_be_promised_only_those_are_told_who_promise():
-    refuse = replace(REQUEST, otherwise="refuse")
-    assert opened(Session(refuse), 10.0, PROMISES).otherwise == "refuse"
-    assert opened(Session(REQUEST), 10.0, PROMISES).otherwise == "best_effort"
+def test_it_says_what_becomes_of_a_text_that_cannot_be_promised():
+    assert opened(Session(replace(REQUEST, otherwise="refuse")), 10.0).otherwise == "refuse"
+    assert opened(Session(REQUEST), 10.0, promises=False).otherwise == "best_effort"
 
 
 def test_where_nothing_is_ever_promised_a_text_that_insists_ends_at_once():
     session = Session(replace(REQUEST, otherwise="refuse"))
-    [fail] = session.connect(10.0, capabilities=("slo",))
+    [fail] = session.connect(10.0, promises=False)
     assert isinstance(fail, Fail)
     assert fail.code == "not_promised"
     assert session.done
@@ -72,29 +65,32 @@ def test_where_nothing_is_ever_promised_a_text_that_insists_ends_at_once():
 
 def test_a_text_that_is_under_way_goes_on_at_a_verify_node_that_promises_nothing():
     session = Session(replace(REQUEST, otherwise="refuse"))
-    opened(session, 10.0, PROMISES)
-    session.receive(Verdict(ID, 1, None, 3, (7,), 0, 0, 0), 11.0)
+    opened(session, 10.0)
+    session.receive(Verdict(ID, 1, 3, (7,), 0, 0), 11.0)
     session.disconnect()
-    assert opened(session, 12.0, ("slo",)).committed == (7,)
+    assert opened(session, 12.0, promises=False).committed == (7,)
 
 
 def test_it_knows_whether_it_is_promised_until_it_is_opened_again():
     session = Session(REQUEST)
-    opened(session, 10.0, PROMISES)
+    opened(session, 10.0)
+    told = Verdict(ID, 1, 3, (7,), 0, 0, promised=False)
     assert session.promised is None
-    session.receive(Admitted(ID, 2, "promised"), 10.1)
+    session.receive(replace(told, epoch=2, promised=True), 10.1)
     assert session.promised is None, "of another epoch"
-    session.receive(Admitted(ID, 1, "best_effort"), 10.1)
+    session.receive(told, 10.1)
     assert session.promised is False
-    session.receive(Admitted(ID, 1, "promised"), 10.1)
+    session.receive(replace(told, base_len=4, promised=True), 10.2)
     assert session.promised is True
+    session.receive(told, 10.3)
+    assert session.promised is True, "a verdict that comes again"
     session.disconnect()
-    opened(session, 11.0, PROMISES)
+    opened(session, 11.0)
     assert session.promised is None, "another verify node may keep no book of it"
 
 
 def test_a_text_that_is_refused_a_promise_ends():
     session = Session(replace(REQUEST, otherwise="refuse"))
-    opened(session, 10.0, PROMISES)
+    opened(session, 10.0)
     close, fail = session.receive(Refusal("not_promised", "not now", "ask later", ID, 1), 10.1)
     assert (close, fail) == (Send(Close(ID, 1)), Fail("not_promised", "not now; ask later"))

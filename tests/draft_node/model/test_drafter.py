@@ -198,6 +198,44 @@ def test_a_new_wish_replaces_an_unfinished_one():
     assert (proposed.round, proposed.tokens) == (2, fresh(again))
 
 
+@pytest.mark.parametrize("verification", ["match", "ratio"])
+def test_a_verdict_in_the_middle_leaves_no_trace_of_what_was_being_drafted(verification):
+    request = make_request(verification=verification)
+    drafter = make_drafter()
+    for num_steps in range(1, 6):
+        drafter.add(wanted(request, request.prompt, 6, round=2 * num_steps))
+        for _ in range(num_steps):
+            drafter.step()
+        right = drafter._jobs[request.session_id].drafted[:2]
+        again = wanted(request, (*request.prompt, *right), 3, round=2 * num_steps + 1)
+        assert run(drafter, again)[0].tokens == fresh(again)
+
+
+@pytest.mark.parametrize("num_right", range(5))
+def test_a_text_that_leaves_a_chain_is_drafted_for_as_if_nothing_had_been(num_right):
+    """The cache must not take for final what no verdict has decided."""
+    request = make_request()
+    drafter = make_drafter()
+    [first] = run(drafter, wanted(request, request.prompt, 4))
+    run(drafter, replace(wanted(request, (*request.prompt, *first.tokens), 2, round=2), num_unverified=4))
+    other = (*first.tokens[:num_right], *((token + 1) % VOCAB for token in first.tokens[num_right:]), 8, 8)
+    again = wanted(request, (*request.prompt, *other), 3, round=3)
+    assert run(drafter, again)[0].tokens == fresh(again)
+
+
+def test_memory_is_taken_from_idle_sessions_and_from_no_other():
+    drafter = make_drafter(num_pages=4)
+    first, second = make_request(1), make_request(2)
+    run(drafter, wanted(first, first.prompt, 3))  # idle now, with two of the four pages of four tokens
+    [proposed] = run(drafter, wanted(second, (1,) * 12, 3))
+    assert proposed.tokens == fresh(wanted(second, (1,) * 12, 3))
+    assert first.session_id not in drafter.runner.pool
+    drafter.add(wanted(second, (1,) * 12, 4))
+    drafter.step()
+    [none, drafted] = run(drafter, wanted(first, (*first.prompt, *(4,) * 6), 3), wanted(second, (1,) * 12, 3))
+    assert (none.tokens, drafted.tokens) == ((), fresh(wanted(second, (1,) * 12, 3)))
+
+
 def test_it_stops_after_a_stop_token():
     request = make_request()
     tokens = fresh(wanted(request, request.prompt, 8))
@@ -330,7 +368,7 @@ def ranked(request, tokens):
 @pytest.mark.parametrize("sampling", SAMPLINGS[:2], ids=["greedy", "drawn"])
 def test_an_alternative_is_the_next_best_token_over_the_same_noise(sampling):
     request = make_request(sampling=sampling)
-    propose = replace(wanted(request, request.prompt, 5), wants_chances=True, unasked=True, wants_alternatives=True)
+    propose = replace(wanted(request, request.prompt, 5), wants_alternatives=True)
     [proposed] = run(make_drafter(), propose)
     assert len(proposed.alternatives) == len(proposed.tokens) == 5
     text = list(request.prompt)
@@ -341,7 +379,7 @@ def test_an_alternative_is_the_next_best_token_over_the_same_noise(sampling):
 
 def test_no_alternative_is_drawn_that_is_hardly_worth_verifying():
     request = make_request()
-    propose = replace(wanted(request, request.prompt, 5), wants_chances=True, unasked=True, wants_alternatives=True)
+    propose = replace(wanted(request, request.prompt, 5), wants_alternatives=True)
     [proposed] = run(make_drafter(), replace(propose, least_odds=0.9))
     assert set(proposed.alternatives) == {None}
     [plain] = run(make_drafter(), replace(propose, wants_alternatives=False))
@@ -350,7 +388,7 @@ def test_no_alternative_is_drawn_that_is_hardly_worth_verifying():
 
 def test_where_rules_leave_one_token_there_is_no_alternative():
     request = make_request(sampling=Sampling(seed=3), logit_rules=LogitRules(min_p=1.0))
-    propose = replace(wanted(request, request.prompt, 5), wants_chances=True, unasked=True, wants_alternatives=True)
+    propose = replace(wanted(request, request.prompt, 5), wants_alternatives=True)
     [proposed] = run(make_drafter(), propose)
     assert proposed.alternatives == (None,) * 5
 

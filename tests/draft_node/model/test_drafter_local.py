@@ -49,7 +49,7 @@ def step(drafter, texts):
 def test_it_writes_what_the_draft_model_writes_with_that_seed(verification, sampling, rules):
     """Under the ratio rule, too, and whatever makes a draft end early."""
     request = make_request(verification=verification, sampling=sampling, logit_rules=rules)
-    drafter, tokens = make_drafter(min_odds=0.99), list(PROMPT)
+    drafter, tokens = make_drafter(), list(PROMPT)
     while len(tokens) < len(PROMPT) + 20:
         assert step(drafter, [(request, tokens)])
     assert tokens[len(PROMPT) :] == alone(request, 20, rules=rules)

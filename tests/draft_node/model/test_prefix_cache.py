@@ -62,12 +62,12 @@ def test_prompts_that_come_at_once_are_fed_once(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_drafted_tokens_are_not_kept() -> None:
-    """The chain that the model drafts unasked is longer than a page; only the text below it is found."""
+    """The chain that the model drafts is longer than a page; only the text below it is found."""
     drafter = make_drafter()
     request = request_of(1)
     [proposed] = run(drafter, wanted(request, PROMPT, 9))
-    unasked = replace(wanted(request, (*PROMPT, *proposed.tokens), 9, 2), unasked=True, num_unverified=9)
-    run(drafter, unasked)
+    chain = replace(wanted(request, (*PROMPT, *proposed.tokens), 9, 2), num_unverified=9)
+    run(drafter, chain)
     text = (*PROMPT, *proposed.tokens, 1)
     assert drafter.runner.pool.find(session_id(9), b"salt\0alice", text).num_tokens == 28
     run(drafter, wanted(request, text, 1, 3))

@@ -11,11 +11,11 @@ from draft_node.core.link import VerifyLink
 from draft_node.core.state import State
 from goodspeed.ngram.history import History
 from goodspeed.wire.fields import Verification
-from goodspeed.wire.handshake import Welcome
-from goodspeed.wire.messages import Ack, Offer, Sampling, Verdict
+from goodspeed.wire.handshake import VERSION, Welcome
+from goodspeed.wire.messages import Ack, Draft, Sampling, Verdict
 from tests.fakes import make_hello, replace_message, session_id
 
-WELCOME = Welcome(2, b"verify-1", "fake", 31, 200, 8, 1 << 20, 1.0, 6.0, capabilities=("odds", "offers"))
+WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 200, 8, 1 << 20, 1.0, 6.0)
 PROMPT = tuple(range(1, 9))
 TEXT = tuple(range(10, 30))
 GREEDY = Sampling(temperature=0.0)
@@ -35,9 +35,9 @@ def make_core(*, per_user=True, keeps=True, shared=(), **options):
     return core
 
 
-def say(core, number, base_len, tokens, next_length=0, **changes):
+def say(core, number, base_len, tokens, **changes):
     """Gives a session these tokens; returns the messages that follow."""
-    verdict = Verdict(session_id(number), 1, None, base_len, tuple(tokens), 0, 0, next_length)
+    verdict = Verdict(session_id(number), 1, base_len, tuple(tokens), 0, 0)
     actions = core.receive(replace_message(verdict, **changes), 1.0)
     return [action.message for action in actions if isinstance(action, Send)]
 
@@ -59,9 +59,9 @@ def answer_to(core, user, number=2, **changes):
 def test_a_users_finished_text_drafts_for_their_next_one():
     core = make_core()
     write(core, "ann")
-    offer = answer_to(core, "ann")
-    assert isinstance(offer, Offer)
-    assert offer.tokens == TEXT[3 : 3 + len(offer.tokens)]
+    drafted = answer_to(core, "ann")
+    assert isinstance(drafted, Draft)
+    assert drafted.tokens == TEXT[3 : 3 + len(drafted.tokens)]
 
 
 def test_one_users_text_never_drafts_for_another():
@@ -72,15 +72,16 @@ def test_one_users_text_never_drafts_for_another():
 
 
 def test_counters_tell_that_nothing_of_another_user_drafted():
-    """Every assigned length is answered at once, since there is no model: with nothing, but for who wrote before."""
+    """Every verdict is answered at once, since there is no model: with nothing, but for who wrote before."""
     core = make_core(has_model=False)
     write(core, "ann")
     for number, user in ((2, "bob"), (3, "ann")):
         core.begin(make_request(number, user=user), 0.0)
-        [draft] = say(core, number, len(PROMPT), TEXT[:3], 4)
+        [draft] = say(core, number, len(PROMPT), TEXT[:3], may_draft=4)
         base_len = len(PROMPT) + 3
         num = len(draft.tokens)
-        say(core, number, base_len, TEXT[3 : 4 + num], 0, round=draft.round, num_verified=num, num_accepted=num)
+        counted = {"num_verified": num, "num_accepted": num, "source": "ngram" if num else None}
+        say(core, number, base_len, TEXT[3 : 4 + num], **counted)
     assert core.sessions[session_id(2)].statistics.drafted == {}
     assert core.sessions[session_id(3)].statistics.drafted["ngram"] > 0
     assert core.statistics.accepted == core.sessions[session_id(3)].statistics.accepted
@@ -89,14 +90,14 @@ def test_counters_tell_that_nothing_of_another_user_drafted():
 def test_without_users_everybodys_text_drafts():
     core = make_core(per_user=False)
     write(core, "ann")
-    assert isinstance(answer_to(core, "bob"), Offer)
+    assert isinstance(answer_to(core, "bob"), Draft)
 
 
 def test_a_history_that_keeps_nothing_drafts_from_what_is_shared():
     core = make_core(keeps=False)
     write(core, "ann")
     assert isinstance(answer_to(core, "ann"), Ack)
-    assert isinstance(answer_to(make_core(keeps=False, shared=TEXT), "bob"), Offer)
+    assert isinstance(answer_to(make_core(keeps=False, shared=TEXT), "bob"), Draft)
 
 
 def test_a_texts_own_earlier_part_drafts():
@@ -113,7 +114,7 @@ def test_who_wants_no_ngrams_has_none(drafter):
     assert isinstance(answer_to(core, "ann", drafter=drafter), Ack)
 
 
-def test_who_allows_no_drafts_gets_no_offers():
+def test_who_allows_no_drafts_gets_none():
     core = make_core()
     write(core, "ann")
     assert isinstance(answer_to(core, "ann", max_draft=0), Ack)
@@ -238,6 +239,6 @@ def test_a_node_without_an_index_drafts_from_predictions(changes, drafts):
     core.receive(WELCOME, 0.0)
     core.begin(make_request(prediction=EXPECTED, **changes), 0.0)
     sent = say(core, 1, len(PROMPT), EXPECTED[:1])
-    assert [type(message) for message in sent] == [Offer if drafts else Ack]
+    assert [type(message) for message in sent] == [Draft if drafts else Ack]
     core.begin(make_request(2), 0.0)
     assert core.sessions[session_id(2)].ngrams is None

@@ -4,7 +4,7 @@ import pytest
 
 from draft_node.core.drafts.tree import SECOND, Tree, second_odds
 from goodspeed.ngram.drafting import Continuation
-from goodspeed.wire.fields import MAX_OFFER
+from goodspeed.wire.fields import MAX_DRAFT
 
 CHAIN = Continuation((1, 2, 3), (0.5, 0.5, 0.9))
 
@@ -36,4 +36,4 @@ def test_an_offer_has_room_for_the_whole_chain_first():
     assert doubtful is None, "none of them is likely enough"
     full = Tree.of(Continuation(tuple(range(62)), (0.9,) * 62), tuple(range(100, 162)), 0.0)
     assert full is not None
-    assert (len(full.tokens), {*range(62)} <= {*full.tokens}) == (MAX_OFFER, True)
+    assert (len(full.tokens), {*range(62)} <= {*full.tokens}) == (MAX_DRAFT, True)

@@ -23,14 +23,12 @@ STOPPING = Refusal("draining", "it stops", "go elsewhere")
 
 def welcome(boot, target="t"):
     boot_id = boot.encode().ljust(8, b"-")
-    return Welcome(
-        VERSION, boot_id, "fake", 31, 100, 8, 1 << 20, 1.0, 6.0, target_fingerprint=target, capabilities=("fleet",)
-    )
+    return Welcome(VERSION, boot_id, "fake", 31, 100, 8, 1 << 20, 1.0, 6.0, target_fingerprint=target)
 
 
 def make(*addresses, **options):
-    link = VerifyLink.begin(make_hello(capabilities=("fleet",)), 3.0, now=0.0)
-    return DraftCore(link, 50, 60.0, draft_ahead=False, addresses=addresses or (A, B), **options)
+    link = VerifyLink.begin(make_hello(), 3.0, now=0.0)
+    return DraftCore(link, 50, 60.0, addresses=addresses or (A, B), **options)
 
 
 def request(number=1):
@@ -62,7 +60,7 @@ def of_kind(actions, kind):
 
 
 def verdict(epoch, base_len, *tokens):
-    return Verdict(ONE, epoch, None, base_len, tokens, 0, 0, 0)
+    return Verdict(ONE, epoch, base_len, tokens, 0, 0)
 
 
 def redirect(epoch=1, endpoint=B.endpoint, hops=1, reason="load", key=""):

@@ -1,7 +1,7 @@
 """Parameters that change logits or name tokens that end a text: what becomes of them, and sentences about them."""
 
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -9,7 +9,6 @@ from draft_node.serve.writing import Writer
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.errors import RequestRefused
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_up, encode
-from goodspeed.wire.fields import Capability
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.handshake import Defaults
 from goodspeed.wire.messages import LogitRules
@@ -77,7 +76,7 @@ def test_whatever_is_taken_fits_into_the_message_that_opens_a_session(body: dict
     vocabulary: Any = SimpleNamespace(tokenizer=load_tokenizer("tiny-target"), eos_ids=(0, 1))
     writer = Writer(daemon, vocabulary, {})
     for wanted in api.service.wanted:
-        opened = writer.begin(wanted, 0.0).request.open(1, (), 0.0, capabilities=get_args(Capability))
+        opened = writer.begin(wanted, 0.0).request.open(1, (), 0.0)
         assert decode_up(encode(opened, MAX_MESSAGE_BYTES), MAX_MESSAGE_BYTES) == opened
 
 
