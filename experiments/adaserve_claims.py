@@ -10,8 +10,7 @@ from statistics import fmean
 from typing import Any, TypeAlias
 
 from experiments.harness import Finding
-from experiments.service_policies import BASELINES, OURS
-from experiments.service_policies import PAPER as BARRIER
+from experiments.service_policies import BARRIER, BASELINES, OURS
 
 Row: TypeAlias = dict[str, Any]
 

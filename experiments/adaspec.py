@@ -19,12 +19,13 @@ from matplotlib.figure import Figure
 from experiments import styles
 from experiments.harness import Finding, Outcome, Results, new_figure, run
 from experiments.progress import parts
-from experiments.service_policies import PLAIN, fixed
+from experiments.service_policies import BARRIER, PLAIN, fixed
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import Service, serve
 from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.presets import Device, Model, roofline, slower
+from experiments.simulation.settings import PAPER as PAPER_ROUNDS
 from experiments.simulation.settings import Settings
 
 A100 = Device(bytes_per_s=1.555e12, flops=312e12)  # 40 GB
@@ -46,7 +47,7 @@ LENGTHS = (1, 3, 5)
 POLICIES: dict[str, dict[str, Any]] = {
     WITHOUT: PLAIN,
     **{f"SD {length}": fixed(length) for length in LENGTHS},
-    "gradient, barrier": {"rounds": "barrier"},
+    BARRIER: PAPER_ROUNDS,
     OURS: {},
 }
 """Without drafts; fixed lengths; lengths by acceptance alone, as in GoodSpeed's paper; and ours, where rounds take the

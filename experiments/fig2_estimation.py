@@ -25,7 +25,7 @@ from experiments.progress import parts
 from experiments.simulation.acceptance import Switching
 from experiments.simulation.domains import alphas_of, texts_of
 from experiments.simulation.rounds import Finished
-from experiments.simulation.settings import Settings
+from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError
 from goodspeed.fair.estimators import expected_tokens
@@ -85,7 +85,7 @@ def simulate(config: Config, budget: int, beta: float, seed: int) -> Series:
         min_tokens=config.max_tokens,
         max_tokens=config.max_tokens,
         stops=0.0,
-        rounds="barrier",
+        **PAPER,
         budget=budget,
         eta=config.eta,
         beta=beta,

@@ -23,7 +23,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from experiments import styles
 from experiments.harness import Finding, Outcome, Results, new_figure, run
 from experiments.processes import each
-from experiments.simulation.settings import Settings
+from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.steady import Steady, Stretch, steady
 from goodspeed.fair.latency import CostModel, Linear, Roofline
 
@@ -121,7 +121,7 @@ class Cell:
         return {length: self._fixed(length, self._stretch) for length in likely}
 
     def _fixed(self, length: int, stretch: Stretch) -> Steady:
-        return self._run(stretch, max_draft=length, policy="fixed", rounds="barrier", budget_each=length)
+        return self._run(stretch, max_draft=length, policy="fixed", budget_each=length, **PAPER)
 
     def gradient(self, known_cost: bool) -> Steady:
         each = self._config.budget_per_client

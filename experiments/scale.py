@@ -26,7 +26,7 @@ from experiments.simulation import rows
 from experiments.simulation.arrays import ArraySettings, Worlds
 from experiments.simulation.chances import Chances
 from experiments.simulation.rows import RowPolicy
-from experiments.simulation.settings import Settings
+from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
 from goodspeed.fair.latency import Linear
 
@@ -111,7 +111,7 @@ def machines_speed(config: Config) -> dict[str, Any]:
         min_tokens=TEXT,
         max_tokens=TEXT,
         stops=0.0,
-        rounds="barrier",
+        **PAPER,
         budget=config.budget(num_clients),
         eta=config.eta,
         beta=config.beta,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.simulation.open_loop.prefill_first import PrefillFirst
+from experiments.simulation.settings import PAPER
 
 PLAIN: dict[str, Any] = {"policy": "fixed", "max_draft": 0}
 """No drafts; prompts are read in chunks, beside the texts that go on (Sarathi)."""
@@ -12,7 +13,7 @@ PLAIN: dict[str, Any] = {"policy": "fixed", "max_draft": 0}
 
 def fixed(length: int) -> dict[str, Any]:
     """Everybody drafts so many tokens, and every round waits for them: as where both models share their devices."""
-    return {"policy": "fixed", "max_draft": length, "rounds": "barrier"}
+    return PAPER | {"policy": "fixed", "max_draft": length}
 
 
 OURS = "gradient"
@@ -23,6 +24,6 @@ BASELINES: dict[str, dict[str, Any]] = {
 }
 """vLLM, Sarathi, and vLLM with drafts of a fixed length."""
 
-PAPER = "gradient, barrier"
-POLICIES: dict[str, dict[str, Any]] = BASELINES | {PAPER: {"rounds": "barrier"}, OURS: {}}
+BARRIER = "gradient, barrier"
+POLICIES: dict[str, dict[str, Any]] = BASELINES | {BARRIER: PAPER, OURS: {}}
 """Those of AdaServe's figures: also Eq. (5) as in GoodSpeed's paper, and ours. Another row is another policy of all."""

@@ -15,7 +15,7 @@ from experiments.simulation.ngrams import NgramKind
 from experiments.simulation.presets import FAMILIES, slower
 from experiments.simulation.recorded_texts import RecordedTexts
 from experiments.simulation.replay import Replay, Replayed
-from experiments.simulation.settings import Settings
+from experiments.simulation.settings import PAPER, Settings
 
 STAND_INS = ("tiny-draft-s", "tiny-draft-m")
 """The embedded draft models whose recorded agreement stands for the family's smaller and larger one."""
@@ -157,6 +157,7 @@ def world(row: Row, nodes: Nodes, *, policy: str, rounds: str, wire: str, num_te
         stops=0.0,
         prompt_len=100,
         rounds=rounds,
+        verification=PAPER["verification"] if rounds == "barrier" else ("match",),
         policy=name,
         policy_seed=seed,
         known_cost=True,

@@ -26,6 +26,9 @@ T = TypeVar("T")
 ROUND_COST = Linear(fixed_s=0.01, token_s=0.0005)
 DRAFT_COST = Linear(fixed_s=0.002)
 
+PAPER: dict[str, Any] = {"rounds": "barrier", "verification": ("ratio",)}
+"""Rounds as published: each waits for every draft, which is as long as it may be, and verified whole."""
+
 
 @dataclass(frozen=True)
 class Faults:

@@ -33,10 +33,10 @@ class TimedModel:
         context_len = len(wanted.tokens)
         seconds = self._cost.round_s(self._model.num_new(wanted) + sharing - 1, sharing, sharing * context_len)
         step_s = self._cost.round_s(sharing, sharing, sharing * context_len)
-        claimed = self._claims(wanted)
+        by_match = wanted.request.verification == "match"
+        claimed = self._claims(wanted, wanted.least_odds if by_match else 0.0)
         seconds += max(0, min(wanted.length, len(claimed)) - 1) * step_s
         tokens = () if failed else self._model.propose(wanted)[: len(claimed)]
-        by_match = wanted.request.verification == "match"
         proposed = Proposed(
             wanted.request.session_id,
             wanted.epoch,
@@ -48,7 +48,7 @@ class TimedModel:
         )
         return proposed, seconds
 
-    def _claims(self, wanted: Propose) -> tuple[float, ...]:
+    def _claims(self, wanted: Propose, least_odds: float) -> tuple[float, ...]:
         """The odds that the draft model claims, of each token until those of all of them are below what is worth it.
 
         With the token that makes them so low the draft ends, as in `draft_node/model/drafter.py`.
@@ -56,7 +56,7 @@ class TimedModel:
         acceptance, position = self._acceptances[wanted.request.session_id], len(wanted.tokens)
         claims: list[float] = []
         path_odds = 1.0
-        while len(claims) < wanted.length and (path_odds >= wanted.least_odds or not claims):
+        while len(claims) < wanted.length and (path_odds >= least_odds or not claims):
             claims.append(acceptance.odds(position + len(claims), len(claims)))
             path_odds *= claims[-1]
         return tuple(claims)

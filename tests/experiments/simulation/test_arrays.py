@@ -11,7 +11,7 @@ from experiments.simulation.arrays import ArraySettings, Worlds
 from experiments.simulation.chances import Chances, by_survival
 from experiments.simulation.domains import Replays, alphas_of, curves_of, texts_of
 from experiments.simulation.recordings import load
-from experiments.simulation.settings import Settings
+from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair import policies
@@ -70,7 +70,7 @@ def machines(policy, num_clients, budget, weigh_evidence, agrees):
         max_tokens=4000,
         stops=0.0,
         prompt_len=1,
-        rounds="barrier",
+        **PAPER,
         policy=policy,
         policy_seed=SEED,
         budget=budget,
@@ -186,7 +186,7 @@ def test_bad_worlds_are_refused():
         by_survival([0.5, 0.6])
     with pytest.raises(ConfigError, match="1 or more each"):
         Worlds(ArraySettings(0, 5), rows.create("fixed", 1), Chances([0.5], [0]))
-    with pytest.raises(UnknownPolicyError, match=r"'gradiant'.*fixed, gradient, random, slo, throughput"):
+    with pytest.raises(UnknownPolicyError, match=r"'gradiant'.*fixed, gradient, random, throughput"):
         rows.create("gradiant", 1)
 
 

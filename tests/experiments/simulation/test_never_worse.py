@@ -6,7 +6,7 @@ import pytest
 
 from experiments.harness import HERE, load
 from experiments.never_worse import Cell, Config, draw, experiment
-from experiments.simulation.settings import Settings
+from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.steady import Stretch, steady
 from goodspeed.fair.latency import Linear
 
@@ -31,7 +31,7 @@ def test_a_fixed_length_by_hand():
         round_cost=Linear(fixed_s=0.01, token_s=0.001),
         draft_cost=(Linear(fixed_s=0.002),),
         latency_s=(0.005,),
-        rounds="barrier",
+        **PAPER,
     )
     found = steady(settings, Stretch(30, 90), 1)
     assert found.total == pytest.approx(3 / (0.013 + 0.01 + 0.004), rel=0.04)

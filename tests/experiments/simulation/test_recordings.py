@@ -11,7 +11,7 @@ from experiments.simulation import recordings
 from experiments.simulation.recordings import Agreement, merge
 from experiments.simulation.replay import Replay, Replayed, survival
 from experiments.simulation.rounds import Finished
-from experiments.simulation.settings import Settings
+from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
 from goodspeed.app.training import domains
 from goodspeed.errors import ConfigError
@@ -159,7 +159,7 @@ def test_a_world_replays_its_texts():
         branches=dict.fromkeys(range(3, 61, 3), "1" * 20),
     )
     replay = Replay([agreement])
-    settings = Settings(num_clients=2, num_sessions=2, stops=0.0, rounds="barrier", policy="fixed", budget=12)
+    settings = Settings(num_clients=2, num_sessions=2, stops=0.0, policy="fixed", budget=12, **PAPER)
     settings = dataclasses.replace(settings, acceptance=replay, sizes=replay.sizes, page_size=16)
     rounds: list[Finished] = []
     world = World(3, settings, rounds.append)

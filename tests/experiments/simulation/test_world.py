@@ -11,7 +11,7 @@ from experiments.simulation.acceptance import Independent, Survival, Switching
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.models import DraftModel
 from experiments.simulation.rounds import Finished
-from experiments.simulation.settings import Settings
+from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.text import alone
 from experiments.simulation.world import Unfinished, World
 from goodspeed.errors import ConfigError
@@ -44,7 +44,7 @@ def test_a_world_that_does_not_end_says_who_stands_where():
 def test_what_is_agreed_is_what_the_process_says():
     for alpha in (0.3, 0.8):
         settings = replace(SMALL, num_clients=8, num_sessions=12, alpha=(alpha,), policy="fixed", budget=32)
-        world, rounds = trace(1, replace(settings, rounds="barrier", max_round_tokens=200, num_pages=2000))
+        world, rounds = trace(1, replace(settings, **PAPER, max_round_tokens=200, num_pages=2000))
         first = [
             verdict.num_accepted > 0 for finished in rounds for verdict in finished.verdicts if verdict.num_verified
         ]
@@ -59,7 +59,7 @@ def test_a_round_waits_for_the_slowest_under_barrier_rounds():
         SMALL,
         num_clients=2,
         num_sessions=1,
-        rounds="barrier",
+        **PAPER,
         policy="fixed",
         budget=4,
         latency_s=(0.01, 0.5),
@@ -79,7 +79,7 @@ def test_a_round_waits_for_the_slowest_under_barrier_rounds():
 
 def test_a_narrow_line_takes_its_time():
     """A draft of 4 tokens at 1,000 bytes each needs 0.4 s on a line of 10,000 bytes a second, and a little more."""
-    settings = replace(SMALL, num_clients=1, num_sessions=1, policy="fixed", budget=4, rounds="barrier")
+    settings = replace(SMALL, num_clients=1, num_sessions=1, policy="fixed", budget=4, **PAPER)
     settings = replace(settings, bytes_per_s=(10_000.0,), drafted_bytes=1000.0)
     _, rounds = trace(1, settings)
     full = [finished.waited_s for finished in rounds if finished.round.num_drafted == 4][1:]
@@ -89,7 +89,7 @@ def test_a_narrow_line_takes_its_time():
 
 def test_all_share_the_verify_nodes_line():
     """Two drafts of 2 tokens, 1,000 bytes each, arrive at once on fast lines: the second is in 0.4 s later."""
-    settings = replace(SMALL, num_clients=2, num_sessions=1, rounds="barrier", policy="fixed", budget=4)
+    settings = replace(SMALL, num_clients=2, num_sessions=1, policy="fixed", budget=4, **PAPER)
     settings = replace(settings, drafted_bytes=1000.0, verify_bytes_per_s=10_000.0)
     _, rounds = trace(1, settings)
     middle = [finished for finished in rounds if finished.round.num_drafted == 4][2:-5]
@@ -102,7 +102,7 @@ def test_all_share_the_verify_nodes_line():
 
 def test_a_drafts_way_through_both_lines_overlaps():
     """A draft of 4 tokens that takes 0.4 s on each line is not in twice as late, and waits for nobody."""
-    settings = replace(SMALL, num_clients=1, num_sessions=1, policy="fixed", budget=4, rounds="barrier")
+    settings = replace(SMALL, num_clients=1, num_sessions=1, policy="fixed", budget=4, **PAPER)
     settings = replace(settings, bytes_per_s=(10_000.0,), drafted_bytes=1000.0, verify_bytes_per_s=10_000.0)
     _, rounds = trace(1, settings)
     full = [finished.waited_s for finished in rounds if finished.round.num_drafted == 4][1:]
@@ -190,8 +190,8 @@ def test_a_draft_model_begins_anew_where_the_text_left_what_it_drafted_unasked()
     model = DraftModel({request.session_id: Rising(23)})
     for length in range(20):
         base = (*request.prompt, *text[:length])
-        first = model.propose(Propose(request, 1, 0, base, 2, unasked=True))
+        first = model.propose(Propose(request, 1, 0, base, 2))
         assert first[0] != text[length]
-        model.propose(Propose(request, 1, 0, (*base, *first), 2, unasked=True, num_unverified=2))
-    last = model.propose(Propose(request, 1, 0, (*request.prompt, *text[:20]), 3, unasked=True))
+        model.propose(Propose(request, 1, 0, (*base, *first), 2, num_unverified=2))
+    last = model.propose(Propose(request, 1, 0, (*request.prompt, *text[:20]), 3))
     assert last == text[20:23]

@@ -10,7 +10,7 @@ from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.prefill_first import PrefillFirst
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.open_loop.tabled import Tabled
-from experiments.simulation.settings import Settings
+from experiments.simulation.settings import PAPER, Settings
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
 from goodspeed.slo.objectives import Objectives
@@ -37,7 +37,7 @@ def test_attainment_and_goodput_by_hand():
 
 
 def test_drafted_and_accepted_are_of_texts_that_had_a_token():
-    fixed = replace(PLAIN, max_draft=2, budget=2, rounds="barrier")
+    fixed = replace(PLAIN, max_draft=2, budget=2, **PAPER)
     done = serve(fixed, [arrival(0.0, alpha=1.0)], 1)
     assert done.drafted == done.accepted
     assert done.num_verdicts * 3 == pytest.approx(20, abs=2)
