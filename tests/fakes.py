@@ -145,15 +145,23 @@ class Desk:
     def open(self, peer: str = "a", number: int = 1, **changes: Any) -> list[DownMessage]:
         return self.up(peer, make_open(number, **changes))
 
-    def draft(self, peer: str = "a", number: int = 1, *, alpha: float = 1.0, **changes: Any) -> list[DownMessage]:
-        """Sends the draft of an honest node, with `changes`; returns the answers."""
-        return self.up(peer, replace_message(self.honest_draft(number, alpha), **changes))
+    def draft(
+        self,
+        peer: str = "a",
+        number: int = 1,
+        *,
+        alpha: float = 1.0,
+        tokens: Sequence[int] | None = None,
+        **changes: Any,
+    ) -> list[DownMessage]:
+        """Sends the draft of an honest node, or of one that drafted `tokens`, with `changes`; returns the answers."""
+        return self.up(peer, replace_message(self.honest_draft(number, alpha, tokens), **changes))
 
-    def honest_draft(self, number: int = 1, alpha: float = 1.0) -> Draft:
-        """All that the session may draft, complete; under ratio each token is certain."""
+    def honest_draft(self, number: int = 1, alpha: float = 1.0, tokens: Sequence[int] | None = None) -> Draft:
+        """All that the session may draft, or these tokens, complete; under ratio each token is certain."""
         session = self.session(number)
         wanted = Propose(request_of(session.opened), session.epoch, 0, tuple(session.tokens), session.may_draft)
-        tokens = propose(wanted, alpha)[:MAX_DRAFT]
+        tokens = propose(wanted, alpha)[:MAX_DRAFT] if tokens is None else tuple(tokens)
         by_ratio = session.opened.verification == "ratio"
         return Draft(
             session_id=session.session_id,

@@ -3,8 +3,9 @@
 import pytest
 
 from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge
+from goodspeed.exact.trees import pack
 from goodspeed.wire.handshake import VERSION, Heartbeat, Leave, Welcome
-from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Sampling, Verdict
+from goodspeed.wire.messages import Ack, Close, Refusal, Sampling, Verdict
 from tests.fakes import (
     STOP,
     VOCAB,
@@ -26,18 +27,23 @@ from verify_node.rounds.scheduler import INITIAL_ACCEPTANCE
 
 @pytest.fixture
 def desk():
-    """A verify node that knows client a."""
-    desk = Desk()
-    assert isinstance(desk.hello("a"), Welcome)
-    return desk
+    """A verify node that knows client a, and whose rounds wait for nobody."""
+    return knowing_a()
 
 
 @pytest.fixture
-def drafting(desk):
-    """Session 1 of client a has had its first verdict and is expected to draft."""
+def drafting():
+    """Session 1 of client a has had its first verdict, and rounds wait for its draft."""
+    desk = knowing_a(rounds="barrier")
     desk.open()
     desk.round()
-    assert desk.session().assigned > 0
+    assert desk.session().awaits_draft
+    return desk
+
+
+def knowing_a(**options):
+    desk = Desk(**options)
+    assert isinstance(desk.hello("a"), Welcome)
     return desk
 
 
@@ -58,18 +64,18 @@ def refusal(answers, code):
 # -- the way of a session ----------------------------------------------------------------------------------------------
 
 
-def test_the_first_verdict_is_one_token_and_a_length(desk):
+def test_the_first_verdict_is_one_token_and_how_much_may_be_drafted():
+    desk = knowing_a(rounds="barrier")
     assert desk.open() == []
     [verdict] = desk.round()
     assert verdict == Verdict(
         session_id(1),
         epoch=1,
-        round=None,
         base_len=3,
         tokens=expected()[:1],
         num_verified=0,
         num_accepted=0,
-        next_length=8,
+        may_draft=8,
     )
     assert desk.round() == []  # a draft is awaited
 
@@ -77,8 +83,7 @@ def test_the_first_verdict_is_one_token_and_a_length(desk):
 def test_a_perfect_draft_is_accepted_with_a_bonus(drafting):
     assert drafting.draft() == []
     [verdict] = drafting.round()
-    assert (verdict.round, verdict.base_len) == (0, 4)
-    assert (verdict.num_verified, verdict.num_accepted) == (8, 8)
+    assert (verdict.base_len, verdict.num_verified, verdict.num_accepted, verdict.source) == (4, 8, 8, "model")
     assert verdict.tokens == expected()[1:10]
 
 
@@ -102,12 +107,21 @@ def test_a_rejected_token_is_replaced_and_the_rest_forgotten(drafting):
     assert drafting.core.pool.length(session_id(1)) == 4 + 2
 
 
-def test_an_empty_draft_gives_one_token_and_the_verify_node_goes_on_alone(drafting):
+def test_an_empty_draft_that_is_complete_gives_one_token(drafting):
     drafting.draft(tokens=())
     [verdict] = drafting.round()
-    assert (verdict.round, verdict.num_verified, verdict.tokens, verdict.next_length) == (0, 0, expected()[1:2], 0)
-    [verdict] = drafting.round()
-    assert (verdict.round, verdict.tokens) == (None, expected()[2:3])
+    assert (verdict.num_verified, verdict.tokens, verdict.may_draft, verdict.source) == (0, expected()[1:2], 8, None)
+    assert drafting.round() == []  # the next is waited for
+
+
+def test_where_rounds_wait_for_nobody_a_text_goes_on_by_itself(desk):
+    desk.open()
+    for at in range(3):
+        [verdict] = desk.round()
+        assert (verdict.num_verified, verdict.tokens) == (0, expected()[at : at + 1])
+    desk.draft()
+    [verdict] = desk.round()
+    assert (verdict.num_verified, verdict.num_accepted, verdict.tokens) == (8, 8, expected()[3:12])
 
 
 def test_a_session_ends_at_its_length_and_its_memory_is_free(desk):
@@ -116,7 +130,7 @@ def test_a_session_ends_at_its_length_and_its_memory_is_free(desk):
     desk.draft()
     [verdict] = desk.round()
     assert desk.text() == expected(max_tokens=5)
-    assert (verdict.finish_reason, verdict.next_length) == ("length", 0)
+    assert (verdict.finish_reason, verdict.may_draft) == ("length", 0)
     assert desk.core.pool.num_free == desk.core.pool.num_pages
     assert desk.round() == []
 
@@ -133,10 +147,10 @@ def test_a_session_ends_before_its_stop_token(desk):
     assert STOP not in desk.text(number)
 
 
-def test_no_draft_is_asked_for_beyond_the_last_token(desk):
+def test_nothing_may_be_drafted_beyond_the_last_token(desk):
     desk.open(max_tokens=4)
     [verdict] = desk.round()
-    assert verdict.next_length == 2  # of three tokens that are missing, the last comes from the target
+    assert verdict.may_draft == 2  # of three tokens that are missing, the last comes from the target
 
 
 def test_the_context_ends_a_session(desk):
@@ -206,7 +220,7 @@ OPENS = {
 @pytest.mark.parametrize(("changes", "code"), OPENS.values(), ids=OPENS)
 def test_a_session_that_cannot_be(desk, changes, code):
     answer = refusal(desk.open(number=7, epoch=3, **changes), code)
-    assert (answer.session_id, answer.epoch, answer.round) == (session_id(7), 3, None)
+    assert (answer.session_id, answer.epoch) == (session_id(7), 3)
     assert not desk.core.sessions
 
 
@@ -232,51 +246,84 @@ DRAFTS = {
     "not open": ({"session_id": session_id(9)}, "unknown_session"),
     "an epoch that was never opened": ({"epoch": 2}, "unknown_session"),
     "an epoch of the past": ({"epoch": 0}, "stale_epoch"),
-    "longer than assigned": ({"tokens": (1,) * 9}, "too_long"),
-    "another length of base": ({"base_len": 3}, "wrong_base"),
-    "another base": ({"base_digest": b"12345678"}, "wrong_base"),
+    "more text than there is": ({"base_len": 6}, "wrong_base"),
+    "much more text than there is": ({"base_len": 1 << 40}, "wrong_base"),
     "another vocabulary": ({"tokens": (1, VOCAB)}, "vocabulary"),
 }
 
 
 @pytest.mark.parametrize(("changes", "code"), DRAFTS.values(), ids=DRAFTS)
-def test_a_draft_that_is_not_taken(drafting, changes, code):
-    drafting.hello("b")
-    drafting.open("b", 2)
-    drafting.round()
-    drafting.draft("b", 2)
-    answer = refusal(drafting.draft(round=4, **changes), code)
-    wanted = {"session_id": session_id(1), "epoch": 1} | changes
-    assert (answer.session_id, answer.epoch, answer.round) == (wanted["session_id"], wanted["epoch"], 4)
-    assert drafting.core.refusals == {code: 1}
-    assert drafting.session().draft is None
-    [verdict] = drafting.round()  # of the other session, undisturbed
-    assert (verdict.session_id, verdict.num_accepted, verdict.num_verified) == (session_id(2), 4, 4)
-    assert drafting.text(2) == expected(2)[: len(drafting.text(2))]
-
-
-def test_a_round_of_the_past(drafting):
-    drafting.draft(round=5)
-    drafting.round()
-    answer = refusal(drafting.draft(round=4), "stale_round")
-    assert (answer.session_id, answer.epoch, answer.round) == (session_id(1), 1, 4)
-
-
-def test_a_draft_that_nobody_asked_for(desk):
+def test_a_draft_that_is_not_taken(desk, changes, code):
     desk.open()
-    refusal(desk.draft(round=0), "not_assigned")  # before the first verdict
     desk.round()
-    taken = desk.honest_draft()
-    assert desk.up("a", taken) == []
-    refusal(desk.draft(round=1), "not_assigned")  # while another is waiting
-    assert desk.session().draft == taken
+    desk.hello("b")
+    desk.open("b", 2)
+    desk.round()
+    desk.draft("b", 2)
+    answer = refusal(desk.draft(**changes), code)
+    wanted = {"session_id": session_id(1), "epoch": 1} | changes
+    assert (answer.session_id, answer.epoch) == (wanted["session_id"], wanted["epoch"])
+    assert desk.core.refusals == {code: 1}
+    assert (desk.session().drafted, desk.session().acked) == (None, 3)
+    first, second = sorted(desk.round(), key=lambda verdict: verdict.session_id)
+    assert (first.num_verified, first.tokens) == (0, expected()[2:3])
+    assert (second.num_accepted, second.num_verified) == (8, 8)  # the other, undisturbed
+    assert desk.text(2) == expected(2)[: len(desk.text(2))]
 
 
-def test_a_draft_under_the_ratio_rule_without_its_distributions_still_moves(desk):
-    """The target finds it invalid; were it refused here, the draft node would repeat it for ever."""
+def test_a_draft_is_verified_as_far_as_may_be_drafted(drafting):
+    assert drafting.draft(tokens=expected()[1:16]) == []
+    [verdict] = drafting.round()
+    assert (verdict.num_verified, verdict.num_accepted) == (8, 8)
+    assert drafting.text() == expected()[:10]
+
+
+def test_a_tree_is_verified_as_far_as_may_be_drafted(drafting):
+    """Its first tokens are its chain of first choices."""
+    right = expected()[1:9]
+    parents = pack((*range(-1, 7), -1, 0))
+    assert drafting.draft(tokens=(*right, *((token + 1) % VOCAB for token in right[:2])), parents=parents) == []
+    [verdict] = drafting.round()
+    assert (verdict.num_verified, verdict.num_accepted) == (8, 8)
+    assert drafting.text() == expected()[:10]
+
+
+@pytest.mark.parametrize("rounds", ["barrier", "continuous"])
+def test_a_draft_that_comes_before_the_first_verdict_is_of_use_after_it(rounds):
+    desk = knowing_a(rounds=rounds)
+    desk.open()
+    assert desk.draft(tokens=expected()[:5]) == []
+    [verdict] = desk.round()
+    assert (verdict.num_verified, verdict.tokens) == (0, expected()[:1])
+    [verdict] = desk.round()
+    assert (verdict.num_verified, verdict.num_accepted) == (4, 4)
+
+
+NOT_DRAWN = {
+    "no proposal": {"proposal": None},
+    "a tree": {"tokens": (1, 2), "parents": pack((-1, -1))},
+    "a chain that is sent as a tree": {"tokens": (1, 2), "parents": pack((-1, 0))},
+}
+
+
+@pytest.mark.parametrize("changes", NOT_DRAWN.values(), ids=NOT_DRAWN)
+def test_a_ratio_draft_that_does_not_say_what_it_was_drawn_from(desk, changes):
     desk.open(verification="ratio")
     desk.round()
+    answer = refusal(desk.draft(**changes), "proposal")
+    assert (answer.session_id, answer.epoch) == (session_id(1), 1)
+    assert desk.round() == []  # it is still waited for
     assert desk.draft() == []
+    [verdict] = desk.round()
+    assert (verdict.num_verified, verdict.num_accepted) == (8, 8)
+
+
+def test_an_empty_ratio_draft_needs_no_proposal(desk):
+    desk.open(verification="ratio")
+    desk.round()
+    assert desk.draft(tokens=(), proposal=None) == []
+    [verdict] = desk.round()
+    assert (verdict.num_verified, verdict.tokens) == (0, expected()[1:2])
 
 
 def test_an_invalid_proposal_is_named_and_counts_as_disagreement(drafting):
@@ -287,14 +334,13 @@ def test_an_invalid_proposal_is_named_and_counts_as_disagreement(drafting):
     token = expected()[1]
     sends = drafting.core.finish([Outcome(session_id(1), (token,), 0, 0.0, "sums to 3")], 0.01, 0.01)
     refused, verdict = (send.message for send in sends)
-    assert (refused.code, refused.what, refused.session_id, refused.epoch, refused.round) == (
+    assert (refused.code, refused.what, refused.session_id, refused.epoch) == (
         "proposal",
         "sums to 3",
         session_id(1),
         1,
-        0,
     )
-    assert (verdict.round, verdict.num_verified, verdict.num_accepted, verdict.tokens) == (0, 0, 0, (token,))
+    assert (verdict.num_verified, verdict.num_accepted, verdict.tokens) == (0, 0, (token,))
     assert drafting.session().acceptance.value < before
     assert drafting.core.refusals == {"proposal": 1}
 
@@ -322,12 +368,12 @@ def test_another_clients_session_is_out_of_reach(drafting, epoch):
         assert (answer.session_id, answer.epoch) == (session_id(1), epoch)
     assert drafting.session().tokens == tokens
     assert drafting.session().peer_id == b"a"
-    assert drafting.session().draft is None
+    assert drafting.session().drafted is None
 
 
 def test_an_ack_of_more_than_there_is(drafting):
     answer = refusal(drafting.up("a", Ack(session_id(1), 1, 99)), "wrong_base")
-    assert (answer.session_id, answer.epoch, answer.round) == (session_id(1), 1, None)
+    assert (answer.session_id, answer.epoch) == (session_id(1), 1)
 
 
 # -- lost and repeated messages ----------------------------------------------------------------------------------------
@@ -339,8 +385,10 @@ def test_a_repeated_draft_is_taken_once(drafting):
     planned = drafting.core.plan(drafting.now)
     assert drafting.up("a", draft) == []  # while its round is in flight, too
     [verdict] = drafting.finish(planned)
-    assert drafting.up("a", draft) == [verdict]  # the verdict was lost
+    assert drafting.up("a", draft) == []  # nothing answers it, and nothing of it is left
+    assert drafting.round() == []
     assert drafting.text() == expected()[:10]
+    assert drafting.up("a", Ack(session_id(1), 1, 4)) == [verdict]  # which was lost
 
 
 def test_a_lost_first_verdict_is_asked_for_by_an_ack(desk):
@@ -363,7 +411,7 @@ def test_an_answer_to_a_verdict_that_was_sent_twice_tells_no_round_trip(desk):
 def test_an_open_that_is_repeated_changes_nothing(drafting):
     [verdict] = drafting.open()
     assert (verdict.base_len, verdict.tokens) == (3, expected()[:1])
-    assert drafting.session().assigned == 8
+    assert (verdict.may_draft, drafting.session().may_draft) == (8, 8)
 
 
 def alone_on_the_verify_node(desk, **changes):
@@ -376,7 +424,7 @@ def test_all_that_is_unacknowledged_is_sent_again(desk):
         desk.round()
     assert desk.up("a", Ack(session_id(1), 1, 5)) == []  # two have arrived
     [verdict] = desk.up("a", Ack(session_id(1), 1, 5))  # and nothing since
-    assert (verdict.base_len, verdict.tokens, verdict.next_length) == (5, expected()[2:5], 0)
+    assert (verdict.base_len, verdict.tokens, verdict.may_draft) == (5, expected()[2:5], 0)
     [verdict] = desk.up("a", Ack(session_id(1), 1, 4))  # an older Ack was overtaken: what it lacked is there by now
     assert (verdict.base_len, verdict.tokens) == (5, expected()[2:5])
 
@@ -567,10 +615,11 @@ def test_a_peer_that_is_another_now_leaves_its_sessions(drafting, changes):
 def test_two_processes_of_one_name_are_two_clients(desk):
     """Each has a part of its own, and estimates of its own draft model, whichever comes again or goes."""
     desk.hello("a")
-    second = make_hello("a", boot_id=b"another!", draft_fingerprint="other", capabilities=("odds",))
+    second = make_hello("a", boot_id=b"another!", draft_fingerprint="other")
     desk.up("b", second)
     assert client_names(desk) == {b"a": "a", b"b": "a-2"}
-    assert desk.core.scheduler.clients["a"].capabilities != frozenset({"odds"})
+    assert desk.core.scheduler.clients["a"].draft_fingerprint != "other"
+    assert desk.core.scheduler.clients["a-2"].draft_fingerprint == "other"
     desk.open("b", 7)
     desk.up("c", make_hello("a-2", boot_id=b"a third!"))  # which really is called so
     desk.up("a", Leave())
@@ -621,7 +670,7 @@ def test_rounds_mix_sessions_without_mixing_their_texts(desk):
             number = int.from_bytes(message.session_id, "big")
             if message.finish_reason:
                 done.add(number)
-            elif message.next_length:
+            elif message.may_draft:
                 desk.draft(number=number, alpha=0.5)
             else:
                 desk.up("a", Ack(message.session_id, 1, message.base_len + len(message.tokens)))
@@ -632,12 +681,9 @@ def test_a_wrong_draft_never_changes_the_text(desk):
     desk.open()
     desk.round()
     while not desk.session().finished:
-        draft = desk.honest_draft()
-        assert isinstance(draft, Draft)
-        desk.up("a", replace_message(draft, tokens=tuple((token + 1) % VOCAB for token in draft.tokens)))
-        desk.round()
-        if desk.session().assigned == 0:
-            desk.up("a", Ack(session_id(1), 1, len(desk.session().tokens)))
+        desk.draft(tokens=tuple((token + 1) % VOCAB for token in desk.honest_draft().tokens))
+        [verdict] = desk.round()
+        assert verdict.num_accepted == 0
     assert desk.text() == expected()
 
 
