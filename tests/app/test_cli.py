@@ -170,7 +170,7 @@ def test_profile_gives_an_object_and_saves_it(run: Run, tmp_path: Path) -> None:
         (["profile", "--model", "tiny-target", "--json", "/no/such/folder/x"], 2, "there is no such folder"),
         (["profile", "--model", "tiny-goose"], 1, "model 'tiny-goose' was not found"),
         (["demo", "--policy", "greedy"], 2, "no policy is called 'greedy'; choose one of: fixed, gradient, random"),
-        (["demo", "--rounds", "square"], 2, "--rounds 'square' is unknown; choose one of: barrier, continuous"),
+        (["demo", "--preset", "square"], 2, "--preset 'square' is unknown; choose one of: paper"),
         (["demo", "--clients", "0"], 2, "--clients 0 is too small"),
         (["demo", "--budget", "0"], 2, "--budget 0 is too small"),
         (["demo", "--draft-models", ","], 2, "--draft-models names no model"),

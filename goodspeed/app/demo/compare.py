@@ -49,7 +49,7 @@ def to_text(result: dict[str, Any]) -> str:
     for index, client in enumerate(next(iter(results.values()))["clients"]):
         label = f"goodput {client['name']} {client['domain']}"
         rows.append((label, [f"{one['clients'][index]['goodput']:.2f}" for one in results.values()]))
-    rows += [("", []), ("texts identical by match", ["yes" if result["texts_identical"] else "no"])]
+    rows += [("", []), ("texts identical", ["yes" if result["texts_identical"] else "no"])]
     width = max(12, *(len(name) + 2 for name in results))
     lines = (f"{label:<28}" + "".join(f"{cell:>{width}}" for cell in cells) for label, cells in rows)
     return "\n".join(line.rstrip() for line in lines)

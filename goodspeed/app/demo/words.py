@@ -20,7 +20,8 @@ verify node's time: receive is waiting for drafts, forward the target's pass, ve
 
 OF_COMPARISON = f"""\
 {OF_FIGURES}
-paper: --preset paper, whose rounds wait for every draft and verify it whole by the ratio rule"""
+paper: --preset paper, whose rounds wait for every draft and verify it whole by the ratio rule;
+  its texts are others"""
 
 OF_ARMS = """
 best arm: the way of drafting that brought the most, with so many texts open, as far as was tried: no drafts (none),

@@ -12,9 +12,7 @@ from matplotlib.figure import Figure
 from goodspeed.app.demo import compare, plot, summary, words
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.state import DemoState
-from goodspeed.node import options
 from goodspeed.text.prompts import Prompt
-from verify_node.config import VerifyConfig
 
 ZERO = {"receive": 0.0, "forward": 0.0, "verify": 0.0, "schedule": 0.0, "send": 0.0}
 
@@ -26,7 +24,7 @@ def row(client: str, num_verified: int, num_accepted: int, num_tokens: int, good
         "num_verified": num_verified,
         "num_accepted": num_accepted,
         "num_tokens": num_tokens,
-        "next_length": 3,
+        "may_draft": 3,
         "acceptance_rate": 0.5,
         "goodput": goodput,
     }
@@ -116,6 +114,8 @@ def test_what_one_run_comes_to(state: DemoState) -> None:
     assert (a["num_rounds"], b["num_rounds"]) == (3, 2)
     assert result["tokens_per_s"] == 10 / 4
     assert result["log_utility"] == pytest.approx(math.log(1.6))
+    assert result["log_utility_per_s"] == pytest.approx(math.log(2.0))
+    assert result["worst_share"] == pytest.approx(1 / 2.6)
     assert result["jain"] == pytest.approx((1.6 + 1) ** 2 / (2 * (1.6**2 + 1)))
     assert result["uplink_bytes_per_token"] == 150 / 10
     assert (a["num_rounds_passed"], b["num_rounds_passed"]) == (5, 2)
@@ -138,14 +138,14 @@ def test_what_drafts_is_known_while_texts_go_on() -> None:
 
 def test_which_arm_was_best_and_what_it_brought_relative_to_none(state: DemoState) -> None:
     state.apply_verify(stopped_event(ZERO, FOUND))
-    result = summary.summarize(DemoConfig(cost="auto"), state)
+    result = summary.summarize(DemoConfig(), state)
     assert result["arms"] == FOUND
     told = {name: value for name, value in summary.figures(result).items() if "arm" in name}
     assert told == {
         "best arm, 2 to 3 texts": "none",
         "best arm, 4 to 7 texts": "ngram, 1.25 ± 0.05 times the tokens per second of none",
     }
-    short = summary.summarize(DemoConfig(cost="auto"), state) | {"arms": [FOUND[0], FOUND[3]]}
+    short = summary.summarize(DemoConfig(), state) | {"arms": [FOUND[0], FOUND[3]]}
     assert summary.figures(short)["best arm"] == "not compared with none yet: the run was too short"
     assert "\nbest arm: " in words.OF_ARMS
 
@@ -205,22 +205,27 @@ def test_the_text_names_every_client_and_figure(state: DemoState) -> None:
     assert "forward 53%" in text
 
 
-def test_the_first_line_says_where_the_demo_differs_from_the_daemons(state: DemoState) -> None:
+def test_the_first_line_says_which_rounds_they_were(state: DemoState) -> None:
     def first_line(**changes: str) -> str:
         return summary.to_text(summary.summarize(DemoConfig(**changes), state)).splitlines()[0]  # type: ignore[arg-type]
 
-    assert VerifyConfig(model="m").cost == "auto" != DemoConfig().cost
-    assert first_line().startswith("gradient policy (the paper's Eq. 5; the daemons weigh time too: --cost auto), ")
-    assert first_line(cost="auto").startswith("gradient policy (it weighs time, as the daemons do), continuous rounds")
+    assert first_line().startswith("gradient policy, continuous rounds, match verification, ")
     assert first_line(policy="fixed").startswith("fixed policy, continuous rounds")
-    assert summary.summarize(DemoConfig(), state)["cost"] == "none"
-    compared = compare.to_text(compare.summarize(DemoConfig(), {"gradient": state, "fixed": state})).splitlines()
-    assert compared[-1] == "gradient policy (the paper's Eq. 5; the daemons weigh time too: --cost auto)"
+    assert first_line(preset="paper").startswith("gradient policy, barrier rounds, ratio verification, ")
 
 
 def test_every_figure_is_explained(state: DemoState) -> None:
     text = summary.to_text(summary.summarize(DemoConfig(clients=2), state))
-    for name in ("rounds", "acceptance", "goodput", "log-utility", "Jain index", "uplink bytes", "verify node's time"):
+    for name in (
+        "rounds",
+        "acceptance",
+        "goodput",
+        "log-utility",
+        "Jain index",
+        "worst client's share",
+        "uplink bytes",
+        "verify node's time",
+    ):
         assert name in text
         assert f"\n{name}: " in f"\n{words.OF_ONE_RUN}"
     assert all(f" {part} " in f" {words.OF_ONE_RUN} ".replace("\n", " ") for part in summary.WALL)
@@ -258,13 +263,18 @@ def test_what_is_wrong_with_a_policy_of_ones_own_is_told(state: DemoState) -> No
     assert figures["policy error"] == "the policy mine:Mine gave 3 lengths for 4 clients"
 
 
-def test_a_comparison_has_the_policy_that_was_asked_for_and_says_what_it_shows(state: DemoState) -> None:
-    assert compare.policies(DemoConfig()) == ["gradient", "fixed", "random"]
-    assert compare.policies(DemoConfig(policy="./some/where/mine.py:Mine"))[3:] == ["./some/where/mine.py:Mine"]
-    table = compare.to_text(compare.summarize(DemoConfig(), {"fixed": state, "./some/where/mine.py:Mine": state}))
+def test_a_comparison_has_the_policy_that_was_asked_for_and_the_paper(state: DemoState) -> None:
+    ways = compare.ways(DemoConfig(temperature=0.5, verification="ratio", proposal="dense-fp16"))
+    assert list(ways) == ["gradient", "fixed", "random", "paper"]
+    assert [way.preset for way in ways.values()] == [None, None, None, "paper"]
+    assert {way.temperature for way in ways.values()} == {0.5}
+    assert (ways["fixed"].policy, ways["paper"].proposal) == ("fixed", "dense-fp32")
+    assert list(compare.ways(DemoConfig(policy="./some/where/mine.py:Mine")))[3:4] == ["./some/where/mine.py:Mine"]
+    own = DemoConfig(policy="./some/where/mine.py:Mine")
+    table = compare.to_text(compare.summarize(own, {"fixed": state, "./some/where/mine.py:Mine": state}))
     assert "  ./some/where/mine.py:Mine\n" in table
-    for rounds in options.ROUNDS:
-        assert "Eq. (5)" in words.OF_COMPARISON[rounds]
+    for figure in ("log-utility", "Jain index of goodput", "worst client's share"):
+        assert f"\n{figure} " in table
 
 
 def test_texts_are_compared_between_policies(state: DemoState) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
-from goodspeed.app.demo.commands import draft_command
+from goodspeed.app.demo.commands import draft_command, verify_command
 from goodspeed.app.demo.options import DRAFT_NODE_BYTES, DemoConfig, clients
 from goodspeed.app.training import domains
 from goodspeed.command.config import add_options, from_namespace
@@ -37,11 +37,23 @@ def test_lines_come_again_and_their_seeds_go_before_ours(tmp_path: Path, capsys:
     assert "3 clients share 2 prompts" in capsys.readouterr().err
 
 
-def test_the_help_tells_where_the_demo_differs_from_the_daemons_and_how_to_keep_browsers_shut() -> None:
+def test_the_help_tells_what_the_preset_is_and_how_to_keep_browsers_shut() -> None:
     told = {action.dest: str(action.help) for action in _options()}
-    assert "Eq. (5)" in told["cost"]
-    assert "auto weighs time too, as the daemons do" in told["cost"]
+    assert "Eq. (5)" in told["preset"]
     assert "browser" in told["open_page"]
+
+
+def test_the_preset_is_one_switch_for_both_nodes() -> None:
+    config = DemoConfig(preset="paper", clients=1)
+    (client,) = clients(config)
+    own = draft_command(config, client, "tcp://127.0.0.1:1", "info")[4:]
+    drafting = from_namespace(DraftConfig, build_parser().parse_args([word for word in own if word != "--json"]))
+    assert (drafting.verification, drafting.proposal, drafting.drafter) == ("ratio", "dense-fp32", "model")
+    assert "--preset=paper" in verify_command(config, "info")
+    assert not any("preset" in word for word in verify_command(DemoConfig(), "info"))
+    assert config.rounds == "barrier"
+    with pytest.raises(ConfigError, match="--preset paper has --drafters model; drop one of them"):
+        DemoConfig(preset="paper", drafters="ngram")
 
 
 def _options() -> list[argparse.Action]:
@@ -90,7 +102,7 @@ def test_draft_nodes_with_models_have_their_own_tokenizers() -> None:
         assert not any(word.startswith("--tokenizer") for word in words)
 
 
-@pytest.mark.parametrize("changes", [{"draft_models": "x"}, {"proposal": "dense-fp16"}, {"min_odds": 0.5}])
+@pytest.mark.parametrize("changes", [{"draft_models": "x"}, {"proposal": "dense-fp16"}])
 def test_what_is_for_draft_models_is_refused_without_them(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"--{next(iter(changes)).replace('_', '-')} is for draft models"):
         DemoConfig(drafters="ngram", **changes).check()

@@ -22,7 +22,7 @@ def state() -> DemoState:
     for one in state.progress.values():
         one.text = "x" * 200 + " the\n\x1b[31mend"
         one.num_tokens, one.num_rounds, one.num_drafted, one.num_accepted = 12, 4, 10, 5
-        one.first_round, one.last_round, one.length, one.elapsed_s = 1, 8, 7, 3.0
+        one.first_round, one.last_round, one.may_draft, one.elapsed_s = 1, 8, 7, 3.0
     state.progress["client-2"].finish_reason = "length"
     state.num_rounds = 8
     first, second = state.progress.values()
@@ -36,7 +36,7 @@ def test_the_table_shows_every_client(state: DemoState) -> None:
     console.print(view.table(DemoConfig(), state, 140))
     shown = console.export_text()
     assert "gradient policy, continuous rounds, budget 24: round 8, 24 tokens" in shown
-    for column in ("next draft", "accepted", "goodput"):  # each is explained below
+    for column in ("may draft", "accepted", "goodput"):  # each is explained below
         assert f"{column}: " in " ".join(shown.split("└")[1].split())
     assert "\naccepted of drafted tokens: model 9 of 14, ngram 1 of 3, self 0 of 3" in shown
     first, second = (line for line in shown.splitlines() if "client-" in line)
@@ -57,7 +57,7 @@ def test_a_narrow_terminal_shows_every_column_but_the_draft_models_and_some_text
     console.print(view.table(DemoConfig(), state, 80))
     shown = console.export_text()
     heads = " ".join(" ".join(line.split("┃")) for line in shown.splitlines()[2:4]).split()
-    assert heads == "next tokens client domain draft accepted goodput per s text".split()
+    assert heads == "may tokens client domain draft accepted goodput per s text".split()
     [line] = [line for line in shown.splitlines() if "client-1" in line]
     assert line.split("│")[-2].strip().endswith("end")  # the newest of the text
     assert "…" not in shown
