@@ -1,102 +1,295 @@
-"""When a round starts, and when somebody's draft is waited for: what `plan` remembers between two messages is true."""
+"""When a round starts and whom it waits for: everybody's complete draft, a ratio session's own, or nobody.
+
+What `plan` remembers between two messages is true.
+"""
+
+from itertools import permutations
+from typing import Any
 
 import pytest
 
-from goodspeed.wire.messages import Close
-from tests.fakes import Desk, session_id
+from goodspeed.wire.messages import Ack, Close
+from tests.fakes import Desk, alone, make_open, request_of, session_id
+from verify_node.packing.round import Round
+from verify_node.session.session import LATE_ROUNDS, LEAST_LATE_S, MOST_LATE_S
 
 
-def drafting(rounds, *, linger_s=0.0):
-    """Three clients, each of whom is expected to draft."""
-    desk = Desk(rounds=rounds, policy="fixed", budget=6, linger_s=linger_s)
-    for number, name in enumerate("abc", 1):
+def drafting(rounds: str = "barrier", *, num_clients: int = 3, **opened: Any) -> Desk:
+    """Clients with a session each, which has had its first verdict and may draft."""
+    desk = Desk(rounds=rounds, policy="fixed", budget=6, self_draft=False, lease_s=1e9, context_len=2000, num_pages=999)
+    for number in range(1, num_clients + 1):
+        name = name_of(number)
         desk.hello(name)
-        desk.open(name, number)
+        desk.open(name, number, **({"max_tokens": 1000} | opened))
     desk.round()
-    assert [desk.session(number).assigned for number in (1, 2, 3)] == [2, 2, 2]
+    assert all(desk.session(number).may_draft for number in range(1, num_clients + 1))
     return desk
 
 
-def taking_part(planned):
-    return None if planned is None else {entry.session_id for entry in planned.entries}
+def name_of(number: int) -> str:
+    return " abcdefgh"[number]
 
 
-@pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 3, 1)])
-def test_barrier_rounds_wait_for_everybody_in_whatever_order_they_come(order):
-    desk = drafting("barrier")
+def taking_part(planned: Round | None) -> set[int] | None:
+    return None if planned is None else {int.from_bytes(entry.session_id, "big") for entry in planned.entries}
+
+
+def acknowledge(desk: Desk, number: int) -> None:
+    session = desk.session(number)
+    assert desk.up(name_of(number), Ack(session.session_id, session.epoch, len(session.tokens))) == []
+
+
+def is_the_targets_own(desk: Desk, number: int) -> bool:
+    text = desk.text(number)
+    return text == tuple(alone(request_of(make_open(number, max_tokens=1000))))[: len(text)]
+
+
+# -- barrier rounds ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", list(permutations((1, 2, 3))))
+def test_barrier_rounds_wait_for_everybody_in_whatever_order_they_come(order: tuple[int, ...]) -> None:
+    desk = drafting()
     for number in order:
         assert desk.core.plan(desk.now) is None
-        desk.draft("abc"[number - 1], number)
-    assert taking_part(desk.core.plan(desk.now)) == {session_id(1), session_id(2), session_id(3)}
+        desk.draft(name_of(number), number)
+    planned = desk.core.plan(desk.now)
+    assert taking_part(planned) == {1, 2, 3}
+    assert planned is not None
+    assert [entry.num_drafted for entry in planned.entries] == [2, 2, 2]
 
 
-def test_barrier_rounds_do_not_wait_for_one_who_left_or_opened_again():
-    desk = drafting("barrier")
-    desk.draft("a", 1)
-    desk.draft("b", 2)
-    assert desk.core.plan(desk.now) is None
-    desk.up("c", Close(session_id(3), 1))
-    assert taking_part(desk.core.plan(desk.now)) == {session_id(1), session_id(2)}
-
-    desk = drafting("barrier")
-    desk.draft("a", 1)
-    desk.draft("b", 2)
-    assert desk.core.plan(desk.now) is None
-    desk.open("c", 3, epoch=2, committed=desk.text(3))  # is to be told its length anew
-    assert taking_part(desk.core.plan(desk.now)) == {session_id(1), session_id(2), session_id(3)}
+@pytest.mark.parametrize(("tokens", "complete", "starts"), [(None, True, True), (None, False, False), ((), True, True)])
+def test_barrier_rounds_wait_until_drafts_are_complete(tokens: Any, complete: bool, starts: bool) -> None:
+    desk = drafting(num_clients=1)
+    desk.draft(tokens=tokens, complete=complete)
+    assert (desk.core.plan(desk.now) is not None) == starts
 
 
-def test_barrier_rounds_do_not_wait_for_those_who_do_not_draft():
-    desk = drafting("barrier")
+def test_a_draft_that_is_not_complete_yet_is_verified_when_one_is() -> None:
+    desk = drafting(num_clients=1)
+    whole = desk.honest_draft()
+    assert len(whole.tokens) == 6
+    desk.draft(tokens=whole.tokens[:4], complete=False)
+    assert desk.round() == []
+    desk.up("a", whole)
+    [verdict] = desk.round()
+    assert (verdict.num_verified, verdict.num_accepted) == (6, 6)
+
+
+def test_barrier_rounds_do_not_wait_for_one_who_left_or_opened_again() -> None:
+    for leaves in (True, False):
+        desk = drafting()
+        desk.draft("a", 1)
+        desk.draft("b", 2)
+        assert desk.core.plan(desk.now) is None
+        if leaves:
+            desk.up("c", Close(session_id(3), 1))
+        else:
+            desk.open("c", 3, epoch=2, committed=desk.text(3))  # it is to be told anew what it may draft
+        assert taking_part(desk.core.plan(desk.now)) == ({1, 2} if leaves else {1, 2, 3})
+
+
+@pytest.mark.parametrize("opened", [{"max_draft": 0}, {"drafter": "none"}])
+def test_barrier_rounds_do_not_wait_for_those_who_do_not_draft(opened: dict[str, Any]) -> None:
+    desk = drafting()
     desk.hello("d")
-    desk.open("d", 4, max_draft=0)
-    for number, name in enumerate("abc", 1):
-        desk.draft(name, number)
-    assert session_id(4) in taking_part(desk.core.plan(desk.now))
+    desk.open("d", 4, **opened)
+    for _ in range(2):
+        for number in (1, 2, 3):
+            desk.draft(name_of(number), number)
+        planned = desk.core.plan(desk.now)
+        assert taking_part(planned) == {1, 2, 3, 4}
+        assert planned is not None
+        desk.finish(planned)
 
 
-def test_continuous_rounds_linger_only_while_a_draft_is_on_its_way():
-    desk = drafting("continuous", linger_s=0.5)
+def test_what_is_left_of_a_complete_draft_is_not_waited_for() -> None:
+    """It went beyond what may be verified, so the node has said all that it would say."""
+    desk = drafting(num_clients=1)
+    desk.draft(tokens=alone(request_of(make_open()))[1:12])
+    [verdict] = desk.round()
+    assert (verdict.num_verified, len(verdict.tokens)) == (6, 7)
+    [verdict] = desk.round()
+    assert (verdict.num_verified, verdict.num_accepted) == (4, 4)
+    assert desk.round() == []
+
+
+@pytest.mark.parametrize("rounds", ["barrier", "continuous"])
+def test_a_draft_for_less_of_the_text_ends_no_wait_where_nothing_is_left_of_it(rounds: str) -> None:
+    desk = drafting(rounds, num_clients=1, verification="ratio")
+    old = desk.honest_draft()
+    desk.up("a", old)
+    desk.round()
+    assert desk.up("a", old) == []
+    assert desk.round() == []
+    assert desk.session().awaits_draft
+    desk.draft()
+    assert len(desk.round()) == 1
+
+
+# -- the ratio rule ----------------------------------------------------------------------------------------------------
+
+
+def test_a_ratio_session_waits_for_its_own_draft_and_nobody_waits_with_it() -> None:
+    desk = drafting("continuous", num_clients=1, verification="ratio")
+    desk.hello("b")
+    desk.open("b", 2, max_tokens=1000)
+    for _ in range(3):
+        assert [verdict.session_id for verdict in desk.round()] == [session_id(2)]
+    desk.draft("a", 1, complete=False)
+    assert [verdict.session_id for verdict in desk.round()] == [session_id(2)]
     desk.draft("a", 1)
-    started = desk.now
+    verdicts = {verdict.session_id: verdict for verdict in desk.round()}
+    assert set(verdicts) == {session_id(1), session_id(2)}
+    assert verdicts[session_id(1)].num_accepted == 6
+
+
+def test_a_ratio_session_that_may_draft_nothing_goes_on() -> None:
+    desk = drafting("continuous", num_clients=1, verification="ratio", max_tokens=4)
+    desk.draft()
+    while not desk.session().finished:
+        assert len(desk.round()) == 1
+        assert desk.session().may_draft == 0
+
+
+# -- continuous rounds -------------------------------------------------------------------------------------------------
+
+
+def test_continuous_rounds_wait_for_nobody_of_whom_nothing_is_known() -> None:
+    desk = drafting("continuous")
+    desk.draft("a", 1)
+    planned = desk.core.plan(desk.now)
+    assert taking_part(planned) == {1, 2, 3}
+    assert planned is not None
+    assert planned.num_drafted == 6
+
+
+def waiting_for_b() -> Desk:
+    """The draft model of b drafts anew within 50 ms, as it is known to, and rounds take a second."""
+    desk = drafting("continuous")
+    desk.draft("b", 2)
+    client = desk.session(2).client
+    for _ in range(60):
+        client.observe_offer_time(0.05)
+        client.model_gain.observe(4, in_time=True)
     desk.core.round_s = 1.0
-    for late in (2, 3):
-        desk.session(late).due_at = started + 0.4
-    desk.core.tick(started)  # heartbeats are not due for a while
+    desk.round(1.0)
+    desk.core.tick(desk.now)  # heartbeats are not due for a while
+    assert desk.core.plan(desk.now) is None
+    return desk
+
+
+def test_a_continuous_round_waits_for_a_draft_that_is_about_to_arrive() -> None:
+    desk = waiting_for_b()
+    for number in (1, 2, 3):
+        acknowledge(desk, number)
+    started, due_at = desk.now, desk.session(2).model_due_at
     for _ in range(3):
         assert desk.core.plan(desk.now) is None
-        assert desk.core.wake_at == started + 0.5
-        desk.now += 0.1
+        assert due_at <= desk.core.wake_at <= due_at + 0.001
+        desk.now += 0.01
     desk.draft("b", 2)
-    assert desk.core.plan(desk.now) is None
-    desk.now = started + 0.5
-    assert taking_part(desk.core.plan(desk.now)) == {session_id(1), session_id(2)}
+    planned = desk.core.plan(desk.now)
+    assert desk.now < started + 0.05
+    assert taking_part(planned) == {1, 2, 3}
+    assert planned is not None
+    assert planned.num_drafted == 6
 
 
-def test_continuous_rounds_start_at_once_when_nobody_is_left_to_wait_for():
-    desk = drafting("continuous", linger_s=0.5)
-    for number, name in enumerate("abc", 1):
-        assert desk.core.plan(desk.now) is None
-        desk.draft(name, number)
-    assert taking_part(desk.core.plan(desk.now)) == {session_id(1), session_id(2), session_id(3)}
+def test_the_wait_is_over_when_the_draft_should_have_been_there() -> None:
+    desk = waiting_for_b()
+    assert desk.core.wake_at - desk.now == pytest.approx(0.055, abs=0.002)
+    desk.now = desk.core.wake_at
+    assert taking_part(desk.core.plan(desk.now)) == {1, 2, 3}
 
 
-def test_a_draft_is_due_after_the_way_there_and_back_and_its_drafting():
-    desk = drafting("continuous")
-    session = desk.session(1)
-    session.assigned, session.round_trip_s, session.client.draft_s_per_token = 3, 0.02, 0.005
-    assert session.answer_s == pytest.approx(0.02 + 4 * 0.005)  # it catches up, which takes about as long as a token
-    session.hope, session.ahead_share = 1.0, 0.9  # it is made already
-    assert session.answer_s == 0.02
+def test_the_wait_is_over_when_the_draft_node_leaves() -> None:
+    desk = waiting_for_b()
+    desk.up("b", Close(session_id(2), 1))
+    assert taking_part(desk.core.plan(desk.now)) == {1, 3}
 
 
-def test_a_verdict_says_when_the_next_draft_is_due():
-    desk = drafting("continuous")
-    session = desk.session(1)
-    session.client.draft_s_per_token = 0.01
-    desk.now += 1.0
-    for number, name in enumerate("abc", 1):
-        desk.draft(name, number)
+# -- late drafts -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("usual_s", "late_s"), [(0.0, MOST_LATE_S), (0.02, LEAST_LATE_S)])
+@pytest.mark.parametrize(("rounds", "opened"), [("barrier", {}), ("continuous", {"verification": "ratio"})])
+def test_a_draft_is_waited_for_until_it_is_late(usual_s: float, late_s: float, rounds: str, opened: Any) -> None:
+    desk = drafting(rounds, num_clients=1, **opened)
+    desk.session().client.offer_s = usual_s
+    desk.draft()
     desk.round()
-    assert session.assigned
-    assert session.due_at == desk.now + session.answer_s > desk.now
+    told_at = desk.now
+    assert desk.core.plan(told_at + late_s - 0.001) is None
+    assert desk.core.wake_at <= told_at + late_s
+    [verdict] = desk.finish(planned) if (planned := desk.core.plan(told_at + late_s)) else []
+    assert (verdict.num_verified, len(verdict.tokens)) == (0, 1)
+
+
+@pytest.mark.parametrize("rounds", ["barrier", "continuous"])
+def test_nobody_waits_for_a_late_one_until_its_draft_is_complete_again(rounds: str) -> None:
+    desk = drafting(rounds, num_clients=1, verification="ratio")
+    desk.now += MOST_LATE_S
+    for _ in range(5):
+        [verdict] = desk.round()
+        assert (verdict.num_verified, verdict.may_draft) == (0, 6 if rounds == "barrier" else 18)
+        acknowledge(desk, 1)
+    desk.draft()
+    [verdict] = desk.round()
+    assert verdict.num_accepted == 6
+    assert desk.round() == []  # its next draft is waited for
+    assert is_the_targets_own(desk, 1)
+
+
+def test_of_a_late_draft_the_others_lose_no_more_than_one_wait() -> None:
+    desk = drafting()
+    desk.now += MOST_LATE_S
+    for _ in range(2 * LATE_ROUNDS - 2):
+        for number in (1, 2):
+            desk.draft(name_of(number), number)
+        acknowledge(desk, 3)
+        assert len(desk.round()) == 3
+    assert {desk.session(number).num_late for number in (1, 2)} == {0}
+
+
+@pytest.mark.parametrize("rounds", ["barrier", "continuous"])
+def test_one_that_can_only_draft_while_it_is_waited_for_is_waited_for_again(rounds: str) -> None:
+    """Each draft takes two rounds: by then the text that it was made for is left behind, and it never counts."""
+    desk = drafting(rounds, num_clients=1, verification="ratio")
+    desk.now += MOST_LATE_S
+    stale, num_rounds = [desk.honest_draft()], 0
+    while desk.round():
+        acknowledge(desk, 1)
+        stale.append(desk.honest_draft())
+        assert desk.up("a", stale[-3] if len(stale) > 2 else stale[0]) == []
+        num_rounds += 1
+    assert num_rounds == 2 * LATE_ROUNDS
+    assert desk.session().awaits_draft
+    desk.up("a", stale[-1])
+    [verdict] = desk.round()
+    assert verdict.num_accepted == 6
+    assert desk.session().num_late == 0
+
+
+def test_one_that_never_drafts_is_waited_for_ever_more_rarely() -> None:
+    desk = drafting(num_clients=1)
+    gaps, num_rounds = [], 0
+    while len(gaps) < 3:
+        if desk.round():
+            acknowledge(desk, 1)
+            num_rounds += 1
+        else:
+            desk.now += MOST_LATE_S
+            gaps.append(num_rounds)
+            num_rounds = 0
+    assert gaps == [0, 2 * LATE_ROUNDS, 4 * LATE_ROUNDS]
+
+
+def test_opening_again_makes_nobody_wait_sooner() -> None:
+    desk = drafting(num_clients=1)
+    desk.now += MOST_LATE_S
+    desk.round()
+    desk.open(epoch=2, committed=desk.text(), max_tokens=1000)
+    desk.round()
+    assert len(desk.round()) == 1
