@@ -1,4 +1,4 @@
-"""Draft models that offer unasked: who may, how much, and what becomes of lengths and of a client's calibration."""
+"""How much may be drafted beyond each text, by policy and key, and what becomes of what draft models draft."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,44 +7,54 @@ import pytest
 
 from goodspeed.fair.policies import ClientState, OwnPolicy
 from goodspeed.wire import odds
-from goodspeed.wire.fields import MAX_OFFER, OfferSource
-from goodspeed.wire.messages import Offer
-from tests.fakes import Desk, alone, make_open, request_of
-from verify_node.core.settings import PERMITTED, CoreSettings, PolicySettings
-from verify_node.rounds.scheduler import LEAST_PERMISSION
+from goodspeed.wire.fields import MAX_DRAFT, NodeSource
+from goodspeed.wire.messages import Draft
+from tests.fakes import VOCAB, Desk, alone, make_open, request_of
+from verify_node.core.settings import PolicySettings
+from verify_node.rounds.scheduler import LEAST_PERMISSION, PERMITTED, TRIED_AGAIN
 
-KNOWN = ("odds", "offers", "model_offers")
 TEXT = tuple(alone(request_of(make_open(1, max_tokens=40))))
 
 
-def begin(capabilities: tuple[str, ...] = KNOWN, *, selection: str = "odds", **opened: Any) -> Desk:
-    desk = Desk(selection=selection, self_draft=False)
-    desk.hello(capabilities=capabilities)
+def begin(rounds: str = "continuous", **opened: Any) -> Desk:
+    desk = Desk(rounds=rounds, self_draft=False)
+    desk.hello()
     deliver(desk, "a")
     desk.open(**{"max_tokens": 40, **opened})
     return desk
 
 
 def deliver(desk: Desk, *names: str) -> None:
-    """Has these clients have shown that they can draft as much as anybody may."""
+    """Has these clients shown that they can draft as much as anybody may."""
     for name in names:
-        desk.core.scheduler.client(name).delivered = MAX_OFFER
+        desk.core.scheduler.client(name).delivered = MAX_DRAFT
 
 
-def offer_of(desk: Desk, *, source: OfferSource = "model", wrong: bool = False) -> Offer:
+def draft_of(desk: Desk, *, source: NodeSource = "model", wrong: bool = False) -> Draft:
     session = desk.session(1)
     first = len(session.tokens) - len(session.opened.prompt)
-    tokens = tuple((token + 1) % 6 if wrong else token for token in TEXT[first : first + 3])
-    return Offer(session.session_id, session.epoch, len(session.tokens), tokens, odds.encode([0.9] * 3), source)
+    tokens = tuple((token + 1) % VOCAB if wrong else token for token in TEXT[first : first + 3])
+    return Draft(session.session_id, session.epoch, len(session.tokens), tokens, odds.encode([0.9] * 3), source)
 
 
-def test_a_draft_model_that_may_offer_is_assigned_no_length_and_told_how_much_it_may() -> None:
+def test_one_session_alone_may_have_all_that_is_shared_out_drafted() -> None:
     desk = begin()
     for _ in range(3):
         deliver(desk, "a")
         [verdict] = desk.round()
-        assert verdict.next_length == 0
-        assert verdict.may_draft == min(MAX_OFFER, int(PERMITTED * desk.core.limits.budget), 40)
+        assert verdict.may_draft == desk.session().may_draft == int(PERMITTED * desk.core.limits.budget) == 24
+
+
+def test_barrier_rounds_share_out_the_budget_itself() -> None:
+    desk = begin("barrier")
+    desk.open(number=2)
+    assert [verdict.may_draft for verdict in desk.round()] == [4, 4]
+    for number in range(3, 12):
+        desk.open(number=number)
+    for number in (1, 2):
+        desk.draft(number=number)
+    permitted = [verdict.may_draft for verdict in desk.round()]
+    assert (len(permitted), sum(permitted), min(permitted)) == (11, 8, 0)
 
 
 def test_what_is_permitted_is_shared_equally_among_equals_but_not_in_pieces_that_come_too_late() -> None:
@@ -60,7 +70,7 @@ def test_what_is_permitted_is_shared_equally_among_equals_but_not_in_pieces_that
 def test_what_is_permitted_is_the_policys_allocation() -> None:
     """Eq. (5): the sum of w / X x alpha^s is the largest that so many tokens can have, and nobody has less than 4."""
     desk = begin()
-    desk.hello("b", capabilities=KNOWN)
+    desk.hello("b")
     desk.open("b", number=2, max_tokens=40)
     quick, slow = desk.session(1), desk.session(2)
     quick.acceptance.value, slow.acceptance.value = 0.95, 0.2
@@ -68,6 +78,19 @@ def test_what_is_permitted_is_the_policys_allocation() -> None:
     permitted = {verdict.session_id: verdict.may_draft for verdict in desk.round()}
     assert permitted == {quick.session_id: 23, slow.session_id: LEAST_PERMISSION}
     assert (quick.may_draft, slow.may_draft) == (23, LEAST_PERMISSION)
+
+
+def test_in_barrier_rounds_the_allocation_is_told_as_it_is() -> None:
+    desk = begin("barrier")
+    desk.hello("b")
+    desk.open("b", number=2, max_tokens=40)
+    quick, slow = desk.session(1), desk.session(2)
+    quick.acceptance.value, slow.acceptance.value = 0.95, 0.3
+    quick.client.goodput.value, slow.client.goodput.value = 3.0, 1.1
+    assert {verdict.session_id: verdict.may_draft for verdict in desk.round()} == {
+        quick.session_id: 7,
+        slow.session_id: 1,
+    }
 
 
 def test_what_a_draft_node_has_not_shown_to_deliver_is_left_to_others() -> None:
@@ -79,42 +102,33 @@ def test_what_a_draft_node_has_not_shown_to_deliver_is_left_to_others() -> None:
     assert {verdict.may_draft for verdict in desk.round()} == {LEAST_PERMISSION + 1}
 
 
-def test_longer_offers_count_quickly_and_silence_slowly() -> None:
+def test_longer_drafts_count_quickly_and_silence_slowly() -> None:
     desk = begin()
     desk.round()
     client = desk.session().client
     client.delivered = 1.0
-    desk.up("a", offer_of(desk))  # of three tokens
+    desk.up("a", draft_of(desk))  # of three tokens
     assert client.delivered == 2.0
     client.miss_offer(1.0)
     assert client.delivered == pytest.approx(1.8)
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "selection", "opened"),
-    [
-        (("odds", "offers"), "odds", {}),
-        (KNOWN, "none", {}),
-        (KNOWN, "odds", {"verification": "ratio"}),
-    ],
-)
-def test_others_are_assigned_lengths_as_ever(
-    capabilities: tuple[str, ...], selection: str, opened: dict[str, str]
-) -> None:
-    [verdict] = begin(capabilities, selection=selection, **opened).round()
-    assert (verdict.next_length > 0, verdict.may_draft) == (True, 0)
+def test_whoever_drafts_by_ratio_is_permitted_as_much_as_others() -> None:
+    desk = begin(verification="ratio")
+    desk.open(number=2, max_tokens=40)
+    assert [verdict.may_draft for verdict in desk.round()] == [12, 12]
 
 
 @pytest.mark.parametrize("drafter", ["ngram", "none"])
 def test_a_user_who_wants_no_model_gets_none(drafter: str) -> None:
     [verdict] = begin(drafter=drafter).round()
-    assert (verdict.next_length, verdict.may_draft) == (0, 0)
+    assert verdict.may_draft == 0
 
 
-def test_what_the_model_offers_is_verified_and_counted_as_the_models() -> None:
+def test_what_the_model_drafts_is_verified_and_counted_as_the_models() -> None:
     desk = begin()
     desk.round()
-    desk.up("a", offer_of(desk))
+    desk.up("a", draft_of(desk))
     [verdict] = desk.round()
     assert (verdict.num_verified, verdict.num_accepted, verdict.source) == (3, 3, "model")
     assert desk.text() == TEXT[:5]
@@ -124,57 +138,48 @@ def test_what_the_model_offers_is_verified_and_counted_as_the_models() -> None:
     assert not sum(client.calibration("ngram").tries)
 
 
-def test_a_wrong_offer_of_a_model_changes_no_text() -> None:
+def test_a_wrong_draft_of_a_model_changes_no_text() -> None:
     desk = begin()
     desk.round()
-    desk.up("a", offer_of(desk, wrong=True))
+    desk.up("a", draft_of(desk, wrong=True))
     [verdict] = desk.round()
     assert verdict.num_accepted == 0
     assert desk.text() == TEXT[:2]
 
 
 @pytest.mark.parametrize(("drafter", "source"), [("model", "ngram"), ("ngram", "model")])
-def test_what_the_user_does_not_want_is_not_verified(drafter: str, source: OfferSource) -> None:
+def test_what_the_user_does_not_want_is_not_verified(drafter: str, source: NodeSource) -> None:
     desk = begin(drafter=drafter)
     desk.round()
-    desk.up("a", offer_of(desk, source=source))
+    desk.up("a", draft_of(desk, source=source))
     [verdict] = desk.round()
     assert verdict.num_verified == 0
 
 
-def test_one_that_crosses_the_last_verdict_asks_for_nothing() -> None:
-    desk = begin(max_tokens=2)
-    desk.round()
-    late = offer_of(desk)
-    desk.round()
-    assert desk.session().finished
-    assert desk.up("a", late) == []
-
-
-def test_who_may_not_offer_takes_no_part_of_what_is_permitted() -> None:
+def test_who_has_no_model_takes_no_part_of_what_is_permitted() -> None:
     desk = begin()
-    desk.hello("b", capabilities=("odds", "offers", "no_model"))
+    desk.hello("b", draft_model="")
     for number in range(2, 9):
         desk.open("b", number)
     lengths = {verdict.session_id: verdict.may_draft for verdict in desk.round()}
     assert sorted(lengths.values())[-2:] == [0, min(int(PERMITTED * desk.core.limits.budget), 40)]
 
 
-def test_a_session_opened_under_ratio_is_assigned_lengths_whatever_its_client_was_proven() -> None:
+def test_a_client_that_was_proven_to_lie_may_draft_on_and_is_not_waited_for() -> None:
     desk = begin(verification="ratio")
     desk.session().client.suspicion.proven = True
     [verdict] = desk.round()
     assert desk.session().verification == "match"
-    assert verdict.next_length > 0
+    assert verdict.may_draft > 0
+    assert len(desk.round()) == 1
 
 
 @pytest.mark.parametrize("name", ["fixed", "random", "throughput"])
 def test_every_policy_shares_out_permissions(name: str) -> None:
     policy = PolicySettings(name=name)
-    assert CoreSettings(policy=policy).selects
-    desk = Desk(policy=name, selection="odds", self_draft=False)
+    desk = Desk(policy=name, self_draft=False)
     for number, client in enumerate("ab", 1):
-        desk.hello(client, capabilities=KNOWN)
+        desk.hello(client)
         desk.open(client, number=number, max_tokens=40)
     deliver(desk, "a", "b")
     desk.session(1).acceptance.value, desk.session(2).acceptance.value = 0.9, 0.3
@@ -195,9 +200,65 @@ def test_a_policy_that_fails_permits_nothing_until_it_answers_again() -> None:
             return [min(6, client.max_length) for client in clients]
 
     policy = Failing()
-    desk = Desk(policy=OwnPolicy("mine:Failing", lambda: policy), selection="odds", self_draft=False)
-    desk.hello(capabilities=KNOWN)
+    desk = Desk(policy=OwnPolicy("mine:Failing", lambda: policy), self_draft=False)
+    desk.hello()
     desk.open()
     assert [verdict.may_draft for verdict in desk.round()] == [0]
     policy.fails = False
     assert [verdict.may_draft for verdict in desk.round()] == [6]
+
+
+# -- one token, after a time without -----------------------------------------------------------------------------------
+
+
+def without(rounds: str) -> tuple[Desk, list[int]]:
+    """What the session may draft after each of 50 rounds, of a policy that gives it nothing."""
+    desk = Desk(
+        rounds=rounds, policy=OwnPolicy("mine:Nobody", Nobody), self_draft=False, context_len=999, num_pages=999
+    )
+    desk.hello()
+    desk.open(max_tokens=900)
+    permitted = []
+    for _ in range(50):
+        permitted += [verdict.may_draft for verdict in desk.round()]
+        desk.draft()
+    return desk, permitted
+
+
+class Nobody:
+    """Gives nobody anything."""
+
+    def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
+        return [0] * len(clients)
+
+
+def test_in_barrier_rounds_a_session_without_may_draft_one_token_now_and_then() -> None:
+    _, permitted = without("barrier")
+    assert [place for place, may_draft in enumerate(permitted) if may_draft] == [TRIED_AGAIN, 2 * TRIED_AGAIN + 1]
+    assert set(permitted) == {0, 1}
+
+
+def test_the_token_that_is_tried_is_verified() -> None:
+    desk, _ = without("barrier")
+    while not desk.session().may_draft:
+        desk.round()
+        desk.draft()
+    [verdict] = desk.round()
+    assert (verdict.num_verified, verdict.num_accepted) == (1, 1)
+
+
+def test_tokens_that_are_tried_come_out_of_the_budget() -> None:
+    desk = Desk(rounds="barrier", budget=3, max_round_tokens=32, num_pages=999, context_len=500, policy="fixed")
+    desk.hello()
+    for number in range(1, 7):
+        desk.open(number=number, max_tokens=200)
+    for _ in range(TRIED_AGAIN + 10):
+        assert sum(verdict.may_draft for verdict in desk.round()) <= 3
+        for number in range(1, 7):
+            desk.draft(number=number)
+    assert all(desk.session(number).acceptance.value > 0.7 for number in range(1, 7)), "each has drafted"
+
+
+def test_elsewhere_everybody_may_always_draft_a_few() -> None:
+    _, permitted = without("continuous")
+    assert set(permitted) == {LEAST_PERMISSION}
