@@ -8,7 +8,6 @@ never deferred: under match a cut draft is exact. Under ratio a token must not b
 are the client's acceptance rate, whatever the token.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -21,6 +20,7 @@ from goodspeed.fair.latency import Refined
 from goodspeed.wire import odds
 from verify_node.packing.drafted import Drafted, claimed_odds, of_draft
 from verify_node.packing.round import RoundLimits
+from verify_node.rounds import caps
 from verify_node.rounds.planner import Hope
 from verify_node.rounds.self_drafts import SelfDrafts, Wanting
 from verify_node.session.client import Client
@@ -239,7 +239,7 @@ class ByOdds:
 
 def _candidates(drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str, float]) -> list[Candidate]:
     """What each session has drafted, in this order, as the selection looks at it."""
-    rooms = _rooms(drafted)
+    rooms = caps.room([session for session, _ in drafted])
     return [
         Candidate(
             claimed_odds(session, one),
@@ -256,16 +256,3 @@ def _most_nodes(session: Session, drafted: Drafted, room: int | None) -> int | N
     if drafted.parents is None:
         return room
     return session.max_length if room is None else min(session.max_length, room)
-
-
-def _rooms(drafted: Sequence[tuple[Session, Drafted]]) -> dict[bytes, int]:
-    """Most tokens of each session whose client's key limits what it drafts in one round."""
-    sharing: dict[str, list[Session]] = defaultdict(list)
-    for session, _ in drafted:
-        if session.client.max_round_tokens is not None:
-            sharing[session.client.name].append(session)
-    rooms: dict[bytes, int] = {}
-    for sessions in sharing.values():
-        each, left = divmod(sessions[0].client.max_round_tokens or 0, len(sessions))
-        rooms |= {session.session_id: each + (place < left) for place, session in enumerate(sessions)}
-    return rooms
