@@ -6,8 +6,8 @@ from typing import Any
 from verify_node.rounds.caps import room
 
 
-def session(number: int, client: Any, assigned: int | None = None) -> Any:
-    return SimpleNamespace(session_id=bytes([number]), client=client, assigned=assigned)
+def session(number: int, client: Any) -> Any:
+    return SimpleNamespace(session_id=bytes([number]), client=client)
 
 
 def client(name: str, limit: int | None) -> Any:
@@ -15,18 +15,14 @@ def client(name: str, limit: int | None) -> Any:
 
 
 def test_without_a_limit_there_is_nothing_to_say() -> None:
-    one = session(1, client("a", None))
-    assert room([one], [one]) == {}
+    assert room([session(1, client("a", None))]) == {}
 
 
-def test_a_limit_is_shared_and_what_others_hold_is_left_out() -> None:
+def test_a_limit_is_shared_and_the_first_have_what_remains() -> None:
     a, b = client("a", 8), client("b", None)
-    sessions = [session(1, a), session(2, a), session(3, a, assigned=1), session(4, b, assigned=50), session(5, b)]
-    participants = [sessions[0], sessions[1], sessions[4]]
-    assert room(sessions, participants) == {b"\1": 4, b"\2": 3}
+    assert room([session(1, a), session(2, b), session(3, a), session(4, a)]) == {b"\1": 3, b"\3": 3, b"\4": 2}
 
 
-def test_nothing_is_left() -> None:
-    a = client("a", 4)
-    sessions = [session(1, a, assigned=4), session(2, a)]
-    assert room(sessions, sessions[1:]) == {b"\2": 0}
+def test_a_limit_below_the_number_of_sessions_leaves_some_nothing() -> None:
+    a = client("a", 1)
+    assert room([session(1, a), session(2, a)]) == {b"\1": 1, b"\2": 0}

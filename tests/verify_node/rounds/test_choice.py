@@ -9,8 +9,10 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact.positions import certain
 from goodspeed.fair.latency import Linear
 from goodspeed.wire import odds
-from goodspeed.wire.messages import Offer
-from tests.verify_node.rounds.offering import (
+from goodspeed.wire.messages import Draft
+from tests.fakes import session_id
+from tests.verify_node.phases import put
+from tests.verify_node.rounds.drafting import (
     DEAR,
     NOW,
     drafting,
@@ -19,7 +21,6 @@ from tests.verify_node.rounds.offering import (
     make_choice,
     make_client,
     make_session,
-    offering,
 )
 from verify_node.packing.packing import plan
 from verify_node.packing.round import RoundLimits
@@ -43,16 +44,16 @@ def test_colliding_drafts_fill_the_budget_and_nobody_is_deferred():
     assert (whole.num_drafted, len(whole.deferred)) == (8, 2)
 
 
-def test_a_cut_draft_answers_its_round_and_keeps_what_belongs_to_its_tokens():
-    sessions = [drafting(1, EVEN, num_ngram=3), drafting(2, EVEN)]
+def test_a_cut_draft_keeps_what_belongs_to_its_tokens():
+    sessions = [drafting(1, (0.96, 0.9, 0.9, 0.9), source="ngram"), drafting(2, EVEN)]
     planned = plan(
         1, sessions, sessions, RoundLimits(4, 64), PagePool(64, 4), make_choice(budget=4).choose(sessions, NOW)
     )
     for entry, session in zip(planned.entries, sessions, strict=True):
-        assert entry.draft_round == session.draft.round
-        assert entry.num_drafted == len(entry.odds) == 2
-        assert entry.tokens[-2:] == session.draft.tokens[:2]
-    assert [entry.num_ngram for entry in planned.entries] == [2, 0]
+        assert entry.num_drafted == 2
+        assert entry.tokens[-2:] == session.drafted.tokens[:2]
+        assert entry.odds == session.drafted.codes[:2]
+        assert entry.source == session.drafted.source
 
 
 def test_the_likelier_tokens_are_taken():
@@ -121,16 +122,16 @@ def test_claims_that_proved_wrong_do_not_push_others_out():
     liar, honest = drafting(1, (1.0,) * 4), drafting(2, (0.8,) * 4)
     assert lengths(make_choice(budget=4), liar, honest) == [4, 0]
     for _ in range(40):
-        liar.client.calibration("model").observe(liar.draft.odds, 0)
+        liar.client.calibration("model").observe(liar.drafted.codes, 0)
     assert lengths(make_choice(budget=4), liar, honest) == [0, 4]
 
 
 def test_each_source_is_calibrated_by_itself():
-    """Wrong words of the index do not count for what the model says after it, nor for the verify node's own."""
-    session = drafting(1, (0.9, 0.9), num_ngram=2)
+    """Wrong words of the index do not count for what the model says, nor for the verify node's own."""
+    session = drafting(1, (0.9, 0.9), source="ngram")
     for _ in range(50):
-        session.client.calibration("ngram").observe(session.draft.odds, 0)
-    other = drafting(2, (0.5, 0.5), num_ngram=0)
+        session.client.calibration("ngram").observe(session.drafted.codes, 0)
+    other = drafting(2, (0.5, 0.5))
     assert lengths(make_choice(budget=1), session, other) == [0, 1]
     by_model = drafting(3, (0.9, 0.9), client=session.client)
     assert lengths(make_choice(budget=1), by_model, other) == [1, 0]
@@ -151,15 +152,11 @@ def test_no_odds_break_the_budget(claimed, budget):
 def test_a_draft_of_the_ratio_rule_is_never_cut_for_what_it_is(claimed, tokens):
     """Whatever its tokens and their odds are, the cut is the same."""
     usual = drafting(1, (0.5,) * 4, verification="ratio")
-    other = drafting(1, claimed, verification="ratio")
-    other.draft = type(other.draft)(
-        *(getattr(other.draft, name) for name in ("session_id", "epoch", "round", "base_len", "base_digest")),
-        tuple(tokens),
-        odds=other.draft.odds,
-        num_ngram=tokens[0] % 3,
-    )
+    other = drafting(1, claimed, tokens=tokens, verification="ratio")
     rival = drafting(2, (0.8, 0.6, 0.5, 0.4))
-    assert lengths(make_choice(budget=5), other, rival) == lengths(make_choice(budget=5), usual, rival)
+    found = lengths(make_choice(budget=5), other, rival)
+    assert found == lengths(make_choice(budget=5), usual, rival)
+    assert 0 < found[0] < 4
 
 
 def test_a_draft_of_the_ratio_rule_is_cut_by_past_acceptance():
@@ -179,7 +176,7 @@ def test_what_a_cut_draft_was_drawn_from_is_cut_with_it():
 
 def test_a_keys_limit_holds_over_all_of_its_sessions():
     client = make_client("a", max_round_tokens=5)
-    sessions = [offering(1, EVEN, client=client), offering(2, EVEN, client=client), drafting(3, EVEN, client=client)]
+    sessions = [drafting(1, EVEN, client=client), drafting(2, EVEN, client=client), drafting(3, EVEN, client=client)]
     found = lengths(make_choice(budget=12), *sessions, drafting(4, EVEN))
     assert (sum(found[:3]), found[3]) == (5, 4)
     assert max(found[:3]) == 2
@@ -187,54 +184,85 @@ def test_a_keys_limit_holds_over_all_of_its_sessions():
 
 def test_a_key_that_may_draft_nothing_has_nothing_verified():
     client = make_client("a", max_round_tokens=0)
-    assert lengths(make_choice(), offering(1, EVEN, client=client)) == [0]
+    assert lengths(make_choice(), drafting(1, EVEN, client=client)) == [0]
 
 
-# -- offers ------------------------------------------------------------------------------------------------------------
+# -- what is left of a draft -------------------------------------------------------------------------------------------
 
 
-def test_what_the_text_followed_of_an_offer_is_not_drafted_again():
-    session = offering(1, (0.9, 0.8, 0.7, 0.6), tokens=(11, 12, 13, 14))
+def test_what_the_text_followed_of_a_draft_is_not_verified_again():
+    session = drafting(1, (0.9, 0.8, 0.7, 0.6), tokens=(11, 12, 13, 14), source="ngram")
     grow(session, 11, 12)
     chosen = make_choice().choose([session], NOW)[session.session_id]
-    assert (chosen.tokens, chosen.source, chosen.num_ngram) == ((13, 14), "ngram", 2)
+    assert (chosen.tokens, chosen.source) == ((13, 14), "ngram")
     assert chosen.codes == odds.encode((0.7, 0.6))
 
 
-def test_an_offer_that_the_text_left_is_forgotten():
-    session = offering(1, EVEN, tokens=(11, 12, 13, 14))
+def test_a_draft_that_the_text_left_is_forgotten():
+    session = drafting(1, EVEN, tokens=(11, 12, 13, 14))
     grow(session, 11, 9)
-    assert session.offered is None
+    assert session.drafted is None
     assert lengths(make_choice(), session) == [0]
 
 
-def test_an_offer_beyond_the_texts_end_is_cut_there():
-    session = offering(1, EVEN, tokens=(11, 12, 13, 14), max_tokens=3)
+def test_nothing_is_left_of_a_draft_of_the_ratio_rule_that_was_in_a_round():
+    """What it was drawn from was part of a draw that is over."""
+    session = drafting(1, None, tokens=(11, 12, 13, 14), verification="ratio")
+    assert lengths(make_choice(), session) == [4]
+    grow(session, 11)
+    assert lengths(make_choice(), session) == [0]
+
+
+def test_a_draft_beyond_the_texts_end_is_cut_there():
+    session = drafting(1, EVEN, tokens=(11, 12, 13, 14), max_tokens=3)
     assert lengths(make_choice(), session) == [2]  # and one more that the round brings
 
 
-@pytest.mark.parametrize("changes", [{"verification": "ratio"}, {"drafter": "model"}, {"drafter": "none"}])
-def test_whose_rule_or_user_wants_no_offers_has_none_verified(changes):
-    assert lengths(make_choice(), offering(1, EVEN, **changes)) == [0]
+def test_under_ratio_a_draft_beyond_the_texts_end_is_cut_with_its_proposal():
+    session = drafting(1, None, tokens=(11, 12, 13, 14), max_tokens=3, verification="ratio")
+    chosen = make_choice().choose([session], NOW)[session.session_id]
+    assert (chosen.tokens, chosen.proposal) == ((11, 12), certain((11, 12)))
 
 
-def test_a_draft_goes_before_an_offer():
-    session = drafting(1, EVEN)
-    session.take_offer(Offer(session.session_id, 1, len(session.tokens), (21, 22, 23, 24), odds.encode(EVEN)), NOW)
-    assert make_choice().choose([session], NOW)[session.session_id].tokens == session.draft.tokens
+@pytest.mark.parametrize("source", ["model", "ngram"])
+@pytest.mark.parametrize("drafter", ["auto", "model", "ngram", "none"])
+def test_only_what_may_draft_for_a_session_is_verified(source, drafter):
+    found = lengths(make_choice(), drafting(1, EVEN, source=source, drafter=drafter))
+    assert found == [4 if drafter in ("auto", source) else 0]
 
 
-def test_without_offers_only_drafts_are_looked_at():
+def test_a_draft_of_the_ratio_rule_is_nothing_without_what_it_was_drawn_from():
+    session = make_session(1, verification="ratio")
+    put(session, 4, Draft(session.session_id, 1, 3, (1, 2, 3, 4), complete=True))
+    assert lengths(make_choice(), session) == [0]
+
+
+def test_under_match_what_a_draft_was_drawn_from_is_not_read():
+    session = make_session(1)
+    put(session, 4, Draft(session.session_id, 1, 3, (1, 2), complete=True, proposal=b"nonsense"))
+    chosen = make_choice().choose([session], NOW)[session.session_id]
+    assert (chosen.tokens, chosen.proposal) == ((1, 2), None)
+
+
+def test_where_drafts_are_not_looked_at_none_are_verified():
     choice = make_choice()
-    choice.looks_at_offers(False)
-    assert lengths(choice, offering(1, EVEN), drafting(2, EVEN)) == [0, 4]
-    choice.looks_at_offers(True)
-    assert lengths(choice, offering(1, EVEN), drafting(2, EVEN)) == [4, 4]
+    choice.looks_at_drafts(False)
+    assert lengths(choice, drafting(1, EVEN), drafting(2, EVEN, source="ngram")) == [0, 0]
+    choice.looks_at_drafts(True)
+    assert lengths(choice, drafting(1, EVEN), drafting(2, EVEN, source="ngram")) == [4, 4]
 
 
-def test_the_paper_looks_at_no_offers():
-    assert Whole().choose([offering(1, EVEN)], NOW) == {}
-    assert Whole().least_odds(make_session()) == ALL
+# -- the paper ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_paper_verifies_as_much_as_was_permitted_whatever_it_claims():
+    session = drafting(1, (0.01,) * 4)
+    session.may_draft = 3
+    chosen = Whole().choose([session, make_session(2)], NOW)
+    assert chosen[session.session_id].tokens == session.drafted.tokens[:3]
+    assert chosen[session_id(2)].tokens == ()
+    assert Whole().least_odds(session) == ALL
+    assert Whole().hopes([session], 1) == []
 
 
 # -- it takes no longer than it must -----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from goodspeed.fair.latency import Linear
 from goodspeed.wire.messages import Sampling
-from tests.verify_node.rounds.offering import NOW, grow, lengths, make_choice, make_client, make_session, offering
+from tests.verify_node.rounds.drafting import NOW, drafting, grow, lengths, make_choice, make_client, make_session
 from verify_node.rounds import self_drafts
 from verify_node.rounds.self_drafts import MAX_DRAFTS, MAX_LENGTH, TRIED_AGAIN, SelfDrafts, Wanting
 
@@ -32,7 +32,7 @@ def test_a_text_that_repeats_itself_is_drafted_from():
     [(of, drafted)] = SelfDrafts().draft(wanting(session))
     assert of is session
     assert drafted.tokens == AGAIN[:MAX_LENGTH]
-    assert (drafted.source, drafted.num_ngram, len(drafted.codes)) == ("self", MAX_LENGTH, MAX_LENGTH)
+    assert (drafted.source, len(drafted.codes)) == ("self", MAX_LENGTH)
 
 
 def test_it_follows_the_text():
@@ -73,23 +73,22 @@ def test_odds_that_are_not_worth_their_time_are_not_drafted():
 
 
 @pytest.mark.parametrize(
-    ("verification", "drafter", "num"), [("match", "auto", 8), ("ratio", "auto", 0), ("match", "model", 0)]
+    ("verification", "drafter", "num"), [("match", "auto", 8), ("ratio", "auto", 0), ("match", "model", 0), ("match", "none", 0)]
 )
 def test_only_for_sessions_that_may_have_it(verification, drafter, num):
-    client = make_client(capabilities=frozenset({"offers", "model_offers"}))
-    session = repeating(client=client, verification=verification, drafter=drafter)
+    session = repeating(verification=verification, drafter=drafter)
     assert lengths(make_choice(self_drafts=SelfDrafts()), session) == [num]
 
 
-def test_an_offer_goes_first():
-    session = offering(1, (0.9, 0.9), tokens=(21, 22), prompt=AGAIN, sampling=GREEDY)
-    assert make_choice(self_drafts=SelfDrafts()).choose([session], NOW)[session.session_id].source == "ngram"
+def test_what_the_draft_node_drafted_goes_first():
+    session = drafting(1, (0.9, 0.9), tokens=(21, 22), prompt=AGAIN, sampling=GREEDY)
+    assert make_choice(self_drafts=SelfDrafts()).choose([session], NOW)[session.session_id].source == "model"
 
 
 def test_switched_off_or_in_an_arm_without_there_are_none():
     assert lengths(make_choice(), repeating()) == [0]
     choice = make_choice(self_drafts=SelfDrafts())
-    choice.looks_at_offers(False)
+    choice.looks_at_drafts(False)
     assert lengths(choice, repeating()) == [0]
 
 

@@ -1,49 +1,48 @@
-"""Offered trees when a round is packed: what is left of them, which nodes are taken, and what is learned."""
+"""Drafted trees when a round is packed: what is left of them, which nodes are taken, and what is learned."""
 
 import pytest
 
 from goodspeed.exact import trees
 from goodspeed.fair.latency import Linear
 from goodspeed.wire import odds
-from goodspeed.wire.messages import Offer
-from tests.verify_node.rounds.offering import NOW, grow, make_choice, make_client, make_session, owe
-from verify_node.packing.drafted import of_offer
+from goodspeed.wire.messages import Draft
+from tests.verify_node.rounds.drafting import NOW, grow, make_choice, make_session, owe
+from verify_node.packing.drafted import of_draft
 from verify_node.packing.round import Entry
 from verify_node.rounds.outcomes import Moved, Outcome
 
 CLAIMED = (0.6, 0.3, 0.9, 0.8, 0.05)
 TOKENS, PARENTS = (5, 6, 7, 8, 9), (-1, -1, 0, 2, 0)
-MODEL = frozenset({"odds", "offers", "model_offers"})
 
 
 def growing(number=1, claimed=CLAIMED, tokens=TOKENS, parents=PARENTS, **changes):
-    """A session that has a tree offered on its text."""
-    client = make_client(f"client-{number}", capabilities=MODEL)
-    session = make_session(number, client, **changes)
+    """A session that has a tree drafted on its text."""
+    session = make_session(number, **changes)
     packed = trees.pack(parents)
-    offer = Offer(session.session_id, 1, len(session.tokens), tokens, odds.encode(claimed), "model", packed)
-    session.take_offer(offer, NOW)
+    session.take_draft(
+        Draft(session.session_id, 1, len(session.tokens), tokens, odds.encode(claimed), parents=packed), NOW
+    )
     return session
 
 
 def test_the_rest_of_a_tree_follows_the_text():
     session = growing()
-    assert of_offer(session).parents == PARENTS
+    assert of_draft(session).parents == PARENTS
     grow(session, 5)
-    rest = of_offer(session)
+    rest = of_draft(session)
     assert (rest.tokens, rest.parents) == ((7, 8, 9), (-1, 0, -1))
     assert list(rest.codes) == list(odds.encode((0.9, 0.8, 0.05)))
     grow(session, 7)
-    assert (of_offer(session).tokens, of_offer(session).parents) == ((8,), None), "a chain is left"
+    assert (of_draft(session).tokens, of_draft(session).parents) == ((8,), None), "a chain is left"
     grow(session, 8)
-    assert session.offered is None, "nothing is left"
+    assert session.drafted is None, "nothing is left"
 
 
 @pytest.mark.parametrize("text", [(4,), (6,), (5, 8)], ids=["no child", "a leaf", "no grandchild"])
 def test_a_tree_is_forgotten_where_the_text_leaves_or_ends_it(text):
     session = growing()
     grow(session, *text)
-    assert session.offered is None
+    assert session.drafted is None
 
 
 def test_no_more_nodes_are_fed_than_the_text_may_grow():
@@ -69,7 +68,7 @@ def test_a_node_that_costs_more_than_it_brings_is_left_out():
 
 def test_what_is_owed_counts_alternatives():
     session = owe(growing(claimed=(0.4, 0.4, 0.1, 0.8, 0.05)), 2.0)
-    dear = make_choice(cost=Linear(fixed_s=0.01, token_s=0.01), keeps_slos=True)
+    dear = make_choice(cost=Linear(fixed_s=0.01, token_s=0.01))
     chosen = dear.choose([session], NOW)[session.session_id]
     assert chosen.tokens == TOKENS, "all of them bring less than what is owed; the first choices half of that"
 
@@ -103,7 +102,7 @@ def moved(session, path, taken, parents=PARENTS):
         source="model",
         parents=parents,
     )
-    return Moved(session, entry, outcome, len(session.tokens), taken, None)
+    return Moved(session, entry, outcome, len(session.tokens), taken)
 
 
 def test_what_was_drawn_after_the_base_and_each_accepted_node_is_learned_from():

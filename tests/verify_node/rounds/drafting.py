@@ -1,14 +1,16 @@
-"""Sessions with drafts and offers put there by hand, and what a choice makes of them."""
+"""Sessions with drafts put there by hand, and what a choice makes of them."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from goodspeed.exact.positions import certain
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.latency import Linear, Refined
 from goodspeed.fair.latency.models import CostModel
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire import odds
-from goodspeed.wire.messages import Draft, Offer, Slo, digest
+from goodspeed.wire.fields import NodeSource
+from goodspeed.wire.messages import Draft, Slo
 from tests.fakes import make_open
 from tests.verify_node.phases import put
 from verify_node.packing.round import RoundLimits
@@ -33,13 +35,13 @@ def make_client(name: str = "a", **changes: Any) -> Client:
 
 
 def make_session(number: int = 1, client: Client | None = None, *, prompt: Sequence[int] = (1, 2, 3), **changes: Any):
-    """Session `number`, which advances by itself, of a client of its own unless another is given."""
+    """Session `number`, which goes on without a draft, of a client of its own unless another is given."""
     client = client or make_client(f"client-{number}")
     opened = make_open(number, prompt=tuple(prompt), **({"max_tokens": 100} | changes))
     acceptance = AcceptanceEstimator(0.1, client.acceptance.value)
     limit = len(prompt) + opened.max_tokens
     session = Session(opened, b"a", client, acceptance, list(prompt), number, len(prompt), limit)
-    put(session, 0)
+    put(session)
     return session
 
 
@@ -47,35 +49,30 @@ def drafting(
     number: int,
     claimed: Sequence[float] | None,
     *,
-    num_tokens: int = 4,
-    num_ngram: int = 0,
+    tokens: Sequence[int] | None = None,
+    source: NodeSource = "model",
     proposal: bytes | None = None,
     **changes: Any,
 ):
-    """A session whose draft has arrived; claimed: odds of its tokens, None: it says none."""
-    session = make_session(number, **changes)
-    num_tokens = num_tokens if claimed is None else len(claimed)
-    codes = None if claimed is None else odds.encode(claimed)
-    tokens = tuple(range(1, num_tokens + 1))
-    text = session.tokens
-    draft = Draft(session.session_id, 1, 0, len(text), digest(text), tokens, proposal, odds=codes, num_ngram=num_ngram)
-    put(session, num_tokens, draft)
-    return session
+    """A session with a draft on its text as it is; claimed: odds of its tokens, None: it says none.
 
-
-def offering(number: int, claimed: Sequence[float], *, tokens: Sequence[int] | None = None, **changes: Any):
-    """A session that advances by itself, with an offer on its text as it is."""
+    Under the ratio rule each token is certain unless a proposal says otherwise.
+    """
     session = make_session(number, **changes)
-    tokens = tuple(tokens) if tokens is not None else tuple(range(1, len(claimed) + 1))
-    session.take_offer(Offer(session.session_id, 1, len(session.tokens), tokens, odds.encode(claimed)), NOW)
+    if tokens is None:
+        tokens = range(1, 1 + (4 if claimed is None else len(claimed)))
+    if session.verification == "ratio":
+        proposal = proposal or certain(tuple(tokens))
+    codes = b"" if claimed is None else odds.encode(claimed)
+    made_on = len(session.tokens)
+    draft = Draft(session.session_id, 1, made_on, tuple(tokens), codes, source, complete=True, proposal=proposal)
+    put(session, len(draft.tokens), draft)
     return session
 
 
 def grow(session: Session, *tokens: int) -> None:
-    """A round commits tokens to a session that advances by itself."""
+    """A round commits tokens to a session that goes on."""
     session.commit(tokens)
-    if not session.finished:
-        put(session, 0)
 
 
 def make_choice(
@@ -85,10 +82,9 @@ def make_choice(
     cost: CostModel = FREE,
     worth: Any = None,
     self_drafts: SelfDrafts | None = None,
-    keeps_slos: bool = False,
 ) -> ByOdds:
     limits = RoundLimits(budget, max_round_tokens)
-    return ByOdds(Refined(cost), limits, worth or (lambda client: client.weight), self_drafts, keeps_slos=keeps_slos)
+    return ByOdds(Refined(cost), limits, worth or (lambda client: client.weight), self_drafts)
 
 
 def owe(session: Session, tokens: float, tpot_s: float = 0.1) -> Session:
