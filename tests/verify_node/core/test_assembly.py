@@ -8,18 +8,20 @@ import pytest
 from experiments.simulation.settings import Settings
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError, UnknownPolicyError
-from goodspeed.fair.latency import Refined
+from goodspeed.fair.policies import ClientState
+from goodspeed.grammar.compiling import Grammars
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT
+from tests.grammar.babbler import VOCABULARY
 from verify_node.config import VerifyConfig
 from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, make_core, make_welcome
 
 
-def build(settings: CoreSettings, *, context_len=100, num_pages=8):
+def build(settings: CoreSettings, *, context_len=100, num_pages=8, grammars=None):
     welcome = make_welcome(
         settings, boot_id=b"12345678", tokenizer="t", vocab_size=10, context_len=context_len, max_message_bytes=1 << 20
     )
-    return make_core(settings, welcome, PagePool(num_pages, 4))
+    return make_core(settings, welcome, PagePool(num_pages, 4), grammars=grammars)
 
 
 def test_the_daemon_has_the_defaults_of_the_core():
@@ -28,31 +30,34 @@ def test_the_daemon_has_the_defaults_of_the_core():
 
 def test_every_setting_of_the_core_can_be_given_on_the_command_line():
     same: dict[str, Any] = {
-        "rounds": "barrier",
         "budget": 7,
         "max_round_tokens": 99,
         "eta": 0.2,
-        "weigh_evidence": False,
         "beta": 0.3,
         "max_sessions": 11,
         "max_client_sessions": 12,
         "heartbeat_s": 0.5,
         "lease_s": 4.0,
-        "selection": "odds",
-        "self_draft": False,
         "explore": 0.1,
         "admission": "none",
         "order": "laps",
     }
-    renamed: dict[str, Any] = {"linger_ms": 5.0, "slo_tier": ("chat:tpot=50ms",), "bind": "tcp://192.0.2.1:5555"}
-    renamed["prefix_cache"] = "off"
-    own = VerifyConfig(model="m", policy="random", cost="none", fairness=2.0, seed=3, **renamed, **same).core
-    policy = PolicySettings(name="random", weigh_time=False, fairness=2.0, seed=3)
+    renamed: dict[str, Any] = {"slo_tier": ("chat:tpot=50ms",), "bind": "tcp://192.0.2.1:5555", "prefix_cache": "off"}
+    own = VerifyConfig(model="m", preset="paper", policy="random", fairness=2.0, **renamed, **same).core
+    policy = PolicySettings(name="random", fairness=2.0)
     tiers = (Objectives(tpot_s=0.05, tier="chat"),)
-    assert own == CoreSettings(policy=policy, linger_s=0.005, tiers=tiers, is_shared=False, prefix_cache=False, **same)
+    paper: dict[str, Any] = {"rounds": "barrier", "weigh_evidence": False}
+    assert own == CoreSettings(policy=policy, tiers=tiers, is_shared=False, prefix_cache=False, **paper, **same)
     for ours, default in ((own, DEFAULTS), (policy, DEFAULTS.policy)):
-        names = {one.name for one in fields(default)} - {"guarantee"}  # nothing is promised here
+        # nothing is promised here, and what is left is for simulations and tests
+        names = {one.name for one in fields(default)} - {"guarantee", "self_draft", "seed"}
         assert all(getattr(ours, name) != getattr(default, name) for name in names)
+
+
+def test_the_papers_rounds_are_one_switch():
+    own = VerifyConfig(model="m", preset="paper").core
+    assert own == replace(DEFAULTS, rounds="barrier", beta=0.5, weigh_evidence=False)
+    assert VerifyConfig(model="m", preset="paper", beta=0.3).core.beta == 0.3
 
 
 def test_whether_promises_count_on_drafts_can_be_given_where_there_are_promises():
@@ -60,16 +65,16 @@ def test_whether_promises_count_on_drafts_can_be_given_where_there_are_promises(
     assert (own.admits, own.guarantee) == ("dp", "speculative")
     with pytest.raises(ConfigError, match="--guarantee speculative is about promises, and nothing is promised here"):
         VerifyConfig(model="m", guarantee="speculative")
-    with pytest.raises(ConfigError, match="--admission dp needs --policy slo"):
-        VerifyConfig(model="m", admission="dp", policy="gradient", budget="auto")
+    with pytest.raises(ConfigError, match="--admission dp needs rounds that wait for nobody"):
+        VerifyConfig(model="m", admission="dp", preset="paper", budget="auto")
+    assert VerifyConfig(model="m", preset="paper", slo_tier=("chat:tpot=50ms",)).core.admits == "none"
 
 
 def test_the_simulation_says_otherwise_only_where_its_worlds_are_smaller():
-    small = {"policy", "budget", "max_round_tokens", "max_sessions", "max_client_sessions", "is_shared", "prefix_cache"}
+    small = {"max_sessions", "max_client_sessions", "is_shared", "prefix_cache"}
     simulated = Settings().core
     other = {name for name in CoreSettings.__dataclass_fields__ if getattr(simulated, name) != getattr(DEFAULTS, name)}
     assert other == small
-    assert simulated.policy == replace(DEFAULTS.policy, name="gradient", weigh_time=False), "nobody asks for anything"
     assert not simulated.prefix_cache, "no two texts begin alike, but in worlds that are about that"
 
 
@@ -90,11 +95,28 @@ def test_a_round_that_the_budget_fills_is_refused():
 
 
 @pytest.mark.parametrize("name", ["fixed", "random", "throughput"])
-def test_only_gradient_weighs_time(name):
-    assert PolicySettings().weighs_time
-    assert not PolicySettings(weigh_time=False).weighs_time
-    assert not PolicySettings(name=name).weighs_time
-    PolicySettings(name=name).create(Refined())
+def test_only_the_gradient_has_a_utility(name):
+    assert PolicySettings(fairness=2.0).exponent == 2.0
+    assert PolicySettings(name=name, fairness=2.0).exponent == 0.0
+    states = [ClientState(acceptance_rate=0.5, goodput=1.0)] * 2
+    assert sum(PolicySettings(name=name).create().allocate(states, 6)) <= 6
+
+
+def test_a_policy_is_created_with_its_options():
+    states = [ClientState(acceptance_rate=0.9, goodput=9.0), ClientState(acceptance_rate=0.5, goodput=1.0)]
+    assert PolicySettings(fairness=0.0).create().allocate(states, 1) == [1, 0]
+    assert PolicySettings(fairness=1.0).create().allocate(states, 1) == [0, 1]
+    drawn = {tuple(PolicySettings(name="random", seed=seed).create().allocate(states, 9)) for seed in range(20)}
+    assert len(drawn) > 1
+
+
+def test_what_is_announced_is_what_is_on():
+    assert (build(DEFAULTS).welcome.prefix_cache, build(DEFAULTS).welcome.promises) == (True, False)
+    assert not build(CoreSettings(prefix_cache=False)).welcome.prefix_cache
+    assert build(CoreSettings(tiers=(Objectives(tpot_s=0.05, tier="chat"),))).welcome.promises
+    assert not build(CoreSettings(admission="none", tiers=(Objectives(tpot_s=0.05, tier="chat"),))).welcome.promises
+    assert not build(DEFAULTS).welcome.constraints
+    assert build(DEFAULTS, grammars=Grammars(VOCABULARY)).welcome.constraints
 
 
 def test_an_unknown_policy_is_refused():

@@ -7,7 +7,7 @@ import pytest
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Heartbeat, Welcome
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, UpMessage
-from tests.fakes import Desk, make_core, make_hello, make_open, replace_message, session_id
+from tests.fakes import Desk, alone, make_core, make_hello, make_open, replace_message, request_of, session_id
 
 KEYS = {name: name * 40 for name in "abcd"}
 
@@ -146,32 +146,31 @@ def test_the_keys_own_limit_of_sessions() -> None:
     assert desk.open("a", 3) == []
 
 
-def test_the_keys_own_limit_of_tokens_drafted_in_a_round() -> None:
-    desk = KeyedDesk(budget=8)
+@pytest.mark.parametrize("rounds", ["barrier", "continuous"])
+def test_the_keys_own_limit_of_tokens_drafted_in_a_round(rounds: str) -> None:
+    """Whatever it drafts: three tokens of its two sessions together are verified, and more of another's."""
+    desk = KeyedDesk(budget=8, rounds=rounds, self_draft=False)
     desk.enrol("a", max_round_tokens=3)
     desk.core.enrol(dict(desk.core.register.enrolled or {}) | {KEYS["b"]: Enrolled("b", KEYS["b"])}, 0.0)
     desk.hello("a")
     desk.hello("b")
-    for number in (1, 2):
-        desk.open("a", number)
-    desk.open("b", 3)
+    for number, peer in ((1, "a"), (2, "a"), (3, "b")):
+        desk.open(peer, number, max_tokens=100)
     desk.round()
-    most_of_b = 0
+    own, others = [], []
     for _ in range(6):
-        own = [desk.session(number).assigned or 0 for number in (1, 2)]
-        assert sum(own) <= 3
-        assert any(own)
-        most_of_b = max(most_of_b, desk.session(3).assigned or 0)
+        if rounds == "barrier":
+            assert sum(desk.session(number).may_draft for number in (1, 2)) == 3
         for number, peer in ((1, "a"), (2, "a"), (3, "b")):
-            session = desk.session(number)
-            if session.finished:
-                return
-            if session.assigned:
-                too_long = (*desk.honest_draft(number).tokens, 1)
-                assert code(desk.draft(peer, number, tokens=too_long)) == "too_long"
-                desk.draft(peer, number)
-        desk.round()
-    assert most_of_b > 3
+            first = len(desk.text(number))
+            right = alone(request_of(desk.session(number).opened))[first : first + 9]
+            assert desk.draft(peer, number, tokens=right) == []
+        verified = {verdict.session_id: verdict.num_verified for verdict in desk.round()}
+        own.append(verified[session_id(1)] + verified[session_id(2)])
+        others.append(verified[session_id(3)])
+    assert own[1:] == [3] * 5
+    assert own[0] <= 3
+    assert max(others) > 3
 
 
 def test_without_keys_nobody_is_asked_for_one() -> None:

@@ -70,7 +70,7 @@ def test_never_more_than_a_bounded_number_is_kept():
     diary = Diary()
     for number in range(2 * MAX_VISITS):
         diary.joined(f"name-{number}", "", number)
-        diary.refused(f"name-{number}", "stale_round", number)
+        diary.refused(f"name-{number}", "stale_epoch", number)
     assert len(diary.entries()) == MAX_VISITS + MAX_REFUSALS
     assert diary.entries()[0].client == f"name-{2 * MAX_VISITS - 1}"
 

@@ -1,4 +1,4 @@
-"""Rules for logits at a verify node: announced, checked before any work, and never more than a draft node reads."""
+"""Rules for logits at a verify node: checked before any work, and told to the target; and its defaults."""
 
 from msgspec.structs import replace
 
@@ -8,13 +8,6 @@ from goodspeed.wire.messages import LogitRules, Refusal
 from tests.fakes import VOCAB, Desk, session_id
 
 RULES = LogitRules(presence_penalty=0.5, min_p=0.1, logit_bias=(TokenBias(VOCAB - 1, -1.0),))
-
-
-def test_every_verify_node_announces_them():
-    for desk in (Desk(), Desk(selection="none", policy="fixed")):
-        welcome = desk.hello()
-        assert isinstance(welcome, Welcome)
-        assert "logit_rules" in welcome.capabilities
 
 
 def test_a_session_with_rules_is_opened():
@@ -37,12 +30,10 @@ def test_a_bias_of_what_is_no_token_is_refused_and_opens_nothing():
     assert not desk.core.sessions
 
 
-def test_a_draft_node_is_told_those_defaults_that_it_knows():
+def test_a_draft_node_is_told_the_defaults():
     desk = Desk()
-    register = desk.core.register
     says = Defaults(0.5, repetition_penalty=1.1, min_p=0.05)
-    register.welcome = replace(register.welcome, defaults=says)
-    new, old = desk.hello("a", capabilities=("logit_rules",)), desk.hello("b")
-    assert isinstance(new, Welcome)
-    assert isinstance(old, Welcome)
-    assert (new.defaults, old.defaults) == (says, Defaults(0.5))
+    desk.core.register.welcome = replace(desk.core.register.welcome, defaults=says)
+    welcome = desk.hello()
+    assert isinstance(welcome, Welcome)
+    assert welcome.defaults == says

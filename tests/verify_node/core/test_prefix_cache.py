@@ -16,13 +16,10 @@ from verify_node.rounds.outcomes import Outcome
 PROMPT = tuple(range(1, 31))
 """Seven full pages of four tokens, and two tokens."""
 
-KNOWS = ("prefix_cache", "no_model")
-"""What a draft node says that drafts nothing, so that its sessions go on by themselves."""
-
 
 def desk_of(**options: Any) -> Desk:
-    desk = Desk(selection="odds", self_draft=False, **options)
-    desk.hello(capabilities=KNOWS)
+    desk = Desk(self_draft=False, **options)
+    desk.hello(draft_model="")
     return desk
 
 
@@ -88,7 +85,7 @@ def test_another_user_of_the_same_client_finds_nothing(salt: bytes) -> None:
 
 def test_another_client_with_the_same_salt_finds_nothing() -> None:
     desk = desk_of()
-    desk.hello("b", capabilities=KNOWS)
+    desk.hello("b", draft_model="")
     open_one(desk, 1)
     run(desk, 1)
     open_one(desk, 2, peer="b")
@@ -105,7 +102,7 @@ def test_sessions_without_a_salt_share_with_none_and_find_their_own_text_when_th
     desk.now += desk.core.welcome.lease_s + 1.0
     desk.core.tick(desk.now)  # the line was lost
     assert not desk.core.sessions
-    desk.hello(capabilities=KNOWS)
+    desk.hello(draft_model="")
     open_one(desk, 1, salt=b"", epoch=2)
     desk.round()
     assert found(desk) == (90, 28)
@@ -148,21 +145,12 @@ def test_texts_that_share_with_none_push_no_shared_prompt_out() -> None:
 
 def test_nothing_is_kept_where_it_is_off() -> None:
     desk = desk_of(prefix_cache=False)
-    assert "prefix_cache" not in desk.core.welcome.capabilities
+    assert not desk.core.welcome.prefix_cache
     for number in (1, 2):
         open_one(desk, number)
         run(desk, number)
     assert found(desk) == (60, 0)
     assert desk.core.pool.num_unused == 0
-
-
-def test_only_peers_that_know_it_are_told() -> None:
-    desk = Desk(selection="odds", self_draft=False)
-    desk.hello(capabilities=("no_model",))
-    for number in (1, 2):
-        open_one(desk, number)
-        assert run(desk, number)[0].num_cached == 0
-    assert found(desk) == (60, 28)
 
 
 def test_it_is_told_again_until_a_verdict_is_acknowledged() -> None:
@@ -313,8 +301,7 @@ def test_what_the_target_failed_on_as_a_whole_is_not_found_again() -> None:
 
 def test_promised_texts_wait_for_nobody_and_share_all_the_same() -> None:
     tier = Objectives(ttft_s=5.0, tpot_s=1.0, tier="chat")
-    desk = desk_of(policy="slo", tiers=(tier,), admission="dp", num_pages=200)
-    desk.hello(capabilities=(*KNOWS, "slo", "admission"))
+    desk = desk_of(tiers=(tier,), admission="dp", num_pages=200)
     for number in (1, 2, 3):
         opened = replace(make_open(number, prompt=PROMPT, cache_salt=b"alice"), slo=Slo(tier))
         desk.up("a", opened)

@@ -4,26 +4,26 @@ from typing import Any
 
 import pytest
 
+from goodspeed.fair.latency import Linear
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import SloTerms, Welcome
-from goodspeed.wire.messages import Ack, Slo
+from goodspeed.wire.messages import Ack, Refusal, Slo
 from tests.fakes import Desk, alone, make_hello, make_open, request_of
 
 TIERS = tuple(parse_tiers(["chat:ttft=500ms,tpot=50ms", "code:tpot=20ms"]).values())
 CHAT, CODE = TIERS
-KNOWS = ("odds", "offers", "slo", "no_model")
 KEY = "0" * 40
 
 
 @pytest.fixture
 def desk() -> Desk:
-    return Desk(selection="odds", self_draft=False, tiers=TIERS, policy="slo")
+    return Desk(self_draft=False, tiers=TIERS)
 
 
 def writing(desk: Desk, slo: Slo | None, number: int = 1, **changes: Any) -> Any:
     """A session after its first token."""
-    desk.hello(capabilities=KNOWS)
+    desk.hello(draft_model="")
     desk.open(number=number, slo=slo, **changes)
     desk.round()
     return desk.session(number)
@@ -34,18 +34,15 @@ def acknowledge(desk: Desk, number: int = 1) -> None:
     desk.up("a", Ack(session.session_id, session.epoch, len(session.tokens)))
 
 
-def test_a_draft_node_that_knows_slos_is_told_the_tiers_and_another_is_not(desk: Desk) -> None:
-    told, old = desk.hello(capabilities=KNOWS), desk.hello("b")
-    assert isinstance(told, Welcome)
-    assert told.slo == SloTerms(TIERS)
-    assert isinstance(old, Welcome)
-    assert old.slo == SloTerms()
-    assert "slo" in old.capabilities
+def test_every_draft_node_is_told_the_tiers(desk: Desk) -> None:
+    welcome = desk.hello()
+    assert isinstance(welcome, Welcome)
+    assert welcome.slo == SloTerms(TIERS)
 
 
 def test_a_key_is_told_what_it_may_ask_for_and_gets_no_more(desk: Desk) -> None:
     desk.core.enrol({KEY: Enrolled("a", KEY, tiers=("chat",))}, 0.0)
-    [send] = desk.core.receive(b"a", make_hello(capabilities=KNOWS), 0.0, KEY)
+    [send] = desk.core.receive(b"a", make_hello(draft_model=""), 0.0, KEY)
     assert isinstance(send.message, Welcome)
     assert send.message.slo == SloTerms((CHAT,), 0.05)
     greedy = Slo(Objectives(tpot_s=0.001, tier="code"))
@@ -78,8 +75,8 @@ def test_opened_again_the_account_goes_on(desk: Desk) -> None:
 
 
 def test_after_a_restart_of_the_verify_node_the_draft_node_tells_how_far_the_text_is() -> None:
-    desk = Desk(selection="odds", tiers=TIERS, policy="slo")
-    desk.hello(capabilities=KNOWS)
+    desk = Desk(tiers=TIERS)
+    desk.hello(draft_model="")
     text = tuple(alone(request_of(make_open(1))))[:4]
     desk.now = 9.0
     desk.open(committed=text, slo=Slo(CHAT, 3.0, since_first_s=2.0))
@@ -125,7 +122,7 @@ def test_a_text_that_waits_for_its_draft_node_waits_for_the_network(desk: Desk) 
 
 
 def test_the_round_that_reads_a_short_prompt_is_prefill(desk: Desk) -> None:
-    desk.hello(capabilities=KNOWS)
+    desk.hello(draft_model="")
     desk.open(slo=Slo(CHAT))
     desk.round(0.6)
     assert desk.session().ledger.before_first["prefill"] == pytest.approx(0.6)
@@ -142,8 +139,8 @@ def test_objectives_change_no_text(desk: Desk) -> None:
 
 
 def test_a_text_that_waits_for_memory_is_known_to() -> None:
-    desk = Desk(selection="odds", tiers=TIERS, policy="slo", admission="none", num_pages=6, page_size=4)
-    desk.hello(capabilities=KNOWS)
+    desk = Desk(tiers=TIERS, admission="none", num_pages=6, page_size=4)
+    desk.hello(draft_model="")
     desk.open(number=1, prompt=range(1, 17))
     desk.round()
     desk.open(number=2, prompt=range(1, 17), slo=Slo(CHAT))
@@ -152,3 +149,46 @@ def test_a_text_that_waits_for_memory_is_known_to() -> None:
     acknowledge(desk)
     desk.round(0.2)
     assert desk.session(2).ledger.before_first["memory"] == pytest.approx(0.2)
+
+
+# -- what verdicts tell of promises ------------------------------------------------------------------------------------
+
+
+def promised(slo: Slo | None, **options: Any) -> list[bool | None]:
+    """What the first three verdicts of a text say."""
+    desk = Desk(self_draft=False, tiers=TIERS, cost=Linear(fixed_s=0.004, token_s=0.004), **options)
+    desk.hello(draft_model="")
+    desk.open(slo=slo)
+    return [verdict.promised for _ in range(3) for verdict in desk.round(0.01)]
+
+
+@pytest.mark.parametrize(
+    ("slo", "options", "told"),
+    [
+        (Slo(CHAT), {}, True),
+        (Slo(Objectives(tpot_s=0.001)), {}, False),
+        (None, {}, None),
+        (Slo(CHAT), {"admission": "none"}, None),
+    ],
+)
+def test_every_verdict_tells_whether_the_objectives_are_promised(slo: Any, options: Any, told: bool | None) -> None:
+    assert promised(slo, **options) == [told] * 3
+
+
+def test_a_verdict_tells_that_a_promise_was_lost() -> None:
+    desk = Desk(self_draft=False, tiers=TIERS, cost=Linear(fixed_s=0.004, token_s=0.004))
+    desk.hello(draft_model="")
+    desk.open(slo=Slo(CHAT))
+    [first] = desk.round()
+    assert desk.core.withdraw(desk.now) == []
+    [second] = desk.round()
+    assert (first.promised, second.promised) == (True, False)
+
+
+def test_who_wants_a_promise_or_nothing_is_refused() -> None:
+    desk = Desk(self_draft=False, tiers=TIERS, cost=Linear(fixed_s=0.004, token_s=0.004))
+    desk.hello(draft_model="")
+    [refused] = desk.open(slo=Slo(Objectives(tpot_s=0.001)), otherwise="refuse")
+    assert isinstance(refused, Refusal)
+    assert refused.code == "not_promised"
+    assert not desk.core.sessions
