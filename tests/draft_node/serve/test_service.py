@@ -64,7 +64,7 @@ class Edge:
 
 
 def build_verify(network: MemoryNetwork) -> VerifyDaemon:
-    config = VerifyConfig(model="tiny-target", cost="none", kv_pages=256, heartbeat_s=0.1)
+    config = VerifyConfig(model="tiny-target", kv_pages=256, heartbeat_s=0.1)
     target = load("tiny-target")
     runner = verify_assembly.make_runner(config, target)
     welcome = verify_assembly.make_welcome(config, target)

@@ -32,7 +32,7 @@ from draft_node.serve.api.request.forms import FormParameters, NeutralForms, Res
 from draft_node.serve.api.request.rules import RuleParameters
 from draft_node.serve.api.request.tools import MAX_ARGUMENTS_CHARS, MAX_ID_CHARS, Calls, Choice, Effort, Tools
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, SHORTEST_S
-from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Otherwise
+from goodspeed.wire.fields import MAX_CONTEXT, Drafter, Otherwise
 
 MAX_STOPS, MAX_STOP_CHARS = 4, 256
 MAX_LOGPROBS = 20
@@ -95,7 +95,7 @@ class Extension(Strict):
     """GoodSpeed's own parameters."""
 
     speculate: bool | None = Field(default=None, description="false: the target alone decodes, token by token")
-    max_draft: Annotated[int, Field(ge=0, le=MAX_DRAFT)] | None = Field(
+    max_draft: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = Field(
         default=None, description="longest draft; 0: none"
     )
     drafter: Drafter | None = Field(
