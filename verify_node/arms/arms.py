@@ -29,6 +29,9 @@ CHANGED_STRETCHES = 8
 """It is also tried once so many stretches of the best arm in a row had another rate or load than beside its last trial:
 something is different, and not for a moment only."""
 
+HOPELESS, HOPELESS_ROUNDS = 0.5, 6
+"""A trial that brings less than this share of the best arm's rate after so many counted rounds ends there."""
+
 MAX_CREDIT = 12.0
 """Time for stretches of other arms that was not spent is kept for so many of them."""
 
@@ -126,7 +129,7 @@ class Arms:
             self._explored_s += done.seconds
             self._credit_s -= 0.0 if self._is_free else done.seconds
         self._stretch.observe(done)
-        if self._stretch.is_over:
+        if self._stretch.is_over or self._is_hopeless():
             self._end_stretch()
 
     def resume(self) -> None:
@@ -162,8 +165,15 @@ class Arms:
 
     def _begin(self, arm: Arm) -> None:
         self._is_free = arm is not self._best and self._has_free_trials(arm)
-        self._stretch = Stretch()
+        self._stretch = Stretch(settles=arm is not Arm.NONE)
         self._arm = arm
+
+    def _is_hopeless(self) -> bool:
+        """Whether what is tried is so bad that the rest of its stretch would tell nothing more."""
+        if self._arm is self._best or self._before is None or self._stretch.num_counted < HOPELESS_ROUNDS:
+            return False
+        rate = self._stretch.rate()
+        return rate is not None and rate.tokens_per_s < HOPELESS * self._before.tokens_per_s
 
     def _end_stretch(self) -> None:
         rate, self._stretch_s = self._stretch.rate(), self._stretch.seconds
