@@ -8,7 +8,7 @@ from verify_node.session.session import Session
 
 
 def room(sessions: Sequence[Session]) -> dict[bytes, int]:
-    """The most drafted tokens of each session whose client has a limit, so that all of that client's together keep to it.
+    """Most drafted tokens of each session whose client has a limit, so that all of the client's together keep to it.
 
     Its sessions share the limit, the first of them the remainder.
     """

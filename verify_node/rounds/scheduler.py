@@ -138,16 +138,17 @@ class Scheduler:
     def permit(self, number: int, sessions: Sequence[Session], round_s: float) -> dict[bytes, int]:
         """How many tokens beyond its text each session may have drafted after verify round `number`, by Eq. (5).
 
-        sessions: every active session that has had its first token; those for which nothing drafts are left out. Where
-        rounds go on meanwhile, `PERMITTED` budgets are shared out; nobody gets less than LEAST_PERMISSION, and nobody
-        much more than its draft node has shown to deliver.
+        sessions: every active session that has had its first token; those for which nothing may draft are left out.
+        Where rounds go on meanwhile, `PERMITTED` budgets are shared out; nobody gets less than LEAST_PERMISSION, and
+        nobody much more than its draft node has shown to deliver.
         """
         drafting = [one for one in sessions if one.takes_drafts and (one.uses_model or self.is_barrier)]
+        rooms = caps.room(drafting)
+        drafting = [one for one in drafting if rooms.get(one.session_id, 1)]
         if not drafting:
             return {}
         budget = self.budget if self.is_barrier else int(PERMITTED * self.budget)
-        rooms = caps.room(drafting)
-        tried = [one for one in drafting if self.is_barrier and self._is_tried(one, number, rooms)][:budget]
+        tried = [one for one in drafting if self.is_barrier and _is_tried(one, number)][:budget]
         states = [self._state(session, rooms, round_s) for session in drafting]
         allocated = self._share_out(states, budget - len(tried))
         if allocated is None:
@@ -158,11 +159,6 @@ class Scheduler:
             for session, length in zip(drafting, allocated, strict=True)
         }
         return permitted | {one.session_id: max(1, permitted[one.session_id]) for one in tried}
-
-    def _is_tried(self, session: Session, number: int, rooms: Mapping[bytes, int]) -> bool:
-        """Whether a session that may draft nothing has waited long enough for one token."""
-        since = session.zero_since
-        return since is not None and number - since >= TRIED_AGAIN and rooms.get(session.session_id, 1) > 0
 
     def _share_out(self, states: Sequence[ClientState], budget: int) -> list[int] | None:
         """The policy's answer; None where a policy of a user's own failed: that costs drafts, and never the node."""
@@ -199,3 +195,8 @@ class Scheduler:
             context_len=len(session.tokens),
             slo=session.owed(round_s),
         )
+
+
+def _is_tried(session: Session, number: int) -> bool:
+    """Whether a session that may draft nothing has waited long enough for one token."""
+    return session.zero_since is not None and number - session.zero_since >= TRIED_AGAIN
