@@ -73,7 +73,8 @@ def test_odds_that_are_not_worth_their_time_are_not_drafted():
 
 
 @pytest.mark.parametrize(
-    ("verification", "drafter", "num"), [("match", "auto", 8), ("ratio", "auto", 0), ("match", "model", 0), ("match", "none", 0)]
+    ("verification", "drafter", "num"),
+    [("match", "auto", 8), ("ratio", "auto", 0), ("match", "model", 0), ("match", "none", 0)],
 )
 def test_only_for_sessions_that_may_have_it(verification, drafter, num):
     session = repeating(verification=verification, drafter=drafter)
