@@ -26,7 +26,7 @@ def test_an_entry_feeds_what_is_not_cached_and_the_draft():
     pool = PagePool(8, 4)
     [entry] = pack([make_session(1, prompt=5, cached=3, draft=2, pool=pool)], pool).entries
     assert (entry.start, entry.tokens, entry.num_drafted, entry.base_len) == (3, (4, 5, 1, 1), 2, 5)
-    assert (entry.samples, entry.draft_round, entry.epoch) == (True, 7, 1)
+    assert (entry.samples, entry.source, entry.epoch) == (True, "model", 1)
 
 
 def test_who_has_waited_longest_goes_first_and_the_rest_next_time():
@@ -83,16 +83,16 @@ def test_a_preempted_draft_waits_until_its_text_is_fed_again():
     pool = PagePool(50, 4)
     session = make_session(1, prompt=40, draft=3)
     [entry] = pack([session], pool).entries
-    assert (entry.num_drafted, entry.draft_round, entry.samples) == (0, None, False)
+    assert (entry.num_drafted, entry.source, entry.samples) == (0, None, False)
     pool.extend(session.session_id, 39)
     [entry] = pack([session], pool).entries
-    assert (entry.num_drafted, entry.draft_round, entry.samples) == (3, 7, True)
+    assert (entry.num_drafted, entry.source, entry.samples) == (3, "model", True)
 
 
 def test_the_youngest_gives_way_to_an_older_one():
     pool = PagePool(4, 4)
     sessions = [make_session(n, prompt=5, cached=4, draft=3, ready_since=n, pool=pool) for n in (1, 2)]
-    idle = make_session(3, prompt=8, cached=7, assigned=3, pool=pool)  # two pages, and awaits its draft
+    idle = make_session(3, prompt=8, cached=7, waits=True, pool=pool)  # two pages, and awaits its draft
     planned = plan(1, [*sessions, idle], sessions, RoundLimits(8, 32), pool)
     assert planned.preempted == ids(3)
     assert planned.verified == ids(1, 2)
@@ -101,16 +101,16 @@ def test_the_youngest_gives_way_to_an_older_one():
 
 def test_nobody_gives_way_to_a_younger_one():
     pool = PagePool(2, 4)
-    idle = make_session(1, prompt=8, cached=7, assigned=3, pool=pool)
+    idle = make_session(1, prompt=8, cached=7, waits=True, pool=pool)
     planned = plan(1, [idle, young := make_session(2)], [young], RoundLimits(8, 32), pool)
     assert (planned.entries, planned.deferred, planned.preempted) == ((), ids(2), ())
 
 
 def test_nobody_gives_way_in_vain():
     pool = PagePool(4, 4)
-    oldest = make_session(1, prompt=12, cached=11, assigned=3, pool=pool)  # idle, three pages
+    oldest = make_session(1, prompt=12, cached=11, waits=True, pool=pool)  # idle, three pages
     ready = make_session(2, prompt=9)  # needs three
-    youngest = make_session(3, cached=2, assigned=3, pool=pool)  # one page would not be enough
+    youngest = make_session(3, cached=2, waits=True, pool=pool)  # one page would not be enough
     planned = plan(1, [oldest, ready, youngest], [ready], RoundLimits(8, 32), pool)
     assert (planned.entries, planned.preempted) == ((), ())
 
@@ -179,7 +179,7 @@ def test_no_limit_is_ever_exceeded_and_somebody_always_moves(descriptions, budge
     for entry in planned.entries:
         session = by_id[entry.session_id]
         assert entry.start == pool.length(entry.session_id)
-        drafted = session.draft.tokens if session.draft and entry.samples else ()
+        drafted = session.drafted.tokens if session.drafted and entry.samples else ()
         assert entry.tokens == (*session.tokens[entry.start : entry.base_len], *drafted)
         assert entry.samples == (entry.base_len == len(session.tokens))
         pool.extend(entry.session_id, len(entry.tokens))  # never PoolExhausted
