@@ -12,14 +12,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from experiments.simulation.erratic_policy import Phases
+from goodspeed.exact.positions import certain
+from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.handshake import Heartbeat
-from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, Refusal, UpMessage, Verdict, digest
+from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, Refusal, UpMessage, Verdict
 from tests.fakes import VOCAB, Desk, make_hello, make_open, next_token, session_id, told
 from verify_node.packing.round import Round
 from verify_node.rounds.outcomes import Outcome, Send
 
 PEERS = ("a", "b")
 OWNERS = {1: "a", 2: "a", 3: "a", 4: "b", 5: "b"}
+BY_RATIO = {3, 5}
 MAX_TOKENS = 12
 MANY = 400  # rounds within which everything is over once all are honest
 
@@ -80,6 +83,7 @@ class CoreLaws(RuleBasedStateMachine):
             prompt=(1,) * length,
             max_tokens=MAX_TOKENS,
             stop_ids=(0,) * stops,
+            verification="ratio" if number in BY_RATIO else "match",
             num_logprobs=1 if logprobs else None,
         )
         self._say(OWNERS[number], opened)
@@ -99,59 +103,65 @@ class CoreLaws(RuleBasedStateMachine):
     ) -> None:
         self._say(peer, make_open(number, epoch=epoch, prompt=prompt, committed=committed, max_tokens=MAX_TOKENS))
 
-    @rule(number=numbers, alpha=st.sampled_from([0.0, 0.7, 1.0]))
-    def draft(self, number: int, alpha: float) -> None:
+    @rule(number=numbers, alpha=st.sampled_from([0.0, 0.7, 1.0]), complete=st.booleans())
+    def draft(self, number: int, alpha: float, complete: bool = True) -> None:
         session = self.desk.core.sessions.get(session_id(number))
-        if session is not None and session.awaits_draft:
-            self._say(self._owner(number), self.desk.honest_draft(number, alpha))
+        if session is not None and not session.finished:
+            honest = self.desk.honest_draft(number, alpha)
+            self._say(self._owner(number), replace(honest, complete=complete))
 
     @rule(alpha=st.sampled_from([0.0, 0.7, 1.0]))
     def all_draft(self, alpha: float) -> None:
         for number in OWNERS:
             self.draft(number, alpha)
 
-    @rule(number=numbers, guess=st.integers(0, VOCAB - 1), right=st.booleans())
-    def draft_ahead(self, number: int, guess: int, right: bool) -> None:
-        """Drafts on the hope that all of the draft that is there is accepted."""
-        session = self.desk.core.sessions.get(session_id(number))
-        if session is None or session.draft is None:
-            return
-        hoped = [*session.tokens, *session.draft.tokens]
-        hoped.append(next_token(session.opened.sampling.seed, hoped) if right else guess)
-        ahead = Draft(session.session_id, session.epoch, session.draft.round + 1, len(hoped), digest(hoped), (1, 2))
-        self._say(self._owner(number), replace(ahead, assumes=True))
-
     @rule(
         number=numbers,
         peer=st.sampled_from(PEERS),
         epoch=st.integers(-1, 1),
-        round=st.integers(-1, 3),
-        base=st.integers(-2, 9),
+        base=st.integers(-3, 2),
         drafted=tokens,
-        assumes=st.booleans(),
+        right=st.booleans(),
+        source=st.sampled_from(["model", "ngram"]),
+        complete=st.booleans(),
+        shape=st.sampled_from(["chain", "tree", "drawn"]),
     )
     def draft_anything(
-        self, number: int, peer: str, epoch: int, round: int, base: int, drafted: tuple[int, ...], assumes: bool
+        self,
+        number: int,
+        peer: str,
+        epoch: int,
+        base: int,
+        drafted: tuple[int, ...],
+        right: bool,
+        source: NodeSource,
+        complete: bool,
+        shape: str,
     ) -> None:
         session = self.desk.core.sessions.get(session_id(number))
         if session is None:
             return
         base_len = max(0, len(session.tokens) + base)
+        if right:  # as far as the text is there
+            drafted = (*session.tokens[base_len:], *drafted)
         draft = Draft(
             session.session_id,
             max(0, session.epoch + epoch),
-            max(0, session.last_round + round),
             base_len,
-            digest(session.tokens[:base_len]),
             drafted,
-            assumes=assumes,
+            bytes(len(drafted)),
+            source,
+            bytes(each // 2 for each in range(len(drafted))) if shape == "tree" else None,
+            complete,
+            certain([token % VOCAB for token in drafted]) if shape == "drawn" and drafted else None,
         )
-        before = session.draft, session.ahead, session.acked
+        before = session.drafted, session.acked
         answers = self._say(peer, draft)
         if peer != self._owner(number):
             assert {answer.code for answer in answers if isinstance(answer, Refusal)} <= {"not_owner", "hello_first"}
             assert answers
-            assert (session.draft, session.ahead, session.acked) == before
+        if answers:
+            assert (session.drafted, session.acked) == before
 
     @rule(number=numbers, peer=st.sampled_from(PEERS), base_len=st.integers(0, 30), epoch=st.integers(0, 2))
     def acknowledge(self, number: int, peer: str, base_len: int, epoch: int) -> None:
@@ -252,7 +262,7 @@ class CoreLaws(RuleBasedStateMachine):
                 else:
                     assert answer.logprobs == tuple(map(told, count(answer.base_len), answer.tokens))
                 assert answer.finish_reason == session.finish_reason
-                assert answer.next_length <= min(self.desk.core.limits.budget, session.max_length)
+                assert answer.may_draft <= (0 if session.finished else session.max_length)
 
     @invariant()
     def every_text_is_what_the_target_says(self) -> None:
@@ -264,13 +274,13 @@ class CoreLaws(RuleBasedStateMachine):
             assert len(session.tokens) <= session.limit
 
     @invariant()
-    def no_draft_is_longer_than_assigned(self) -> None:
+    def what_is_kept_of_a_text_fits_it(self) -> None:
         for session in self.desk.core.sessions.values():
             assert session.acked <= len(session.tokens)
             wanted = session.opened.num_logprobs is not None
             assert len(session.logprobs) == (len(session.tokens) - session.acked) * wanted
-            if session.draft is not None:
-                assert len(session.draft.tokens) <= (session.assigned or 0) <= self.desk.core.limits.budget
+            if session.drafted is not None:
+                assert session.drafted.base_len == len(session.tokens)
 
     @precondition(lambda self: self.in_flight is None)
     @invariant()
