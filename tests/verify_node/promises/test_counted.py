@@ -139,8 +139,8 @@ def test_many_kinds_of_sessions_are_taken_together() -> None:
 
 
 def test_the_default_counts_on_none() -> None:
-    desk = Desk(selection="odds", self_draft=False, policy="slo", admission="dp", cost=COST)
+    desk = Desk(self_draft=False, admission="dp", cost=COST)
     assert desk.core.promises.guarantee == "plain"
-    desk.hello(capabilities=("odds", "offers", "slo", "no_model", "admission"))
+    desk.hello(draft_model="")
     desk.open(number=1, slo=Slo(Objectives(ttft_s=1.0, tpot_s=0.05)))
     assert desk.session().promised

@@ -7,14 +7,12 @@ import pytest
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
 from goodspeed.slo.objectives import OTHER, Objectives
-from goodspeed.wire.messages import Ack, Admitted, Close, OpenSession, Refusal, Slo, Verdict
-from tests.fakes import Desk, alone, make_open, request_of, session_id
+from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Slo, Verdict
+from tests.fakes import Desk, alone, request_of, session_id
 from verify_node.admission import Allotment, Book, Request, decide
 from verify_node.packing.packing import plan
 from verify_node.promises.promises import GONE_S
 
-KNOWS = ("odds", "offers", "slo", "no_model", "admission")
-OLD = ("odds", "offers", "slo", "no_model")
 COST = Linear(fixed_s=0.004, token_s=0.004)
 """A round of so many tokens takes 4 ms more than 4 ms a token: 1 token 8 ms, 4 tokens 20 ms, 9 tokens 40 ms."""
 
@@ -24,13 +22,16 @@ QUICK = Slo(Objectives(ttft_s=0.1, tpot_s=0.02))
 
 @pytest.fixture
 def desk() -> Desk:
-    desk = Desk(selection="odds", self_draft=False, policy="slo", admission="dp", cost=COST)
-    desk.hello(capabilities=KNOWS)
+    desk = Desk(self_draft=False, admission="dp", cost=COST)
+    desk.hello(draft_model="")
     return desk
 
 
-def ask(desk: Desk, number: int, slo: Slo | None = QUICK, **changes: Any) -> list[Any]:
-    return desk.open(number=number, slo=slo, **changes)
+def ask(desk: Desk, number: int, slo: Slo | None = QUICK, **changes: Any) -> bool | None:
+    """Opens a session that is not refused; whether it is promised what it asks for, which its verdicts will tell."""
+    assert desk.open(number=number, slo=slo, **changes) == []
+    promised: bool | None = desk.session(number).promised
+    return promised
 
 
 def serve(desk: Desk) -> list[Any]:
@@ -46,44 +47,49 @@ def serve(desk: Desk) -> list[Any]:
     return answers
 
 
-def test_who_can_be_served_in_time_is_told_at_once(desk: Desk) -> None:
-    assert ask(desk, 1) == [Admitted(session_id(1), 1, "promised")]
-    assert desk.session().promised
+def told(answers: list[Any]) -> dict[bytes, bool | None]:
+    """What verdicts say of promises, by session."""
+    return {answer.session_id: answer.promised for answer in answers if isinstance(answer, Verdict)}
+
+
+def test_who_can_be_served_in_time_is_promised_that_and_told_with_every_verdict(desk: Desk) -> None:
+    assert ask(desk, 1) is True
     assert desk.core.counts.promises == {(OTHER, "promised"): 1}
+    for _ in range(3):
+        assert told(serve(desk)) == {session_id(1): True}
 
 
 def test_who_cannot_gets_what_is_left_or_nothing_as_it_asked(desk: Desk) -> None:
     never = Slo(Objectives(ttft_s=0.1, tpot_s=0.008))
-    assert ask(desk, 1, never) == [Admitted(session_id(1), 1, "best_effort")]
-    [refused] = ask(desk, 2, never, otherwise="refuse")
+    assert ask(desk, 1, never) is False
+    [refused] = desk.open(number=2, slo=never, otherwise="refuse")
     assert (refused.code, refused.session_id) == ("not_promised", session_id(2))
     assert "again later" in refused.what_to_do
     assert list(desk.core.sessions) == [session_id(1)]
     assert desk.core.counts.promises == {(OTHER, "declined"): 1, (OTHER, "refused"): 1}
+    assert told(serve(desk)) == {session_id(1): False}
 
 
 def test_whoever_asks_for_nothing_is_told_nothing(desk: Desk) -> None:
-    assert ask(desk, 1, None) == []
-    assert desk.session().promised is None
-
-
-def test_a_draft_node_that_knows_no_promises_is_told_none(desk: Desk) -> None:
-    desk.hello(capabilities=OLD)
-    assert ask(desk, 1) == []
-    assert desk.session().promised, "all the same it is kept"
+    assert ask(desk, 1, None) is None
+    assert told(serve(desk)) == {session_id(1): None}
 
 
 def test_where_nothing_is_promised_nothing_is_said() -> None:
-    desk = Desk(selection="odds", self_draft=False, policy="slo", admission="none", cost=COST)
-    assert "admission" not in desk.hello(capabilities=KNOWS).capabilities
-    assert ask(desk, 1) == []
-    assert desk.session().promised is None
+    desk = Desk(self_draft=False, admission="none", cost=COST)
+    assert desk.hello(draft_model="").promises is False
+    assert ask(desk, 1) is None
+    assert told(serve(desk)) == {session_id(1): None}
+
+
+def test_a_draft_node_learns_at_once_whether_anything_is_promised_here() -> None:
+    assert Desk(admission="dp", cost=COST).hello().promises is True
 
 
 def test_being_refused_is_no_offence(desk: Desk) -> None:
     never = Slo(Objectives(tpot_s=0.001))
     for number in range(300):
-        [refused] = ask(desk, number, never, otherwise="refuse")
+        [refused] = desk.open(number=number, slo=never, otherwise="refuse")
         assert isinstance(refused, Refusal)
         desk.now += 0.1
 
@@ -93,17 +99,19 @@ def test_those_who_come_during_a_round_are_decided_together_after_it(desk: Desk)
     planned = desk.core.plan(0.0)
     assert planned is not None
     for number in range(2, 7):
-        assert ask(desk, number) == []
-    answers = desk.finish(planned)
-    told = [answer.tier for answer in answers if isinstance(answer, Admitted)]
-    assert sorted(told) == ["best_effort"] * (5 - told.count("promised")) + ["promised"] * told.count("promised")
-    assert 1 <= told.count("promised") <= 3
-    kinds = [type(answer) for answer in answers]
-    assert kinds == sorted(kinds, key=lambda kind: kind is Admitted), "verdicts come first: they are waited for"
+        assert ask(desk, number) is None
+    assert told(desk.finish(planned)) == {session_id(1): None}
+    decided = [desk.session(number).promised for number in range(2, 7)]
+    assert sorted(decided) == [False] * decided.count(False) + [True] * decided.count(True)
+    assert 1 <= decided.count(True) <= 3
+    said: dict[bytes, bool | None] = {}
+    for _ in range(5):
+        said |= told(serve(desk))
+    assert [said[session_id(number)] for number in range(2, 7)] == decided
 
 
-def test_a_question_that_comes_again_is_answered_again(desk: Desk) -> None:
-    assert ask(desk, 1) == ask(desk, 1)
+def test_a_question_that_comes_again_is_decided_once(desk: Desk) -> None:
+    assert ask(desk, 1) is ask(desk, 1) is True
     assert desk.core.counts.promises == {(OTHER, "promised"): 1}
 
 
@@ -112,44 +120,47 @@ def test_a_session_that_is_opened_again_keeps_its_promise_unless_it_asks_for_mor
     serve(desk)
     committed = tuple(desk.session().tokens[3:])
     again = Slo(QUICK.objectives, 0.1, 0.01)
-    assert ask(desk, 1, again, epoch=2, committed=committed) == [Admitted(session_id(1), 2, "promised")]
+    assert ask(desk, 1, again, epoch=2, committed=committed) is True
     never = Slo(Objectives(tpot_s=0.008), 0.1, 0.01)
-    assert ask(desk, 1, never, epoch=3, committed=committed) == [Admitted(session_id(1), 3, "best_effort")]
+    assert ask(desk, 1, never, epoch=3, committed=committed) is False
     assert len(desk.core.promises.book) == 0
 
 
 def test_a_text_that_is_under_way_is_not_refused_when_it_comes_back(desk: Desk) -> None:
     never = Slo(Objectives(tpot_s=0.008), 0.1, 0.01)
-    assert ask(desk, 1, never, committed=(4, 5), otherwise="refuse") == [Admitted(session_id(1), 1, "best_effort")]
+    assert ask(desk, 1, never, committed=(4, 5), otherwise="refuse") is False
     assert desk.core.counts.promises == {}, "it asked when it began"
 
 
 def test_a_session_that_is_over_or_closed_leaves_its_place(desk: Desk) -> None:
     for number in (1, 2, 3):
-        assert ask(desk, number)[0].tier == "promised"
-    assert ask(desk, 4)[0].tier == "best_effort"
+        assert ask(desk, number) is True
+    assert ask(desk, 4) is False
     desk.up("a", Close(session_id(1), 1))
-    assert ask(desk, 5)[0].tier == "promised"
+    assert ask(desk, 5) is True
 
 
 def test_who_was_declined_is_promised_later_if_there_is_room_before_its_first_token_is_due(desk: Desk) -> None:
     patient, hasty = Slo(Objectives(ttft_s=5.0, tpot_s=0.02)), Slo(Objectives(ttft_s=0.05, tpot_s=0.02))
     for number in (1, 2, 3):
         ask(desk, number)
-    [declined], [hopeless] = (ask(desk, 3 + place, slo, prompt=[1] * 40) for place, slo in ((1, patient), (2, hasty)))
-    assert declined.tier == hopeless.tier == "best_effort"
+    for number, slo in ((4, patient), (5, hasty)):
+        assert ask(desk, number, slo, prompt=[1] * 40) is False
     desk.up("a", Close(session_id(1), 1))
-    told = [answer for answer in serve(desk) if isinstance(answer, Admitted)]
-    assert told == [Admitted(session_id(4), 1, "promised")]
+    serve(desk)
+    assert (desk.session(4).promised, desk.session(5).promised) == (True, False)
     assert desk.core.counts.promises == {(OTHER, "promised"): 3, (OTHER, "declined"): 2, (OTHER, "later"): 1}
-    assert not [answer for answer in serve(desk) if isinstance(answer, Admitted)], "it is told once"
+    said: dict[bytes, bool | None] = {}
+    while session_id(4) not in said or session_id(5) not in said:
+        said |= told(serve(desk))
+    assert (said[session_id(4)], said[session_id(5)]) == (True, False)
 
 
 def test_nobody_keeps_others_from_being_asked_for_again() -> None:
     """Memory is promised to one text; eight of another client can never be kept, and are due first."""
-    desk = Desk(selection="odds", self_draft=False, policy="slo", admission="dp", cost=COST)
+    desk = Desk(self_draft=False, admission="dp", cost=COST)
     for peer in "abv":
-        desk.hello(peer, capabilities=KNOWS)
+        desk.hello(peer, draft_model="")
     slow = Objectives(9.0, 0.5)
     desk.open("a", 1, max_tokens=180, slo=Slo(slow))
     for number in range(10, 18):
@@ -178,7 +189,7 @@ def test_a_text_that_is_opened_twice_is_told_once_each(desk: Desk) -> None:
     patient = Slo(Objectives(ttft_s=5.0, tpot_s=0.02))
     ask(desk, 4, patient, prompt=[1] * 40)
     desk.up("a", Close(session_id(1), 1))
-    assert ask(desk, 4, patient, prompt=[1] * 40) == [Admitted(session_id(4), 1, "best_effort")]
+    assert ask(desk, 4, patient, prompt=[1] * 40) is False
 
 
 def test_who_has_its_first_token_is_not_asked_for_again(desk: Desk) -> None:
@@ -195,7 +206,7 @@ def test_promised_texts_are_on_time_whatever_else_is_asked_for(desk: Desk) -> No
     for number in range(10, 20):
         ask(desk, number, None, max_tokens=15, prompt=range(1, 12))
     serve(desk)
-    numbers = [number for number in range(1, 6) if ask(desk, number)[0].tier == "promised"]
+    numbers = [number for number in range(1, 6) if ask(desk, number) is True]
     assert numbers
     kept = {number: desk.session(number).ledger for number in numbers}
     for _ in range(60):
@@ -208,12 +219,12 @@ def test_promised_texts_are_on_time_whatever_else_is_asked_for(desk: Desk) -> No
 
 def test_promised_sessions_never_give_way_and_others_do() -> None:
     """A pool of eight pages of four tokens: a best-effort text that fills it is put out for a promise."""
-    desk = Desk(selection="odds", self_draft=False, policy="slo", admission="dp", cost=COST, num_pages=8)
-    desk.hello(capabilities=KNOWS)
+    desk = Desk(self_draft=False, admission="dp", cost=COST, num_pages=8)
+    desk.hello(draft_model="")
     ask(desk, 1, None, prompt=range(1, 22), max_tokens=8)
     serve(desk)
     slo = Slo(Objectives(ttft_s=1.0, tpot_s=0.05))
-    assert ask(desk, 2, slo, prompt=range(1, 11), max_tokens=10)[0].tier == "promised"
+    assert ask(desk, 2, slo, prompt=range(1, 11), max_tokens=10) is True
     serve(desk)
     assert desk.core.counts.num_preempted == 1
     assert session_id(1) not in desk.core.pool
@@ -229,14 +240,12 @@ def test_promised_sessions_never_give_way_and_others_do() -> None:
 
 
 def test_no_more_is_promised_than_memory_holds() -> None:
-    desk = Desk(selection="odds", self_draft=False, policy="slo", admission="dp", cost=COST, num_pages=11)
-    desk.hello(capabilities=KNOWS)
+    desk = Desk(self_draft=False, admission="dp", cost=COST, num_pages=11)
+    desk.hello(draft_model="")
     easy = Slo(Objectives(ttft_s=10.0, tpot_s=1.0))
-    assert ask(desk, 1, easy, max_tokens=17)[0].tier == "promised", (
-        "3 and 17 tokens are five pages of the eight that may be promised"
-    )
-    assert ask(desk, 2, easy, max_tokens=17)[0].tier == "best_effort"
-    assert ask(desk, 3, easy, max_tokens=9)[0].tier == "promised", "and 3 and 9 the three that are left"
+    assert ask(desk, 1, easy, max_tokens=17) is True, "3 and 17 tokens are five pages of the eight that may be promised"
+    assert ask(desk, 2, easy, max_tokens=17) is False
+    assert ask(desk, 3, easy, max_tokens=9) is True, "and 3 and 9 the three that are left"
 
 
 def test_drafts_take_no_time_that_is_promised(desk: Desk) -> None:
@@ -288,14 +297,8 @@ def test_verdicts_and_texts_are_as_without_promises(desk: Desk) -> None:
 
 
 def test_what_is_asked_of_barrier_rounds_is_refused_by_name() -> None:
-    can: dict[str, Any] = {"selection": "odds", "policy": "slo", "admission": "dp"}
-    for changes in ({"rounds": "barrier"}, {"policy": "gradient"}, {"selection": "none"}):
-        with pytest.raises(ConfigError, match="--admission dp needs --policy slo, continuous rounds"):
-            Desk(**(can | changes))
-
-
-def test_the_message_that_asks_is_as_old_peers_know_it_but_for_its_last_field() -> None:
-    assert make_open().otherwise == "best_effort"
+    with pytest.raises(ConfigError, match="--admission dp needs rounds that wait for nobody"):
+        Desk(rounds="barrier", admission="dp")
 
 
 # -- sessions that come and go -----------------------------------------------------------------------------------------
@@ -307,7 +310,7 @@ def test_an_id_that_is_used_again_is_another_text(desk: Desk) -> None:
     serve(desk)
     serve(desk)
     desk.up("a", Close(session_id(1), 1))
-    assert ask(desk, 1, prompt=(1, 2)) == [Admitted(session_id(1), 1, "promised")]
+    assert ask(desk, 1, prompt=(1, 2)) is True
     assert desk.core.promises.book[session_id(1)].prompt_left == 2
 
 
@@ -318,9 +321,9 @@ def test_a_text_that_comes_back_during_a_round_with_fewer_tokens_is_read_again(d
     planned = desk.core.plan(desk.now)
     assert planned is not None
     back = tuple(desk.session(1).tokens[3:5])
-    assert ask(desk, 1, Slo(QUICK.objectives, 0.1, 0.05), epoch=2, committed=back) == []
-    answers = desk.finish(planned)
-    assert answers[-1] == Admitted(session_id(1), 2, "promised")
+    assert ask(desk, 1, Slo(QUICK.objectives, 0.1, 0.05), epoch=2, committed=back) is None
+    desk.finish(planned)
+    assert desk.session(1).promised is True
     promise = desk.core.promises.book[session_id(1)]
     assert (promise.num_delivered, promise.prompt_left) == (2, 5)
     for _ in range(40):
@@ -334,16 +337,16 @@ def test_a_promise_is_for_its_text_and_for_no_other(desk: Desk) -> None:
     """A short prompt is promised; a long one by its name is decided on anew."""
     ask(desk, 1, prompt=(1, 2, 3), max_tokens=60)
     long = ask(desk, 1, prompt=range(1, 31), max_tokens=2, epoch=2)
-    assert long == [Admitted(session_id(1), 2, "best_effort")], "thirty tokens in 0.1 s are too many"
+    assert long is False, "thirty tokens in 0.1 s are too many"
     assert len(desk.core.promises.book) == 0
 
 
 def test_who_is_promised_something_keeps_its_memory_while_it_is_away() -> None:
     """A text with 16 tokens that are not acknowledged waits; an older one needs memory, and must not take that."""
-    desk = Desk(selection="odds", self_draft=False, policy="slo", admission="dp", cost=COST, num_pages=12)
-    desk.hello(capabilities=KNOWS)
+    desk = Desk(self_draft=False, admission="dp", cost=COST, num_pages=12)
+    desk.hello(draft_model="")
     ask(desk, 1, None, prompt=range(1, 4), max_tokens=40)
-    assert ask(desk, 2, Slo(Objectives(tpot_s=0.1)), prompt=range(1, 4), max_tokens=25)[0].tier == "promised"
+    assert ask(desk, 2, Slo(Objectives(tpot_s=0.1)), prompt=range(1, 4), max_tokens=25) is True
     for _ in range(80):
         planned = desk.core.plan(desk.now)
         if planned is None:
@@ -371,14 +374,17 @@ def test_alone_on_the_node_the_time_of_a_promise_stands_still_too(desk: Desk) ->
 def test_a_promise_ends_when_nobody_is_there_for_long(desk: Desk) -> None:
     """So whoever never acknowledges keeps others from promises for some seconds only."""
     for number in (1, 2, 3):
-        assert ask(desk, number, max_tokens=60)[0].tier == "promised"
+        assert ask(desk, number, max_tokens=60) is True
     while (planned := desk.core.plan(desk.now)) is not None:
         desk.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
-    assert ask(desk, 4)[0].tier == "best_effort"
+    assert ask(desk, 4) is False
     desk.now += GONE_S + 0.1
-    *ended, told = ask(desk, 5)
-    assert [one.tier for one in ended] == ["best_effort"] * 3
-    assert told == Admitted(session_id(5), 1, "promised")
+    assert ask(desk, 5) is True
+    assert [desk.session(number).promised for number in (1, 2, 3)] == [False] * 3
+    desk.up("a", Ack(session_id(1), 1, len(desk.session(1).tokens)))
+    while session_id(1) not in (said := told(serve(desk))):
+        pass
+    assert said[session_id(1)] is False, "and its draft node is told"
 
 
 def test_a_held_prompt_is_held_by_the_round_too(desk: Desk) -> None:

@@ -5,7 +5,7 @@ import pytest
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Close, Slo
 from tests.fakes import Desk, session_id
-from tests.verify_node.promises.test_promises import COST, KNOWS
+from tests.verify_node.promises.test_promises import COST
 
 PATIENT = Slo(Objectives(tpot_s=0.1))
 """A round of 100 ms carries 24 tokens, of which 18 are promised."""
@@ -13,9 +13,9 @@ PATIENT = Slo(Objectives(tpot_s=0.1))
 
 @pytest.fixture
 def desk() -> Desk:
-    desk = Desk(selection="odds", self_draft=False, policy="slo", admission="dp", cost=COST, num_pages=4000)
+    desk = Desk(self_draft=False, admission="dp", cost=COST, num_pages=4000)
     for peer in "ab":
-        desk.hello(peer, capabilities=KNOWS)
+        desk.hello(peer, draft_model="")
     return desk
 
 
