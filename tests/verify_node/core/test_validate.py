@@ -9,14 +9,15 @@ from goodspeed.wire.messages import Ack
 from tests.fakes import Desk, make_open, session_id
 from verify_node.core.register import Register
 from verify_node.session.client import Client
-from verify_node.session.phase import BrokenInvariant, Phase, WrongPhase
+from verify_node.session.phase import BrokenInvariant, Phase
+from verify_node.session.remainder import Remainder
 from verify_node.session.session import Session
 
 
 @pytest.fixture
 def desk():
-    """A session that has its first length, and one that is new."""
-    desk = Desk()
+    """A session for whose draft rounds wait, and one that is new."""
+    desk = Desk(rounds="barrier")
     desk.hello()
     desk.open()
     desk.round()
@@ -27,17 +28,26 @@ def desk():
 def test_what_is_sound_is_not_found_fault_with(desk):
     for _ in range(3):
         num_tokens = len(desk.session().tokens)
-        desk.draft()
+        for number in (1, 2):
+            desk.draft(number=number)
         desk.core.validate()  # raises BrokenInvariant, as the next tests show
         desk.round()
         desk.core.validate()
         assert len(desk.session().tokens) > num_tokens
 
 
+def drafted(desk, **changes):
+    """Puts a draft there as no arrival would."""
+    session = desk.session()
+    session.drafted = Remainder.read(desk.honest_draft(), session.tokens)._replace(**changes)
+
+
 BREAKS = {
-    "length without a phase": (lambda desk: setattr(desk.session(), "assigned", 0), "0 tokens are assigned"),
-    "phase without a draft": (lambda desk: setattr(desk.session(), "phase", Phase.DRAFTED), "its phase and its draft"),
-    "too much assigned": (lambda desk: setattr(desk.session(), "assigned", 99), "99 tokens are assigned"),
+    "a permission too soon": (lambda desk: setattr(desk.session(2), "may_draft", 1), "1 tokens may be drafted before"),
+    "a phase without a verdict": (lambda desk: setattr(desk.session(2), "phase", Phase.RUNNING), "its last verdict"),
+    "a draft for another text": (lambda desk: drafted(desk, base_len=9), "its drafted tokens do not follow its text"),
+    "a draft that is used up": (lambda desk: drafted(desk, made_on=3, tokens=()), "nothing is left of its draft"),
+    "a wait for nobody": (lambda desk: setattr(desk.session(2), "waits", True), "waited for that nobody may make"),
     "an end without a reason": (lambda desk: setattr(desk.session(), "phase", Phase.FINISHED), "it ends for None"),
     "acknowledged too much": (lambda desk: setattr(desk.session(), "acked", 99), "99 tokens of 4 are acknowledged"),
     "tokens from nowhere": (lambda desk: desk.session(2).tokens.append(1), "tokens that no verdict told"),
@@ -45,7 +55,10 @@ BREAKS = {
     "memory of nobody": (lambda desk: desk.core.pool.extend(session_id(7), 3), "memory that will not be freed"),
     "an unknown peer": (lambda desk: desk.session().move_to(b"?"), "which is not connected"),
     "an unknown client": (lambda desk: desk.core.scheduler.clients.clear(), "that the scheduler does not know"),
-    "more than drafted": (lambda desk: desk.session().client.count_draft(1, 2), "more drafted tokens were accepted"),
+    "more than drafted": (
+        lambda desk: desk.session().client.count_draft("model", 1, 2),
+        "more drafted tokens were accepted",
+    ),
 }
 
 
@@ -58,16 +71,15 @@ def test_what_is_wrong_is_said(desk, breaks, what):
 
 
 def test_the_session_is_named(desk):
-    desk.session().hope = 2.0
-    with pytest.raises(BrokenInvariant, match=rf"session {session_id(1).hex()} \(awaiting\): hope is 2.0"):
+    desk.session().acked = 99
+    with pytest.raises(BrokenInvariant, match=rf"session {session_id(1).hex()} \(running\): 99 tokens"):
         desk.core.validate()
 
 
 def test_a_round_in_flight_is_looked_at(desk):
     desk.draft()
     assert desk.core.plan(desk.now) is not None
-    desk.session().draft = desk.honest_draft(alpha=0.5)
-    desk.core.validate()
+    desk.draft(alpha=0.5)
     desk.session().tokens.append(1)
     with pytest.raises(BrokenInvariant, match="session"):
         desk.core.validate()
@@ -76,42 +88,41 @@ def test_a_round_in_flight_is_looked_at(desk):
 # -- transitions that forget something ---------------------------------------------------------------------------------
 
 SIMPLE = with_faults(Settings(num_clients=3, num_pages=24, latency_s=(0.02,)), cancel=0.5)
-take_draft, assign, commit, drop = Session.take_draft, Session.assign, Session.commit, Register.drop
-
-
-def forgets_cannot_draft(session, length, probe, number):
-    session.cannot_draft = True
-    return assign(session, length, probe, number)
+commit, tell, drop = Session.commit, Session.tell, Register.drop
 
 
 def keeps_the_draft(session, tokens, logprobs=()):
-    draft = session.draft
+    known = session.drafted
     taken = commit(session, tokens, logprobs)
-    session.draft = draft
+    session.drafted = known
     return taken
 
 
-def forgets_the_phase(session, draft, now):
-    take_draft(session, draft, now)
-    session.phase = Phase.AWAITING
+def forgets_the_verdict(session, verdict, now, *, waits, window):
+    tell(session, verdict, now, waits=waits, window=window)
+    session.last_verdict = None
 
 
-def forgets_the_memory(register, session):
-    drop(register, session)
+def waits_for_everybody(session, verdict, now, *, waits, window):
+    tell(session, verdict, now, waits=waits, window=window)
+    session.waits = True
+
+
+def forgets_the_memory(register, session, **changes):
+    drop(register, session, **changes)
     register._released.clear()
 
 
+def goes_wrong(client, seconds):
+    client.round_trip_s = -seconds
+
+
 SABOTAGE = {
-    "assign leaves cannot_draft": (Session, "assign", forgets_cannot_draft, "cannot draft"),
-    "commit keeps the draft": (Session, "commit", keeps_the_draft, "its phase and its draft disagree"),
-    "take_draft leaves the phase": (Session, "take_draft", forgets_the_phase, "its phase and its draft disagree"),
-    "a client's late drafts go wrong": (
-        Client,
-        "draft_arrived",
-        lambda client: setattr(client, "num_late", -1),
-        "late",
-    ),
-    "drop does not release": (Register, "drop", forgets_the_memory, "memory that will not be freed"),
+    "commit keeps the draft": (Session, "commit", keeps_the_draft, "do not follow its text"),
+    "tell keeps no verdict": (Session, "tell", forgets_the_verdict, "its phase and its last verdict disagree"),
+    "tell waits for everybody": (Session, "tell", waits_for_everybody, "that nobody may make"),
+    "a client's times go wrong": (Client, "observe_round_trip", goes_wrong, "is negative"),
+    "drop does not release": (Register, "drop", forgets_the_memory, "its memory will not be freed"),
     "a preemption leaves the memory": (PagePool, "free", lambda pool, key: pool.truncate(key, 0), "has memory"),
 }
 
@@ -122,12 +133,6 @@ def test_a_transition_that_forgets_something_is_found_in_a_world(monkeypatch, ow
     _, found = play(1, SIMPLE)
     assert found.num_broken == 1
     assert any("BrokenInvariant" in line and what in line for line in found.what), found.what
-
-
-def test_a_draft_in_the_wrong_phase_is_not_taken(desk):
-    draft = desk.honest_draft(2)
-    with pytest.raises(WrongPhase, match=r"is opened: take_draft"):
-        desk.session(2).take_draft(draft, 0.0)
 
 
 def test_another_client_with_the_same_boot_id_takes_no_sessions_along(desk):
