@@ -72,7 +72,7 @@ def test_the_result_has_its_fields(demo: Ended) -> None:
     assert result["uplink_bytes_per_token"] > 0
     assert 0 < result["jain"] <= 1
     assert all(seconds > 0 for seconds in result["wall_s"].values())
-    assert result["arms"] == []  # nothing is tried under the paper's rules
+    assert {arm["arm"] for found in result["arms"] for arm in found["arms"]} == {"none", "ngram", "model"}
     assert len(demo.out.splitlines()) == 1
 
 
@@ -131,12 +131,12 @@ def test_the_recording_tells_what_the_result_sums_up(demo: Ended) -> None:
         assert (opened.seed, opened.max_tokens) == (client["seed"], 24)
         drafts = [draft for done in recorded.rounds for draft in done.drafts if draft.session == opened.number]
         assert sum(draft.num_tokens for draft in drafts) == client["num_tokens"]
-        assert sum(len(draft.agreed) for draft in drafts) == client["num_drafted"]
+        assert sum(len(draft.agreed) for draft in drafts) <= client["num_drafted"]  # less where it is a tree
         assert sum(draft.num_accepted for draft in drafts) == client["num_accepted"]
         assert drafts[0].base_len == opened.prompt_len
         for before, draft in pairwise(drafts):
             assert draft.base_len == before.base_len + before.num_tokens
-            assert (draft.agreed + "0").index("0") == draft.num_accepted
+            assert (draft.agreed + "0").index("0") <= draft.num_accepted <= len(draft.agreed)
             assert not draft.num_bytes or draft.answer_s >= 0
         assert drafts[-1].finish_reason == client["finish_reason"]
 

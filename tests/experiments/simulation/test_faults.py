@@ -146,7 +146,7 @@ def test_only_sessions_that_the_target_cannot_compute_fail_and_no_other():
             assert tuple(generation.delivered) == alone(generation.session.request)
 
 
-RETARGETED = replace(with_faults(CALM, restart_every_s=1.0, retarget=1.0), num_sessions=6)
+RETARGETED = replace(with_faults(CALM, restart_every_s=0.3, retarget=1.0), num_sessions=6)
 
 
 def test_a_text_is_never_continued_by_another_target():
@@ -162,7 +162,7 @@ def test_a_text_is_never_continued_by_another_target():
 
 
 def test_a_text_that_two_targets_wrote_is_found(monkeypatch):
-    monkeypatch.setattr(Session, "connect", lambda session, now, *there: session._open(now))
+    monkeypatch.setattr(Session, "connect", lambda session, now, *there, **served: session._open(now))
     assert sum(play(seed, RETARGETED)[1].num_wrong for seed in range(5)) > 0
 
 
