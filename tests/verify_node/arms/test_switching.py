@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import Desk
-from tests.verify_node.rounds.offering import make_client, make_session
+from tests.verify_node.rounds.drafting import make_client, make_session
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.arms.comparisons import Arm
 from verify_node.arms.stretches import ArmRound
@@ -36,14 +36,14 @@ class Scripted(ArmsBySituation):
 class Choosing(Whole):
     looks = True
 
-    def looks_at_offers(self, yes: bool) -> None:
+    def looks_at_drafts(self, yes: bool) -> None:
         self.looks = yes
 
 
 def moved(session: Any, num_tokens: int) -> Moved:
     entry = Entry(session.session_id, 0, (1,), 0, True, session.opened.sampling)
     tokens = tuple(range(num_tokens))
-    return Moved(session, entry, Outcome(session.session_id, tokens, 0, 0.0), 3, tokens, None)
+    return Moved(session, entry, Outcome(session.session_id, tokens, 0, 0.0), 3, tokens)
 
 
 def tried(switching: Switching) -> tuple[Arm, ...]:
@@ -72,19 +72,19 @@ def test_a_step_is_a_sessions_part_in_a_round_whatever_its_draft_brought():
 
 
 @pytest.mark.parametrize(
-    ("arm", "looks", "gives"), [(Arm.NONE, False, False), (Arm.NGRAM, True, False), (Arm.MODEL, True, True)]
+    ("arm", "looks", "permits"), [(Arm.NONE, False, False), (Arm.NGRAM, True, False), (Arm.MODEL, True, True)]
 )
-def test_what_each_arm_means(arm, looks, gives):
+def test_what_each_arm_means(arm, looks, permits):
     choice = Choosing()
     switching = Switching(choice, Scripted(arm))
     switching.finished([], [make_session(1)], 1.0)
-    assert (choice.looks, switching.gives_lengths, switching.arm) == (looks, gives, arm)
+    assert (choice.looks, switching.permits, switching.arm) == (looks, permits, arm)
 
 
-def test_where_nothing_is_tried_lengths_are_given():
+def test_where_nothing_is_tried_models_may_draft():
     switching = Switching(Choosing(), None)
     switching.finished([moved(make_session(1), 1)], [], 1.0)
-    assert (switching.gives_lengths, switching.report, switching.arm) == (True, None, None)
+    assert (switching.permits, switching.report, switching.arm) == (True, None, None)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_node_that_is_left_alone_stays_as_it_is():
 
 def test_a_client_without_a_model_leaves_nothing_for_the_arm_of_models():
     switching = Switching(Choosing(), ArmsBySituation())
-    client = make_client(capabilities=frozenset({"odds", "offers", "no_model"}))
+    client = make_client(has_model=False)
     switching.finished([], [make_session(1, client)], 1.0)
     assert Arm.MODEL not in tried(switching)
 
@@ -152,7 +152,7 @@ def observed(desk: Desk) -> list[tuple[float, float, int]]:
 
 
 def test_time_in_which_nobody_asks_for_anything_does_not_count():
-    desk = Desk(selection="odds")
+    desk = Desk()
     seen = observed(desk)
     desk.hello()
     desk.now = 100.0
@@ -165,7 +165,7 @@ def test_time_in_which_nobody_asks_for_anything_does_not_count():
 
 
 def test_nor_does_it_after_all_were_closed_between_two_rounds():
-    desk = Desk(selection="odds")
+    desk = Desk()
     seen = observed(desk)
     desk.hello()
     desk.open()
@@ -178,9 +178,9 @@ def test_nor_does_it_after_all_were_closed_between_two_rounds():
 
 
 def test_waiting_for_a_draft_counts():
-    desk = Desk(selection="odds")
+    desk = Desk()
     seen = observed(desk)
-    desk.hello(capabilities=("odds", "offers"))
+    desk.hello()
     desk.open()
     desk.round(0.5)
     desk.now += 2.0
@@ -190,25 +190,38 @@ def test_waiting_for_a_draft_counts():
     assert seen[1][1] == 2.5
 
 
-@pytest.mark.parametrize(("arm", "length"), [(Arm.NONE, 0), (Arm.NGRAM, 0), (Arm.MODEL, 4)])
-def test_only_the_arm_of_models_assigns_lengths(arm, length):
-    desk = Desk(selection="odds")
+@pytest.mark.parametrize(("arm", "permits"), [(Arm.NONE, False), (Arm.NGRAM, False), (Arm.MODEL, True)])
+def test_only_in_the_arm_of_models_may_they_draft(arm, permits):
+    desk = Desk()
     observed(desk)
     desk.core.switching._arms.said = arm
-    desk.hello(capabilities=("odds", "offers"))
+    desk.hello()
     desk.open()
     [verdict] = desk.round()
-    assert bool(verdict.next_length) == bool(length)
+    assert bool(verdict.may_draft) is permits
 
 
-def test_drafts_on_their_way_are_verified_whatever_the_arm_is():
-    desk = Desk(selection="odds")
+def test_drafts_on_their_way_are_not_looked_at_in_the_arm_without():
+    desk = Desk(self_draft=False)
     observed(desk)
-    desk.hello(capabilities=("odds", "offers"))
+    desk.hello()
     desk.open()
-    desk.round()
     desk.core.switching._arms.said = Arm.NONE
+    desk.round()
+    desk.session().may_draft = 4  # as before this arm began
     desk.draft()
     [verdict] = desk.round()
-    assert verdict.num_verified > 0
-    assert verdict.next_length == 0
+    assert (verdict.num_verified, verdict.may_draft) == (0, 0)
+
+
+def test_what_an_index_drafts_is_verified_where_models_may_not_draft():
+    desk = Desk(self_draft=False)
+    observed(desk)
+    desk.hello()
+    desk.open()
+    desk.core.switching._arms.said = Arm.NGRAM
+    desk.round()
+    desk.session().may_draft = 4
+    desk.draft(source="ngram")
+    [verdict] = desk.round()
+    assert (verdict.num_verified, verdict.may_draft) == (4, 0)

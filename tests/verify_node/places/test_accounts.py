@@ -126,10 +126,9 @@ def test_a_job_by_hand(desk: Desk) -> None:
     assert known.turn_s == known.round_s == pytest.approx(0.01)
     assert known.remaining_tokens == 19.0
     desk.draft(alpha=1.0)
-    num_drafted = len(desk.session().draft.tokens)
-    desk.round(0.01)
+    [verdict] = desk.round(0.01)
     assert job(desk).rates == (1.0,)
-    assert job(desk).num_drafted == num_drafted > 0
+    assert job(desk).num_drafted == verdict.num_verified > 0
 
 
 def test_lengths_are_learned_from_complete_texts_of_the_client(desk: Desk) -> None:

@@ -15,13 +15,11 @@ from verify_node.core.settings import CoreSettings
 
 ORDERS = ("fcfs", "las", "sjf", "laps")
 COST = Linear(fixed_s=0.005, token_s=0.005)
-OFFERS = ("odds", "offers", "slo", "no_model", "admission")
-"""What a draft node without a model says: its sessions go on by themselves."""
 
 
 def desk_of(order: str, num_pages: int, **options: Any) -> Desk:
-    desk = Desk(selection="odds", self_draft=False, num_pages=num_pages, order=order, max_round_tokens=200, **options)
-    desk.hello(capabilities=OFFERS)
+    desk = Desk(self_draft=False, num_pages=num_pages, order=order, max_round_tokens=200, **options)
+    desk.hello(draft_model="")
     return desk
 
 
@@ -134,11 +132,12 @@ def test_who_is_promised_something_yields_to_nobody() -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_promised_sessions_never_give_way_and_go_before_all_others(order: str) -> None:
-    desk = desk_of(order, 8, policy="slo", admission="dp", cost=COST)
+    desk = desk_of(order, 8, admission="dp", cost=COST)
     desk.open(number=1, prompt=range(1, 22), max_tokens=8)
     desk.round()
     slo = Slo(Objectives(ttft_s=1.0, tpot_s=0.1))
-    assert desk.open(number=2, slo=slo, prompt=range(1, 11), max_tokens=10)[0].tier == "promised"
+    desk.open(number=2, slo=slo, prompt=range(1, 11), max_tokens=10)
+    assert desk.session(2).promised
     desk.open(number=3, prompt=range(1, 9), max_tokens=1)  # shorter than both, and it waits if there is no room
     desk.round()
     while not desk.session(2).finished:

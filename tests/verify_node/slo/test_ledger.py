@@ -83,21 +83,15 @@ def test_a_late_first_token_is_put_down_to_what_took_longest_before_it(waits, ca
     assert ledger.violation(0.0) == cause
 
 
-@pytest.mark.parametrize(("what", "seconds"), [("round", 0.9), ("network", 0.8), ("memory", 0.7), ("queue", 2.0)])
+@pytest.mark.parametrize(
+    ("what", "seconds"), [("round", 0.9), ("draft", 0.9), ("network", 0.8), ("memory", 0.7), ("queue", 2.0)]
+)
 def test_a_slow_text_is_put_down_to_what_took_longest_after_its_first_token(what, seconds):
     ledger = writing()
     ledger.turn_to(what, 10.1)
     ledger.turn_to("queue", 10.1 + seconds)
     ledger.decided(2, 10.2 + seconds)
     assert ledger.violation(0.0) == what
-
-
-def test_what_a_draft_takes_is_divided_between_its_model_and_the_line():
-    ledger = writing()
-    ledger.turn_to("draft", 10.0)
-    ledger.drafted(0.3, 10.4)
-    assert ledger.after_first["draft"] == pytest.approx(0.3)
-    assert ledger.after_first["network"] == pytest.approx(0.1)
 
 
 def test_a_first_token_is_late_by_its_way_to_the_reader_too():
