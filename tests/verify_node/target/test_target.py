@@ -15,7 +15,7 @@ from goodspeed.app import generation
 from goodspeed.exact import proposals
 from goodspeed.exact.counts import TextCounts
 from goodspeed.wire.generation import Constraint, TokenBias
-from goodspeed.wire.messages import Ack, Draft, LogitRules, Sampling, digest
+from goodspeed.wire.messages import Ack, Draft, LogitRules, Sampling
 from tests.fakes import Desk, make_core, make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 from verify_node.packing.round import Entry, Round
@@ -72,16 +72,9 @@ class RealDesk(Desk):
 def some_draft(rng, session, text):
     """A draft that follows the right text for a while."""
     done = len(session.tokens) - len(session.opened.prompt)
-    right = text[done : done + rng.randint(0, session.assigned)]
+    right = text[done : done + rng.randint(0, session.may_draft)]
     tokens = tuple(token if rng.random() < 0.8 else rng.randrange(VOCAB) for token in right)
-    return Draft(
-        session.session_id,
-        session.epoch,
-        session.last_round + 1,
-        len(session.tokens),
-        digest(session.tokens),
-        tokens,
-    )
+    return Draft(session.session_id, session.epoch, len(session.tokens), tokens, complete=True)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +93,7 @@ def test_every_text_is_the_targets_own_in_any_mix(seed, options):
             sampling=replace_seed(rng.choice(SAMPLINGS), number),
             max_tokens=rng.randint(1, 30),
             stop_ids=rng.choice([(), (7,)]),
-            max_draft=rng.choice([0, 3, 1024]),
+            max_draft=rng.choice([0, 3, 64]),
             logit_rules=RULES[number % len(RULES)],
         )
         for number in range(8)
@@ -118,9 +111,9 @@ def test_every_text_is_the_targets_own_in_any_mix(seed, options):
         if planned:
             desk.finish(planned)
         for session in list(desk.core.sessions.values()):
-            if session.awaits_draft and rng.random() < 0.8:
+            if session.may_draft and not session.finished and rng.random() < 0.8:
                 assert desk.up("a", some_draft(rng, session, texts[session.session_id])) == []
-            elif session.assigned == 0:
+            elif session.may_draft == 0:
                 desk.up("a", Ack(session.session_id, session.epoch, len(session.tokens)))
         if not waiting and all(session.finished for session in desk.core.sessions.values()):
             break
@@ -144,7 +137,7 @@ def replace_seed(sampling, seed):
 
 
 def entry(number, tokens, num_drafted=0, *, samples=True, **changes):
-    values: dict[str, Any] = {"sampling": Sampling(seed=number), "epoch": 1, "draft_round": 1} | changes
+    values: dict[str, Any] = {"sampling": Sampling(seed=number), "epoch": 1} | changes
     return Entry(session_id(number), 0, tuple(tokens), num_drafted, samples, **values)
 
 
@@ -262,16 +255,25 @@ def test_what_is_observed_depends_on_the_claim_and_not_on_the_tokens():
 
 
 def test_rounds_that_are_chosen_for_their_noise_change_nothing_that_is_observed():
-    """A draft node knows the seed, and so what accepts; it may pass over rounds until everything is accepted."""
+    """A draft node knows the seed, and so what accepts; it may wait for a round that accepts everything."""
     [proposed] = draft([1], (5, 6, 7), 4)
     target, outcomes = make_target(), []
     for number in range(30):
-        each = ratio_entry(1, proposed.tokens, proposed.proposal, draft_round=number)
-        outcomes += target.run(Round(1, (each,))).outcomes
+        outcomes += target.run(Round(number, (ratio_entry(1, proposed.tokens, proposed.proposal),))).outcomes
         target.runner.free(session_id(1))
     assert len({one.num_accepted for one in outcomes}) > 1
     assert len({round(one.agreement, 6) for one in outcomes}) == 1
     assert len({one.evidence for one in outcomes}) == 1
+
+
+def test_a_text_that_is_opened_again_meets_other_noise_in_a_round_of_the_same_number():
+    """A verify node that comes back counts its rounds anew."""
+    [proposed] = draft([1], (5, 6, 7), 4)
+    target, outcomes = make_target(), []
+    for epoch in range(30):
+        outcomes += target.run(Round(1, (ratio_entry(1, proposed.tokens, proposed.proposal, epoch=epoch),))).outcomes
+        target.runner.free(session_id(1))
+    assert len({one.num_accepted for one in outcomes}) > 1
 
 
 def ratio_entry(number, tokens, positions, **changes):

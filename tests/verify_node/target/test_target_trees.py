@@ -7,7 +7,7 @@ import pytest
 
 from goodspeed.exact import trees
 from goodspeed.wire import odds
-from goodspeed.wire.messages import Offer, Sampling
+from goodspeed.wire.messages import Draft, Sampling
 from tests.fakes import make_open, session_id
 from tests.micro import VOCAB
 from tests.verify_node.target.test_target import (
@@ -22,7 +22,6 @@ from tests.verify_node.target.test_target import (
 from verify_node.packing.round import Entry, Round
 
 PROMPT = (1, 2, 3)
-MODEL = ("odds", "offers", "model_offers")
 
 
 def entry(number, start, tokens, parents, **changes):
@@ -122,10 +121,10 @@ def test_what_may_not_be_drawn_yet_is_masked_by_depth():
 
 
 @pytest.mark.parametrize("options", [{}, {"num_pages": 20}], ids=["roomy", "tiny pool"])
-def test_every_text_is_the_targets_own_whatever_trees_are_offered(options):
+def test_every_text_is_the_targets_own_whatever_trees_are_drafted(options):
     rng = random.Random(7)
-    desk = RealDesk(budget=12, max_round_tokens=40, selection="odds", explore=0.0, **options)
-    desk.hello("a", capabilities=MODEL)
+    desk = RealDesk(budget=12, max_round_tokens=40, explore=0.0, **options)
+    desk.hello("a")
     opened = {
         session_id(number): make_open(
             number,
@@ -149,8 +148,8 @@ def test_every_text_is_the_targets_own_whatever_trees_are_offered(options):
             ahead = texts[session.session_id][done : done + rng.randint(1, 5)]
             tokens, parents = grown(ahead, rng, 2) if ahead else ((1,), (-1,))
             claimed = odds.encode(rng.choice([[0.9] * len(tokens), [rng.random() for _ in tokens]]))
-            offer = Offer(session.session_id, 1, len(session.tokens), tokens, claimed, "model", trees.pack(parents))
-            assert desk.up("a", offer) == []
+            draft = Draft(session.session_id, 1, len(session.tokens), tokens, claimed, parents=trees.pack(parents))
+            assert desk.up("a", draft) == []
         if all(session.finished for session in desk.core.sessions.values()):
             break
     written = {key: tuple(session.tokens[len(session.opened.prompt) :]) for key, session in desk.core.sessions.items()}
