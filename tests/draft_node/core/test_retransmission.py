@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from draft_node.core.retransmission import MAX_RESEND_S, RESEND_S, RetransmissionTimer
-from experiments.simulation.settings import Settings
+from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
 
 
@@ -61,7 +61,7 @@ def test_copies_do_not_fill_a_narrow_line():
     settings = Settings(
         num_clients=2, num_sessions=4, num_at_once=1, min_tokens=40, stops=0.0, policy="fixed", budget=16
     )
-    settings = replace(settings, drafted_bytes=500.0, bytes_per_s=(4000.0,))
+    settings = replace(settings, drafted_bytes=500.0, bytes_per_s=(4000.0,), **PAPER)
     world = World(1, settings)
     world.run(150.0)
     sessions = [generation.session for draft in world.drafts for generation in draft.done]

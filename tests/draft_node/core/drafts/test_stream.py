@@ -130,6 +130,7 @@ def test_a_session_that_is_opened_anew_drafts_anew():
     session.receive(verdict(3, 10), 1.0)
     [opened] = session.receive(Refusal("unknown_session", "what", "to do", ID, 1), 2.0)
     assert isinstance(opened.message, OpenSession)
+    assert session.tick(2.0 + RESEND_S) == [Send(Ack(ID, 2, 4))], "drafts of the past are not repeated"
     [_, sent] = session.receive(verdict(4, 11, epoch=2), 3.0)
     assert (sent.message.epoch, sent.message.tokens) == (2, TEXT[5 : 5 + NGRAM_LENGTH])
 
@@ -189,6 +190,16 @@ def test_what_is_left_of_another_is_completed_where_nothing_is_added():
     assert session.proposed(answer(wanted), 1.3) == [], "nobody waits for it"
     session.resting.is_resting = True
     assert session.receive(verdict(5, 12), 1.4)[1:] == [draft(6, 13, complete=True)]
+
+
+def test_what_the_index_said_is_completed_as_it_stands_though_it_would_say_less_now():
+    session = begin(text=(*PROMPT, 10, 11, 12, 13))
+    *_, wanted = session.receive(verdict(3, 10), 1.0)
+    session.ngrams.text = ()
+    session.receive(verdict(4, 11, may_draft=0), 1.1)
+    session.proposed(answer(wanted), 1.2)
+    session.resting.is_resting = True
+    assert session.receive(verdict(5, 12), 1.3)[1:] == [draft(6, 13, source="ngram", complete=True)]
 
 
 def test_what_is_left_of_a_complete_draft_is_acknowledged_whatever_is_permitted():
@@ -441,7 +452,7 @@ def test_where_nothing_is_permitted_or_rounds_wait_for_it_the_model_is_not_judge
     session = begin(replace(request_, max_tokens=5000), resting=resting)
     for base_len in range(3, 3 + 3 * LEAST_TRIAL):
         session.receive(verdict(base_len, 20, may_draft=may_draft), 1.0)
-    assert not resting.is_resting
+        assert not resting.is_resting
 
 
 # -- trees -------------------------------------------------------------------------------------------------------------
