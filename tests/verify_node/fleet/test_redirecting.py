@@ -31,9 +31,9 @@ def _told_now(one, now):
 
 
 def make(*others, busy=False, **options):
-    """A desk with a draft node `a` that knows fleets; busy: with a long round behind it."""
+    """A desk with a draft node `a`; busy: with a long round behind it."""
     desk = Desk(**options)
-    desk.hello("a", capabilities=("fleet",))
+    desk.hello("a")
     if busy:
         desk.open("a", 100)
         desk.round(duration_s=2.0)
@@ -47,7 +47,7 @@ def redirects(messages):
 
 def test_alone_it_sends_nobody_anywhere_and_tells_nothing():
     desk = Desk(max_sessions=1)
-    assert len(desk.up("a", make_hello("a", capabilities=("fleet",)))) == 1
+    assert len(desk.up("a", make_hello("a"))) == 1
     assert know(desk) == [(b"a", Replicas((desk.core.redirecting.news.siblings[0],)))]
     desk.open("a", 1)
     assert [one.code for one in desk.open("a", 2)] == ["too_many_sessions"]
@@ -59,12 +59,11 @@ def test_a_table_without_itself_is_that_of_another_fleet():
     assert desk.core.redirecting.is_alone
 
 
-def test_draft_nodes_that_know_fleets_are_told_who_is_there_after_welcome_and_when_that_changes():
+def test_draft_nodes_are_told_who_is_there_after_welcome_and_when_that_changes():
     desk = make(replica("b"))
-    told = desk.up("c", make_hello("c", capabilities=("fleet",)))[1]
+    told = desk.up("c", make_hello("c"))[1]
     assert isinstance(told, Replicas)
     assert [one.endpoint for one in told.siblings] == ["tcp://own:5555", "tcp://b:5555"]
-    assert len(desk.up("old", make_hello("old"))) == 1
     assert {peer for peer, _ in know(desk, replica("b"), replica("new"))} == {b"a", b"c"}
     stopping = replica("b", replace(IDLE, is_draining=True))
     assert know(desk, stopping, replica("new"))[0][1].siblings[1].is_draining
@@ -109,12 +108,6 @@ def test_where_nobody_has_room_the_session_is_refused():
 def test_hops_end(hops, is_sent):
     sent = redirects(make(replica("b"), busy=True).open("a", 1, hops=hops))
     assert [one.hops for one in sent] == ([hops + 1] if is_sent else [])
-
-
-def test_draft_nodes_that_know_no_fleets_are_sent_nowhere():
-    desk = make(replica("b"), busy=True)
-    desk.hello("old")
-    assert redirects(desk.open("old", 1)) == []
 
 
 def test_a_session_that_is_open_is_not_sent_on_when_its_message_comes_twice():
