@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from goodspeed.fair.latency import Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Ack, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
-from tests.verify_node.promises.test_promises import COST
 
 NUMBERS = (1, 2, 3)
 EVERY = 997
@@ -85,7 +85,7 @@ class World:
         text[verdict.base_len - length :] = verdict.tokens
         if verdict.finish_reason is not None:
             self.over.add(number)
-        elif not verdict.next_length:
+        else:
             self.desk.up("a" if number < 3 else "b", Ack(session_id(number), verdict.epoch, length + len(text)))
 
     def run(self, num_rounds: int = 100) -> None:
@@ -93,8 +93,7 @@ class World:
             if self.over | self.given_up == set(NUMBERS):
                 return
             for number in NUMBERS:
-                session = self.desk.core.sessions.get(session_id(number))
-                if session is not None and session.awaits_draft:
+                if session_id(number) in self.desk.core.sessions:
                     self.desk.draft("a" if number < 3 else "b", number, alpha=0.6)
             try:
                 answers = self.round()
@@ -117,7 +116,7 @@ class World:
             return [send.message for send in core.finish(outcomes, 0.01, self.desk.now)]
 
 
-OPTIONS: dict[str, Any] = {"selection": "odds", "policy": "slo", "admission": "dp", "cost": COST}
+OPTIONS: dict[str, Any] = {"admission": "dp", "cost": Linear(fixed_s=0.004, token_s=0.004)}
 
 
 def expected(number: int) -> tuple[int, ...]:
@@ -173,7 +172,7 @@ def test_a_session_that_no_round_can_be_planned_with_is_given_up_and_no_other() 
 
 
 def test_a_message_that_fails_costs_its_session_and_is_answered() -> None:
-    desk = Desk()
+    desk = Desk(rounds="barrier")
     desk.hello("a")
     desk.hello("b")
     for number in (1, 2):
