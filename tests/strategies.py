@@ -54,7 +54,7 @@ def aligned(values: dict[str, Any]) -> dict[str, Any]:
         if all(values.get(name) is not None for name in pair):
             shorter = min(len(values[name]) for name in pair)
             values |= {name: values[name][:shorter] for name in pair}
-    if values.get("odds") is not None:
+    if values.get("odds"):
         num_tokens = len(values["tokens"])
         values["odds"] = (values["odds"] + bytes(num_tokens))[:num_tokens]
     if values.get("parents") is not None:
