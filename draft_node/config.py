@@ -253,8 +253,7 @@ class DraftConfig(Settings):
     def _take_preset(self, name: str) -> None:
         """Takes a preset's settings; ConfigError where another was given for one of them."""
         for entry in fields(self):
-            value = PRESETS[name].get(entry.name)
-            if value is None:
+            if (value := PRESETS[name].get(entry.name)) is None:
                 continue
             if getattr(self, entry.name) not in (entry.default, value):
                 raise ConfigError(f"--preset {name} has --{entry.name} {value}; drop one of them")

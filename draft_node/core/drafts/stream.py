@@ -4,8 +4,8 @@ The n-gram index is asked at each verdict, and its tokens go up in place of the 
 beyond the text, as long as the verify node permits it and its tokens come in time. Of both, what is expected to bring
 more tokens goes up. The verify node keeps the newest draft, and follows it as the text grows.
 
-Under the ratio rule a draft is made once per text: its length follows from what is permitted and never from its own
-tokens, so that which tokens are verified tells nothing about the noise that decides on them. No I/O.
+Under the ratio rule a draft is made once per text, with noise of its own. Its length follows from what is permitted and
+never from its own tokens, so that which tokens are verified tells nothing about the noise that decides on them. No I/O.
 """
 
 from collections.abc import Sequence
@@ -184,14 +184,12 @@ class Stream:
 
     def _begin_ratio(self, tokens: Sequence[int]) -> list[Action]:
         """Drafts anew: nothing of an older chain is sent again."""
-        found = self._find(tokens, self.permitted)
+        found, asked = self._find(tokens, self.permitted), []
         if self.chain is not None:
             self.chain.begin(len(tokens))
             asked = self._ask_for(self.chain, tokens) if found.num_expected < LEAST_EXPECTED else []
-            if asked:
-                return [Send(self.acknowledgement(tokens)), *asked]
-        if not self.permitted:
-            return [Send(self.acknowledgement(tokens))]
+        if asked or not self.permitted:
+            return [Send(self.acknowledgement(tokens)), *asked]
         proposal = certain(found.tokens) if found.tokens else None
         return [Send(self._put(found, "ngram", tokens, proposal=proposal))]
 

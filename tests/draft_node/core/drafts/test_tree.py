@@ -1,4 +1,4 @@
-"""Alternatives to the tokens of a chain: which are offered, in which order, and which are not worth it."""
+"""Alternatives to the tokens of a chain: which go up, in which order, and which are not worth it."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_where_the_token_is_sure_or_the_verify_node_would_not_look_there_is_none
     assert tree.tokens == [1, 2, 3, 11], "the second one's path odds are half of it"
 
 
-def test_an_offer_has_room_for_the_whole_chain_first():
+def test_a_tree_has_room_for_the_whole_chain_first():
     chain = Continuation(tuple(range(60)), (0.99,) + (1.0,) * 59)
     tree = Tree.of(Continuation(chain.tokens, (0.5, *chain.odds[1:])), tuple(range(100, 160)), 0.0)
     assert tree is not None
