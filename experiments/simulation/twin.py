@@ -1,7 +1,8 @@
 """The world of a recorded run: the same settings, texts and agreement, and times as they were on average.
 
 What depends on chance in reality, in which order and after which rounds the sessions opened, is taken from the
-recording. So under barrier rounds, where time decides nothing else, the twin does what the run did, draft by draft.
+recording. So under barrier rounds, where time decides nothing else, the twin does what the run did, draft by draft;
+but Eq. (3) observes other numbers under the ratio rule.
 """
 
 from collections.abc import Iterable
@@ -42,6 +43,7 @@ def twin(run: Recording, known: Iterable[Agreement] | None = None, counts: Count
         sizes=lambda client, number: sizes[client],
         joins=tuple(opened.joined for opened in sessions),
         rounds=node.rounds,
+        verification=(header.verification,),
         policy=node.policy.name,
         budget=node.budget,
         eta=node.eta,

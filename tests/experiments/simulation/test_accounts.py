@@ -17,7 +17,7 @@ A, B = b"a" * 16, b"b" * 16
 
 
 def verdict(session_id, num_tokens):
-    return Verdict(session_id, 1, None, 0, (1,) * num_tokens, num_tokens, num_tokens - 1, 3)
+    return Verdict(session_id, 1, 0, (1,) * num_tokens, num_tokens, num_tokens - 1, 3)
 
 
 def test_wall_time_is_split_by_hand():

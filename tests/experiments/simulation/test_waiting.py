@@ -39,7 +39,7 @@ def seconds(settings: Settings) -> float:
 def shares(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
     """The time that it takes with waits for drafts, and without any."""
     waiting = seconds(settings)
-    monkeypatch.setattr(planner, "OFFER_SHARE", 0.0)
+    monkeypatch.setattr(planner, "SHARE", 0.0)
     return waiting, seconds(settings)
 
 

@@ -15,7 +15,15 @@ from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
 from goodspeed.slo.objectives import Objectives
 
-PLAIN = Settings(num_clients=1, policy="fixed", max_draft=0, round_cost=Linear(fixed_s=0.01), latency_s=(0.0,))
+PLAIN = Settings(
+    num_clients=1,
+    policy="fixed",
+    max_draft=0,
+    budget=10,
+    max_round_tokens=40,
+    round_cost=Linear(fixed_s=0.01),
+    latency_s=(0.0,),
+)
 QUICK, SLOW = Objectives(tpot_s=0.0099), Objectives(tpot_s=0.0101)
 
 

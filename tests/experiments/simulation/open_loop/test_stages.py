@@ -100,6 +100,7 @@ SETTINGS = Settings(
     num_clients=1,
     policy="fixed",
     max_draft=0,
+    budget=10,
     max_round_tokens=20,
     round_cost=Linear(fixed_s=0.01),
     latency_s=(0.0,),
