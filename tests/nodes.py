@@ -18,14 +18,22 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO, TypeVar
 
 from httpx2 import Client, ConnectError
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
+from prometheus_client.samples import Sample as MetricSample
+
+from goodspeed.engine import checkpoints
+from goodspeed.fair.latency import Sample
+from goodspeed.fair.latency.saved import make_profile, save
+from goodspeed.node import profiler
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -34,6 +42,7 @@ DEADLINE_S = 600.0
 
 POLL_S = 0.1  # between two looks at what a node says over HTTP
 ANYWHERE = "127.0.0.1:0"
+_FOLDER = TemporaryDirectory()  # for as long as this process runs
 Event = dict[str, Any]
 Node = TypeVar("Node", bound="Process")
 Found = TypeVar("Found")
@@ -220,18 +229,32 @@ class Process:
         return metrics
 
 
-def _full_name(sample: Sample) -> str:
+def _full_name(sample: MetricSample) -> str:
     labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
     return sample.name.removeprefix("goodspeed_") + (f"{{{labels}}}" if labels else "")
+
+
+@cache
+def _quick_rounds() -> Path:
+    """A profile of tiny-target by which drafted tokens take no time."""
+    setting = profiler.setting(checkpoints.load("tiny-target"))
+    samples = [Sample(num_tokens, 1, 0, 0.002) for num_tokens in (1, 8, 64, 512)]
+    file = Path(_FOLDER.name, "profile.json")
+    save(make_profile(replace(setting, threads=1), datetime.now(UTC), {}, samples), str(file))
+    return file
 
 
 class VerifyNode(Process):
     """A verify node that lets slow machines draft, with `/metrics`."""
 
-    def __init__(self, *words: str) -> None:
-        defaults = ("--model", "tiny-target", "--bind", f"tcp://{ANYWHERE}", "--cost", "none", "--http", ANYWHERE)
+    def __init__(self, *words: str, measures: bool = False) -> None:
+        """measures: it finds out how long rounds take and whether drafts pay; else it takes it that they do."""
+        defaults = ("--model", "tiny-target", "--bind", f"tcp://{ANYWHERE}", "--http", ANYWHERE)
+        given: tuple[str, ...] = () if measures else ("--explore", "0")
+        if not measures and not {"--model", "--tp", "--profile"} & {*words}:
+            given += ("--profile", str(_quick_rounds()))
         log = ("--log-level", "info")
-        super().__init__("verify_node", *defaults, *log, *words, ports={"--bind": "endpoint", "--http": "url"})
+        super().__init__("verify_node", *defaults, *given, *log, *words, ports={"--bind": "endpoint", "--http": "url"})
 
     @property
     def endpoint(self) -> str:

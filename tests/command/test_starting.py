@@ -55,7 +55,7 @@ def test_an_interrupt_among_the_imports_leaves_no_traceback(name: str, as_script
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 
-VERIFY = ("verify_node.__main__:main", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0", "--cost", "none")
+VERIFY = ("verify_node.__main__:main", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0")
 DRAFT = ("draft_node.__main__:main", "--model", "tiny-draft-s", "--verify", "tcp://127.0.0.1:9", "--quiet")
 GENERATE = ("goodspeed.__main__:main", "generate", "--prompt", "The river")
 

@@ -61,12 +61,12 @@ class Ready:
                     self._told.notify_all()
 
 
-@pytest.mark.parametrize("cost", ["none", pytest.param("auto", marks=pytest.mark.slow_faults)])
-def test_the_verify_node_is_restarted_twice_under_load(cost: str) -> None:
-    """Everything else in this folder runs with `none`: where drafts do not pay, `auto` would have none to lose."""
+@pytest.mark.parametrize("measures", [False, pytest.param(True, marks=pytest.mark.slow_faults)])
+def test_the_verify_node_is_restarted_twice_under_load(*, measures: bool) -> None:
+    """Everything else in this folder measures nothing: where drafts do not pay, there would be none to lose."""
     wanted = mixed(160)[:6]
     with (
-        VerifyNode("--lease-s", "600", "--cost", cost) as verify,
+        VerifyNode("--lease-s", "600", measures=measures) as verify,
         DraftNode(verify.endpoint, *PATIENT) as draft,
         Ready(verify.url) as verify_ready,
         Ready(draft.url) as draft_ready,

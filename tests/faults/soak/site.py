@@ -202,7 +202,7 @@ class Site:
         (source / f"{name}.pub").rename(target / f"{name}.pub")
 
     def _start_verify(self) -> SoakedNode:
-        words = ["--model", "tiny-target", "--bind", f"tcp://{ANYWHERE}", "--http", ANYWHERE, "--cost", "none"]
+        words = ["--model", "tiny-target", "--bind", f"tcp://{ANYWHERE}", "--http", ANYWHERE]
         words += ["--kv-pages", str(VERIFY_PAGES)]
         words += ["--key", str(self._folder / "verify.key"), "--enrolled", str(self._enrolled)]
         ports = {"--bind": "endpoint", "--http": "url"}

@@ -49,7 +49,7 @@ def ask(endpoint: str, *words: str, redirected: str = "") -> tuple[int, str, str
 
 
 def test_both_daemons_tell_a_person_what_they_do() -> None:
-    words = ("--model", "tiny-target", "--bind", "tcp://127.0.0.1:0", "--http", "127.0.0.1:0", "--cost", "none")
+    words = ("--model", "tiny-target", "--bind", "tcp://127.0.0.1:0", "--http", "127.0.0.1:0")
     with start("verify_node", *words) as verify:
         assert verify.stderr is not None
         assert verify.stderr.readline() == "goodspeed-verify: loading tiny-target ...\n"
@@ -93,7 +93,7 @@ def test_events_on_a_full_disk_are_one_line_and_status_74(verify: VerifyNode) ->
 
 @needs_full
 def test_a_verify_node_whose_events_find_no_room_says_so() -> None:
-    words = ("--model", "tiny-target", "--bind", "tcp://127.0.0.1:0", "--cost", "none", "--json", "--quiet")
+    words = ("--model", "tiny-target", "--bind", "tcp://127.0.0.1:0", "--json", "--quiet")
     with start("verify_node", *words, redirected=">/dev/full") as process:
         _, err = process.communicate(timeout=120)
     assert process.returncode == 74

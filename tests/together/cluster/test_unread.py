@@ -95,7 +95,7 @@ def client() -> Iterator[Client]:
 
 
 def verify_words(endpoint: str, http: str) -> tuple[str, ...]:
-    words = ("--model", "tiny-target", "--bind", endpoint, "--http", http, "--cost", "none")
+    words = ("--model", "tiny-target", "--bind", endpoint, "--http", http)
     return ("verify_node.cli", *words, "--json", "--record", "--log-level", "info")
 
 

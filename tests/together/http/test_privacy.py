@@ -28,7 +28,7 @@ def url_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     keys.write_text("".join(f"the-key-of-{name}\n" for name in ("ana", *OTHERS)))
     keys.chmod(0o600)
     with (
-        VerifyNode("--cost", "auto", "--selection", "odds", "--explore", "0") as verify,
+        VerifyNode() as verify,
         draft_node(verify.endpoint, *BARE, "--api-key", str(keys)) as (_, url),
     ):
         yield url

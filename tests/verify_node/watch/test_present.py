@@ -44,15 +44,15 @@ def test_connections_of_one_process_are_one_client(desk):
     assert len(one.peers) == 1
 
 
-def test_what_is_assigned_is_summed_over_sessions_that_go_on(desk):
+def test_what_may_be_drafted_is_summed_over_sessions_that_go_on(desk):
     desk.hello("a")
     for number in (1, 2):
         desk.open(number=number)
     desk.round()
     [one] = present_clients(desk.core.view)
-    assert one.assigned == sum(desk.session(number).assigned for number in (1, 2)) > 0
+    assert one.may_draft == sum(desk.session(number).may_draft for number in (1, 2)) > 0
     desk.session(1).phase = Phase.FINISHED
-    assert one.assigned == desk.session(2).assigned
+    assert one.may_draft == desk.session(2).may_draft
 
 
 def test_the_utility_is_of_clients_that_generate(desk):

@@ -20,9 +20,9 @@ def event(desk: Desk) -> dict[str, Any]:
 
 
 def test_a_round_has_the_arm_that_it_was_made_under() -> None:
-    desk = Desk(selection="odds")
+    desk = Desk()
     observed(desk)
-    desk.hello(capabilities=("odds", "offers"))
+    desk.hello()
     desk.open()
     assert event(desk)["arm"] == "model"
     desk.draft()
@@ -35,18 +35,21 @@ def test_a_round_has_the_arm_that_it_was_made_under() -> None:
 
 
 def test_where_nothing_is_tried_there_is_no_arm() -> None:
-    desk = Desk(selection="none")
+    desk = Desk(rounds="barrier")
     desk.hello()
     desk.open()
     told = event(desk)
     assert told["arm"] is None
     assert (told["number"], told["num_drafted"], len(told["sessions"])) == (1, 0, 1)
+    key = desk.session().session_id.hex()
+    assert told["may_draft"] == {key: desk.session().may_draft} == {key: desk.core.limits.budget}
+    assert told["sessions"][0]["may_draft"] == desk.core.limits.budget
     assert arms_found(desk.core.view) == []
 
 
 def test_what_was_found_is_told_by_load_and_arm() -> None:
-    desk = Desk(selection="odds")
-    desk.hello(capabilities=("odds", "offers"))
+    desk = Desk()
+    desk.hello()
     for number in range(8):
         desk.open(number=number)
     desk.round()

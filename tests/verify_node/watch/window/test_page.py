@@ -72,7 +72,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 @pytest.mark.essential
 def test_clients_and_figures_move(page: Page) -> None:
     page.wait(lambda: page.text("#line") == "live" and page.row("client-1") and page.row("client-2"))
-    assert page.text("#about").startswith("tiny-target · slo policy · continuous rounds")
+    assert page.text("#about").startswith("tiny-target · gradient policy · continuous rounds")
     assert (page.text("#num-clients"), page.text("#budget")) == ("2", "24")
     page.wait(lambda: page.number("#tokens-per-s") > 0 and page.number("#rounds-per-s") > 0)
     before = page.number("#num-tokens")
@@ -89,7 +89,7 @@ def test_clients_and_figures_move(page: Page) -> None:
     assert "joined" in page.text("#events")
     assert page.number("#pool-about") > 0
     assert page.text("#sources").startswith("model")
-    assert page.text("#arms-about") == "no other way of drafting is tried", "the demo's rounds have no price"
+    assert page.text("#arms-about").startswith("ways of drafting")
     assert page.errors() == []
 
 

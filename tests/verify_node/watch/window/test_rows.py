@@ -27,8 +27,8 @@ NOTHING = "\N{EN DASH}"
 NOW = 1e9
 
 ROWS = (
-    replace(WRITES, name="writes", since=NOW - 60, drafted_per_round=15.5, assigned=31),
-    replace(WRITES, name="writes-too", since=NOW - 60, drafted_per_round=4.5, assigned=24, num_sessions=1),
+    replace(WRITES, name="writes", since=NOW - 60, drafted_per_round=15.5, may_draft=31),
+    replace(WRITES, name="writes-too", since=NOW - 60, drafted_per_round=4.5, may_draft=24, num_sessions=1),
     replace(
         WRITES,
         name="rests",

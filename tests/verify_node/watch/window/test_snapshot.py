@@ -71,7 +71,7 @@ def test_a_client_that_writes(scene: Scene) -> None:
     assert (row.num_sessions, row.share, row.weight) == (1, 1.0, 1.0)
     assert (row.acceptance_rate, row.goodput) == (client.acceptance.value, client.goodput.value)
     assert row.num_tokens == seen.num_tokens == scene.desk.core.counts.num_tokens > 4
-    assert row.assigned == scene.desk.session(1).assigned
+    assert row.may_draft == scene.desk.session(1).may_draft
     assert seen.utility == pytest.approx(math.log(row.goodput))
     assert seen.pool.num_used > 0
     assert seen.rates.over_s == pytest.approx(scene.desk.now)
@@ -88,7 +88,7 @@ def test_what_clients_drafted_per_round_sums_to_the_whole(scene: Scene) -> None:
     core = scene.desk.core
     assert seen.rates.drafted_per_round == pytest.approx(core.counts.num_drafted / core.num_rounds)
     assert sum(row.drafted_per_round for row in seen.clients) == pytest.approx(seen.rates.drafted_per_round)
-    assert 0 < seen.rates.drafted_per_round <= core.limits.budget < sum(row.assigned for row in seen.clients)
+    assert 0 < seen.rates.drafted_per_round <= core.limits.budget < sum(row.may_draft for row in seen.clients)
     assert min(row.drafted_per_round for row in seen.clients) > 0
 
 
@@ -196,10 +196,9 @@ def test_what_drafted_the_tokens(scene: Scene) -> None:
 
 
 def test_what_the_experiments_found(scene: Scene) -> None:
-    assert scene.look().arms == ()  # nothing is tried under the paper's rules
-    selecting = Scene(selection="odds")
-    selecting.write("a", 1)
-    arms = {row.arm: row for row in selecting.look().arms}
+    assert Scene(rounds="barrier").look().arms == ()  # nothing is tried under the paper's rules
+    scene.write("a", 1)
+    arms = {row.arm: row for row in scene.look().arms}
     assert list(arms) == ["none", "ngram", "model"]
     assert [row.is_best for row in arms.values()] == [False, False, True]
     assert (arms["model"].relative_rate, arms["model"].share) == (1.0, 1.0)
@@ -207,7 +206,7 @@ def test_what_the_experiments_found(scene: Scene) -> None:
 
 
 def test_each_arm_has_its_own_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(selection="odds")
+    scene = Scene()
     core, found = scene.desk.core, scene.desk.core.view.arms
     assert found is not None
     figures = {"none": (0.8, 0.05, 0.06), "ngram": (0.9, 0.02, 0.14), "model": (1.0, 0.0, 0.8)}
@@ -227,9 +226,9 @@ def test_without_service_levels_there_is_no_row(scene: Scene) -> None:
 
 def test_texts_in_time_and_behind_are_counted_by_tier() -> None:
     tiers = tuple(parse_tiers(["urgent:tpot=5ms", "patient:tpot=9s"]).values())
-    scene = Scene(selection="odds", tiers=tiers, admission="none")
+    scene = Scene(tiers=tiers, admission="none")
     desk = scene.desk
-    desk.hello("a", capabilities=("odds", "offers", "slo", "no_model"))
+    desk.hello("a", draft_model="")
     desk.open("a", 1, slo=Slo(Objectives(tpot_s=0.005, tier="urgent")))
     desk.open("a", 2, slo=Slo(Objectives(tpot_s=9.0, tier="patient")), max_tokens=2)
     for _ in range(3):
