@@ -7,8 +7,7 @@ import pytest
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import Reporter
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import Linear, Refined, saved
-from goodspeed.fair.policies import ClientState
+from goodspeed.fair.latency import saved
 from goodspeed.node import profiler
 from goodspeed.wire.fields import MAX_DRAFT
 from tests.micro import make_checkpoint, make_runner
@@ -39,22 +38,19 @@ def file(tmp_path_factory):
     return path
 
 
-def test_nothing_is_measured_when_nothing_needs_it(capsys):
-    for wanted in (config(cost="none"), config(policy="fixed", cost="none")):
-        profile = find_profile(wanted, RUNNER)
-        assert profile is None
-        assert capsys.readouterr().err == ""
+def test_nothing_is_measured_where_rounds_are_the_papers(capsys):
+    profile = find_profile(config(preset="paper"), RUNNER)
+    assert profile is None
+    assert capsys.readouterr().err == ""
     assert not make_cost(profile).profiled
-    assert with_budget(config(budget=7), profile).budget == 7
+    assert with_budget(config(preset="paper", budget=7), profile).budget == 7
 
 
-def test_gradient_weighs_time_unless_told_not_to(quick):
-    dear = Refined(Linear(token_s=1.0))  # nothing pays at a second a token
-    clients = [ClientState(0.5, 1.0)]
-    assert find_profile(config(), RUNNER) is not None
-    assert config().policy_settings.create(dear).allocate(clients, 4) == [0]
-    assert not config(cost="none").weighs_time
-    assert config(cost="none").policy_settings.create().allocate(clients, 4) == [4]
+@pytest.mark.parametrize("options", [{}, {"policy": "fixed"}, {"preset": "paper", "budget": "auto"}])
+def test_how_long_rounds_take_is_measured_where_drafts_or_the_budget_depend_on_it(quick, options):
+    profile = find_profile(config(**options), RUNNER)
+    assert profile is not None
+    assert make_cost(profile).profiled
 
 
 def test_an_automatic_budget_is_measured_and_said(quick, capsys):

@@ -9,9 +9,9 @@ import pytest
 
 from goodspeed.errors import NodeFailed, TransportError
 from goodspeed.node import failures
-from goodspeed.slo.objectives import Objectives
+from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.handshake import Heartbeat, Welcome
-from goodspeed.wire.messages import Ack, Admitted, Close, OpenSession, Refusal, Slo, Verdict
+from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Slo, Verdict
 from goodspeed.wire.zmq.transport import DraftChannel
 from tests.fakes import alone, make_hello, make_open, request_of, session_id
 from tests.verify_node.loops import Loop, ask, hear
@@ -61,14 +61,14 @@ async def connect(loop: Loop, name: str = "a") -> DraftChannel:
 
 async def whole_text(channel: DraftChannel, number: int, epoch: int = 1) -> tuple[int, ...]:
     """A text to its end; it is opened again where its session ended by no fault of its own."""
-    opened = make_open(number, epoch=epoch, max_draft=0)
+    opened = make_open(number, epoch=epoch)
     text: list[int] = []
     await channel.send(opened)
     while True:
         heard = await hear(channel)
         if isinstance(heard, Refusal):
             assert heard.code == "unknown_session"
-            opened = make_open(number, epoch=opened.epoch + 1, committed=tuple(text), max_draft=0)
+            opened = make_open(number, epoch=opened.epoch + 1, committed=tuple(text))
             await channel.send(opened)
         elif isinstance(heard, Verdict) and heard.epoch == opened.epoch:
             text[heard.base_len - len(opened.prompt) :] = heard.tokens
@@ -122,7 +122,7 @@ def test_a_failure_is_logged_under_its_round_and_with_its_sessions(
     assert (vars(record)["round"], vars(record)["num_entries"]) == (numbers[0], 1)
 
 
-PROMISING: dict[str, Any] = {"selection": "odds", "policy": "slo", "admission": "dp", "cost": COST}
+PROMISING: dict[str, Any] = {"admission": "dp", "cost": COST}
 
 
 def make_asking(number: int) -> OpenSession:
@@ -133,23 +133,22 @@ def make_asking(number: int) -> OpenSession:
 def test_promises_that_cannot_be_worked_out_cost_promises_and_nothing_else(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They raise each time: everybody is told to be served as well as can be, and is."""
+    """They raise each time: everybody is told that nothing is promised, and is served as well as can be."""
     monkeypatch.setattr(failures, "MAX_FAILURES", 2)
 
     async def story() -> None:
         async with Loop(**PROMISING) as loop:
             channel = loop.connect(A)
-            await ask(channel, make_hello("a", capabilities=("slo", "admission")))
+            await ask(channel, make_hello("a"))
             sabotage((loop.core.promises, where), monkeypatch, ZeroDivisionError("by zero"), times=1e9)
-            told: list[str] = []
+            told: list[bool | None] = []
             for number in (1, 2, 3, 4):
-                await channel.send(make_asking(number))
-                while not isinstance(heard := await hear(channel), Verdict):
-                    assert isinstance(heard, Admitted), heard
-                    told.append(heard.tier)
+                verdict = await ask(channel, make_asking(number))
+                assert isinstance(verdict, Verdict), verdict
+                told.append(verdict.promised)
                 await channel.send(Close(session_id(number), 1))
-            assert told.count("best_effort") == 4
-            assert told.count("promised") == (4 if where == "allot" else 0)
+            assert told == [False] * 4
+            assert loop.core.counts.promises == {(OTHER, "promised" if where == "allot" else "declined"): 4}
             loop.core.validate()
 
     asyncio.run(asyncio.wait_for(story(), 60))

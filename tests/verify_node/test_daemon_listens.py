@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from goodspeed.wire.handshake import Welcome
-from goodspeed.wire.messages import Ack, Draft, Refusal, digest
+from goodspeed.wire.messages import Ack, Draft, Refusal
 from goodspeed.wire.zmq.transport import DraftChannel
 from tests.fakes import make_hello, make_open, session_id
 from tests.verify_node.loops import Loop, ask, hear
@@ -82,10 +82,10 @@ def test_a_round_that_waited_for_somebody_who_is_put_out_begins(monkeypatch: pyt
                 await channel.send(make_open(number))
             await until(lambda: len(loop.core.sessions) == 2)
             loop.target.let_go()
-            await until(lambda: all(session.assigned for session in loop.core.sessions.values()))
+            await until(lambda: all(session.may_draft for session in loop.core.sessions.values()))
             one = loop.core.sessions[session_id(1)]
-            await honest.send(Draft(session_id(1), 1, 9, len(one.tokens), digest(one.tokens), (1,)))
-            await until(lambda: one.draft)
+            await honest.send(Draft(session_id(1), 1, len(one.tokens), (1,), complete=True))
+            await until(lambda: one.drafted)
 
             asked, num_rounds = watch(loop.core, monkeypatch), len(loop.target.planned)
             for _ in range(int(rate_limit.BARRED) + 1):
@@ -108,7 +108,7 @@ def test_whoever_spoke_in_a_pause_is_heard_before_the_round_ends(monkeypatch: py
             await disturb(hostile)  # from now on nothing is read, for an hour or until the round is done
             asked = watch(loop.core, monkeypatch)
             await honest.send(make_open(2))
-            await hostile.send(Draft(session_id(9), 1, 1, 3, bytes(8), (1, 2, 3)))
+            await hostile.send(Draft(session_id(9), 1, 3, (1, 2, 3)))
             for _ in range(100):
                 await asyncio.sleep(0)
             assert set(asked) <= {"tick"}

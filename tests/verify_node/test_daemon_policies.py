@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from goodspeed.fair.policies import ClientState, OwnPolicy
-from goodspeed.wire import odds
 from goodspeed.wire.handshake import Welcome
-from goodspeed.wire.messages import Ack, Draft, Offer, Verdict, digest
+from goodspeed.wire.messages import Ack, Draft, Verdict
 from tests.fakes import alone, make_hello, make_open, request_of, session_id
 from tests.verify_node.loops import Loop, ask
 from tests.waiting import until
@@ -17,10 +16,10 @@ A = b"aaaaaaaa"
 
 
 class Greedy:
-    """Gives everybody the whole budget and one token more."""
+    """Gives everybody one token more than it may have."""
 
     def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
-        return [budget + 1 for _ in clients]
+        return [client.max_length + 1 for client in clients]
 
 
 def test_a_text_is_written_to_its_end_under_a_policy_that_is_always_wrong(caplog: pytest.LogCaptureFixture) -> None:
@@ -33,13 +32,15 @@ def test_a_text_is_written_to_its_end_under_a_policy_that_is_always_wrong(caplog
             while len(text) < 8:
                 assert isinstance(answer, Verdict)
                 text += answer.tokens
-                assert answer.next_length == 0
+                assert answer.may_draft == 0
                 answer = await ask(channel, Ack(session_id(1), 1, 3 + len(text)))
             assert not loop.serving.done()
             return text
 
     assert asyncio.run(asyncio.wait_for(story(), 60)) == list(alone(request_of(make_open(1, max_tokens=8))))
-    assert "the policy mine:Greedy gave client 0 the length 9; it must lie within 0 and its max_length" in caplog.text
+    assert (
+        "the policy mine:Greedy gave client 0 the length 7; it must lie within 0 and its max_length, 6" in caplog.text
+    )
 
 
 def test_every_message_that_carries_drafted_tokens_counts_as_uplink() -> None:
@@ -50,10 +51,10 @@ def test_every_message_that_carries_drafted_tokens_counts_as_uplink() -> None:
             assert isinstance(await ask(channel, make_open(1)), Verdict)
             assert loop.daemon.uplink_bytes == 0  # nothing was drafted
             text = loop.core.sessions[session_id(1)].tokens
-            await channel.send(Offer(session_id(1), 1, len(text), (1, 2), odds.encode((0.5, 0.5))))
+            await channel.send(Draft(session_id(1), 1, len(text), (1, 2), source="ngram"))
             await until(lambda: loop.daemon.uplink_bytes > 0)
-            offered = loop.daemon.uplink_bytes
-            await ask(channel, Draft(session_id(1), 1, 0, len(text), digest(text), (1,)))
-            assert loop.daemon.uplink_bytes > offered
+            first = loop.daemon.uplink_bytes
+            await channel.send(Draft(session_id(1), 1, len(text), (1,)))
+            await until(lambda: loop.daemon.uplink_bytes > first)
 
     asyncio.run(asyncio.wait_for(story(), 60))
