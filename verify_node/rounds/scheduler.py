@@ -48,8 +48,11 @@ REACH = 2
 """A permission is at most so many times what the draft node has delivered, beyond the least: room to show more."""
 
 TRIED_AGAIN = 20
-"""Rounds without a draft after which a session may draft one token where rounds wait for drafts: it may be better by
-now. Elsewhere everybody may always draft a few."""
+"""Rounds without a draft after which a session that waits for its drafts may draft one token: it may be better by now.
+All others may always draft a few."""
+
+TRIED_SHARE = 0.02
+"""Share of the time that a session spends on that at most where only itself waits."""
 
 
 class Observation(Struct, frozen=True):
@@ -139,8 +142,8 @@ class Scheduler:
         """How many tokens beyond its text each session may have drafted after verify round `number`, by Eq. (5).
 
         sessions: every active session that has had its first token; those for which nothing may draft are left out.
-        Where rounds go on meanwhile, `PERMITTED` budgets are shared out; nobody gets less than LEAST_PERMISSION, and
-        nobody much more than its draft node has shown to deliver.
+        Where rounds go on meanwhile, `PERMITTED` budgets are shared out; nobody gets less than LEAST_PERMISSION, unless it
+        waits for its drafts, and nobody much more than its draft node has shown to deliver.
         """
         drafting = [one for one in sessions if one.takes_drafts and (one.uses_model or self.is_barrier)]
         rooms = caps.room(drafting)
@@ -148,14 +151,13 @@ class Scheduler:
         if not drafting:
             return {}
         budget = self.budget if self.is_barrier else int(PERMITTED * self.budget)
-        tried = [one for one in drafting if self.is_barrier and _is_tried(one, number)][:budget]
+        tried = [one for one in drafting if self._waits(one) and self._is_tried(one, number, round_s)][:budget]
         states = [self._state(session, rooms, round_s) for session in drafting]
         allocated = self._share_out(states, budget - len(tried))
         if allocated is None:
             return {}
-        least = 0 if self.is_barrier else LEAST_PERMISSION
         permitted = {
-            session.session_id: min(max(length, least), session.max_length)
+            session.session_id: min(max(length, 0 if self._waits(session) else LEAST_PERMISSION), session.max_length)
             for session, length in zip(drafting, allocated, strict=True)
         }
         return permitted | {one.session_id: max(1, permitted[one.session_id]) for one in tried}
@@ -184,6 +186,7 @@ class Scheduler:
         longest = min(session.max_length, MAX_DRAFT, rooms.get(session.session_id, MAX_DRAFT))
         if not self.is_barrier:
             longest = min(longest, LEAST_PERMISSION + int(REACH * client.delivered))
+            longest = caps.quickest(session, longest, round_s) if self._waits(session) else longest
         return ClientState(
             acceptance_rate=min(session.acceptance.value, session.acceptance_bound.most),
             goodput=max(client.goodput.value, SMALLEST_GOODPUT),
@@ -196,7 +199,13 @@ class Scheduler:
             slo=session.owed(round_s),
         )
 
+    def _waits(self, session: Session) -> bool:
+        """Whether the session waits for its drafts, so that they cost it time."""
+        return self.is_barrier or session.verification == "ratio"
 
-def _is_tried(session: Session, number: int) -> bool:
-    """Whether a session that may draft nothing has waited long enough for one token."""
-    return session.zero_since is not None and number - session.zero_since >= TRIED_AGAIN
+    def _is_tried(self, session: Session, number: int, round_s: float) -> bool:
+        """Whether a session that may draft nothing has waited long enough for one token."""
+        if session.zero_since is None:
+            return False
+        wait_s = 0.0 if self.is_barrier else session.client.offer_s / TRIED_SHARE
+        return number - session.zero_since >= max(TRIED_AGAIN, wait_s / round_s if round_s else 0.0)
