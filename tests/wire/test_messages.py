@@ -6,31 +6,26 @@ import pytest
 from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Replicas, Sibling, Welcome
 from goodspeed.wire.messages import (
     Ack,
-    Admitted,
     Close,
     DownMessage,
     Draft,
-    Offer,
     OpenSession,
     Redirect,
     Refusal,
     Sampling,
     UpMessage,
     Verdict,
-    digest,
 )
 
 SESSION = bytes(range(16))
 BOOT = b"bootboot"
-BASE = digest([1, 2, 3])
 
 SAMPLES: list[UpMessage | DownMessage] = [
     Hello(version=VERSION, name="edge-1", boot_id=BOOT, tokenizer="t"),
     OpenSession(
         session_id=SESSION, epoch=1, prompt=(1, 2), committed=(3,), sampling=Sampling(temperature=0.7), max_tokens=9
     ),
-    Draft(session_id=SESSION, epoch=1, round=2, base_len=3, base_digest=BASE, tokens=(4, 5)),
-    Offer(session_id=SESSION, epoch=1, base_len=3, tokens=(4, 5), odds=b"\x00\x10"),
+    Draft(session_id=SESSION, epoch=1, base_len=3, tokens=(4, 5)),
     Ack(session_id=SESSION, epoch=1, base_len=3),
     Close(session_id=SESSION, epoch=1),
     Heartbeat(boot_id=BOOT),
@@ -46,33 +41,28 @@ SAMPLES: list[UpMessage | DownMessage] = [
         heartbeat_s=1.0,
         lease_s=6.0,
     ),
-    Admitted(session_id=SESSION, epoch=1, tier="best_effort"),
     Replicas((Sibling("tcp://10.0.0.1:5555", "k" * 40, "f", is_draining=True, expected_s=0.5),)),
     Redirect(SESSION, 1, "tcp://10.0.0.1:5555", "k" * 40, 1, "load"),
-    Verdict(
-        session_id=SESSION, epoch=1, round=None, base_len=3, tokens=(4,), num_verified=0, num_accepted=0, next_length=5
-    ),
-    Refusal(code="stale_round", what="round 2 was answered", what_to_do="draft the next one"),
+    Verdict(session_id=SESSION, epoch=1, base_len=3, tokens=(4,), num_verified=0, num_accepted=0),
+    Refusal(code="stale_epoch", what="epoch 1 is below 2", what_to_do="drop what is left of the old epoch"),
 ]
 
-PINNED = {  # the first fields of version 1, in their order: never to be moved, renamed or given another meaning
-    "hello": "version name boot_id tokenizer draft_model",
-    "open": "session_id epoch prompt committed sampling max_tokens stop_ids verification max_draft slo priority "
-    "constraint num_logprobs min_tokens drafter otherwise hops logit_rules cache_salt num_prompt_logprobs",
-    "draft": "session_id epoch round base_len base_digest tokens proposal drafting_s parents assumes",
-    "offer": "session_id epoch base_len tokens odds",
+PINNED = {  # the first fields of version 3, in their order: never to be moved, renamed or given another meaning
+    "hello": "version name boot_id tokenizer draft_model draft_fingerprint",
+    "open": "session_id epoch prompt committed sampling max_tokens stop_ids verification max_draft slo constraint "
+    "num_logprobs min_tokens drafter otherwise hops logit_rules cache_salt num_prompt_logprobs",
+    "draft": "session_id epoch base_len tokens odds source parents complete proposal",
     "ack": "session_id epoch base_len",
     "close": "session_id epoch",
     "heartbeat": "boot_id",
     "leave": "",
     "welcome": "version boot_id tokenizer vocab_size context_len max_length max_message_bytes heartbeat_s lease_s "
-    "verifications eos_ids",
-    "admitted": "session_id epoch tier",
+    "verifications eos_ids target target_fingerprint defaults chat_defaults slo constraints prefix_cache promises",
     "replicas": "siblings",
     "redirect": "session_id epoch endpoint server_key hops reason",
-    "verdict": "session_id epoch round base_len tokens num_verified num_accepted next_length finish_reason logprobs "
-    "dropped",
-    "refusal": "code what what_to_do session_id epoch round",
+    "verdict": "session_id epoch base_len tokens num_verified num_accepted may_draft finish_reason least_odds source "
+    "promised logprobs num_cached prompt_logprobs",
+    "refusal": "code what what_to_do session_id epoch",
 }
 
 
@@ -154,7 +144,8 @@ BAD_FIELDS = [
     ("open", "slo", [[None, 0.1, "chat", 1]]),
     ("open", "slo", [[None, 0.1], -1.0]),
     ("open", "slo", [[None, 0.1], 0.0, float("nan")]),
-    ("open", "priority", 1),
+    ("open", "max_draft", 65),
+    ("open", "drafter", "oracle"),
     ("open", "constraint", "json"),
     ("open", "constraint", ["yaml"]),
     ("open", "constraint", ["regex", "x" * ((1 << 16) + 1)]),
@@ -173,15 +164,18 @@ BAD_FIELDS = [
     ("open", "min_tokens", -1),
     ("open", "min_tokens", (1 << 20) + 1),
     ("draft", "epoch", 1 << 62),
-    ("draft", "round", None),
-    ("draft", "base_digest", b"x" * 7),
-    ("draft", "tokens", [1] * 1025),
-    ("draft", "proposal", "text"),
-    ("draft", "drafting_s", float("nan")),
-    ("draft", "drafting_s", -1.0),
+    ("draft", "base_len", None),
+    ("draft", "base_len", -1),
+    ("draft", "tokens", [1] * 65),
+    ("draft", "tokens", [1 << 31]),
+    ("draft", "odds", b"\x00"),
+    ("draft", "odds", b"\x00" * 3),
+    ("draft", "odds", "00"),
+    ("draft", "source", "self"),
     ("draft", "parents", [0]),
-    ("draft", "assumes", 1),
-    ("verdict", "dropped", -1),
+    ("draft", "parents", b"\x00"),
+    ("draft", "complete", 1),
+    ("draft", "proposal", "text"),
     ("verdict", "logprobs", [[float("nan"), [], []]]),
     ("verdict", "logprobs", [[float("-inf"), [], []]]),
     ("verdict", "logprobs", [[0.1, [], []]]),
@@ -193,7 +187,11 @@ BAD_FIELDS = [
     ("verdict", "logprobs", []),
     ("verdict", "logprobs", [[-1.0], [-1.0]]),
     ("verdict", "finish_reason", "bored"),
-    ("verdict", "next_length", -1),
+    ("verdict", "may_draft", -1),
+    ("verdict", "least_odds", 256),
+    ("verdict", "source", "oracle"),
+    ("verdict", "promised", "promised"),
+    ("verdict", "num_cached", -1),
     ("refusal", "code", "c" * 65),
     ("refusal", "what", "x" * 2049),
 ]
@@ -209,26 +207,29 @@ def test_a_value_out_of_range_is_refused(tag: str, field: str, value: object) ->
 
 
 def test_an_unknown_field_is_refused() -> None:
-    values = [*msgspec.msgpack.decode(msgspec.msgpack.encode(SAMPLES[3])), "more"]
+    values = [*msgspec.msgpack.decode(msgspec.msgpack.encode(Ack(SESSION, 1, 3))), "more"]
     with pytest.raises(msgspec.ValidationError):
         msgspec.msgpack.decode(msgspec.msgpack.encode(values), type=Ack)
 
 
-def test_digest_tells_bases_apart() -> None:
-    assert len(digest([])) == 8
-    assert digest([1, 2, 3]) == digest((1, 2, 3)) == BASE
-    assert len({digest(base) for base in ([], [0], [1], [1, 2], [2, 1], [1, 2, 0], [258])}) == 7
-    assert BASE.hex() == "d69c56745f6a3d9e"
+def test_a_draft_may_have_no_tokens_and_no_odds() -> None:
+    for draft in (Draft(SESSION, 1, 3, (), complete=True), Draft(SESSION, 1, 3, (4, 5), proposal=b"p")):
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(draft), type=UpMessage) == draft
 
 
-def test_the_parents_of_an_offer_make_a_tree() -> None:
-    offer = Offer(SESSION, 1, 3, (5, 6, 7), bytes(3), "model", b"\x00\x00\x02")
-    encoded = msgspec.msgpack.encode(offer)
-    assert msgspec.msgpack.decode(encoded, type=UpMessage) == offer
+def test_odds_are_of_every_token_or_of_none() -> None:
+    with pytest.raises(ValueError, match="1 odds for 2 tokens"):
+        Draft(SESSION, 1, 3, (4, 5), b"\x00")
+
+
+def test_the_parents_of_a_draft_make_a_tree() -> None:
+    draft = Draft(SESSION, 1, 3, (5, 6, 7), b"\x01\x01\x01", "model", b"\x00\x00\x02")
+    encoded = msgspec.msgpack.encode(draft)
+    assert msgspec.msgpack.decode(encoded, type=UpMessage) == draft
     wrong = [(b"\x00\x02\x00", "token 1 follows token 1"), (b"\x00\x00\xff", "token 2 follows token 254")]
     for parents, why in wrong:
         assert encoded.count(b"\x00\x00\x02") == 1
         with pytest.raises(msgspec.ValidationError, match=why):
             msgspec.msgpack.decode(encoded.replace(b"\x00\x00\x02", parents), type=UpMessage)
     with pytest.raises(ValueError, match="1 parents for 3 tokens"):
-        Offer(SESSION, 1, 3, (5, 6, 7), bytes(3), "model", b"\x00")
+        Draft(SESSION, 1, 3, (5, 6, 7), bytes(3), "model", b"\x00")
