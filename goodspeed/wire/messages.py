@@ -202,7 +202,6 @@ RefusalCode: TypeAlias = Literal[
     "not_owner",
     "stale_epoch",
     "wrong_base",
-    "too_long",
     "not_acknowledged",
     "vocabulary",
     "proposal",

@@ -37,7 +37,6 @@ from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import VERSION, Defaults, Heartbeat, Hello, Replicas, Sibling, Welcome
 from goodspeed.wire.messages import (
     Ack,
-    Admitted,
     Close,
     Draft,
     OpenSession,
@@ -87,7 +86,7 @@ def check(decoder: Decoder, data: bytes) -> bool:
 _UP = (
     Hello(VERSION, "edge-1", b"bootboot", "t", "model"),
     OpenSession(bytes(16), 1, (1, 2, 300), (4,), Sampling(0.5, 20, 0.9, 7), 9, (2,), "ratio", num_logprobs=2),
-    Draft(bytes(16), 1, 2, 3, bytes(8), (4, 5), b"\x01\x00", 0.25),
+    Draft(bytes(16), 1, 3, (4, 5), b"\x10\x20", "ngram", bytes(2), complete=True, proposal=b"\x01\x00"),
     Ack(bytes(16), 1, 3),
     Close(bytes(16), 1),
     Heartbeat(b"bootboot"),
@@ -108,11 +107,10 @@ _DOWN = (
         target_fingerprint="f",
         chat_defaults=Defaults(0.7, 20, 0.9, ("User:",)),
     ),
-    Admitted(bytes(16), 1, "promised"),
     Replicas((Sibling("tcp://10.0.0.1:5555"),)),
     Redirect(bytes(16), 1, "tcp://10.0.0.1:5555", "", 1, "load"),
-    Verdict(bytes(16), 1, 2, 3, (4,), 1, 1, 5, "stop", (TokenLogprobs(-0.5, (4,), (-0.5,)),), 3),
-    Refusal("malformed", "what", "what to do", bytes(16), 1, 2),
+    Verdict(bytes(16), 1, 3, (4,), 1, 1, 5, "stop", 9, "self", True, (TokenLogprobs(-0.5, (4,), (-0.5,)),), 3),
+    Refusal("malformed", "what", "what to do", bytes(16), 1),
     Heartbeat(b"bootboot"),
 )
 
@@ -211,14 +209,13 @@ PROFILE = saved.make_profile(
     [Sample(n, s, c, 0.004 + 0.0003 * n) for n in (8, 64) for s in (1, 8) for c in (0, 100)],
 )
 _HEADER = recording.Header(
-    version=1, model="m", policy="gradient", cost="none", rounds="barrier", verification="match", budget=8,
-    linger_ms=2.0, max_tokens=9, temperature=1.0, top_k=0, top_p=1.0, min_odds=0.3, draft_ahead=True, clients=1,
-    versions={"torch": "2"},
+    version=recording.VERSION, model="m", policy="gradient", rounds="barrier", verification="match", budget=8,
+    max_tokens=9, temperature=1.0, top_k=0, top_p=1.0, clients=1, versions={"torch": "2"},
 )  # fmt: skip
 _OPENED = recording.Opened(
     number=0, client="a", draft_model="d", seed=1, prompt_len=3, prompt_digest="0f", max_tokens=9, joined=0
 )
-_DRAFTED = recording.Drafted(session=0, base_len=3, assigned=2, agreed="10", ratios=(1.0, 0.5), num_accepted=1,
+_DRAFTED = recording.Drafted(session=0, base_len=3, may_draft=2, agreed="10", ratios=(1.0, 0.5), num_accepted=1,
                              num_tokens=2)  # fmt: skip
 _ROUND = recording.Round(number=1, started_s=0.0, waited_s=0.1, duration_s=0.2, num_tokens=3, num_sessions=1,
                          context_tokens=0, drafts=(_DRAFTED,))  # fmt: skip

@@ -15,14 +15,16 @@ from typing import Any, TypeAlias
 import msgspec
 
 from goodspeed.errors import ProtocolError
+from goodspeed.exact.positions import certain
 from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S, Objectives
 from goodspeed.wire.codec import decode_down, decode_up
-from goodspeed.wire.fields import Capability
+from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.generation import Constraint, LogitRules, TokenBias
 from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Welcome
-from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Slo, UpMessage, Verdict, digest
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Slo, UpMessage, Verdict
 from tests.fuzz.damage import HEADERS, OPENINGS, damaged, wrong_fields
 
+DRAFT_FIELDS = Draft.__struct_fields__
 Frames: TypeAlias = list[bytes]
 LARGE = 64 << 20
 encode = msgspec.msgpack.encode
@@ -34,8 +36,7 @@ class Own:
 
     opened: OpenSession
     tokens: list[int]
-    round: int = 0
-    next_length: int = 0
+    may_draft: int = 0
 
 
 @dataclass
@@ -60,7 +61,7 @@ class Me:
             self.welcome = message
         elif isinstance(message, Verdict) and (own := self.sessions.get(message.session_id)):
             own.tokens[message.base_len :] = message.tokens
-            own.next_length = message.next_length
+            own.may_draft = message.may_draft
             if message.finish_reason:
                 del self.sessions[message.session_id]
 
@@ -163,13 +164,17 @@ class Hostile:
         return [encode(self.greeting(me))]
 
     def greeting(self, me: Me) -> Hello:
-        known: tuple[Capability, ...] = ("slo", "admission")
-        capabilities = known if self.random.random() < 0.8 else ()
-        return Hello(VERSION, me.name, me.boot_id, self.tokenizer, "hostile", capabilities=capabilities)
+        return Hello(VERSION, me.name, me.boot_id, self.tokenizer, self.random.choice(("hostile", "")))
 
     def _wrong_hello(self, me: Me) -> Frames:
-        values = [["hello", 2, "from the future"], ["hello", 0], ["hello", VERSION, "", b"", ""], ["welcome", 9],
-                  ["hello", VERSION, me.name, me.boot_id, "another"], ["refusal", "version", "go"]]  # fmt: skip
+        values = (
+            ["hello", VERSION + 1, "from the future"],
+            ["hello", 0],
+            ["hello", VERSION, "", b"", ""],
+            ["hello", VERSION, me.name, me.boot_id, "another"],
+            ["welcome", 9],
+            ["refusal", "version", "go"],
+        )
         return [encode(self.random.choice(values))]
 
     def _heartbeat(self, me: Me) -> Frames:
@@ -177,7 +182,7 @@ class Hostile:
 
     def _downwards(self, me: Me) -> Frames:
         session_id = self._session_id()
-        kinds = (Verdict(session_id, 1, None, 3, (4,), 0, 0, 4), Refusal("failed", "no", "go away", session_id, 1))
+        kinds = (Verdict(session_id, 1, 3, (4,), 0, 0, 4), Refusal("failed", "no", "go away", session_id, 1))
         return [encode(self.random.choice(kinds))]
 
     # -- sessions --------------------------------------------------------------------------------------------------
@@ -204,19 +209,21 @@ class Hostile:
         own = self.random.choice(list(me.sessions.values()))
         draft = self._draft(own)
         wrong: dict[str, Any] = {
-            "epoch": draft.epoch + self.random.choice((-1, 1, 1 << 61)),
-            "round": self.random.choice((0, own.round, 1 << 61)),
+            "epoch": max(0, draft.epoch + self.random.choice((-1, 1, 1 << 61))),
             "base_len": self.random.choice((0, draft.base_len + 1, 1 << 61)),
-            "base_digest": bytes(8),
-            "tokens": self.random.choice(((5,) * (own.next_length + 1), (5,) * 1024, ((1 << 31) - 1,), ())),
-            "proposal": self.random.choice((b"", b"\x01\xff\xff\xff\xff", self.random.randbytes(40))),
-            "drafting_s": self.random.choice((0.0, 1e6, 5e-324)),
-            "assumes": True,
+            "tokens": self.random.choice(((5,) * MAX_DRAFT, (5,) * (MAX_DRAFT + 1), ((1 << 31) - 1,), ())),
+            "odds": self.random.choice((b"", bytes(MAX_DRAFT), self.random.randbytes(len(draft.tokens)))),
+            "source": self.random.choice(("model", "ngram", "self")),
+            "parents": self.random.choice((b"", bytes(len(draft.tokens)), b"\xff" * len(draft.tokens))),
+            "complete": self.random.random() < 0.5,
+            "proposal": self.random.choice((None, b"", b"\x01\xff\xff\xff\xff", self.random.randbytes(40))),
         }
         names = self.random.sample(list(wrong), self.random.choice((1, 1, 2, 3)))
         ack = Ack(draft.session_id, draft.epoch, self.random.choice((0, 1 << 61, len(own.tokens))))
-        spoilt = msgspec.structs.replace(draft, **{name: max(0, wrong[name]) if name == "epoch" else wrong[name]
-                                                   for name in names})  # fmt: skip
+        values = dict(zip(DRAFT_FIELDS, msgspec.structs.astuple(draft), strict=True)) | {
+            name: wrong[name] for name in names
+        }
+        spoilt = ["draft", *values.values()]  # no Draft: that would be refused here, and not there
         return [encode(ack if self.random.random() < 0.2 else spoilt)]
 
     def _taken(self, me: Me) -> Frames:
@@ -271,8 +278,11 @@ class Hostile:
         return Slo(objectives, self.random.choice((0.0, 1.0, LONGEST_S)), self.random.choice((None, 0.0, LONGEST_S)))
 
     def _draft(self, own: Own) -> Draft:
-        tokens = tuple(self.random.choices(range(300), k=own.next_length))
-        return Draft(own.opened.session_id, 1, own.round + 1, len(own.tokens), digest(own.tokens), tokens)
+        """As long as it may be, by the rule of its session; of tokens by chance, so that nearly none is accepted."""
+        tokens = tuple(self.random.choices(range(300), k=self.random.randint(0, own.may_draft)))
+        proposal = certain(tokens) if own.opened.verification == "ratio" else None
+        is_complete = self.random.random() < 0.8
+        return Draft(own.opened.session_id, 1, len(own.tokens), tokens, complete=is_complete, proposal=proposal)
 
     def _right(self, me: Me) -> UpMessage:
         """Some message with nothing wrong in it."""
@@ -280,9 +290,7 @@ class Hostile:
             own = self.random.choice(list(me.sessions.values()))
             if self.random.random() < 0.5:
                 return Ack(own.opened.session_id, 1, len(own.tokens))
-            draft = self._draft(own)
-            own.round += 1
-            return draft
+            return self._draft(own)
         if self.random.random() < 0.2:
             return self.greeting(me)
         return self._about(self.random.randbytes(16))
@@ -291,7 +299,7 @@ class Hostile:
         number, epoch = self.random.randint(0, 9), self.random.choice((0, 1, 1, 2))
         match self.random.randrange(3):
             case 0:
-                return Draft(session_id, epoch, number, number, digest((number,)), tuple(range(number)))
+                return Draft(session_id, epoch, number, tuple(range(number)))
             case 1:
                 return Ack(session_id, epoch, number)
         return Close(session_id, epoch)

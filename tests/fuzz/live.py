@@ -52,7 +52,7 @@ KV_PAGES = 72
 """A pool that is small, 27 MiB: resident memory grows with each page that is used for the first time."""
 
 URGENT = Objectives(1.0, 0.1, "urgent")
-PROMISES = ("--cost", "auto", "--slo-tier", "urgent:ttft=1s,tpot=100ms")
+PROMISES = ("--slo-tier", "urgent:ttft=1s,tpot=100ms")
 """A verify node with tiers promises them, whatever hostile peers ask for."""
 
 FLAT = {name: os.environ.get(name, "32") for name in KERNELS}
@@ -233,7 +233,11 @@ def run(
 ) -> dict[str, Any]:
     """Sends so many hostile messages in so many parts; with `num_keys` each hostile key is enrolled."""
     options = ("--log-level", "error", "--kv-pages", str(KV_PAGES), *PROMISES)
-    with _site(num_keys) as site, patch.dict(nodes.ENVIRONMENT, FLAT), VerifyNode(*options, *site.words) as verify:
+    with (
+        _site(num_keys) as site,
+        patch.dict(nodes.ENVIRONMENT, FLAT),
+        VerifyNode(*options, *site.words, measures=True) as verify,
+    ):
         try:
             return asyncio.run(_run(verify, site, num_messages, parts, seed, progress))
         finally:

@@ -77,7 +77,7 @@ def test_the_ratio_rule_draws_within_the_form(right):
         babbler, output = Babbler(seed, LIST), list[int]()
         while not output or output[-1] != END:
             drafted = list(kept(babbler).of(SESSION, LIST, (END,)).forced(output)) if right else [B]
-            babbler.more = {"proposal": certain(drafted), "draft_round": 1}
+            babbler.more = {"proposal": certain(drafted)}
             outcome = babbler.round(output, Draft(drafted), "ratio")
             assert outcome.failed == ""
             assert outcome.num_accepted == (len(drafted) if right else 0)
@@ -108,7 +108,7 @@ def test_a_target_without_grammars_serves_no_form():
 def test_what_is_drafted_into_a_dead_end_is_rejected_and_no_more(sampling):
     """A "b" is allowed, and nothing after it: rows after it are hidden whole, and are reached by no draw."""
     for seed in range(4):
-        babbler = Babbler(seed, DEAD_END, proposal=certain([B, A]), draft_round=1)
+        babbler = Babbler(seed, DEAD_END, proposal=certain([B, A]))
         babbler.sampling = replace(sampling, seed=seed)
         outcome = babbler.round([], Draft([B, A]), "ratio")
         if outcome.failed:  # the target went there itself
@@ -126,7 +126,7 @@ def test_the_core_takes_what_came_of_a_dead_end():
     desk.open(verification="ratio", max_tokens=50)
     desk.round()
     for seed in range(4):
-        babbler = Babbler(seed, DEAD_END, proposal=certain([B, A]), draft_round=1)
+        babbler = Babbler(seed, DEAD_END, proposal=certain([B, A]))
         outcome = babbler.round([], Draft([B, A]), "ratio")
         if outcome.failed:
             continue

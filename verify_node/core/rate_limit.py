@@ -23,7 +23,6 @@ OFFENCES: Final[dict[str, float]] = dict.fromkeys(
         "not_enrolled",
         "wrong_name",
         "not_owner",
-        "too_long",
         "vocabulary",
         "proposal",
         "unsupported",
