@@ -71,7 +71,7 @@ def simulate(config: Config, budget: int, beta: float, seed: int) -> Series:
             return
         noted.append((float(sum(len(verdict.tokens) for verdict in finished.verdicts)), *known))
         expected = [
-            expected_tokens(session.acceptance.value, session.assigned or 0)
+            expected_tokens(session.acceptance.value, session.may_draft)
             for session in core.sessions.values()
             if not session.finished
         ]

@@ -112,6 +112,7 @@ class Node:
         config = VerifyConfig(
             model=checkpoint.name,
             budget=budget,
+            preset="paper",  # every round is to carry the same work
             max_round_tokens=2 * budget + num_sessions + 16,
             kv_pages=pages,
             lease_s=3600,

@@ -91,9 +91,7 @@ def _median_s(call: Callable[[], object], repetitions: int) -> float:
 
 
 def table(times: list[dict[str, object]]) -> str:
-    lines = [
-        f"one choice, in us: {DRAFTED} tokens for each session, as chains, and trees; own drafts"
-    ]
+    lines = [f"one choice, in us: {DRAFTED} tokens for each session, as chains, and trees; own drafts"]
     for row in times:
         each = " ".join(f"{row[key]:>10,.0f}" for key in ("drafts_us", "trees_us", "own_us"))
         lines.append(f"{each}  {row['num_sessions']:,} sessions")
