@@ -315,7 +315,7 @@ def test_a_ratio_draft_that_does_not_say_what_it_was_drawn_from(desk, changes):
     assert desk.round() == []  # it is still waited for
     assert desk.draft() == []
     [verdict] = desk.round()
-    assert (verdict.num_verified, verdict.num_accepted) == (8, 8)
+    assert (verdict.num_verified, verdict.num_accepted) == (4, 4)
 
 
 def test_an_empty_ratio_draft_needs_no_proposal(desk):

@@ -11,6 +11,7 @@ from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.messages import Draft
 from tests.fakes import VOCAB, Desk, alone, make_open, request_of
 from verify_node.core.settings import PolicySettings
+from verify_node.rounds.caps import FIRST_LENGTH
 from verify_node.rounds.scheduler import LEAST_PERMISSION, PERMITTED, TRIED_AGAIN
 
 TEXT = tuple(alone(request_of(make_open(1, max_tokens=40))))
@@ -113,10 +114,38 @@ def test_longer_drafts_count_quickly_and_silence_slowly() -> None:
     assert client.delivered == pytest.approx(1.8)
 
 
-def test_whoever_drafts_by_ratio_is_permitted_as_much_as_others() -> None:
+@pytest.mark.parametrize(
+    ("offer_s", "may_draft"), [(0.0, FIRST_LENGTH), (0.001, 15), (0.02, 7), (0.05, 5), (0.5, 0), (60.0, 0)]
+)
+def test_a_draft_that_is_waited_for_is_as_long_as_lets_the_text_grow_fastest(offer_s: float, may_draft: int) -> None:
+    """By Eq. (5) it could be 24 tokens; it begins with a few, as long as nobody knows what they take."""
     desk = begin(verification="ratio")
-    desk.open(number=2, max_tokens=40)
-    assert [verdict.may_draft for verdict in desk.round()] == [12, 12]
+    client = desk.session().client
+    client.offer_s, client.delivered = offer_s, 16.0
+    [verdict] = desk.round(0.05)
+    assert verdict.may_draft == may_draft
+    if 0 < may_draft < 24 and offer_s:
+
+        def pace(length: int) -> float:
+            tokens = sum(client.acceptance.value**place for place in range(length + 1))
+            return tokens / (0.05 + offer_s / 17.0 * ((length + 1) if length else 0))
+
+        assert max(range(25), key=pace) == may_draft
+
+
+def test_whoever_is_slower_with_drafts_is_asked_for_one_token_so_that_it_waits_a_fiftieth_of_its_time() -> None:
+    desk = Desk(self_draft=False, context_len=9999, num_pages=9999, validates=False)
+    desk.hello()
+    desk.open(max_tokens=9000, verification="ratio")
+    permitted = []
+    for _ in range(600):
+        desk.session().client.offer_s = 0.5
+        [verdict] = desk.round(0.05)
+        permitted.append(verdict.may_draft)
+        desk.draft()
+    asked = [number for number, may_draft in enumerate(permitted) if may_draft]
+    assert set(permitted) == {0, 1}
+    assert asked == [500]
 
 
 @pytest.mark.parametrize("drafter", ["ngram", "none"])
@@ -248,7 +277,7 @@ def test_the_token_that_is_tried_is_verified() -> None:
 
 
 def test_tokens_that_are_tried_come_out_of_the_budget() -> None:
-    desk = Desk(rounds="barrier", budget=3, max_round_tokens=32, num_pages=999, context_len=500, policy="fixed")
+    desk = Desk(rounds="barrier", budget=3, max_round_tokens=32, num_pages=999, context_len=500)
     desk.hello()
     for number in range(1, 7):
         desk.open(number=number, max_tokens=200)
