@@ -96,7 +96,7 @@ def refused_messages() -> list[UpMessage]:
     """Returns messages about sessions that are not open, and one that opens an impossible session."""
     session_id = secrets.token_bytes(16)
     return [
-        Draft(session_id, 1, 1, 3, bytes(8), (1, 2, 3)),
+        Draft(session_id, 1, 3, (1, 2, 3)),
         Ack(session_id, 1, 3),
         OpenSession(session_id, 1, (), (), Sampling(), max_tokens=9),
         OpenSession(session_id, 1, ((1 << 31) - 1,) * 500, (), Sampling(), max_tokens=9),

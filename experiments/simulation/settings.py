@@ -6,7 +6,7 @@ What is different for each client is a tuple: client i takes entry i modulo its 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from experiments.simulation.acceptance import Acceptances
 from experiments.simulation.arrivals import Schedule
@@ -19,7 +19,7 @@ from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Verification
 from verify_node.core.core import VerifyCore
-from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings
+from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, Rounds
 
 T = TypeVar("T")
 
@@ -116,7 +116,7 @@ class Settings:
     at once."""
     # the verify node
     core_kind: type[VerifyCore] = VerifyCore  # another one plans its rounds otherwise
-    rounds: str = DEFAULTS.rounds  # "barrier" is the paper
+    rounds: str = DEFAULTS.rounds  # of `Rounds`; "barrier" is the paper
     policy: str | Callable[[], Policy] = DEFAULTS.policy.name  # or what makes a new one
     policy_seed: int = DEFAULTS.policy.seed  # of `random`
     budget: int = DEFAULTS.budget
@@ -182,7 +182,7 @@ class Settings:
         name = self.policy if isinstance(self.policy, str) else "gradient"
         return CoreSettings(
             policy=PolicySettings(name=name, seed=self.policy_seed),
-            rounds=self.rounds,
+            rounds=cast(Rounds, self.rounds),
             budget=self.budget,
             max_round_tokens=self.max_round_tokens,
             self_draft=self.self_draft,

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from goodspeed.errors import ConfigError
 from goodspeed.untrusted import read_bytes, sanitize
+from goodspeed.wire.fields import Verification
 
 VERSION = 2
 MAX_BYTES = 1 << 28
@@ -32,7 +33,7 @@ class Header(Line, frozen=True, kw_only=True, tag="recording"):
     model: str
     policy: str
     rounds: str
-    verification: str
+    verification: Verification
     budget: int
     max_tokens: int
     temperature: float

@@ -52,7 +52,7 @@ def _of_drafter(config: DemoConfig, client: Client) -> dict[str, object]:
     """Returns the options of a draft model, or of a draft node without one, which needs the target's tokenizer."""
     if client.draft_model == NO_MODEL:
         return {"--tokenizer": config.model}
-    return {"--proposal": config.proposal} | ({"--drafter": "model"} if config.drafters == "model" else {})
+    return {"--proposal": config.proposal, **({"--drafter": "model"} if config.drafters == "model" else {})}
 
 
 def _of_prompts(config: DemoConfig, client: Client) -> dict[str, object]:
