@@ -37,7 +37,10 @@ def quickest(session: Session, most: int, round_s: float) -> int:
     client = session.client
     if not client.offer_s:
         return min(most, FIRST_LENGTH)
-    alpha, token_s = session.acceptance.value, max(0.0, client.offer_s - session.round_trip_s) / (client.delivered + 1.0)
+    alpha, token_s = (
+        session.acceptance.value,
+        max(0.0, client.offer_s - session.round_trip_s) / (client.delivered + 1.0),
+    )
     tokens, best, fastest = 1.0, 0, 1.0 / round_s if round_s else 0.0
     for length in range(1, most + 1):
         tokens += alpha**length
