@@ -1,4 +1,4 @@
-"""What bounds how many tokens a session may have drafted, whatever the policy gives: its key, and the time of a wait."""
+"""What bounds how many tokens a session may have drafted, whatever the policy gives: its key, and what a wait costs."""
 
 from collections import defaultdict
 from collections.abc import Sequence

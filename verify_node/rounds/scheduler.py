@@ -142,8 +142,8 @@ class Scheduler:
         """How many tokens beyond its text each session may have drafted after verify round `number`, by Eq. (5).
 
         sessions: every active session that has had its first token; those for which nothing may draft are left out.
-        Where rounds go on meanwhile, `PERMITTED` budgets are shared out; nobody gets less than LEAST_PERMISSION, unless it
-        waits for its drafts, and nobody much more than its draft node has shown to deliver.
+        Where rounds go on meanwhile, `PERMITTED` budgets are shared out. Nobody gets less than LEAST_PERMISSION, unless
+        it waits for its drafts, and nobody much more than its draft node has shown to deliver.
         """
         drafting = [one for one in sessions if one.takes_drafts and (one.uses_model or self.is_barrier)]
         rooms = caps.room(drafting)
