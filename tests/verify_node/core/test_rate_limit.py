@@ -44,7 +44,7 @@ def test_offences_are_forgotten_by_and_by():
 
 @pytest.mark.parametrize(
     "code",
-    ["stale_round", "stale_epoch", "unknown_session", "hello_first", "wrong_base", "not_assigned", "too_many_sessions"],
+    ["stale_epoch", "unknown_session", "hello_first", "wrong_base", "too_many_sessions"],
 )
 def test_what_a_bad_line_brings_about_is_no_offence(code):
     conduct = RateLimiter(SESSIONS)
@@ -56,7 +56,7 @@ def test_a_flood_is_a_flood_whatever_is_in_it():
     conduct = RateLimiter(SESSIONS)
     burst = int(BURST_S * SESSION_MESSAGES_PER_S * SESSIONS)
     assert {conduct.heard(WHO, 0.0) for _ in range(burst)} == {Stage.ANSWERED}
-    assert conduct.refused(WHO, "stale_round", 0.0) is Stage.COUNTED
+    assert conduct.refused(WHO, "stale_epoch", 0.0) is Stage.COUNTED
     assert conduct.heard(WHO, 0.0) is Stage.BARRED
     assert conduct.heard(b"b", 0.0) is Stage.ANSWERED
 
@@ -76,7 +76,7 @@ def test_verdicts_earn_the_answers_to_them():
         for _ in range(3 * SESSIONS):
             assert conduct.heard(WHO, number / 1000) is Stage.ANSWERED
         conduct.earned(WHO, SESSIONS)
-    assert conduct.refused(WHO, "stale_round", 1.0) is Stage.ANSWERED
+    assert conduct.refused(WHO, "stale_epoch", 1.0) is Stage.ANSWERED
 
 
 def test_all_sessions_of_an_honest_client_repeat_themselves_on_a_dead_line():
