@@ -43,12 +43,12 @@ BARRED: Final = 100.0
 """Offences at which the sender is barred: more than a client has sessions by default, should all err at once."""
 
 SESSION_MESSAGES_PER_S: Final = 4.0
-"""Messages that a session may cost without earning them: it says three at most (a draft, one ahead of its verdict, an
-Ack), and repeats them once a second at first, then ever more rarely down to once in 8 s."""
+"""Messages that a session may cost without earning them: it says two at most (an Ack and a
+draft), and repeats them once a second at first, then ever more rarely down to once in 8 s."""
 
 VERDICT_MESSAGES: Final = 8.0
-"""Messages that a verdict earns its receiver: an Ack and up to five offers, each at least twice as long as the one
-before, are said to it, and some may come twice."""
+"""Messages that a verdict earns its receiver: an Ack and up to six drafts, each at least twice as long as the one
+before or the last, are said to it, and some may come twice."""
 
 BURST_S: Final = 20.0
 """So many seconds' worth of messages may come at once: what a line held back, or all sessions opened again."""

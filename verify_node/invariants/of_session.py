@@ -24,7 +24,7 @@ def claims_on_session(session: Session) -> Iterator[Claim]:
 
 def claims_on_client(client: Client, num_rounds: int) -> Iterator[Claim]:
     """num_rounds: verify rounds begun so far."""
-    times = (client.round_trip_s, client.offer_s)
+    times = (client.round_trip_s, client.answer_s)
     yield min(times) >= 0.0, f"one of the smoothed times {times} is negative"
     yield client.num_accepted <= client.num_drafted, "more drafted tokens were accepted than verified"
     yield client.observed_round <= num_rounds, f"it was observed in round {client.observed_round}, which never began"

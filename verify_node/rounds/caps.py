@@ -35,11 +35,11 @@ def quickest(session: Session, most: int, round_s: float) -> int:
     the client's draft model drafted before; it begins with a few.
     """
     client = session.client
-    if not client.offer_s:
+    if not client.answer_s:
         return min(most, FIRST_LENGTH)
     alpha, token_s = (
         session.acceptance.value,
-        max(0.0, client.offer_s - session.round_trip_s) / (client.delivered + 1.0),
+        max(0.0, client.answer_s - session.round_trip_s) / (client.delivered + 1.0),
     )
     tokens, best, fastest = 1.0, 0, 1.0 / round_s if round_s else 0.0
     for length in range(1, most + 1):

@@ -24,7 +24,7 @@ from verify_node.rounds import caps
 from verify_node.rounds.planner import Hope
 from verify_node.rounds.self_drafts import SelfDrafts, Wanting
 from verify_node.session.client import Client
-from verify_node.session.offer_gain import OfferGain
+from verify_node.session.draft_gain import DraftGain
 from verify_node.session.session import Session
 from verify_node.slo.keeping import NOBODY, Keeping, Text
 
@@ -168,7 +168,7 @@ class ByOdds:
         mean = sum(worths[session.client.name] for session in ready) / len(ready)
         most = self._limits.budget / len(ready)  # nobody holds up the others for more than an equal part of the budget
 
-        def hope(session: Session, gain: OfferGain, *, of_model: bool) -> Hope:
+        def hope(session: Session, gain: DraftGain, *, of_model: bool) -> Hope:
             return Hope(session, min(most, gain.tokens) * worths[session.client.name] / mean, of_model)
 
         kinds = [False] * len(answers) + [True] * len(models)

@@ -51,8 +51,9 @@ TRIED_AGAIN = 20
 """Rounds without a draft after which a session that waits for its drafts may draft one token: it may be better by now.
 All others may always draft a few."""
 
-TRIED_SHARE = 0.02
-"""Share of the time that a session spends on that at most where only itself waits."""
+TRIED_SHARE, MOST_TRIED_S = 0.02, 1.0
+"""Share of the time that a session spends on that at most where only itself waits. One that took longer than a second
+is tried again all the same: it may have been a pause."""
 
 
 class Observation(Struct, frozen=True):
@@ -207,5 +208,5 @@ class Scheduler:
         """Whether a session that may draft nothing has waited long enough for one token."""
         if session.zero_since is None:
             return False
-        wait_s = 0.0 if self.is_barrier else session.client.offer_s / TRIED_SHARE
+        wait_s = 0.0 if self.is_barrier else min(session.client.answer_s, MOST_TRIED_S) / TRIED_SHARE
         return number - session.zero_since >= max(TRIED_AGAIN, wait_s / round_s if round_s else 0.0)

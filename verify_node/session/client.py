@@ -12,22 +12,28 @@ from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.fields import DraftSource, NodeSource
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.calibration import Calibration, ClaimedOf
-from verify_node.session.offer_gain import OfferGain
+from verify_node.session.draft_gain import DraftGain
 from verify_node.session.suspicion import Suspicion
 
 FASTER, SLOWER = 0.5, 0.1
 """Smoothing steps for what shows a draft node to be quicker, and slower, than on average."""
 
-OFFER_SMOOTHING = 0.2
+ANSWER_SMOOTHING = 0.2
 
 ANSWER_TOKENS = 5
 """What a draft model's first answer to a verdict takes, in tokens: it reads what is new, and drafts a few."""
 
 FIRST_DELIVERED = 16.0
-"""Tokens beyond a text that a draft model is believed to offer at first."""
+"""Tokens beyond a text that a draft model is believed to get to at first."""
+
+LEAST_ANSWER_S = 1e-6
+"""An answer that took no time counts for so much: 0 stands for none so far."""
+
+MUCH_QUICKER = 4.0
+"""An answer that takes less than the usual time over this replaces it."""
 
 MOST_LATER = 4.0
-"""A silence counts for so many times the usual time at most: one pause tells little of the next offer."""
+"""A silence counts for so many times the usual time at most: one pause tells little of the next answer."""
 
 
 @dataclass(slots=True)
@@ -47,11 +53,11 @@ class Client:
     round_trip_s: float = 0.0  # smoothed, of the session that answered last; start value of new ones
     draft_fingerprint: str | None = None  # of the draft model that its estimates are of
     has_model: bool = True  # the draft node that said Hello last has a draft model
-    answer_gain: OfferGain = field(default_factory=OfferGain)  # of waiting for its answers to verdicts
-    model_gain: OfferGain = field(default_factory=OfferGain)  # of waiting for what its draft model offers anew
+    answer_gain: DraftGain = field(default_factory=DraftGain)  # of waiting for its answers to verdicts
+    model_gain: DraftGain = field(default_factory=DraftGain)  # of waiting for what its draft model drafts anew
     has_index: bool = False  # it has sent what an n-gram index expects
     delivered: float = FIRST_DELIVERED  # tokens beyond a text that its draft model gets to, smoothed
-    offer_s: float = 0.0  # from a verdict to what its draft model drafts anew, smoothed; 0 until the first
+    answer_s: float = 0.0  # from a verdict to what its draft model drafts anew, smoothed; 0 until the first
     num_tokens: int = 0  # delivered since this node started, as all that follows
     num_drafted: int = 0  # and verified
     num_accepted: int = 0
@@ -89,7 +95,7 @@ class Client:
     @property
     def draft_s_per_token(self) -> float:
         """About how long its draft model takes for a token; 0 until its first answer."""
-        return max(0.0, self.offer_s - self.round_trip_s) / ANSWER_TOKENS
+        return max(0.0, self.answer_s - self.round_trip_s) / ANSWER_TOKENS
 
     def note_draft(self, source: NodeSource, depth: int) -> None:
         """It drafted so many tokens, one after another, by this source."""
@@ -99,21 +105,26 @@ class Client:
             self._observe_delivered(depth)
 
     def _observe_delivered(self, depth: int) -> None:
-        """Its draft model got so far beyond a text. Longer offers count quickly, since a chain goes up in parts."""
+        """Its draft model got so far beyond a text. Longer drafts count quickly, since a chain goes up in parts."""
         self.delivered += (depth - self.delivered) * (FASTER if depth > self.delivered else SLOWER)
 
     def observe_answer(self, num_accepted: int, *, in_time: bool) -> None:
         """A round moved a session of it. in_time: the newest verdict was answered when it was packed."""
         self.answer_gain.observe(num_accepted, in_time=in_time)
 
-    def observe_offer_time(self, seconds: float) -> None:
-        """Its draft model offered something anew so long after a verdict that left nothing of its last offer."""
-        self.offer_s = smoothed(self.offer_s, seconds, OFFER_SMOOTHING)
+    def observe_answer_time(self, seconds: float) -> None:
+        """Its draft model drafted something anew so long after a verdict that left nothing of its last draft.
 
-    def miss_offer(self, seconds: float) -> None:
-        """Nothing was offered for so long: its draft model is expected later from now on, and to offer less."""
-        if 0.0 < self.offer_s < seconds:
-            self.observe_offer_time(min(seconds, MOST_LATER * self.offer_s))
+        What is quicker by far is believed at once: the first draft of a process is slow, and tells nothing of others.
+        """
+        seconds = max(seconds, LEAST_ANSWER_S)
+        is_other = MUCH_QUICKER * seconds < self.answer_s
+        self.answer_s = seconds if is_other else smoothed(self.answer_s, seconds, ANSWER_SMOOTHING)
+
+    def miss_answer(self, seconds: float) -> None:
+        """Nothing was drafted for so long: its draft model is expected later from now on, and to get less far."""
+        if 0.0 < self.answer_s < seconds:
+            self.observe_answer_time(min(seconds, MOST_LATER * self.answer_s))
         self._observe_delivered(0)
 
     def observe_goodput(self, num_tokens: int, number: int) -> None:

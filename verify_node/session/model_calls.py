@@ -29,14 +29,14 @@ class ModelCalls:
     @property
     def due_at(self) -> float:
         """When it should have drafted anew, also if it is a little later than usual."""
-        return (self._called_at or 0.0) + LATER * self.client.offer_s
+        return (self._called_at or 0.0) + LATER * self.client.answer_s
 
     def answered(self, now: float) -> None:
         """It drafted something after the text as it is now."""
         if self._called_at is None:
             return
         if not self._has_drafted:
-            self.client.observe_offer_time(now - self._called_at)
+            self.client.observe_answer_time(now - self._called_at)
         self._has_drafted = True
 
     def verdict_goes_out(self, now: float, *, calls: bool) -> None:
@@ -47,7 +47,7 @@ class ModelCalls:
         """
         is_silent = self._called_at is not None and not self._has_drafted
         if is_silent and (silence := now - (self._called_at or 0.0)) >= 2.0 * self._missed_after_s:
-            self.client.miss_offer(silence)
+            self.client.miss_answer(silence)
             self._missed_after_s = silence
         if not calls:
             self._called_at = None

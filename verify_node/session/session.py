@@ -207,7 +207,7 @@ class Session(SessionState):
         elif not self.is_ready(window):
             self._wait_for("network", now)
         self.sent.append((len(self.tokens), now))
-        usual_s = self.client.offer_s or MOST_LATE_S
+        usual_s = self.client.answer_s or MOST_LATE_S
         self.late_at = now + min(MOST_LATE_S, max(LEAST_LATE_S, LATE_TIMES * usual_s))
 
     # -- within ----------------------------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ class SessionState:
     @property
     def hopes_for_model(self) -> bool:
         """Whether its draft model, which is known to answer, has to draft anew."""
-        is_known = self.model_calls.is_called and self.client.offer_s > 0.0
+        is_known = self.model_calls.is_called and self.client.answer_s > 0.0
         return is_known and self.takes_drafts and self.drafted is None
 
     @property

@@ -269,6 +269,7 @@ def permissions_of_others(lie, rounds=12):
         desk.open(name, number, max_tokens=80)
     told = []
     for number in range(rounds):
+        desk.now += 0.01  # C's next draft is hoped for no more
         verdicts = [message for message in desk.round() if isinstance(message, Verdict)]
         told += [(one.session_id, one.may_draft, one.tokens) for one in verdicts if one.session_id != session_id(3)]
         if not number:

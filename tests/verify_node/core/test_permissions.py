@@ -110,25 +110,25 @@ def test_longer_drafts_count_quickly_and_silence_slowly() -> None:
     client.delivered = 1.0
     desk.up("a", draft_of(desk))  # of three tokens
     assert client.delivered == 2.0
-    client.miss_offer(1.0)
+    client.miss_answer(1.0)
     assert client.delivered == pytest.approx(1.8)
 
 
 @pytest.mark.parametrize(
-    ("offer_s", "may_draft"), [(0.0, FIRST_LENGTH), (0.001, 15), (0.02, 7), (0.05, 5), (0.5, 0), (60.0, 0)]
+    ("answer_s", "may_draft"), [(0.0, FIRST_LENGTH), (0.001, 15), (0.02, 7), (0.05, 5), (0.5, 0), (60.0, 0)]
 )
-def test_a_draft_that_is_waited_for_is_as_long_as_lets_the_text_grow_fastest(offer_s: float, may_draft: int) -> None:
+def test_a_draft_that_is_waited_for_is_as_long_as_lets_the_text_grow_fastest(answer_s: float, may_draft: int) -> None:
     """By Eq. (5) it could be 24 tokens; it begins with a few, as long as nobody knows what they take."""
     desk = begin(verification="ratio")
     client = desk.session().client
-    client.offer_s, client.delivered = offer_s, 16.0
+    client.answer_s, client.delivered = answer_s, 16.0
     [verdict] = desk.round(0.05)
     assert verdict.may_draft == may_draft
-    if 0 < may_draft < 24 and offer_s:
+    if 0 < may_draft < 24 and answer_s:
 
         def pace(length: int) -> float:
             tokens = sum(client.acceptance.value**place for place in range(length + 1))
-            return tokens / (0.05 + offer_s / 17.0 * ((length + 1) if length else 0))
+            return tokens / (0.05 + answer_s / 17.0 * ((length + 1) if length else 0))
 
         assert max(range(25), key=pace) == may_draft
 
@@ -139,7 +139,7 @@ def test_whoever_is_slower_with_drafts_is_asked_for_one_token_so_that_it_waits_a
     desk.open(max_tokens=9000, verification="ratio")
     permitted = []
     for _ in range(600):
-        desk.session().client.offer_s = 0.5
+        desk.session().client.answer_s = 0.5
         [verdict] = desk.round(0.05)
         permitted.append(verdict.may_draft)
         desk.draft()

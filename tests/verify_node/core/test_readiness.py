@@ -172,7 +172,7 @@ def waiting_for_b() -> Desk:
     desk.draft("b", 2)
     client = desk.session(2).client
     for _ in range(60):
-        client.observe_offer_time(0.05)
+        client.observe_answer_time(0.05)
         client.model_gain.observe(4, in_time=True)
     desk.core.round_s = 1.0
     desk.round(1.0)
@@ -218,8 +218,8 @@ def test_the_wait_is_over_when_the_draft_node_leaves() -> None:
 @pytest.mark.parametrize(("rounds", "opened"), [("barrier", {}), ("continuous", {"verification": "ratio"})])
 def test_a_draft_is_waited_for_until_it_is_late(usual_s: float, late_s: float, rounds: str, opened: Any) -> None:
     desk = drafting(rounds, num_clients=1, **opened)
-    desk.session().client.offer_s = usual_s
     desk.draft()
+    desk.session().client.answer_s = usual_s
     desk.round()
     told_at = desk.now
     assert desk.core.plan(told_at + late_s - 0.001) is None
@@ -237,7 +237,7 @@ def test_nobody_waits_for_a_late_one_until_its_draft_is_complete_again(rounds: s
         assert verdict.num_verified == 0
         acknowledge(desk, 1)
     desk.draft()
-    desk.session().client.offer_s = 0.001  # drafts usually take no longer
+    desk.session().client.answer_s = 0.001  # drafts usually take no longer
     [verdict] = desk.round()
     assert verdict.num_accepted == (6 if rounds == "barrier" else FIRST_LENGTH)
     assert desk.round() == []  # its next draft is waited for

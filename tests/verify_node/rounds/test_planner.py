@@ -22,7 +22,7 @@ def hope(number, at, num_expected=1.0, *, of_model=False):
     """A session whose draft node should answer at that time, or whose draft model should have drafted anew."""
     session = make_session(number, ready_since=5.0)
     if of_model:
-        session.client.offer_s = 1.0
+        session.client.answer_s = 1.0
         session.model_calls.verdict_goes_out(at - LATER, calls=True)
     else:
         session.sent.append((len(session.tokens), at))

@@ -185,12 +185,12 @@ def test_the_policy_is_told_the_way_there_and_back_and_what_drafting_takes():
     scheduler = make_scheduler(policy)
     session = make_session(scheduler)
     session.round_trip_s = session.client.round_trip_s = 0.02
-    session.client.offer_s = 0.045  # the way, and five tokens
+    session.client.answer_s = 0.045  # the way, and five tokens
     permit(scheduler, [session])
     [[state], _] = policy.asked[-1]
     assert (state.round_trip_s, state.draft_s_per_token) == (0.02, pytest.approx(0.005))
     assert (state.context_len, state.slo) == (3, None)
-    session.client.offer_s = 0.01
+    session.client.answer_s = 0.01
     permit(scheduler, [session])
     assert policy.asked[-1][0][0].draft_s_per_token == 0.0, "one draft that was quicker than the way is no gain of time"
 

@@ -180,7 +180,7 @@ def test_what_is_left_of_a_complete_draft_is_complete():
 )
 def test_a_draft_is_late_after_some_times_what_it_usually_takes(usual_s, late_s):
     session = make_session()
-    session.client.offer_s = usual_s
+    session.client.answer_s = usual_s
     session.commit((7,))
     tell(session, 5.0, waits=True)
     assert session.late_at == 5.0 + late_s

@@ -5,7 +5,7 @@ import pytest
 from goodspeed.wire import odds
 from goodspeed.wire.fields import NodeSource
 from tests.verify_node.session.sessions import a_draft, make_session, tell
-from verify_node.session.client import MOST_LATER, OFFER_SMOOTHING
+from verify_node.session.client import ANSWER_SMOOTHING, MOST_LATER
 from verify_node.session.model_calls import LATER
 from verify_node.session.session import Session
 
@@ -40,7 +40,7 @@ def test_nobody_is_hoped_for_who_never_drafted():
 def test_a_model_is_hoped_for_at_the_time_that_it_takes():
     session = told()
     draft(session, NOW + 0.004)
-    assert session.client.offer_s == pytest.approx(0.004)
+    assert session.client.answer_s == pytest.approx(0.004)
     assert not session.hopes_for_model, "it is there"
     grow(session, 9)
     tell(session, NOW + 1.0)
@@ -68,7 +68,7 @@ def test_nothing_is_called_for_where_nothing_may_be_drafted():
         grow(session, 9)
         tell(session, NOW + number, may_draft=0)
         assert (session.hopes_for_model, session.model_drafted) == (False, None)
-    assert session.client.offer_s == pytest.approx(0.004)
+    assert session.client.answer_s == pytest.approx(0.004)
 
 
 def test_an_index_is_hoped_for_at_its_own_time():
@@ -92,8 +92,8 @@ def test_a_model_that_is_silent_is_expected_later_and_later():
     for number in range(1, 20):
         grow(session, 9)
         tell(session, NOW + number)
-        seen.append(session.client.offer_s)
-    later = 1.0 + OFFER_SMOOTHING * (MOST_LATER - 1.0)
+        seen.append(session.client.answer_s)
+    later = 1.0 + ANSWER_SMOOTHING * (MOST_LATER - 1.0)
     num_doubled = [0, 1, 2, 2, *[3] * 4, *[4] * 8, *[5] * 3]  # the silence began with the first of these verdicts
     assert seen == pytest.approx([0.004 * later**number for number in num_doubled])
     assert session.model_due_at < NOW + 19, "it has been called long ago, and is not hoped for any more"
@@ -106,7 +106,7 @@ def test_one_pause_does_not_spoil_what_is_known():
     tell(session, NOW + 1.0)
     grow(session, 9)
     tell(session, NOW + 31.0)
-    assert session.client.offer_s < 0.007
+    assert session.client.answer_s < 0.007
 
 
 def test_a_draft_that_the_round_refuted_has_come_all_the_same():
@@ -115,14 +115,14 @@ def test_a_draft_that_the_round_refuted_has_come_all_the_same():
         draft(session, NOW + number - 1 + 0.004)
         grow(session, 9)
         tell(session, NOW + number)
-    assert session.client.offer_s == pytest.approx(0.004)
+    assert session.client.answer_s == pytest.approx(0.004)
 
 
 def test_an_index_and_drafts_on_an_older_text_say_nothing_of_the_models_time():
     session = told()
     draft(session, NOW + 0.004, source="ngram")
     draft(session, NOW + 0.004, base=-1)
-    assert session.client.offer_s == 0.0
+    assert session.client.answer_s == 0.0
 
 
 def test_what_a_draft_brings_counts_in_two_rounds():

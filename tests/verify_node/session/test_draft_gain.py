@@ -1,10 +1,10 @@
 """What waiting for drafts brings is the difference between rounds with an answer in time and rounds without."""
 
-from verify_node.session.offer_gain import MEMORY, OfferGain
+from verify_node.session.draft_gain import MEMORY, DraftGain
 
 
 def gain_after(num: int, with_answer: int, without: int) -> float:
-    gain = OfferGain()
+    gain = DraftGain()
     for _ in range(num):
         gain.observe(with_answer, in_time=True)
         gain.observe(without, in_time=False)
@@ -29,7 +29,7 @@ def test_it_is_never_negative() -> None:
 
 
 def test_older_rounds_are_forgotten() -> None:
-    gain = OfferGain()
+    gain = DraftGain()
     for _ in range(1000):
         gain.observe(3, in_time=True)
     for _ in range(int(3 * MEMORY)):

@@ -1,7 +1,7 @@
-"""What waiting for a client's offers brings: tokens accepted where what was hoped for was there in time, less tokens
+"""What waiting for a client's drafts brings: tokens accepted where what was hoped for was there in time, less tokens
 accepted where it was not.
 
-Without it a session goes on with what is left of an older offer, or with what the verify node drafts from its own text.
+Without it a session goes on with what is left of an older draft, or with what the verify node drafts from its own text.
 Where that is as good, as with an index that knows nothing else, waiting brings nothing. Knows nothing about rounds or
 messages.
 """
@@ -15,7 +15,7 @@ KNOWN = 24.0
 """After so many rounds of either kind both means are known well enough to be looked after only now and then."""
 
 FIRST_TOKENS, FIRST_ROUNDS = 1.0, 4.0
-"""What an offer in time is believed to bring at first, as if seen in so many rounds: so it is waited for at all."""
+"""What a draft in time is believed to bring at first, as if seen in so many rounds: so it is waited for at all."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class _Mean:
 
 
 @dataclass(slots=True)
-class OfferGain:
+class DraftGain:
     """Two means of accepted tokens, and their difference."""
 
     _in_time: _Mean = field(default_factory=lambda: _Mean(FIRST_TOKENS, FIRST_ROUNDS))
@@ -39,7 +39,7 @@ class OfferGain:
 
     @property
     def tokens(self) -> float:
-        """Tokens more that are accepted if the offer is there in time; at least 0."""
+        """Tokens more that are accepted if the draft is there in time; at least 0."""
         return max(0.0, self._in_time.value - self._too_late.value)
 
     @property
