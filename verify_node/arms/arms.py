@@ -165,7 +165,7 @@ class Arms:
 
     def _begin(self, arm: Arm) -> None:
         self._is_free = arm is not self._best and self._has_free_trials(arm)
-        self._stretch = Stretch(settles=arm is not Arm.NONE)
+        self._stretch = Stretch()
         self._arm = arm
 
     def _is_hopeless(self) -> bool:

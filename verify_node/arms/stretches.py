@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 SETTLING_ROUNDS, SETTLING_S = 8, 0.2
-"""A stretch's first rounds, which are not counted: draft nodes have to learn that they may draft, or may not. Without
-drafts there is nothing to learn."""
+"""A stretch's first rounds, which are not counted: draft nodes have to learn that they may draft, or may not, and what
+they draft until then takes the machine's time."""
 
 COUNTED_ROUNDS = 24
 
@@ -56,7 +56,6 @@ class StretchRate:
 class Stretch:
     """The rounds since an arm was taken up, those that settle and those that are counted."""
 
-    settles: bool = True
     num_rounds: int = 0
     num_counted: int = 0
     seconds: float = 0.0
@@ -75,7 +74,7 @@ class Stretch:
 
     def observe(self, done: ArmRound) -> None:
         """Counts a round, unless drafts of the arm before still settle or it is passed over."""
-        is_settled = not self.settles or (self.num_rounds >= SETTLING_ROUNDS and self.seconds >= SETTLING_S)
+        is_settled = self.num_rounds >= SETTLING_ROUNDS and self.seconds >= SETTLING_S
         is_passed_over = is_settled and done.reads_prompts and self.num_passed_over < MAX_PASSED_OVER
         self.num_rounds += 1
         self.seconds += done.seconds
