@@ -87,7 +87,6 @@ class Pairs:
                     replace_seed(self.sampling, seed),
                     rule,
                     epoch=1,
-                    draft_round=number,
                     proposal=self.spoil(proposed) if self.spoil else proposed.proposal,
                     rules=self.logit_rules,
                     prompt_len=len(PROMPT),

@@ -109,8 +109,7 @@ class Cluster:
             await asyncio.gather(*running, return_exceptions=True)
 
     def _start(self) -> None:
-        options = {"cost": "none", **self.verify_options}
-        config = VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:0", **options)
+        config = VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:0", **self.verify_options)
         target = load("tiny-target")
         welcome = verify_assembly.make_welcome(config, target)
         channel = bind_verify(config.bind, max_message_bytes=welcome.max_message_bytes)

@@ -53,7 +53,7 @@ def draft(endpoint: str, *options: str) -> list[str]:
         (["--budget", "600", "--max-round-tokens", "512"], 2, ["--max-round-tokens 512", "larger than the budget"]),
         (["--kv-pages", "9", "--memory-fraction", "0.1"], 2, ["give one of them"]),
         (["--heartbeat-s", "5"], 2, ["--lease-s 3 is too short", "at least 15"]),
-        (["--rounds", "sometimes"], 2, ["--rounds 'sometimes' is unknown", "barrier, continuous"]),
+        (["--preset", "sometimes"], 2, ["--preset 'sometimes' is unknown", "paper"]),
         (["--dtype", "int8"], 2, ["--dtype 'int8' is unknown"]),
         (["--model", "tiny-goose"], 1, ["tiny-goose", "tiny-target"]),
         (["--device", "tpu"], 2, ["tpu"]),

@@ -17,7 +17,7 @@ from draft_node.core.actions import Finish
 from goodspeed.exact import proposals
 from goodspeed.wire.fields import Message
 from goodspeed.wire.handshake import VERSION, Hello, Welcome
-from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, OpenSession, Refusal, Sampling, Verdict, digest
+from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, OpenSession, Refusal, Sampling, Verdict
 from goodspeed.wire.zmq.transport import connect_draft
 from tests.nodes import VerifyNode
 from tests.together.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
@@ -91,10 +91,9 @@ def draft_message(opened: OpenSession, verdict: Verdict, **fields: object) -> Dr
     values = {
         "session_id": opened.session_id,
         "epoch": opened.epoch,
-        "round": 1,
         "base_len": len(text),
-        "base_digest": digest(text),
         "tokens": (5,),
+        "complete": True,
     }
     return Draft(**{**values, **fields})  # type: ignore[arg-type]
 
@@ -105,7 +104,7 @@ def opened_session(hostile: Peer, **fields: object) -> tuple[OpenSession, Verdic
     verdict = hostile.hear(Verdict)
     assert isinstance(verdict, Verdict)
     assert verdict.session_id == opened.session_id
-    assert verdict.next_length > 0
+    assert verdict.may_draft > 0
     return opened, verdict
 
 
@@ -136,23 +135,19 @@ def test_prompts_that_cannot_be_served(verify: VerifyNode) -> None:
 def test_drafts_that_cannot_be_verified(verify: VerifyNode) -> None:
     with peer(verify) as hostile:
         opened, verdict = opened_session(hostile)
-        too_long = (5,) * (verdict.next_length + 1)
         wrong: dict[str, Draft] = {
             "unknown_session": draft_message(opened, verdict, session_id=secrets.token_bytes(16)),
             "stale_epoch": draft_message(opened, verdict, epoch=0),
             "wrong_base": draft_message(opened, verdict, base_len=3),
-            "too_long": draft_message(opened, verdict, tokens=too_long),
             "vocabulary": draft_message(opened, verdict, tokens=(1 << 20,)),
         }
         for code, draft in wrong.items():
             refused = hostile.refusal(draft)
             assert refused.code == code
-            assert (refused.session_id, refused.epoch, refused.round) == (draft.session_id, draft.epoch, draft.round)
+            assert (refused.session_id, refused.epoch) == (draft.session_id, draft.epoch)
         hostile.say(draft_message(opened, verdict))  # after all that, an honest one is taken
         answer = hostile.hear(Verdict)
         assert isinstance(answer, Verdict)
-        assert answer.round == 1
-        assert hostile.refusal(draft_message(opened, verdict, round=0)).code == "stale_round"
         assert hostile.refusal(Ack(opened.session_id, opened.epoch, 10_000)).code == "wrong_base"
         hostile.say(Close(opened.session_id, opened.epoch))
 
@@ -162,19 +157,19 @@ def test_probabilities_that_do_not_add_up(verify: VerifyNode) -> None:
     half = b"\x00\x00\x00\x3f"  # 0.5 in fp32
     header = b"\x01" + (2).to_bytes(4, "little")  # dense fp32, two entries
     two = b"\x00\x00\x00\x40"
-    wrong = {"ends after 0 of 1": None, "sum to 2.5": header + half + two, "takes? 13": header + half * 3}
+    wrong = {"ends after 0 of 1": b"", "sum to 2.5": header + half + two, "takes? 13": header + half * 3}
     with peer(verify) as hostile:
         opened, verdict = opened_session(hostile, verification="ratio")
         text = [*opened.prompt, *verdict.tokens]
-        for number, (what, proposal) in enumerate(wrong.items(), 1):
-            base = {"base_len": len(text), "base_digest": digest(text), "round": number}
-            refused = hostile.refusal(draft_message(opened, verdict, tokens=(1,), proposal=proposal, **base))
+        assert hostile.refusal(draft_message(opened, verdict)).what == "a draft of the ratio rule has no proposal"
+        for what, proposal in wrong.items():
+            base: dict[str, object] = {"base_len": len(text), "tokens": (1,)}
+            refused = hostile.refusal(draft_message(opened, verdict, proposal=proposal, **base))
             assert refused.code == "proposal"
             assert re.search(what, refused.what)
-            assert refused.round == number
             answer = hostile.hear(Verdict)
             assert isinstance(answer, Verdict)
-            assert (answer.round, answer.num_verified, len(answer.tokens)) == (number, 0, 1)
+            assert (answer.num_verified, len(answer.tokens)) == (0, 1)
             text += answer.tokens
         assert proposals.decode(header + half + half, 1, 4096).sum() == 1  # what would have been right
         hostile.say(Close(opened.session_id, opened.epoch))

@@ -44,7 +44,7 @@ def target() -> Checkpoint:
 async def _serve(chat: bool, options: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
     """What the console tells of every prompt, and the texts of the service."""
     network, boot_id = MemoryNetwork(), secrets.token_bytes(8)
-    verify_config, checkpoint = VerifyConfig(model="tiny-target", cost="none", kv_pages=256), target()
+    verify_config, checkpoint = VerifyConfig(model="tiny-target", kv_pages=256), target()
     welcome = verify_assembly.make_welcome(verify_config, checkpoint)
     runner = verify_assembly.make_runner(verify_config, checkpoint)
     verify = verify_assembly.build(
@@ -113,7 +113,6 @@ def test_what_a_verify_node_tells_of_the_embedded_target(generation_config: str,
     config = VerifyConfig(
         model="tiny-target",
         bind="tcp://127.0.0.1:0",
-        cost="none",
         kv_pages=16,
         generation_config=generation_config,
     )

@@ -24,9 +24,9 @@ from goodspeed.engine import checkpoints
 from goodspeed.fair.latency import Refined
 from goodspeed.node.counts import ResponseCounts
 from goodspeed.node.metrics import Registry, exposition
-from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, decode_up, encode
+from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, encode
 from goodspeed.wire.handshake import Heartbeat
-from goodspeed.wire.messages import DownMessage, Draft, Sampling, UpMessage, Verdict
+from goodspeed.wire.messages import Sampling, Verdict
 from goodspeed.wire.zmq.transport import MemoryNetwork, Packet, peer_name
 from tests.together.cluster.cluster import load, prompt_ids
 from tests.waiting import until
@@ -87,34 +87,16 @@ def served(registry: Registry) -> dict[str, Told]:
 # -- the two nodes -----------------------------------------------------------------------------------------------------
 
 
-class OneLostOneLate:
-    """A fate: one verdict is lost, so its session says its last word again; one waits for a draft made ahead of it."""
+class OneLost:
+    """A fate: one verdict is lost, so its session says its last word again."""
 
     def __init__(self) -> None:
         self._num_verdicts = 0
-        self._late: Packet | None = None
-        self._is_over = False
 
     def __call__(self, packet: Packet) -> Iterable[Packet]:
-        if packet.direction == "up":
-            return [packet, *self._up(decode_up(packet.data, MAX_MESSAGE_BYTES))]
-        return self._down(packet, decode_down(packet.data, MAX_MESSAGE_BYTES))
-
-    def _up(self, message: UpMessage) -> Iterable[Packet]:
-        if self._late is None or not (isinstance(message, Draft) and message.assumes):
-            return []
-        late, self._late, self._is_over = self._late, None, True
-        return [late]
-
-    def _down(self, packet: Packet, message: DownMessage) -> Iterable[Packet]:
-        if not isinstance(message, Verdict):
-            return [packet]
-        self._num_verdicts += 1
-        if self._num_verdicts == 2:
-            return []
-        if self._late is None and not self._is_over and message.num_accepted:
-            self._late = packet
-            return []
+        if packet.direction == "down" and isinstance(decode_down(packet.data, MAX_MESSAGE_BYTES), Verdict):
+            self._num_verdicts += 1
+            return [] if self._num_verdicts == 2 else [packet]
         return [packet]
 
 
@@ -123,7 +105,7 @@ class Pair:
 
     def __init__(self) -> None:
         self.checkpoint = checkpoints.load("tiny-target")  # a second one: each has a thread of its own
-        self.network = MemoryNetwork(OneLostOneLate())
+        self.network = MemoryNetwork(OneLost())
         self.verify = self._verify()
         self.draft = self._draft()
         self.answered = ResponseCounts()
@@ -137,7 +119,6 @@ class Pair:
         config = VerifyConfig(
             model="tiny-target",
             bind="tcp://127.0.0.1:0",
-            cost="none",
             kv_pages=9,
             budget=4,
             slo_tier=("easy:tpot=1000s", "hard:tpot=0.1ms"),
