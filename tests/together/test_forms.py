@@ -18,7 +18,7 @@ from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, 
 from tests.fakes import Desk, make_hello, make_open, session_id
 from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
-from verify_node.core.settings import CoreSettings, PolicySettings
+from verify_node.core.settings import CoreSettings
 from verify_node.packing.round import Entry, Round
 from verify_node.target.target import Target
 
@@ -74,7 +74,6 @@ class Pair:
                 self.request.sampling,
                 self.request.verification,
                 epoch=1,
-                draft_round=number,
                 proposal=proposed.proposal,
                 stop_ids=(END,),
                 constraint=self.constraint,
@@ -100,7 +99,9 @@ def test_a_drafted_text_is_the_targets_own(constraint, sampling):
     right = alone(constraint, sampling)
     pair = Pair(constraint, sampling)
     assert pair.write() == right
-    blind = Pair(constraint, sampling, drafts_in_form=False)  # as an older draft node, or a hostile one, would draft
+    blind = Pair(
+        constraint, sampling, drafts_in_form=False
+    )  # as a draft node without the grammar, or a hostile one, would draft
     assert blind.write() == right
     assert pair.num_accepted >= blind.num_accepted
     if constraint is PERSON:
@@ -138,9 +139,7 @@ class FormDesk(Desk):
     def __init__(self, **options):
         grammars = Grammars(TARGET)  # in which nobody else holds anything
         self.real = Target(TARGET, Runner(TARGET, num_pages=64), grammars=grammars)
-        settings = CoreSettings(
-            policy=PolicySettings(weigh_time=False), explore=0.0, **({"selection": "odds"} | options)
-        )
+        settings = CoreSettings(explore=0.0, **options)
         welcome = core_settings.make_welcome(
             settings,
             boot_id=b"verify-0",
@@ -154,8 +153,8 @@ class FormDesk(Desk):
         self.target.run = lambda planned: self.real.run(planned).outcomes  # type: ignore[method-assign]
         self.num_drafted: dict[str | None, int] = {}
 
-    def write(self, opened: OpenSession, capabilities=("offers", "no_model", "odds")):
-        self.up("a", make_hello("a", capabilities=capabilities))
+    def write(self, opened: OpenSession):
+        self.up("a", make_hello("a", draft_model=""))
         assert self.up("a", opened) == []
         for _ in range(100):
             for verdict in self.round():
@@ -184,15 +183,16 @@ def opening(constraint=PERSON, number=1, **changes):
 def test_no_form_of_an_open_session_is_compiled_in_a_round(monkeypatch):
     """The round would stand still for everybody."""
     desk, opened = FormDesk(), opening(Constraint("choice", '["the red one", "the green one"]'))
-    desk.up("a", make_hello("a", capabilities=("offers", "no_model", "odds")))
+    desk.up("a", make_hello("a", draft_model=""))
     desk.up("a", opened)
     monkeypatch.setattr(compiling, "_compile", None)
     assert decode(desk.write(opened)) in ("the red one", "the green one")
 
 
-def test_the_capability_is_announced_and_texts_keep_their_forms():
+def test_forms_are_announced_and_texts_keep_them():
     desk = FormDesk()
-    assert "constraint" in desk.hello("b").capabilities
+    assert desk.hello("b").constraints
+    assert not Desk().hello().constraints
     assert desk.write(opening()) == alone(PERSON, SAMPLINGS[1])
 
 
@@ -205,7 +205,7 @@ def test_what_the_form_forces_is_drafted_here_without_any_draft_model():
     none = FormDesk()
     none.write(opening(drafter="none"))
     assert none.num_drafted == {None: 0}
-    paper = FormDesk(selection="none")
+    paper = FormDesk(rounds="barrier")
     paper.write(opening(max_draft=0))
     assert paper.num_drafted == {None: 0}
 

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from draft_node.core.actions import Deliver, Finish, Propose, Request, Send
-from draft_node.core.drafts.ahead_rate import AheadRate
 from draft_node.core.session import Session
 from draft_node.model.drafter import Drafter
 from goodspeed.app import generation
@@ -55,8 +54,8 @@ def check_logprobs(prompt, tokens, logprobs, num_top):
 class User:
     """A session, and what it was given."""
 
-    def __init__(self, request, draft_ahead):
-        self.session = Session(request, draft_ahead, AheadRate(least=0.0))
+    def __init__(self, request):
+        self.session = Session(request)
         self.tokens: list[int] = []
         self.logprobs: list[TokenLogprobs] = []
         self.prompts: list[tuple[TokenLogprobs, ...]] = []  # what it was told of its prompt, each time
@@ -66,16 +65,15 @@ class User:
 class Line:
     """One draft node and one verify node, and a line between them on which every fault is drawn from a seed."""
 
-    def __init__(self, seed, requests, *, num_pages=256, draft_ahead=True, faults=0.15, capabilities=()):
+    def __init__(self, seed, requests, *, num_pages=256, faults=0.15):
         self.random = random.Random(seed)
         self.faults = faults
-        self.capabilities = capabilities
         self.target = Target(TARGET, make_runner(TARGET, num_pages=num_pages))
         self.drafter = Drafter(DRAFT, make_runner(DRAFT), kind="lattice", k=16)
         self.core = make_core(
             pool=self.target.runner.pool, vocab_size=VOCAB, context_len=128, budget=12, max_round_tokens=32
         )
-        self.users = {request.session_id: User(request, draft_ahead) for request in requests}
+        self.users = {request.session_id: User(request) for request in requests}
         self.up: deque[bytes] = deque()
         self.down: deque[bytes] = deque()
         self.now = 0.0
@@ -84,7 +82,7 @@ class Line:
     def run(self):
         self.core.receive(b"a", make_hello("a"), self.now)
         for user in self.users.values():
-            self._act(user, user.session.connect(self.now, capabilities=self.capabilities))
+            self._act(user, user.session.connect(self.now))
         for _ in range(20_000):
             if all(user.session.done for user in self.users.values()):
                 return self
@@ -109,9 +107,9 @@ class Line:
             self._act(user, user.session.proposed(proposed, self.now))
         for user in self.users.values():
             self._act(user, user.session.tick(self.now))
-            if self.random.random() < self.faults / 20 and not user.session.done:
+            if self.random.random() < self.faults / 8 and not user.session.done:
                 user.session.disconnect()
-                self._act(user, user.session.connect(self.now, capabilities=self.capabilities))
+                self._act(user, user.session.connect(self.now))
                 self.num_reopened += bool(user.tokens)
 
     def _decide(self, planned):
@@ -200,7 +198,7 @@ def test_logprobs_are_those_of_the_target_alone_whatever_is_lost(seed, num_pages
 @pytest.mark.parametrize("min_tokens", [0, 1, 5, 24])
 def test_min_tokens_is_exact_under_match_in_drafts_of_any_length(min_tokens):
     requests = [
-        make_request(number, min_tokens=min_tokens, stop_ids=STOPS, max_draft=[0, 3, 1024][number % 3])
+        make_request(number, min_tokens=min_tokens, stop_ids=STOPS, max_draft=[0, 3, 64][number % 3])
         for number in range(9)
     ]
     line = Line(1, requests).run()

@@ -15,7 +15,6 @@ from verify_node.target.target import Target
 
 TARGET, DRAFT = make_checkpoint(1), make_checkpoint(1, shift=0.02)
 PROMPT = tuple((7 * i * i) % VOCAB for i in range(30))
-KNOWS = ("odds", "offers", "model_offers", "trees", "prefix_cache")
 
 
 class Nodes:
@@ -30,20 +29,19 @@ class Nodes:
             context_len=128,
             budget=12,
             max_round_tokens=40,
-            selection="odds",
             prefix_cache=keeps,
         )
         self.sessions: dict[bytes, Session] = {}
         self.texts: dict[bytes, list[int]] = {}
         self.now = 0.0
-        self.core.receive(b"a", make_hello("a", capabilities=KNOWS), self.now)
+        self.core.receive(b"a", make_hello("a"), self.now)
 
     def write(self, *requests: Request) -> list[tuple[int, ...]]:
         """The texts of several requests that come at once."""
         for request in requests:
-            session = Session(request, draft_ahead=True)
+            session = Session(request)
             self.sessions[request.session_id], self.texts[request.session_id] = session, []
-            self._act(session, session.connect(self.now, capabilities=self.core.welcome.capabilities))
+            self._act(session, session.connect(self.now))
         for _ in range(1000):
             if all(self.sessions[request.session_id].done for request in requests):
                 return [tuple(self.texts[request.session_id]) for request in requests]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from draft_node.core.actions import Fail, Send
+from draft_node.core.actions import Send
 from draft_node.core.session import Session
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
@@ -20,8 +20,6 @@ from verify_node.packing import packing
 from verify_node.packing.round import Entry, PromptRows, Round
 from verify_node.session.checks import MAX_KEPT
 from verify_node.target.target import Target
-
-TELLS = ("prompt_logprobs",)
 
 
 def check_prompt(prompt, told, num_top):
@@ -37,7 +35,7 @@ def test_prompts_are_told_once_and_rightly_whatever_is_lost(seed, num_pages, mon
         make_request(number, prompt_len=1 + 9 * (number % 6), num_prompt_logprobs=number % 4) for number in range(11)
     ]
     requests.append(make_request(11, prompt_len=50))
-    line = Line(seed, requests, num_pages=num_pages, capabilities=TELLS).run()
+    line = Line(seed, requests, num_pages=num_pages).run()
     assert line.num_reopened > 0
     assert (line.num_preempted > 0) == (num_pages == 36)
     for user in line.users.values():
@@ -55,31 +53,20 @@ def test_prompts_are_told_once_and_rightly_whatever_is_lost(seed, num_pages, mon
 
 def test_a_text_that_ends_at_once_is_told_its_prompt():
     ends_at_once = tuple(range(VOCAB))
-    [user] = (
-        Line(0, [make_request(1, stop_ids=ends_at_once, num_prompt_logprobs=2)], capabilities=TELLS)
-        .run()
-        .users.values()
-    )
+    [user] = Line(0, [make_request(1, stop_ids=ends_at_once, num_prompt_logprobs=2)]).run().users.values()
     assert (user.tokens, user.reason) == ([], "stop")
     check_prompt(user.session.request.prompt, user.prompts[0], 2)
 
 
-def test_a_verify_node_that_does_not_know_them_is_not_asked():
-    session = Session(make_request(1, num_prompt_logprobs=0))
-    [failed] = session.connect(0.0, capabilities=("odds",))
-    assert isinstance(failed, Fail)
-    assert failed.code == "unsupported"
-
-
 def test_once_they_are_there_they_are_not_asked_for_again():
     session = Session(make_request(1, num_prompt_logprobs=0, num_logprobs=None))
-    [opened, *_] = session.connect(0.0, capabilities=TELLS)
+    [opened, *_] = session.connect(0.0)
     assert isinstance(opened, Send)
     assert isinstance(opened.message, OpenSession)
     assert opened.message.num_prompt_logprobs == 0
-    session.receive(Verdict(session.request.session_id, 1, None, 4, (5,), 0, 0, 0, prompt_logprobs=()), 0.1)
+    session.receive(Verdict(session.request.session_id, 1, 4, (5,), 0, 0, prompt_logprobs=()), 0.1)
     session.disconnect()
-    [again, *_] = session.connect(0.2, capabilities=TELLS)
+    [again, *_] = session.connect(0.2)
     assert isinstance(again, Send)
     assert isinstance(again.message, OpenSession)
     assert again.message.num_prompt_logprobs is None
@@ -94,7 +81,7 @@ class Node:
     def __init__(self):
         self.target = Target(TARGET, make_runner(TARGET, num_pages=64, prefix_cache=True))
         self.core = make_core(pool=self.target.runner.pool, vocab_size=VOCAB, context_len=128, max_round_tokens=32)
-        self.core.receive(b"a", make_hello("a", capabilities=("prefix_cache",)), 0.0)
+        self.core.receive(b"a", make_hello("a"), 0.0)
 
     def say(self, message):
         return [send.message for send in self.core.receive(b"a", message, 0.0)]
