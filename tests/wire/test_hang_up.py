@@ -126,7 +126,7 @@ async def test_large_messages_without_pause_are_no_endless_one() -> None:
     """Each as long as may be, more than the line holds, and a reader that is away now and then."""
     async with network("sockets") as net:
         draft = net.draft(b"large")
-        large = Draft(SESSION, 1, 1, 3, b"12345678", (1,), b"\0" * (LIMIT - 100))
+        large = Draft(SESSION, 1, 3, (1,), proposal=b"\0" * (LIMIT - 100))
 
         async def write() -> None:
             for _ in range(300):
@@ -183,7 +183,7 @@ async def test_what_is_sent_is_received_upwards() -> None:
     """The verify node does not read for a while: it has no bound of its own, but for those who are barred."""
     async with network("sockets") as net:
         draft = net.draft(b"talks")
-        large = Draft(SESSION, 1, 1, 3, b"12345678", (1,), b"\0" * (LIMIT - 100))
+        large = Draft(SESSION, 1, 3, (1,), proposal=b"\0" * (LIMIT - 100))
         for _ in range(400):
             await draft.send(large)
         for _ in range(400):

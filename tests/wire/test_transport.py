@@ -50,7 +50,7 @@ def ack(base_len: int) -> Ack:
 
 
 def verdict(base_len: int, num_tokens: int = 1) -> Verdict:
-    return Verdict(SESSION, 1, None, base_len, (7,) * num_tokens, 0, 0, 4)
+    return Verdict(SESSION, 1, base_len, (7,) * num_tokens, 0, 0, 4)
 
 
 def run_async(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -350,14 +350,14 @@ async def test_close_ends_who_waits(kind: str) -> None:
 async def test_too_large_is_refused_before_it_is_sent(kind: str) -> None:
     async with network(kind) as net:
         draft = net.draft(b"a")
-        large = Draft(SESSION, 1, 1, 3, bytes(8), (1,), proposal=bytes(LIMIT))
+        large = Draft(SESSION, 1, 3, (1,), proposal=bytes(LIMIT))
         with pytest.raises(MessageTooLarge):
             await draft.send(large)
         with pytest.raises(MessageTooLarge):
             net.verify.send(peer_name(b"a"), verdict(3, num_tokens=LIMIT))
         draft.max_send_bytes = 30  # what a Welcome said
         with pytest.raises(MessageTooLarge):
-            await draft.send(Draft(SESSION, 1, 1, 3, bytes(8), (1,)))
+            await draft.send(Draft(SESSION, 1, 3, (1,)))
         await draft.send(hello("a"))
         assert (await net.verify.receive()).message == hello("a")
         assert draft.traffic.num_sent == 1

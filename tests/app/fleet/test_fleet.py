@@ -116,7 +116,7 @@ def tells(name: str) -> bool:
 
 
 def test_a_fleet_lives_through_the_deaths_of_its_parts_and_leaves_nothing(fleet: Command) -> None:
-    words = ("up", "--model", "tiny-target", "--replicas", "2", "--port", "0", "--json", "--", "--cost", "none")
+    words = ("up", "--model", "tiny-target", "--replicas", "2", "--port", "0", "--json")
     told = json.loads(fleet(*words))
     assert list(told["replicas"]) == ["replica-1", "replica-2"]
     assert told["endpoints"] == [*told["replicas"].values()]

@@ -59,7 +59,7 @@ def draft(endpoint: str, *options: str) -> list[str]:
         (["--device", "tpu"], 2, ["tpu"]),
         (["--bind", "tcp://0.0.0.0:0", "--model", "no-such-model"], 2, ["--trusted-network"]),  # the model comes after
         (["--bind", "localhost"], 2, ["tcp://HOST:PORT"]),
-        (["--speed", "max"], 2, ["unknown option --speed; did you mean --seed?"]),
+        (["--polici", "fixed"], 2, ["unknown option --polici; did you mean --policy?"]),
         (["--eta", "1.5"], 2, ["--eta 1.5 is too large"]),
     ],
 )

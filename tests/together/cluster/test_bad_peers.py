@@ -57,7 +57,8 @@ class Peer:
         return answer
 
     def hello(self, tokenizer: str | None = None) -> Hello:
-        return Hello(VERSION, "hostile", secrets.token_bytes(8), tokenizer or load("tiny-target").tokenizer_fingerprint)
+        mine = load("tiny-target").tokenizer_fingerprint
+        return Hello(VERSION, "hostile", secrets.token_bytes(8), tokenizer or mine, draft_model="rubbish")
 
 
 @contextmanager
@@ -138,7 +139,7 @@ def test_drafts_that_cannot_be_verified(verify: VerifyNode) -> None:
         wrong: dict[str, Draft] = {
             "unknown_session": draft_message(opened, verdict, session_id=secrets.token_bytes(16)),
             "stale_epoch": draft_message(opened, verdict, epoch=0),
-            "wrong_base": draft_message(opened, verdict, base_len=3),
+            "wrong_base": draft_message(opened, verdict, base_len=10_000),
             "vocabulary": draft_message(opened, verdict, tokens=(1 << 20,)),
         }
         for code, draft in wrong.items():

@@ -37,7 +37,7 @@ class WithLiar(Cluster):
 def test_a_liar_is_found_and_goes_on_under_match() -> None:
     """Its later texts are the target's own with their seeds, which is what match means, and so are others'."""
     draft: dict[str, object] = {"model": "tiny-draft-s"}
-    cluster = WithLiar({}, {LYING: draft | {"max_sessions": 1}, HONEST: draft, MATCHING: draft})
+    cluster = WithLiar({"preset": "paper"}, {LYING: draft | {"max_sessions": 1}, HONEST: draft, MATCHING: draft})
     requests = {
         LYING: [make_request(prompt_ids(i), 32, seed=i, verification="ratio") for i in range(3)],
         HONEST: [make_request(prompt_ids(i), 24, seed=7, verification="ratio") for i in (0, 0, 1)],

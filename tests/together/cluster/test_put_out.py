@@ -128,7 +128,7 @@ def test_verdicts_that_find_no_room_are_asked_for_again() -> None:
         assert isinstance(one.end, Finish)
         assert one.tokens == alone(request.prompt, request.sampling, request.max_tokens)
     assert cluster.num_busy > 1
-    assert cluster.verify.core.counts.num_repeated >= cluster.num_busy - 1
+    assert cluster.verify.core.counts.num_repeated >= cluster.num_busy // 2  # one repeats all that a session lacks
 
 
 class BusyCluster(Cluster):

@@ -63,7 +63,6 @@ class Site:
         config = VerifyConfig(
             model="tiny-target",
             bind="tcp://127.0.0.1:0",
-            cost="none",
             heartbeat_s=0.05,
             key=str(self.folder / "verify.key"),
             enrolled=str(self.enrolled),
