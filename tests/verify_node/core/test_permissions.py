@@ -127,7 +127,7 @@ def test_a_draft_that_is_waited_for_is_as_long_as_lets_the_text_grow_fastest(ans
     if 0 < may_draft < 24 and answer_s:
 
         def pace(length: int) -> float:
-            tokens = sum(client.acceptance.value**place for place in range(length + 1))
+            tokens: float = sum(client.acceptance.value**place for place in range(length + 1))
             return tokens / (0.05 + answer_s / 17.0 * ((length + 1) if length else 0))
 
         assert max(range(25), key=pace) == may_draft
@@ -282,7 +282,8 @@ def test_tokens_that_are_tried_come_out_of_the_budget() -> None:
     for number in range(1, 7):
         desk.open(number=number, max_tokens=200)
     for _ in range(TRIED_AGAIN + 10):
-        assert sum(verdict.may_draft for verdict in desk.round()) <= 3
+        permitted: list[int] = [verdict.may_draft for verdict in desk.round()]
+        assert sum(permitted) <= 3
         for number in range(1, 7):
             desk.draft(number=number)
     assert all(desk.session(number).acceptance.value > 0.7 for number in range(1, 7)), "each has drafted"

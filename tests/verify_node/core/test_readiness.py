@@ -276,7 +276,8 @@ def test_one_that_can_only_draft_while_it_is_waited_for_is_waited_for_again(roun
 
 def test_one_that_never_drafts_is_waited_for_ever_more_rarely() -> None:
     desk = drafting(num_clients=1)
-    gaps, num_rounds = [], 0
+    gaps: list[int] = []
+    num_rounds = 0
     while len(gaps) < 3:
         if desk.round():
             acknowledge(desk, 1)
