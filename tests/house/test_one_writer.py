@@ -80,17 +80,17 @@ def test_only_its_own_room_writes_the_state(file: str) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "session.assigned = 3",
-        "known.assigned, other = 3, 4",
+        "session.may_draft = 3",
+        "known.may_draft, other = 3, 4",
         "session.num_repeats += 1",
-        "del session.draft",
+        "del session.drafted",
         "session.tokens[0] = 1",
         "del move.session.logprobs[:2]",
         "session.sent.append((1, 2.0))",
         "self.session.sent.popleft()",
         "seen.session.acceptance.observe(1.0, 2)",
         "session.acceptance.worth = 1.0",
-        "for session.assigned in (1, 2): pass",
+        "for session.may_draft in (1, 2): pass",
         "setattr(client, 'weight', 2.0)",
         "def f(peer):\n    peer.last_seen = 1.0",
     ],
@@ -100,7 +100,7 @@ def test_every_form_of_writing_is_found(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["self.tokens = 3", "assigned = session.assigned", "session.commit(tokens)", "self.draft.append(1)"]
+    "source", ["self.tokens = 3", "may_draft = session.may_draft", "session.commit(tokens)", "self.drafted.append(1)"]
 )
 def test_nothing_else_is(source: str) -> None:
     assert not writes(ast.parse(source), OWNED["verify_node/session"])
