@@ -357,7 +357,7 @@ async def test_too_large_is_refused_before_it_is_sent(kind: str) -> None:
             net.verify.send(peer_name(b"a"), verdict(3, num_tokens=LIMIT))
         draft.max_send_bytes = 30  # what a Welcome said
         with pytest.raises(MessageTooLarge):
-            await draft.send(Draft(SESSION, 1, 3, (1,)))
+            await draft.send(Draft(SESSION, 1, 3, (1, 2, 3)))
         await draft.send(hello("a"))
         assert (await net.verify.receive()).message == hello("a")
         assert draft.traffic.num_sent == 1
