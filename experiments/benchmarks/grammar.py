@@ -4,9 +4,8 @@ Compiled are the 200 schemas of `tests/grammar/schemas`, and hostile constraints
 this thread. Masks are those of chains of four drafted tokens after every token of answers in the practice schemas.
 
 The rounds are those of the embedded target: eight sessions that have written a part of such an answer verify the four
-tokens that follow. Every round runs without forms; with them, drafted by draft nodes; with them, drafted by the verify
-node, which then also looks for tokens that must follow; and with masks that are made after the forward pass, not by a
-thread beside it. `shares` are medians of what each adds to a round, as a share of the plain one; 3 % at most are
+tokens that follow. Every round runs without forms; with them; and with masks that are made after the forward pass, not
+by a thread beside it. `shares` are medians of what each adds to a round, as a share of the plain one; 3 % at most are
 wanted. Masks need a core of their own: the target's threads are one less than there are.
 
 It takes about a minute on two cores; about 15 s with --quick.
@@ -46,7 +45,7 @@ SCHEMAS = Path(__file__).parents[2] / "tests/grammar/schemas"
 NUM_SESSIONS, NUM_DRAFTED = 8, 4
 WANTED_SHARE, WANTED_COMPILE_S, WANTED_ROW_S = 0.03, 0.1, 0.004
 PROMPT = "Answer in JSON: "
-WAYS = ("plain", "forms", "self-drafted", "masks after")
+WAYS = ("plain", "forms", "masks after")
 
 HOSTILE = {
     "6,000 words": Constraint("json_schema", json.dumps({"enum": [f"v{each:05}" for each in range(6000)]})),
@@ -253,7 +252,7 @@ class Stage:
 
         The ways take turns at being first.
         """
-        ways = dict(zip(WAYS, (self.plain, self.formed, self.self_drafted, self.after), strict=True))
+        ways = dict(zip(WAYS, (self.plain, self.formed, self.after), strict=True))
         times: dict[str, float] = {}
         self.prepare(at)
         first = at % len(WAYS)
@@ -286,18 +285,11 @@ class Stage:
         self.target.run(Round(1, tuple(replace(one, constraint=None, text=(), stop_ids=()) for one in entries)))
 
     def formed(self, entries: tuple[Entry, ...]) -> None:
-        self.target.run(Round(1, from_draft_nodes(entries)))
-
-    def self_drafted(self, entries: tuple[Entry, ...]) -> None:
         self.target.run(Round(1, entries))
 
     def after(self, entries: tuple[Entry, ...]) -> None:
-        planned = Round(1, from_draft_nodes(entries))
+        planned = Round(1, entries)
         self.target.verify(planned, self.target.forward(planned))
-
-
-def from_draft_nodes(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    return tuple(replace(one, draft_round=1) for one in entries)
 
 
 def rounds(stage: Stage, num_rounds: int) -> dict[str, Any]:
