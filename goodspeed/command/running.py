@@ -110,6 +110,7 @@ def _run(parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], i
     except SystemExit:  # after --help, say
         sys.stdout.flush()
         standard.wait()
+        standard.finish()  # what argparse said on standard error, too
         raise
     except Exception:
         with suppress(OutputError, BrokenPipeError):  # what went wrong first is told

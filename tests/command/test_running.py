@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from goodspeed.command import running
+from goodspeed.command.streams import standard
+from goodspeed.command.streams.writer import Writer
 from goodspeed.errors import ConfigError, TransportError, UnknownPolicyError
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +44,8 @@ print(asyncio.run(until_signal(work())), flush=True)
 CHATTY = """
 import argparse, asyncio, sys
 from goodspeed.command import running
+from goodspeed.command.streams import standard
+from goodspeed.command.streams.writer import Writer
 
 async def talk():
     while True:
@@ -106,6 +111,31 @@ def test_what_the_command_line_got_wrong_is_wrong_usage_whenever_it_is_found(
 ) -> None:
     assert run(monkeypatch, error) == 2
     assert capsys.readouterr() == ("", "name: it is wrong\n")
+
+
+def test_wrong_usage_is_told_before_the_command_ends(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A daemon's streams are written on another thread: here that writes nothing before the end waits for it."""
+    is_ending = threading.Event()
+    finish, write = standard.finish, Writer._write
+
+    def announce() -> None:
+        is_ending.set()
+        finish()
+
+    def write_late(writer: Writer, text: bytes) -> None:
+        is_ending.wait(10.0)
+        write(writer, text)
+
+    monkeypatch.setattr(sys, "argv", ["name", "--unknown"])
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, getattr(sys, stream))  # `run` replaces them
+    monkeypatch.setattr(standard, "finish", announce)
+    monkeypatch.setattr(Writer, "_write", write_late)
+    with pytest.raises(SystemExit):
+        running.run("name", argparse.ArgumentParser(), lambda _: 0, daemon=True)
+    assert "unrecognized arguments: --unknown" in capfd.readouterr().err
 
 
 def test_a_bug_stays_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
