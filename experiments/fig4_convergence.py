@@ -237,6 +237,8 @@ def _draw_served(panel: Axes, rows: Sequence[dict[str, Any]], variants: Sequence
         speeds = row["client_tokens_per_s"]
         panel.plot(range(1, len(speeds) + 1), speeds, label=name, **styles.curve(looks[name], len(speeds)))
     panel.set(yscale="log", xlabel="client, by falling acceptance", ylabel="tokens/s")
+    panel.set_yticks([10, 20, 40, 80], ["10", "20", "40", "80"])
+    panel.minorticks_off()
     panel.set_title(f"served: {fig4_served.SCARCE}")
 
 
