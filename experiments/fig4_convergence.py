@@ -6,6 +6,8 @@ the first with drafts: the one before it is the prompts'. Seeds are 0, 1, 2, ...
 Under replay, x* is that of the recordings' survival curves, with drafts that begin at every position equally often.
 Real drafts do not: each begins after a disagreement, or where the one before it was at its end. So the x* of the curves
 at the positions at which `gradient` did begin is given beside it (dotted).
+
+Then the same policies are compared as GoodSpeed serves by default (`fig4_served.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments import styles
+from experiments import fig4_served, styles
+from experiments.fig4_served import Served
 from experiments.harness import Finding, Outcome, Results, new_figure, run
 from experiments.progress import parts
 from experiments.simulation import rows as row_policies
@@ -34,6 +37,8 @@ from verify_node.rounds.scheduler import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, IN
 SHOWN = (1, 2, 5, *range(10, 60, 10), 75, *range(100, 650, 50))  # rounds, in the results
 PAPER_ROUNDS = 400  # in which the paper's curves settle
 OURS = "gradient"  # the variant with the verify node's defaults
+PRESET = "gradient, paper's beta 0.5"  # the variant that `--preset paper` is
+TITLE = "Ours comes close to the best utility in the paper's rounds; as served, every client is faster than in these"
 EARLY, WITHIN, EARLY_WITHIN = 50, 1.0, 2.0
 
 
@@ -83,6 +88,7 @@ class Config:
     num_rounds: int
     settings: list[Setting]
     variants: list[Variant]
+    served: Served | None = None  # None: nothing is served
 
     def with_policy(self, name: str) -> Config:
         """The same with one more policy to compare, which is told what `gradient` is told."""
@@ -146,12 +152,16 @@ def experiment(config: Config) -> Outcome:
                     row["optimum_where_begun"] = round(there, 5)
         facts.setdefault("by_setting", {})[setting.name] = {"optimum_log_utility": best, "policies": policies}
     facts |= facts["by_setting"][config.settings[0].name]
-    return Outcome(rows=results, findings=findings, facts=facts, notes=NOTES)
+    policies_served = list(dict.fromkeys(variant.policy for variant in config.variants))
+    served = config.served.rows(policies_served) if config.served is not None else []
+    findings += fig4_served.findings(served)
+    return Outcome(rows=results, curves=served, findings=findings, facts=facts | {"served": served}, notes=NOTES)
 
 
 NOTES = [
     "missing: (U(x*) - mean U) / clients, in percent. `gradient` is Eq. (5) with the estimates that `goodspeed-verify`",
-    "has by default (eta and beta 0.1, evidence weighed), in rounds that wait for every draft (`--preset paper`).",
+    "has by default (eta and beta 0.1, evidence weighed), in rounds that wait for every draft. `--preset paper` has",
+    "the paper's beta 0.5. What is served by default is compared by tokens a second.",
     "The paper does not say its eta; 0.1 is taken. Its curves settle by about round 400.",
 ]
 
@@ -205,13 +215,31 @@ def _rows(setting: Setting, variant: Variant, best: float, mean: Floats, error: 
 
 
 def draw(config: Config, results: Results) -> Figure:
-    """Utility over rounds: the first setting, and the first that replays recordings."""
+    """Utility over rounds: the first setting, and the first that replays recordings; then each client as served."""
     shown = [config.settings[0].name, *[one.name for one in config.settings if one.name.endswith("replay")][:1]]
-    figure = new_figure(5.0 * len(shown), 4.8)
-    for panel, name in zip(figure.subplots(1, len(shown), squeeze=False).flat, shown, strict=True):
+    served = [row for row in results.curves if row["world"] == fig4_served.SCARCE and row["way"] != "plain"]
+    panels = len(shown) + bool(served)
+    figure = new_figure(5.0 * panels, 4.8)
+    axes = figure.subplots(1, panels, squeeze=False).flat
+    for panel, name in zip(axes, shown, strict=False):
         _draw_panel(panel, [row for row in results.rows if row["setting"] == name])
         panel.set_title(name)
-    return styles.finish(figure, "Ours comes close to the best possible utility within some 30 rounds", OURS)
+    if served:
+        _draw_served(axes[len(shown)], served, [row["variant"] for row in results.rows])
+    return styles.finish(figure, TITLE, OURS)
+
+
+def _draw_served(panel: Axes, rows: Sequence[dict[str, Any]], variants: Sequence[str]) -> None:
+    """Draws a curve over the clients for each way; its mean height is the log-utility per client."""
+    names = [PRESET if row["way"] == "paper" else row["way"] for row in rows]
+    looks = styles.numbers([*variants, *names], OURS)
+    for name, row in zip(names, rows, strict=True):
+        speeds = row["client_tokens_per_s"]
+        panel.plot(range(1, len(speeds) + 1), speeds, label=name, **styles.curve(looks[name], len(speeds)))
+    panel.set(yscale="log", xlabel="client, by falling acceptance", ylabel="tokens/s")
+    panel.set_yticks([10, 20, 40, 80], ["10", "20", "40", "80"])
+    panel.minorticks_off()
+    panel.set_title(f"served: {fig4_served.SCARCE}")
 
 
 def _draw_panel(panel: Axes, rows: Sequence[dict[str, Any]]) -> None:

@@ -20,6 +20,8 @@ verify node's time: receive is waiting for drafts, forward the target's pass, ve
 
 OF_COMPARISON = f"""\
 {OF_FIGURES}
+gradient, fixed, random: who may draft how much; of that a round verifies what brings most tokens for its time,
+  with gradient each divided by its client's goodput
 paper: --preset paper, whose rounds wait for every draft and verify it whole by the ratio rule;
   its texts are others"""
 

@@ -7,7 +7,7 @@ import pytest
 
 from experiments import fig2_estimation as fig2
 from experiments import fig4_convergence as fig4
-from experiments import theorem1
+from experiments import fig4_served, theorem1
 from experiments.harness import HERE, load
 from goodspeed.errors import ConfigError
 
@@ -25,18 +25,36 @@ def test_the_policies_come_in_their_order_and_gradient_comes_near_the_optimum():
 
 
 @pytest.mark.thorough
-def test_readme_says_how_fair_the_policies_are_as_the_command_does():
+def test_readme_says_how_fair_the_default_is_as_the_command_does():
     """The row of README, from the quick settings; the same on every machine, and in the order that it claims."""
     config = load(HERE / "configs" / "fig4_convergence.toml", "quick", fig4.Config)
-    replayed = next(setting for setting in config.settings if setting.acceptance == "replay")
-    variants = [fig4.Variant(name, name) for name in ("gradient", "fixed", "random")]
-    assert set(variants) < set(config.variants)
-    outcome = fig4.experiment(replace(config, settings=[replayed], variants=variants))
-    ends = {found.what.split(": ")[1]: found.ours for found in outcome.findings if found.what.endswith("at the end")}
-    gradient, fixed, random = (f"{ends[f'{one.name}, missing at the end']:.2g}" for one in variants)
+    rows = {row["way"]: row for row in config.served.rows(["fixed", "random"]) if row["world"] == fig4_served.SCARCE}
+    times = {name: np.exp(rows[name]["ours_above"]) for name in ("random", "fixed", "paper")}
+    random, fixed = (f"{100 * (times[name] - 1):.1f} %" for name in ("random", "fixed"))
+    worst = [f"{rows[name]['worst_tokens_per_s']:.0f}" for name in ("gradient", "fixed", "paper")]
     row = next(line for line in (HERE.parent / "README.md").read_text("utf-8").splitlines() if "Is it fair?" in line)
-    assert f"per client: Eq. (5) {gradient} %, equal shares {fixed} %, random shares {random} %." in row
-    assert list(ends.values()) == sorted(ends.values())
+    assert f"{random} above `random`, {fixed} above `fixed`, {times['paper']:.1f} times `--preset paper`" in row
+    assert "the slowest has {} tokens/s, with `fixed` {}, with the preset {}".format(*worst) in row
+    assert 0.0 < rows["random"]["ours_above"] < rows["fixed"]["ours_above"] < rows["paper"]["ours_above"]
+
+
+def test_what_is_served_is_compared_with_ours_seed_by_seed():
+    rows = {row["way"]: row for row in fig4_served.Served(2, 5, 20).rows(["gradient", "fixed"])}
+    assert list(rows) == ["gradient", "fixed", "paper", "plain"]
+    ours, plain = rows["gradient"], rows["plain"]
+    assert ours["ours_above"] == 0.0
+    assert plain["ours_above"] == pytest.approx(ours["log_utility"] - plain["log_utility"])
+    assert plain["jain"] == pytest.approx(1.0, abs=0.01)
+    assert plain["worst_share"] == pytest.approx(1 / 8, abs=0.01)
+    assert rows["paper"]["log_utility"] < plain["log_utility"] < ours["log_utility"]
+    wanted = [one for one in fig4_served.findings([*rows.values()]) if one.reached is not None]
+    assert [one.what.split(": ")[1].split(",")[0] for one in wanted] == ["fixed"]
+
+
+def test_a_baseline_that_is_fairer_than_ours_is_missed():
+    ours, other = (np.full((2, 8), speed) for speed in (1.0, 1.1))
+    row = {"world": "w", "way": "fixed"} | fig4_served._measures(ours, other)
+    assert [one.reached for one in fig4_served.findings([row]) if one.wanted] == [False]
 
 
 def test_the_round_from_which_it_stays_near():
