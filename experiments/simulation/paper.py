@@ -157,7 +157,7 @@ def world(row: Row, nodes: Nodes, *, policy: str, rounds: str, wire: str, num_te
         stops=0.0,
         prompt_len=100,
         rounds=rounds,
-        verification=PAPER["verification"] if rounds == "barrier" else ("match",),
+        verification=("match",) if rounds == "continuous" and wire == "match" else PAPER["verification"],
         policy=name,
         policy_seed=seed,
         known_cost=True,
