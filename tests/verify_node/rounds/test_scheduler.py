@@ -22,7 +22,7 @@ from verify_node.rounds.scheduler import (
     Scheduler,
 )
 from verify_node.session.session import Session
-from verify_node.slo.ledger import Ledger
+from verify_node.slo.deadline import Deadline
 
 
 class Given:
@@ -200,12 +200,12 @@ def test_the_policy_is_told_what_a_text_is_owed():
     scheduler = make_scheduler(policy)
     session = make_session(scheduler)
     slo = Objectives(tpot_s=0.1)
-    session.ledger = Ledger.open(Slo(slo), slo, 0, 0.0, 0.0)
-    session.ledger.decided(1, 0.0)
-    session.ledger.turn_to("queue", 0.2)
+    session.deadline = Deadline.open(session.session_id, session.client.name, Slo(slo), slo, 0, 0.0, 0.0)
+    session.deadline.delivered(1, 0.0)
+    session.deadline.turn_to("queue", 0.2)
     permit(scheduler, [session], round_s=0.05)
     owed = policy.asked[-1][0][0].slo
-    assert owed == session.ledger.owed(0.2, 0.05) == pytest.approx(2.5, rel=0.02)
+    assert owed == session.deadline.owed(0.2, 0.05) == pytest.approx(2.5, rel=0.02)
 
 
 @pytest.mark.parametrize("policy", ["gradient", "fixed", "throughput"])
