@@ -43,7 +43,7 @@ names = _registry.names
 def elsewhere(
     own: Replica,
     others: Sequence[Replica],
-    ask: Ask,
+    request: Ask,
     now: float,
     *,
     reason: Reason,
@@ -52,7 +52,8 @@ def elsewhere(
 ) -> Replica | None:
     """Where the session goes; None: it stays, or there is nobody. Never `own`, or a replica that may not take it.
 
-    ask: with a deadline of infinity for a session that is promised nothing. target: fingerprint of its target; "": any.
+    request: its deadline is infinity where nothing is promised. target: fingerprint of the session's target; "": any.
+
     `fits`, by reason. "slo": the one with the least to do of those whose summary fits the session. "load": the one with
     the least to do, if the session waits less there by MARGIN; so it is not sent back while both do what they did.
     "draining": the one with the least to do, whether its summary fits or not, and last who is not known.
@@ -61,7 +62,7 @@ def elsewhere(
     choose = _registry.create(policy)
     able = [one for one in others if one.name != own.name and may_take(one, now, target)]
     able.sort(key=lambda one: (one.name <= own.name, one.name))
-    return choose(own, able, ask, now, reason)
+    return choose(own, able, request, now, reason)
 
 
 def may_take(replica: Replica, now: float, target: str = "") -> bool:
@@ -93,7 +94,7 @@ def _expected_s(load: Load, more_sessions: int, more_context: int) -> float:
 
 @_registry.register("ring")
 def _ring() -> Policy:
-    return lambda own, able, ask, now, reason: next(iter(able), None)
+    return lambda own, able, request, now, reason: next(iter(able), None)
 
 
 @_registry.register("fits")
@@ -101,24 +102,24 @@ def _fits() -> Policy:
     return _by_summary
 
 
-def _by_summary(own: Replica, able: Sequence[Replica], ask: Ask, now: float, reason: Reason) -> Replica | None:
+def _by_summary(own: Replica, able: Sequence[Replica], request: Ask, now: float, reason: Reason) -> Replica | None:
     known = [(one, one.load) for one in able if one.load is not None and _is_fresh(one.load, now)]
     if reason == "slo":
-        known = [(one, load) for one, load in known if fits(load, ask, now)]
+        known = [(one, load) for one, load in known if fits(load, request, now)]
     elif reason == "load":
-        known = [(one, load) for one, load in known if _is_clearly_better(load, own, ask, now)]
+        known = [(one, load) for one, load in known if _is_clearly_better(load, own, request, now)]
     found = min(known, key=lambda pair: expected_s(pair[1]), default=None)
     if found is None and reason == "draining":
         return next(iter(able), None)
     return None if found is None else found[0]
 
 
-def _is_clearly_better(load: Load, own: Replica, ask: Ask, now: float) -> bool:
+def _is_clearly_better(load: Load, own: Replica, request: Ask, now: float) -> bool:
     """Whether the session waits less there by MARGIN, counted there and not here; so it may be counted here or not."""
     if own.load is None or not _is_fresh(own.load, now):
         return False
-    here_s = _expected_s(own.load, -1, -ask.prompt_tokens)
-    return MARGIN * _expected_s(load, 1, ask.prompt_tokens) < here_s
+    here_s = _expected_s(own.load, -1, -request.prompt_tokens)
+    return MARGIN * _expected_s(load, 1, request.prompt_tokens) < here_s
 
 
 def _is_fresh(load: Load, now: float) -> bool:

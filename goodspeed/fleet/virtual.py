@@ -15,7 +15,7 @@ from goodspeed.slo.feasible import Ask, Decoding
 from goodspeed.slo.headroom import FIRST_TOKEN_S, FLOOR, SURE, headroom_s, planned_s
 
 
-def fits(load: Load, ask: Ask, now: float) -> bool:
+def fits(load: Load, request: Ask, now: float) -> bool:
     """Whether a replica with this summary would promise the session what it asks for.
 
     It is decided as there, from what the replica said when it told. What it owed by a time that has passed since is
@@ -26,11 +26,11 @@ def fits(load: Load, ask: Ask, now: float) -> bool:
     age_s = max(0.0, now - load.told_at)
     late = [one for one in load.owed if one.deadline_s <= age_s and one.deadline_s > 0.0]
     waiting = [one for one in load.owed if one not in late]
-    decoding, rounds = _decoding(load, late), _rounds(load, ask)
+    decoding, rounds = _decoding(load, late), _rounds(load, request)
     shortest_s = min([rounds.least_s, decoding.tightest_s, *(one.tpot_s or inf for one in waiting)])
     asks = [_owed(one, age_s, headroom_s(shortest_s)) for one in waiting]
-    early_s = headroom_s(shortest_s, inf if ask.tpot_s is None else ask.tpot_s)
-    asks.append(ask._replace(deadline_s=_deadline_s(ask) - early_s))
+    early_s = headroom_s(shortest_s, inf if request.tpot_s is None else request.tpot_s)
+    asks.append(request._replace(deadline_s=_deadline_s(request) - early_s))
     pages = max(0, load.free_pages - ceil(FLOOR * load.num_pages))
     tokens_in = lambda seconds: (1.0 - FLOOR) * rounds.tokens_in(seconds)  # noqa: E731
     return admit(asks, decoding=decoding, tokens_in=tokens_in, pages=pages)[-1]
@@ -47,11 +47,11 @@ def _decoding(load: Load, late: Iterable[Owed]) -> Decoding:
     return Decoding(min((tpot_s for tpot_s, _ in tpots), default=inf), sum(number / tpot_s for tpot_s, number in tpots))
 
 
-def _rounds(load: Load, ask: Ask) -> PlannedRounds:
+def _rounds(load: Load, request: Ask) -> PlannedRounds:
     """Returns the rounds of the promised sessions and the asked one, whose texts are as long as the open ones are."""
     promised = num_promised(load)
     share = min(1.0, promised / load.num_sessions) if load.num_sessions else 0.0
-    context = share * load.context_tokens + ask.prompt_tokens
+    context = share * load.context_tokens + request.prompt_tokens
     return PlannedRounds(load.round_model, 1.0 + SURE * load.usual_error, load.max_round_tokens, promised + 1, context)
 
 
@@ -59,11 +59,11 @@ def _owed(one: Owed, age_s: float, early_s: float) -> Ask:
     return Ask(planned_s(one.deadline_s - age_s, early_s), one.prompt_tokens, one.tpot_s or None, promised=True)
 
 
-def _deadline_s(ask: Ask) -> float:
-    return ask.deadline_s if isfinite(ask.deadline_s) else FIRST_TOKEN_S
+def _deadline_s(request: Ask) -> float:
+    return request.deadline_s if isfinite(request.deadline_s) else FIRST_TOKEN_S
 
 
-def with_one_more(load: Load, ask: Ask, now: float) -> Load:
+def with_one_more(load: Load, request: Ask, now: float) -> Load:
     """What the summary says once the session is sent there, if that promises it what it asks for.
 
     So whoever sends several before the replica tells again does not send all of them into the same gap.
@@ -71,11 +71,11 @@ def with_one_more(load: Load, ask: Ask, now: float) -> Load:
     told = replace(
         load,
         num_sessions=load.num_sessions + 1,
-        context_tokens=load.context_tokens + ask.prompt_tokens,
-        free_pages=max(0, load.free_pages - ask.pages),
+        context_tokens=load.context_tokens + request.prompt_tokens,
+        free_pages=max(0, load.free_pages - request.pages),
     )
-    if ask.deadline_s == inf and ask.tpot_s is None:
+    if request.deadline_s == inf and request.tpot_s is None:
         return told  # it will be promised nothing
-    sent = Owed(now - load.told_at + _deadline_s(ask), ask.prompt_tokens, ask.tpot_s, ask.pages)
+    sent = Owed(now - load.told_at + _deadline_s(request), request.prompt_tokens, request.tpot_s, request.pages)
     owed = sorted((*load.owed, sent), key=lambda one: one.deadline_s)
     return replace(told, owed=tuple(owed[:MAX_OWED]))

@@ -221,7 +221,7 @@ class VerifyCore:
         What raises here is no round's fault: `withdraw` makes it good.
         """
         is_due = self.promises.may_change and self._decided_after != self.num_rounds
-        if self._in_flight is not None or self.draining or not (is_due or self.promises.is_asked):
+        if self._in_flight is not None or self.draining or not (is_due or self.promises.has_undecided):
             return []
         self._decided_after = self.num_rounds
         return admit(self.promises, self.register, self.replies, self.counts, self.fleet_replies, now)
@@ -240,7 +240,7 @@ class VerifyCore:
             return None
         self._being_planned = ()
         start = self.starting.look(self.choice, self.num_rounds, self.round_s, now)
-        self.wake_at = min(self.wake_at, self.starting.wake_at, now if self.promises.is_asked else inf)
+        self.wake_at = min(self.wake_at, self.starting.wake_at, now if self.promises.has_undecided else inf)
         planned = self._start(start.sessions, start.ready, now) if start is not None else None
         self._being_planned = None
         return planned

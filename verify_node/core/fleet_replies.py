@@ -48,10 +48,10 @@ class FleetReplies:
 
     def promise_elsewhere(self, session: Session, now: float) -> list[Send]:
         """Sends a session that is promised nothing here to a replica that would promise it, and drops it."""
-        ask = self._promises.ask(session, now)
-        if ask is None:
+        request = self._promises.request(session, now)
+        if request is None:
             return []
-        if sends := self._sent_on(session.peer_id, self._redirecting.on_deciding(session, ask, now)):
+        if sends := self._sent_on(session.peer_id, self._redirecting.on_deciding(session, request, now)):
             self._register.drop(session)
         return sends
 

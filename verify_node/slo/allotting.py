@@ -113,7 +113,7 @@ def _held(
     It waits until one TPOT before it is due at most, and never when the round after this one could be too late.
     """
     early_s = headroom_s(shortest_s((*decoding, *prompts), rounds.least_s))
-    owed = {one.session_id: one.ask(now, early_s) for one in prompts if one.due > now}
+    owed = {one.session_id: one.request(now, early_s) for one in prompts if one.due > now}
     running = Decoding.of(tpots(decoding, now))
     held: set[bytes] = set()
     num_looks = 0

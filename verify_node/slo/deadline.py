@@ -118,7 +118,7 @@ class Deadline:
             self.due_first += now - self.paused_since
             self.paused_since = None
 
-    # -- what it asks of rounds ------------------------------------------------------------------------------------
+    # -- what it needs of rounds ------------------------------------------------------------------------------------
 
     @property
     def is_decoding(self) -> bool:
@@ -141,7 +141,7 @@ class Deadline:
         """Whether its first token is not there yet, and may still come in time."""
         return self.first_at is None and now < self.due_first
 
-    def ask(self, now: float, early_s: float) -> Ask:
+    def request(self, now: float, early_s: float) -> Ask:
         """What is left to prefill of a promised one; without a TPOT no next token is due, and it has some time."""
         left_s = self.due - now if isfinite(self.due) else FIRST_TOKEN_S
         return Ask(planned_s(left_s, early_s), self.prompt_left, self.slo.tpot_s, promised=True)

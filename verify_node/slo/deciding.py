@@ -27,18 +27,16 @@ class Decision(NamedTuple):
     policy: str = "dp"  # of `goodspeed.admission.names()`
 
 
-def decide(
-    promised: Mapping[bytes, Deadline], asked: Sequence[Deadline], by: Decision, share: float = 1.0
-) -> list[bool]:
+def decide(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Decision, share: float = 1.0) -> list[bool]:
     """Which deadlines can be kept beside those that are promised already, if the node had only this share of itself.
 
     Each promise that a client has makes its next one worth less, as in a logarithm.
     """
     shortest = shortest_s(promised.values(), by.rounds.least_s)  # others' TPOTs do not count: they may be declined
     waiting = [one for one in promised.values() if one.prompt_left > 1]  # of others the last token at most is held
-    asks = [one.ask(by.now, headroom_s(shortest)) for one in waiting]
+    asks = [one.request(by.now, headroom_s(shortest)) for one in waiting]
     num_promised = Counter(one.client for one in promised.values())
-    for one in asked:
+    for one in new:
         num_promised[one.client] += 1
         value = by.weights[one.client] / num_promised[one.client]
         early_s = headroom_s(shortest, inf if one.slo.tpot_s is None else one.slo.tpot_s)
@@ -55,39 +53,39 @@ def decide(
 
 
 def admit_fairly(
-    promised: dict[bytes, Deadline], asked: Sequence[Deadline], waiting: Collection[str], by: Decision
+    promised: dict[bytes, Deadline], new: Sequence[Deadline], waiting: Collection[str], by: Decision
 ) -> None:
     """Adds to `promised` what can be kept of the deadlines.
 
     waiting: names of clients with further deadlines, which are decided on again later.
     """
-    within = _within_shares(promised, asked, by)
-    first = [one for one in asked if one.session_id in within]
+    within = _within_shares(promised, new, by)
+    first = [one for one in new if one.session_id in within]
     _admit(promised, first, by)
     entitled = {one.client for one in first}
     unmet = {one.client for one in first if one.session_id not in promised} | entitled.intersection(waiting)
-    rest = [one for one in asked if one.session_id not in within and not unmet - {one.client}]
+    rest = [one for one in new if one.session_id not in within and not unmet - {one.client}]
     _admit(promised, rest, by)
 
 
-def _admit(promised: dict[bytes, Deadline], asked: Sequence[Deadline], by: Decision) -> None:
-    if asked:
-        kept = decide(promised, asked, by)
-        promised |= {one.session_id: one for one, is_kept in zip(asked, kept, strict=True) if is_kept}
+def _admit(promised: dict[bytes, Deadline], new: Sequence[Deadline], by: Decision) -> None:
+    if new:
+        kept = decide(promised, new, by)
+        promised |= {one.session_id: one for one, is_kept in zip(new, kept, strict=True) if is_kept}
 
 
-def _within_shares(promised: Mapping[bytes, Deadline], asked: Sequence[Deadline], by: Decision) -> set[bytes]:
+def _within_shares(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Decision) -> set[bytes]:
     """Deadlines that could be promised beside their client's others if the node had only the client's share.
 
     Where one client asks alone there is nobody to share with.
     """
-    clients = {one.client for one in asked}
+    clients = {one.client for one in new}
     if len(clients) < 2:
         return set()
     found: set[bytes] = set()
     for name in clients:
         held = {key: one for key, one in promised.items() if one.client == name}
-        own = [one for one in asked if one.client == name]
+        own = [one for one in new if one.client == name]
         kept = decide(held, own, by, by.weights[name] / sum(by.weights.values()))
         found |= {one.session_id for one, is_kept in zip(own, kept, strict=True) if is_kept}
     return found

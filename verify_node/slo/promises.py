@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from goodspeed.engine.paged.pages import PagePool
@@ -52,8 +53,10 @@ class Promises:
         self._cost = cost
         self._max_round_tokens = max_round_tokens
         self._pool = pool
-        self._asking: dict[bytes, Deadline] = {}
-        self._declined: dict[bytes, Deadline] = {}  # of these, those whose first token is not there yet
+        self._undecided: dict[bytes, Deadline] = {}
+        self._declined: dict[
+            bytes, Deadline
+        ] = {}  # those whose first token is not there yet; decided longest ago first
 
     @property
     def is_on(self) -> bool:
@@ -61,9 +64,9 @@ class Promises:
         return self.policy != "none"
 
     @property
-    def is_asked(self) -> bool:
-        """Whether anybody waits to be decided on."""
-        return bool(self._asking)
+    def has_undecided(self) -> bool:
+        """Whether a deadline waits to be decided on."""
+        return bool(self._undecided)
 
     @property
     def may_change(self) -> bool:
@@ -89,40 +92,36 @@ class Promises:
             deadline.continue_promise(old)
             self.promised[key] = deadline
         if self.is_on and deadline is not None:
-            self._asking[key] = deadline
+            self._undecided[key] = deadline
 
     def decide(self, sessions: Mapping[bytes, Session], now: float) -> dict[bytes, bool]:
-        """Whether those who asked are promised their deadlines, until they are `answered`.
+        """Whether the sessions that wait to be decided on are promised their deadlines, until they are `answered`.
 
         now: when the next round can begin. A session whose opening only came twice gets the same answer. Those declined
         are decided on again until their first token is there or was due, since others may come to their end; they are
         named if they are promised now.
         """
-        asking = self._open_asking(sessions)[:AT_ONCE]
-        again = [one for one in self._again(sessions, now) if one not in asking]
-        new = [sessions[key].deadline for key in asking if sessions[key].promised is None]
-        asked = [one for one in (*new, *(sessions[key].deadline for key in again)) if one is not None]
-        if asked:
+        self._undecided = _still_open(self._undecided, sessions)
+        told = dict(islice(self._undecided.items(), AT_ONCE))
+        new = {key: one for key, one in told.items() if sessions[key].promised is None}
+        again = {key: one for key, one in self._again(sessions, now).items() if key not in told}
+        if new or again:
             self._keep_in_step(sessions)
-            self._decide([one for one in asked if one.session_id not in self.promised], sessions, now)
-        for one in new:
-            if one is not None and one.session_id not in self.promised and one.may_begin(now):
-                self._declined[one.session_id] = one
-        return {key: key in self.promised for key in asking} | {key: True for key in again if key in self.promised}
+            self._decide({key: one for key, one in (new | again).items() if key not in self.promised}, sessions, now)
+        self._declined |= {key: one for key, one in new.items() if key not in self.promised and one.may_begin(now)}
+        return {key: key in self.promised for key in told} | {key: True for key in again if key in self.promised}
 
     def answered(self, deadline: Deadline | None) -> None:
         """What was decided of a deadline is carried out."""
-        if deadline is not None and self._asking.get(deadline.session_id) is deadline:
-            del self._asking[deadline.session_id]
+        if deadline is not None and self._undecided.get(deadline.session_id) is deadline:
+            del self._undecided[deadline.session_id]
 
     def withdraw(self, sessions: Mapping[bytes, Session]) -> tuple[list[bytes], list[bytes]]:
-        """Forgets all promises and questions; returns whose promises these were, and who else had asked."""
+        """Forgets all deadlines; returns whose were promised, and whose others waited to be decided on."""
         lost = [key for key in self.promised if key in sessions]
-        asking = [key for key in self._open_asking(sessions) if key not in self.promised]
-        self._floor = Floor()
-        for forgotten in (self.promised, self._asking, self._declined):
-            forgotten.clear()
-        return lost, asking
+        undecided = [key for key in _still_open(self._undecided, sessions) if key not in self.promised]
+        self.promised, self._undecided, self._declined, self._floor = {}, {}, {}, Floor()
+        return lost, undecided
 
     def lapse(self, now: float) -> list[bytes]:
         """Ends promises to those who have been away for too long: what is reserved for them is of use to others."""
@@ -132,40 +131,33 @@ class Promises:
             del self.promised[key]
         return gone
 
-    def ask(self, session: Session, now: float) -> Ask | None:
+    def request(self, session: Session, now: float) -> Ask | None:
         """What another verify node, which has nothing of the text, would have to admit; None without a deadline."""
         deadline = session.deadline
         if deadline is None:
             return None
         return Ask(deadline.due - now, len(session.tokens), deadline.slo.tpot_s, self._pages(session))
 
-    def _open_asking(self, sessions: Mapping[bytes, Session]) -> list[bytes]:
-        """Who asked and is still there; the others are forgotten."""
-        self._asking = {key: one for key, one in self._asking.items() if _is_open(sessions, one)}
-        return list(self._asking)
-
-    def _again(self, sessions: Mapping[bytes, Session], now: float) -> list[bytes]:
+    def _again(self, sessions: Mapping[bytes, Session], now: float) -> dict[bytes, Deadline]:
         """Returns which of the declined are decided on again, and forgets those whose time is over."""
-        for key, one in list(self._declined.items()):
-            if not _is_open(sessions, one) or key in self.promised or not one.may_begin(now):
-                del self._declined[key]
-        asked: dict[str, bytes] = {}
-        for key, one in self._declined.items():  # those first that were decided on longest ago
-            if len(asked) < AGAIN:
-                asked.setdefault(one.client, key)
-        for key in asked.values():
-            self._declined[key] = self._declined.pop(key)
-        return list(asked.values())
+        left = _still_open(self._declined, sessions)
+        left = {key: one for key, one in left.items() if key not in self.promised and one.may_begin(now)}
+        chosen: dict[str, Deadline] = {}  # by client
+        for one in left.values():
+            if len(chosen) < AGAIN:
+                chosen.setdefault(one.client, one)
+        again = {one.session_id: one for one in chosen.values()}
+        self._declined = {key: one for key, one in left.items() if key not in again} | again
+        return again
 
-    def _decide(self, asked: Sequence[Deadline], sessions: Mapping[bytes, Session], now: float) -> None:
-        everybody = [sessions[key] for key in {**self.promised, **{one.session_id: one for one in asked}}]
-        for one in asked:
-            self._reserve(one, sessions[one.session_id])
-        told = {one.session_id for one in asked}
-        waiting = {one.client for key, one in self._declined.items() if key not in told}
+    def _decide(self, new: Mapping[bytes, Deadline], sessions: Mapping[bytes, Session], now: float) -> None:
+        for key, one in new.items():
+            self._reserve(one, sessions[key])
+        everybody = [sessions[key] for key in (*self.promised, *new)]
+        waiting = {one.client for key, one in self._declined.items() if key not in new}
         weights = {session.client.name: session.client.weight for session in everybody}
         decision = Decision(now, self._rounds(everybody), self._pool.num_pages, weights, self.policy)
-        admit_fairly(self.promised, asked, waiting, decision)
+        admit_fairly(self.promised, list(new.values()), waiting, decision)
 
     # -- rounds ----------------------------------------------------------------------------------------------------
 
@@ -205,7 +197,7 @@ class Promises:
 
     def _keep_in_step(self, sessions: Mapping[bytes, Session]) -> None:
         """Forgets sessions that are over, and looks up what is left to prefill: the pool alone knows what is cached."""
-        self.promised = {key: one for key, one in self.promised.items() if _is_open(sessions, one)}
+        self.promised = _still_open(self.promised, sessions)
         for key, one in self.promised.items():
             self._reserve(one, sessions[key])
 
@@ -222,9 +214,13 @@ class Promises:
         return Rounds(self._cost, self._max_round_tokens, len(sessions), context)
 
 
-def _is_open(sessions: Mapping[bytes, Session], deadline: Deadline) -> bool:
-    session = sessions.get(deadline.session_id)
-    return session is not None and session.deadline is deadline and not session.finished
+def _still_open(deadlines: Mapping[bytes, Deadline], sessions: Mapping[bytes, Session]) -> dict[bytes, Deadline]:
+    """Those whose sessions are not over, and were not opened again."""
+    return {
+        key: one
+        for key, one in deadlines.items()
+        if (session := sessions.get(key)) is not None and session.deadline is one and not session.finished
+    }
 
 
 def _goes_on(before: Session, session: Session) -> bool:
@@ -234,5 +230,5 @@ def _goes_on(before: Session, session: Session) -> bool:
         return False
     same_prompt = len(before.tokens) - old.num_tokens == len(session.tokens) - new.num_tokens
     same_text = same_prompt and session.tokens == before.tokens[: len(session.tokens)]
-    asked, had = new.slo.tpot_s, old.slo.tpot_s
-    return same_text and session.limit <= before.limit and (asked is None or (had is not None and asked >= had))
+    tpot_s, had = new.slo.tpot_s, old.slo.tpot_s
+    return same_text and session.limit <= before.limit and (tpot_s is None or (had is not None and tpot_s >= had))

@@ -139,17 +139,17 @@ class Fleet:
     def _send_on(self, here: "Member", session: Session) -> bool:
         """Whether the request, which is declined here, goes on elsewhere."""
         been = self._been.get(session.session_id, [])
-        ask = here.ask(session, self.clock.now + self._routing.hop_s)
-        if len(been) >= self._routing.max_hops or self._routing.policy is None or not here.table or ask is None:
+        request = here.request(session, self.clock.now + self._routing.hop_s)
+        if len(been) >= self._routing.max_hops or self._routing.policy is None or not here.table or request is None:
             return False
         others = [one for number, one in enumerate(here.table) if number not in been]
         own = here.table[here.number]
-        found = elsewhere(own, others, ask, self.clock.now, reason="slo", policy=self._routing.policy)
+        found = elsewhere(own, others, request, self.clock.now, reason="slo", policy=self._routing.policy)
         if found is None:
             return False
         there = next(member for member in self._members if member.name == found.name)
         if self._routing.notes_sent:
-            here.note(there.number, ask, self.clock.now)
+            here.note(there.number, request, self.clock.now)
         self._been[session.session_id] = [*been, here.number]
         self.clock.after(0.0, self._leave, here, there, session.session_id)
         return True
@@ -206,15 +206,15 @@ class Member:
     def replica(self, now: float) -> Replica:
         return Replica(self.name, f"tcp://{self.name}:1", None, self._core.load(now))
 
-    def ask(self, session: Session, now: float) -> Ask | None:
-        """What the request would ask of another replica."""
-        return self._promises.ask(session, now)
+    def request(self, session: Session, now: float) -> Ask | None:
+        """What the request would request of another replica."""
+        return self._promises.request(session, now)
 
-    def note(self, number: int, ask: Ask, now: float) -> None:
+    def note(self, number: int, request: Ask, now: float) -> None:
         """It has sent something to this one."""
         known = self.table[number]
         if known.load is not None:
-            self.table[number] = Replica(known.name, known.endpoint, None, with_one_more(known.load, ask, now))
+            self.table[number] = Replica(known.name, known.endpoint, None, with_one_more(known.load, request, now))
 
     def done(self, now: float) -> Service:
         service = self._service

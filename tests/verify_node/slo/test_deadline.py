@@ -196,4 +196,4 @@ def test_a_text_without_a_rate_that_is_read_again_has_some_time():
     one = running(b"a", 1.0, number=3, tpot_s=None, due=2.0)
     one.reserve(9, 0)
     assert not isfinite(one.due)
-    assert 0.0 < one.ask(1.5, 0.1).deadline_s <= FIRST_TOKEN_S
+    assert 0.0 < one.request(1.5, 0.1).deadline_s <= FIRST_TOKEN_S
