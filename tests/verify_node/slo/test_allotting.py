@@ -1,6 +1,7 @@
 """What a round owes, who is promised; then whole runs without a broken promise."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,8 @@ def six(seconds):
 
 
 def allotted(*deadlines, now=0.0, tokens_in=six):
-    return allot(promised(*deadlines), now, HandRounds(tokens_in))
+    rounds: Any = HandRounds(tokens_in)
+    return allot(promised(*deadlines), now, rounds)
 
 
 def test_many_sessions_take_few_looks_at_what_rounds_carry():
