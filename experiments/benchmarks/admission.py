@@ -26,8 +26,8 @@ from goodspeed.admission import Ask, admit
 from goodspeed.fair.latency import Linear, Refined, Roofline
 from goodspeed.slo.objectives import Objectives
 from verify_node.slo.allotting import allot
+from verify_node.slo.capacity import Capacity
 from verify_node.slo.deadline import Deadline
-from verify_node.slo.rounds import Rounds
 
 NUM_NEW, NUM_RUNNING = 10, 200
 TIERS = (0.05, 0.1, 0.2)
@@ -87,7 +87,7 @@ def measure(policy: str, repetitions: int) -> dict[str, Any]:
 def owing(num_prompts: int, repetitions: int) -> dict[str, Any]:
     """Milliseconds of what a round owes to sessions that decode, and to prompts that are still to be read."""
     rng, promised = random.Random(0), {}
-    rounds = Rounds(machine(), 1 << 30, NUM_RUNNING, 500 * NUM_RUNNING)
+    rounds = Capacity(machine(), 1 << 30, NUM_RUNNING, 500 * NUM_RUNNING)
     for number in range(NUM_RUNNING + num_prompts):
         key, is_decoding = number.to_bytes(4, "big"), number < NUM_RUNNING
         prompt = 1 if is_decoding else rng.randint(50, 1_500)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from goodspeed.slo.admit import can_keep
 from goodspeed.slo.feasible import Decoding
 from goodspeed.slo.headroom import headroom_s
+from verify_node.slo.capacity import Capacity
 from verify_node.slo.deadline import Deadline
-from verify_node.slo.rounds import Rounds
 
 AHEAD = 3.0
 """Most TPOTs of the tightest promise that a round may take, however far all are ahead: readers see a gap that long."""
@@ -58,7 +58,7 @@ def shortest_s(promised: Iterable[Deadline], least_round_s: float) -> float:
 def allot(
     promised: Mapping[bytes, Deadline],
     now: float,
-    rounds: Rounds,
+    rounds: Capacity,
     others: Sequence[int] = (),
     floor: Callable[[float], Mapping[bytes, int]] = lambda room: NO_FLOOR,
 ) -> Allotment:
@@ -84,7 +84,7 @@ def allot(
     return Allotment(round_tokens, prefill, rank, frozenset(promised), kept_free)
 
 
-def _round_s(present: Sequence[Deadline], decoding: Sequence[Deadline], now: float, rounds: Rounds) -> float:
+def _round_s(present: Sequence[Deadline], decoding: Sequence[Deadline], now: float, rounds: Capacity) -> float:
     """How long the round may take for all to be on time at its end who still can be; infinity for no bound.
 
     Whoever is ahead can wait for longer than a TPOT, and the fewer rounds there are, the more prompts they carry. Who
@@ -106,7 +106,7 @@ def _held(
     now: float,
     round_s: float,
     room: float,
-    rounds: Rounds,
+    rounds: Capacity,
 ) -> set[bytes]:
     """Sessions whose last prompt token waits: they could not decode from now on, and it is not due yet.
 

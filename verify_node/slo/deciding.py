@@ -13,15 +13,15 @@ from goodspeed.slo.admit import admit
 from goodspeed.slo.feasible import Ask
 from goodspeed.slo.headroom import FLOOR, headroom_s
 from verify_node.slo.allotting import shortest_s, tpots
+from verify_node.slo.capacity import Capacity
 from verify_node.slo.deadline import Deadline
-from verify_node.slo.rounds import Rounds
 
 
 class Decision(NamedTuple):
     """What a decision is made from, beside the deadlines."""
 
     now: float  # when the next round can begin
-    rounds: Rounds  # of all who are promised something or ask for it
+    rounds: Capacity  # of all who are promised something or ask for it
     num_pages: int  # of KV memory, free or not
     weights: Mapping[str, float]  # of these sessions' clients, by name
     policy: str = "dp"  # of `goodspeed.admission.names()`

@@ -9,10 +9,10 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
 from goodspeed.slo.feasible import Ask
 from verify_node.slo.allotting import Allotment, allot
+from verify_node.slo.capacity import Capacity
 from verify_node.slo.deadline import Deadline
 from verify_node.slo.deciding import Decision, admit_fairly
 from verify_node.slo.floor import Floor, Waiting
-from verify_node.slo.rounds import Rounds
 
 GONE_S = 5.0
 """A promise ends when only its draft node could move the text for so long; most connections are back before."""
@@ -208,10 +208,10 @@ class Promises:
     def _pages(self, session: Session) -> int:
         return -(-session.limit // self._pool.page_size)
 
-    def _rounds(self, sessions: Sequence[Session]) -> Rounds:
+    def _rounds(self, sessions: Sequence[Session]) -> Capacity:
         """What rounds carry that have these sessions in them."""
         context = sum(len(session.tokens) for session in sessions)
-        return Rounds(self._cost, self._max_round_tokens, len(sessions), context)
+        return Capacity(self._cost, self._max_round_tokens, len(sessions), context)
 
 
 def _still_open(deadlines: Mapping[bytes, Deadline], sessions: Mapping[bytes, Session]) -> dict[bytes, Deadline]:

@@ -9,7 +9,7 @@ from goodspeed.fair.latency.rounds import PlannedRounds
 from goodspeed.slo.headroom import FLOOR, SURE
 
 
-class Rounds(PlannedRounds):
+class Capacity(PlannedRounds):
     """Rounds with given sessions in them, and others beside these."""
 
     def __init__(self, cost: Refined, most: int, num_sessions: int, context: int) -> None:

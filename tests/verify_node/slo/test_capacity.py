@@ -4,13 +4,13 @@ import pytest
 
 from goodspeed.fair.latency import Linear, Refined
 from goodspeed.slo.headroom import SURE
-from verify_node.slo.rounds import Rounds
+from verify_node.slo.capacity import Capacity
 
 COST = Linear(fixed_s=0.01, token_s=0.001, session_s=0.002, context_s=1e-5)
 
 
-def rounds(num_sessions: int = 2, context: int = 100, most: int = 64) -> Rounds:
-    return Rounds(Refined(COST), most, num_sessions, context)
+def rounds(num_sessions: int = 2, context: int = 100, most: int = 64) -> Capacity:
+    return Capacity(Refined(COST), most, num_sessions, context)
 
 
 def test_tokens_of_those_who_take_part() -> None:
@@ -45,4 +45,4 @@ def test_what_is_carried_for_sure_is_less_the_worse_rounds_are_known() -> None:
     for place in range(50):
         unsure.observe(10, 2, 100, 0.05 if place % 2 else 0.01)
     assert unsure.usual_error > 0.0
-    assert Rounds(unsure, 64, 2, 100).least_s > (1 + SURE * unsure.usual_error) * 0.9 * unsure.round_s(2, 2, 100)
+    assert Capacity(unsure, 64, 2, 100).least_s > (1 + SURE * unsure.usual_error) * 0.9 * unsure.round_s(2, 2, 100)
