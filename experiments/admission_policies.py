@@ -24,14 +24,13 @@ BASELINES: dict[str, dict[str, Any]] = {
 }
 
 OURS = "dp"
-EDF, NO_DRAFTS, NO_PROMISES, ON_DRAFTS = "edf", "dp, no drafts", "none", "dp, speculative"
+EDF, NO_DRAFTS, NO_PROMISES = "edf", "dp, no drafts", "none"
 ABLATIONS: dict[str, dict[str, Any]] = {
     EDF: {"admission": "edf"},
     NO_PROMISES: {"admission": "none"},
     NO_DRAFTS: {"admission": "dp", "max_draft": 0},
-    ON_DRAFTS: {"admission": "dp", "guarantee": "speculative"},
 }
-"""Another rule of admission, nothing promised, no drafts, and promises that count on drafts, as the paper's do."""
+"""Another rule of admission, nothing promised, and no drafts."""
 
 POLICIES = BASELINES | {OURS: {"admission": "dp"}} | ABLATIONS
 """Those of the capacities. Another row is another policy of every scenario."""

@@ -1,6 +1,6 @@
 """How many users of a service level a GPU can promise it to: **computed, not measured**, and without drafts.
 
-In the steady state by the prefill budget (`goodspeed/admission/budget.py`); and by deciding on requests that come at
+In the steady state by the prefill budget (`goodspeed/slo/feasible.py`); and by deciding on requests that come at
 random, one after the other, as a verify node does. All decode as slowly as they were promised, which is the worst case:
 what rounds have to spare would make them quicker, and their memory free sooner.
 """
@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 
 from experiments.capacity import Gpu
 from goodspeed.admission import Ask, admit
-from goodspeed.admission.budget import Budget, Decoding, Pace
-from goodspeed.admission.headroom import FLOOR
+from goodspeed.slo.feasible import Budget, Decoding
+from goodspeed.slo.headroom import FLOOR
 
 STEPS = 60  # of a bisection, which leave nothing to be seen
 
@@ -160,7 +160,7 @@ class Node:
     def _go_on(self, until_s: float) -> None:
         """Prompts are read by their deadlines, out of what those leave who decode; nothing else changes in between."""
         for next_s in self._changes(until_s):
-            decoding = Decoding.of(Pace.plain(one.tier.tpot_s) for one in self.promises if one.deadline_s <= self.now_s)
+            decoding = Decoding.of(one.tier.tpot_s for one in self.promises if one.deadline_s <= self.now_s)
             budget = Budget(self._tokens_in([one.tier for one in self.promises]))
             left = budget.tokens(next_s - self.now_s, decoding)
             for one in self._before(self.now_s):

@@ -72,12 +72,6 @@ class VerifyConfig(Settings):
         help="which texts are promised the service level that they ask for: dp picks the most valuable set that can be "
         "kept, edf decides one by one in the order of deadlines, none promises nothing; other texts get what is left",
     )
-    guarantee: Literal["plain", "speculative"] = option(
-        DEFAULTS.guarantee,
-        group="rounds and budget",
-        help="plain: promise only what can be kept without drafts; speculative: count on drafts as good as the draft "
-        "node's earlier ones, and promise more",
-    )
     eta: float = option(
         DEFAULTS.eta,
         minimum=1e-6,
@@ -232,7 +226,6 @@ class VerifyConfig(Settings):
             "rounds": self.rounds,
             "tiers": tuple(parse_tiers(self.slo_tier).values()),
             "admission": self.admission,
-            "guarantee": self.guarantee,
             "order": self.order,
             "prefix_cache": self.prefix_cache == "on",
         }

@@ -179,7 +179,7 @@ class VerifyDaemon:
 
     def _withdraw(self, _: Exception) -> dict[str, object]:
         """What is promised could not be decided: everybody is served as well as can be, and told so."""
-        num_promises = len(self.core.promises.book)
+        num_promises = len(self.core.promises.promised)
         self._reply(self.core.withdraw(time.monotonic()))
         return {"num_promises": num_promises}
 

@@ -24,7 +24,10 @@ from typing import Any
 
 from goodspeed.admission import Ask, admit
 from goodspeed.fair.latency import Linear, Refined, Roofline
-from verify_node.admission import Book, Request, allot
+from goodspeed.slo.objectives import Objectives
+from verify_node.slo.allotting import allot
+from verify_node.slo.capacity import Capacity
+from verify_node.slo.deadline import Deadline
 
 NUM_NEW, NUM_RUNNING = 10, 200
 TIERS = (0.05, 0.1, 0.2)
@@ -83,18 +86,20 @@ def measure(policy: str, repetitions: int) -> dict[str, Any]:
 
 def owing(num_prompts: int, repetitions: int) -> dict[str, Any]:
     """Milliseconds of what a round owes to sessions that decode, and to prompts that are still to be read."""
-    rng, model, book = random.Random(0), machine(), Book()
+    rng, promised = random.Random(0), {}
+    rounds = Capacity(machine(), 1 << 30, NUM_RUNNING, 500 * NUM_RUNNING)
     for number in range(NUM_RUNNING + num_prompts):
         key, is_decoding = number.to_bytes(4, "big"), number < NUM_RUNNING
         prompt = 1 if is_decoding else rng.randint(50, 1_500)
-        book.promise(Request(key, rng.uniform(0.3, 3.0), prompt, rng.choice(TIERS)))
+        due_first, slo = rng.uniform(0.3, 3.0), Objectives(tpot_s=rng.choice(TIERS))
+        promised[key] = Deadline(key, "client", slo, 0.0, due_first)
         if is_decoding:
-            book.read(key, 1)
-            book.delivered(key, rng.randint(1, 3), 0.0)
+            promised[key].delivered(rng.randint(1, 3), 0.0)
+        promised[key].reserve(prompt, 0)
     durations = []
     for _ in range(repetitions):
         start = time.thread_time()
-        allot(book, 0.02, tokens_in=lambda seconds: model.tokens_in(seconds, NUM_RUNNING, 500 * NUM_RUNNING))
+        allot(promised, 0.02, rounds)
         durations.append(1e3 * (time.thread_time() - start))
     return {"num_prompts": num_prompts, "median_ms": statistics.median(durations)}
 

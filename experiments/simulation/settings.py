@@ -13,7 +13,6 @@ from experiments.simulation.arrivals import Schedule
 from experiments.simulation.claims import Claims
 from experiments.simulation.ngrams import RIGHT, NgramKind
 from experiments.simulation.tree_shapes import Trees
-from goodspeed.admission.remote import Guarantee
 from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import Objectives
@@ -132,7 +131,6 @@ class Settings:
     context_len: int = 120
     max_sessions: int = 100
     admission: str | None = DEFAULTS.admission  # whom it promises what a text is to keep
-    guarantee: Guarantee = DEFAULTS.guarantee  # whether promises count on drafts
     order: str = DEFAULTS.order  # whose texts keep their memory
     prefix_cache: bool = False  # it keeps pages of read text for texts that begin alike
     max_unused: int | None = None  # that it keeps without a session; None: all
@@ -194,7 +192,6 @@ class Settings:
             max_sessions=self.max_sessions,
             max_client_sessions=self.max_sessions,
             admission=self.admission,
-            guarantee=self.guarantee,
             order=self.order,
             prefix_cache=self.prefix_cache,
         )

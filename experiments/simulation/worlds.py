@@ -12,7 +12,6 @@ from experiments.simulation.erratic_policy import Phases
 from experiments.simulation.ngrams import NgramKind
 from experiments.simulation.settings import Faults, Settings, with_faults
 from experiments.simulation.tree_shapes import Trees
-from goodspeed.admission.remote import Guarantee
 from goodspeed.fair.latency import Linear
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import SHORTEST_S, Objectives
@@ -130,8 +129,7 @@ def _with_slos(settings: Settings, seed: int) -> Settings:
     )
     slos = tuple(rng.choice(kinds) for _ in range(3))
     admission = rng.choice(["none", "dp", "dp", "edf"]) if settings.rounds == "continuous" else "none"
-    guarantee: Guarantee = "speculative" if admission != "none" and rng.random() < 0.5 else "plain"
-    settings = replace(settings, slos=slos, admission=admission, guarantee=guarantee)
+    settings = replace(settings, slos=slos, admission=admission)
     return _with_prefixes(settings, seed)
 
 

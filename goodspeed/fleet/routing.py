@@ -9,13 +9,13 @@ from typing import Literal, TypeAlias
 
 from goodspeed.fair.registry import Registry
 from goodspeed.fleet.replicas import Load, Replica
-from goodspeed.fleet.virtual import Wish, fits, with_one_more
+from goodspeed.fleet.virtual import fits, with_one_more
+from goodspeed.slo.feasible import Ask
 
 __all__ = [
     "MARGIN",
     "STALE_S",
     "Reason",
-    "Wish",
     "elsewhere",
     "expected_s",
     "fits",
@@ -33,7 +33,7 @@ MARGIN = 1.25
 Reason: TypeAlias = Literal["slo", "load", "draining"]
 """Why it goes: its level cannot be promised, others have less to do, or its replica stops."""
 
-Policy: TypeAlias = Callable[[Replica, Sequence[Replica], Wish, float, Reason], Replica | None]
+Policy: TypeAlias = Callable[[Replica, Sequence[Replica], Ask, float, Reason], Replica | None]
 """Chooses among those that may take the session, in the order of the ring that begins after its own replica."""
 
 _registry: Registry[Policy] = Registry("routing policy", "no routing policy is called {name!r}")
@@ -41,27 +41,36 @@ names = _registry.names
 
 
 def elsewhere(
-    own: Replica, others: Sequence[Replica], wish: Wish, now: float, *, reason: Reason, policy: str = "fits"
+    own: Replica,
+    others: Sequence[Replica],
+    request: Ask,
+    now: float,
+    *,
+    reason: Reason,
+    target: str = "",
+    policy: str = "fits",
 ) -> Replica | None:
     """Where the session goes; None: it stays, or there is nobody. Never `own`, or a replica that may not take it.
 
-    `fits`, by reason. "slo": the one with the least to do of those whose summary fits the wish. "load": the one with
+    request: its deadline is infinity where nothing is promised. target: fingerprint of the session's target; "": any.
+
+    `fits`, by reason. "slo": the one with the least to do of those whose summary fits the session. "load": the one with
     the least to do, if the session waits less there by MARGIN; so it is not sent back while both do what they did.
     "draining": the one with the least to do, whether its summary fits or not, and last who is not known.
     `ring`: the next one by name, whatever its summary says.
     """
     choose = _registry.create(policy)
-    able = [one for one in others if one.name != own.name and may_take(one, wish, now)]
+    able = [one for one in others if one.name != own.name and may_take(one, now, target)]
     able.sort(key=lambda one: (one.name <= own.name, one.name))
-    return choose(own, able, wish, now, reason)
+    return choose(own, able, request, now, reason)
 
 
-def may_take(replica: Replica, wish: Wish, now: float) -> bool:
+def may_take(replica: Replica, now: float, target: str = "") -> bool:
     """Whether a session may go there at all: it does not stop, has the same target, and room, as far as it is known."""
     load = replica.load
     if load is None:
         return True
-    if load.is_draining or (wish.fingerprint and load.target_fingerprint != wish.fingerprint):
+    if load.is_draining or (target and load.target_fingerprint != target):
         return False
     return not _is_fresh(load, now) or load.num_sessions < load.max_sessions
 
@@ -85,7 +94,7 @@ def _expected_s(load: Load, more_sessions: int, more_context: int) -> float:
 
 @_registry.register("ring")
 def _ring() -> Policy:
-    return lambda own, able, wish, now, reason: next(iter(able), None)
+    return lambda own, able, request, now, reason: next(iter(able), None)
 
 
 @_registry.register("fits")
@@ -93,24 +102,24 @@ def _fits() -> Policy:
     return _by_summary
 
 
-def _by_summary(own: Replica, able: Sequence[Replica], wish: Wish, now: float, reason: Reason) -> Replica | None:
+def _by_summary(own: Replica, able: Sequence[Replica], request: Ask, now: float, reason: Reason) -> Replica | None:
     known = [(one, one.load) for one in able if one.load is not None and _is_fresh(one.load, now)]
     if reason == "slo":
-        known = [(one, load) for one, load in known if fits(load, wish, now)]
+        known = [(one, load) for one, load in known if fits(load, request, now)]
     elif reason == "load":
-        known = [(one, load) for one, load in known if _is_clearly_better(load, own, wish, now)]
+        known = [(one, load) for one, load in known if _is_clearly_better(load, own, request, now)]
     found = min(known, key=lambda pair: expected_s(pair[1]), default=None)
     if found is None and reason == "draining":
         return next(iter(able), None)
     return None if found is None else found[0]
 
 
-def _is_clearly_better(load: Load, own: Replica, wish: Wish, now: float) -> bool:
+def _is_clearly_better(load: Load, own: Replica, request: Ask, now: float) -> bool:
     """Whether the session waits less there by MARGIN, counted there and not here; so it may be counted here or not."""
     if own.load is None or not _is_fresh(own.load, now):
         return False
-    here_s = _expected_s(own.load, -1, -wish.prompt_tokens)
-    return MARGIN * _expected_s(load, 1, wish.prompt_tokens) < here_s
+    here_s = _expected_s(own.load, -1, -request.prompt_tokens)
+    return MARGIN * _expected_s(load, 1, request.prompt_tokens) < here_s
 
 
 def _is_fresh(load: Load, now: float) -> bool:

@@ -1,7 +1,12 @@
-"""What a request asks for in time: its objectives, the tiers that name them, what is owed, and whether it was kept.
+"""The mathematics of service level objectives (SLOs): what a request may ask for, what can be admitted, what was kept.
 
-Plain data and pure functions: every event is given its time. Knows nothing about requests, messages or rounds.
+- `objectives.py`: TTFT and TPOT of a request, and the tiers that name them.
+- `feasible.py`: which sets of requests can be kept; `dp.py` and `edf.py`: which of them is chosen; `admit.py`: both.
+- `headroom.py`: what is kept in reserve. `kept.py`: whether a text was in time.
+
+Numbers in, decisions out: every time is an argument. Knows nothing about sessions, messages or rounds' making.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
-Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time.
+Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, goodspeed.app,
+goodspeed.command, goodspeed.engine, goodspeed.exact, goodspeed.node, goodspeed.wire.
 """

@@ -1,5 +1,6 @@
 """Where sessions go: by hand, then the laws: whom nobody may choose, nobody sent back and forth, summaries as books."""
 
+from collections import defaultdict
 from math import inf
 
 import pytest
@@ -7,18 +8,19 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from goodspeed.admission.headroom import promised
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear, Refined
 from goodspeed.fleet.replicas import MAX_OWED, MAX_PACES, Load, Owed, Pace, Replica
-from goodspeed.fleet.routing import MARGIN, STALE_S, Wish, elsewhere, expected_s, fits, may_take, names, with_one_more
-from verify_node.admission import Book, Request, decide
-from verify_node.admission.owing import CATCHING_UP
-from verify_node.admission.summary import summary
-from verify_node.promises.capacity import Capacity
+from goodspeed.fleet.routing import MARGIN, STALE_S, elsewhere, expected_s, fits, may_take, names, with_one_more
+from goodspeed.slo.feasible import Ask
+from tests.verify_node.slo.deadlines import deadline, promised, running
+from verify_node.fleet.load import summary
+from verify_node.slo.allotting import CATCHING_UP
+from verify_node.slo.capacity import Capacity
+from verify_node.slo.deciding import Decision, decide
 
 NOW = 1000.0
-WISH = Wish(500, 0.5, 0.1, 40)
+ASK = Ask(0.5, 500, 0.1, 40)
 IDLE = Load(
     NOW,
     max_sessions=100,
@@ -40,32 +42,32 @@ def busy(number, **changes):
 
 
 def test_an_idle_replica_promises_and_one_without_time_memory_or_promises_does_not():
-    assert fits(IDLE, WISH, NOW)
-    assert not fits(replace(IDLE, promises=False), WISH, NOW)
-    assert not fits(replace(IDLE, free_pages=39), WISH, NOW)
-    assert not fits(replace(IDLE, paces=(Pace(0.1, 1200),)), WISH, NOW), "1,143 tokens fit into 0.1 s"
-    assert not fits(replace(IDLE, owed=(Owed(0.4, 5000, 0.1),)), WISH, NOW)
-    assert not fits(IDLE, WISH._replace(deadline_s=0.02), NOW), "no round ends so soon"
-    assert fits(IDLE, WISH._replace(deadline_s=None, tpot_s=None), NOW)
+    assert fits(IDLE, ASK, NOW)
+    assert not fits(replace(IDLE, promises=False), ASK, NOW)
+    assert not fits(replace(IDLE, free_pages=39), ASK, NOW)
+    assert not fits(replace(IDLE, paces=(Pace(0.1, 1200),)), ASK, NOW), "1,143 tokens fit into 0.1 s"
+    assert not fits(replace(IDLE, owed=(Owed(0.4, 5000, 0.1),)), ASK, NOW)
+    assert not fits(IDLE, ASK._replace(deadline_s=0.02), NOW), "no round ends so soon"
+    assert fits(IDLE, ASK._replace(deadline_s=inf, tpot_s=None), NOW)
 
 
 def test_rounds_are_planned_three_times_their_usual_error_longer():
-    tight = WISH._replace(prompt_tokens=4000, deadline_s=0.5)
+    tight = ASK._replace(prompt_tokens=4000, deadline_s=0.5)
     assert fits(IDLE, tight, NOW)
     assert not fits(replace(IDLE, usual_error=0.2), tight, NOW)
 
 
 def test_what_fell_due_since_it_was_told_decodes_and_the_rest_is_due_sooner():
     """1,000 tokens due in 0.5 s, told 0.6 s ago, are read by now; due in 1.2 s, they still are to be read."""
-    wish = WISH._replace(prompt_tokens=4000)
-    assert fits(replace(IDLE, owed=(Owed(0.5, 4000, 0.1),)), wish, NOW + 0.6)
-    assert not fits(replace(IDLE, owed=(Owed(1.0, 4000, 0.1),)), wish, NOW + 0.6)
-    assert not fits(replace(IDLE, paces=(Pace(0.1, 1000),), owed=(Owed(0.5, 1, 1e-3),)), WISH, NOW + 0.6)
+    ask = ASK._replace(prompt_tokens=4000)
+    assert fits(replace(IDLE, owed=(Owed(0.5, 4000, 0.1),)), ask, NOW + 0.6)
+    assert not fits(replace(IDLE, owed=(Owed(1.0, 4000, 0.1),)), ask, NOW + 0.6)
+    assert not fits(replace(IDLE, paces=(Pace(0.1, 1000),), owed=(Owed(0.5, 1, 1e-3),)), ASK, NOW + 0.6)
 
 
 def test_a_replica_without_a_model_of_its_rounds_fits_and_a_tpot_of_nothing_is_no_rate():
-    assert fits(replace(IDLE, fixed_s=0.0, token_s=0.0), WISH, NOW)
-    assert fits(replace(IDLE, owed=(Owed(0.5, 1, 0.0),)), WISH, NOW)
+    assert fits(replace(IDLE, fixed_s=0.0, token_s=0.0), ASK, NOW)
+    assert fits(replace(IDLE, owed=(Owed(0.5, 1, 0.0),)), ASK, NOW)
 
 
 def test_what_is_waited_for_is_a_round_and_the_share_of_taken_places_of_another():
@@ -75,72 +77,71 @@ def test_what_is_waited_for_is_a_round_and_the_share_of_taken_places_of_another(
 
 def test_a_session_that_cannot_be_promised_goes_to_the_least_loaded_that_fits():
     others = [replica("b", busy(20)), replica("c", busy(10)), replica("d", replace(IDLE, free_pages=0))]
-    assert elsewhere(replica("a"), others, WISH, NOW, reason="slo").name == "c"
-    assert elsewhere(replica("a"), others[2:], WISH, NOW, reason="slo") is None
-    assert elsewhere(replica("a"), others, WISH, NOW, reason="slo", policy="ring").name == "b"
-    assert elsewhere(replica("c"), others, WISH, NOW, reason="slo", policy="ring").name == "d"
-    assert elsewhere(replica("d"), others, WISH, NOW, reason="slo", policy="ring").name == "b"
+    assert elsewhere(replica("a"), others, ASK, NOW, reason="slo").name == "c"
+    assert elsewhere(replica("a"), others[2:], ASK, NOW, reason="slo") is None
+    assert elsewhere(replica("a"), others, ASK, NOW, reason="slo", policy="ring").name == "b"
+    assert elsewhere(replica("c"), others, ASK, NOW, reason="slo", policy="ring").name == "d"
+    assert elsewhere(replica("d"), others, ASK, NOW, reason="slo", policy="ring").name == "b"
 
 
 def test_equals_are_taken_in_the_order_of_the_ring():
     everybody = [replica(name) for name in "abcd"]
-    assert [elsewhere(one, everybody, WISH, NOW, reason="slo").name for one in everybody] == ["b", "c", "d", "a"]
+    assert [elsewhere(one, everybody, ASK, NOW, reason="slo").name for one in everybody] == ["b", "c", "d", "a"]
 
 
 def test_a_session_that_could_stay_goes_only_if_it_gains_clearly():
-    assert elsewhere(replica("a", busy(90)), [replica("b")], WISH, NOW, reason="load").name == "b"
-    assert elsewhere(replica("a", busy(10)), [replica("b")], WISH, NOW, reason="load") is None
-    assert elsewhere(replica("a", None), [replica("b")], WISH, NOW, reason="load") is None
+    assert elsewhere(replica("a", busy(90)), [replica("b")], ASK, NOW, reason="load").name == "b"
+    assert elsewhere(replica("a", busy(10)), [replica("b")], ASK, NOW, reason="load") is None
+    assert elsewhere(replica("a", None), [replica("b")], ASK, NOW, reason="load") is None
 
 
 def test_who_drains_sends_to_the_least_loaded_and_last_to_those_who_are_not_known():
     full = replace(IDLE, free_pages=0)
     old = replace(IDLE, told_at=NOW - STALE_S - 1)
     others = [replica("b", None), replica("c", old), replica("d", replace(full, num_sessions=5))]
-    assert elsewhere(replica("a"), others, WISH, NOW, reason="draining").name == "d"
-    assert elsewhere(replica("a"), others[:2], WISH, NOW, reason="draining").name == "b"
-    assert elsewhere(replica("a"), others[:2], WISH, NOW, reason="slo") is None
-    assert elsewhere(replica("a"), others[:2], WISH, NOW, reason="load") is None
-    assert elsewhere(replica("a"), [], WISH, NOW, reason="draining") is None
+    assert elsewhere(replica("a"), others, ASK, NOW, reason="draining").name == "d"
+    assert elsewhere(replica("a"), others[:2], ASK, NOW, reason="draining").name == "b"
+    assert elsewhere(replica("a"), others[:2], ASK, NOW, reason="slo") is None
+    assert elsewhere(replica("a"), others[:2], ASK, NOW, reason="load") is None
+    assert elsewhere(replica("a"), [], ASK, NOW, reason="draining") is None
 
 
 def test_who_may_take_a_session():
-    wish = WISH._replace(fingerprint="f")
     mine = replace(IDLE, target_fingerprint="f")
-    assert may_take(replica("a", mine), wish, NOW)
-    assert may_take(replica("a"), WISH, NOW)
-    assert may_take(replica("a", None), wish, NOW)
-    assert not may_take(replica("a"), wish, NOW), "it has not said which target it has"
-    assert not may_take(replica("a", replace(mine, is_draining=True)), wish, NOW)
-    assert not may_take(replica("a", replace(mine, num_sessions=100)), wish, NOW)
-    assert may_take(replica("a", replace(mine, num_sessions=100)), wish, NOW + STALE_S + 1)
-    assert not may_take(replica("a", replace(mine, is_draining=True)), wish, NOW + STALE_S + 1)
+    assert may_take(replica("a", mine), NOW, "f")
+    assert may_take(replica("a"), NOW)
+    assert may_take(replica("a", None), NOW, "f")
+    assert not may_take(replica("a"), NOW, "f"), "it has not said which target it has"
+    assert not may_take(replica("a", replace(mine, is_draining=True)), NOW, "f")
+    assert not may_take(replica("a", replace(mine, num_sessions=100)), NOW, "f")
+    assert may_take(replica("a", replace(mine, num_sessions=100)), NOW + STALE_S + 1, "f")
+    assert not may_take(replica("a", replace(mine, is_draining=True)), NOW + STALE_S + 1, "f")
 
 
 def test_policies_are_known_by_name():
     assert names() == ["fits", "ring"]
     with pytest.raises(ConfigError, match="no routing policy is called 'best'"):
-        elsewhere(replica("a"), [], WISH, NOW, reason="slo", policy="best")
+        elsewhere(replica("a"), [], ASK, NOW, reason="slo", policy="best")
 
 
 def test_what_was_sent_counts_before_the_replica_tells_again():
     load, number = IDLE, 0
-    while fits(load, WISH, NOW + 0.1):
-        load, number = with_one_more(load, WISH, NOW + 0.1), number + 1
+    while fits(load, ASK, NOW + 0.1):
+        load, number = with_one_more(load, ASK, NOW + 0.1), number + 1
     assert 5 < number < 20, "some 6,000 tokens are read in half a second"
     assert (load.num_sessions, load.free_pages) == (number, 1000 - 40 * number)
     assert load.owed[0] == Owed(NOW + 0.1 - NOW + 0.5, 500, 0.1, 40)
 
 
 rates = st.sampled_from([None, 0.05, 0.1, 0.2])
-wishes = st.builds(
-    Wish,
+asks = st.builds(
+    lambda due_s, *rest: Ask(due_s, *rest),
+    st.just(inf) | st.floats(0.0, 3.0),
     st.integers(0, 3000),
-    st.none() | st.floats(0.0, 3.0),
     rates,
     st.integers(0, 300),
-    st.sampled_from(["", "f", "g"]),
 )
+targets = st.sampled_from(["", "f", "g"])
 loads = st.builds(
     Load,
     told_at=st.floats(NOW - 20.0, NOW),
@@ -169,63 +170,62 @@ replicas = st.lists(st.none() | loads, min_size=1, max_size=6).map(
 )
 
 
-@given(replicas, wishes, st.sampled_from(["slo", "load", "draining"]), st.sampled_from(names()))
-def test_nobody_is_chosen_who_may_not_take_it(found, wish, reason, policy):
-    chosen = elsewhere(found[0], found, wish, NOW, reason=reason, policy=policy)
+@given(replicas, asks, targets, st.sampled_from(["slo", "load", "draining"]), st.sampled_from(names()))
+def test_nobody_is_chosen_who_may_not_take_it(found, ask, target, reason, policy):
+    chosen = elsewhere(found[0], found, ask, NOW, reason=reason, target=target, policy=policy)
     if chosen is None:
-        able = [one for one in found[1:] if may_take(one, wish, NOW)]
+        able = [one for one in found[1:] if may_take(one, NOW, target)]
         assert not able or (policy == "fits" and reason != "draining")
         return
     assert chosen in found[1:]
     assert chosen.load is None or not chosen.load.is_draining
-    if chosen.load is not None and wish.fingerprint:
-        assert chosen.load.target_fingerprint == wish.fingerprint
+    if chosen.load is not None and target:
+        assert chosen.load.target_fingerprint == target
     if chosen.load is not None and NOW - chosen.load.told_at <= STALE_S:
         assert chosen.load.num_sessions < chosen.load.max_sessions
-        assert policy == "ring" or reason != "slo" or fits(chosen.load, wish, NOW)
+        assert policy == "ring" or reason != "slo" or fits(chosen.load, ask, NOW)
 
 
 @pytest.mark.thorough
-@given(loads, loads, wishes, st.booleans(), st.booleans())
-def test_two_replicas_never_send_a_session_to_and_fro(here, there, wish, was_counted, is_counted):
+@given(loads, loads, asks, st.booleans(), st.booleans())
+def test_two_replicas_never_send_a_session_to_and_fro(here, there, ask, was_counted, is_counted):
     here, there = replace(here, told_at=NOW), replace(there, told_at=NOW)
-    wish = wish._replace(fingerprint="")
     there = replace(there, is_draining=False, fixed_s=min(here.fixed_s, there.fixed_s))
-    if elsewhere(replica("a", here), [replica("b", there)], wish, NOW, reason="load") is None:
+    if elsewhere(replica("a", here), [replica("b", there)], ask, NOW, reason="load") is None:
         return
     assert MARGIN * expected_s(there) < expected_s(here)
-    after_here, after_there = counted(here, wish, -was_counted), counted(there, wish, is_counted)
-    assert elsewhere(replica("b", after_there), [replica("a", after_here)], wish, NOW, reason="load") is None
+    after_here, after_there = counted(here, ask, -was_counted), counted(there, ask, is_counted)
+    assert elsewhere(replica("b", after_there), [replica("a", after_here)], ask, NOW, reason="load") is None
 
 
-def counted(load, wish, number):
+def counted(load, ask, number):
     return replace(
         load,
         num_sessions=max(0, load.num_sessions + number),
-        context_tokens=max(0, load.context_tokens + number * wish.prompt_tokens),
+        context_tokens=max(0, load.context_tokens + number * ask.prompt_tokens),
     )
 
 
-@given(loads, wishes, st.integers(0, 5), st.integers(0, 500))
-def test_more_to_do_is_never_less_to_wait(load, wish, sessions, context):
+@given(loads, asks, st.integers(0, 5), st.integers(0, 500))
+def test_more_to_do_is_never_less_to_wait(load, ask, sessions, context):
     more = replace(load, num_sessions=load.num_sessions + sessions, context_tokens=load.context_tokens + context)
     assert expected_s(more) >= expected_s(load)
 
 
-@given(loads, wishes, st.integers(1, 500), st.integers(1, 5))
-def test_who_owes_more_promises_no_more(load, wish, tokens, sessions):
-    if fits(load, wish, NOW):
+@given(loads, asks, st.integers(1, 500), st.integers(1, 5))
+def test_who_owes_more_promises_no_more(load, ask, tokens, sessions):
+    if fits(load, ask, NOW):
         return
-    assert not fits(replace(load, free_pages=max(0, load.free_pages - tokens)), wish, NOW)
+    assert not fits(replace(load, free_pages=max(0, load.free_pages - tokens)), ask, NOW)
     more = tuple(replace(one, prompt_tokens=one.prompt_tokens + tokens) for one in load.owed)
-    assert not fits(replace(load, owed=more), wish, NOW)
+    assert not fits(replace(load, owed=more), ask, NOW)
     more = tuple(replace(one, num_sessions=one.num_sessions + sessions) for one in load.paces if one.num_sessions)
     assume(load.num_sessions >= 200 or not load.context_s)  # else the same texts are of fewer who are promised nothing
-    assert not fits(replace(load, paces=more or load.paces), wish, NOW)
+    assert not fits(replace(load, paces=more or load.paces), ask, NOW)
 
 
-requests = st.builds(
-    Request,
+deadlines = st.builds(
+    deadline,
     st.binary(min_size=4, max_size=4),
     st.floats(NOW - 1.0, NOW + 3.0),
     st.integers(2, 3000),
@@ -235,37 +235,30 @@ requests = st.builds(
 
 
 @st.composite
-def books(draw):
-    """Some prompts that are not read, and some sessions that decode, none of them behind."""
-    book = Book()
-    for request in draw(st.lists(requests, max_size=12, unique_by=lambda one: one.session_id)):
-        book.promise(request)
+def promises(draw):
+    """Some prompts that are not read, and some sessions that decode."""
+    found = draw(st.lists(deadlines, max_size=12, unique_by=lambda one: one.session_id))
+    for one in found:
         if draw(st.booleans()):
-            book.read(request.session_id, request.prompt_tokens)
-            book.delivered(request.session_id, draw(st.integers(21, 40)), max(NOW - 1.0, request.deadline - 3.0))
-    return book
+            one.delivered(draw(st.integers(21, 40)), max(NOW - 1.0, one.due - 3.0))
+            one.reserve(1, one.pages)
+    return promised(*found)
 
 
-@given(books(), wishes, st.floats(0.0, 0.3), st.sampled_from([0.0, 1e-7]), st.integers(0, 20_000))
-def test_a_summary_decides_as_the_book_does(book, wish, error, context_s, context):
+@given(promises(), asks, st.floats(0.0, 0.3), st.sampled_from([0.0, 1e-7]), st.integers(0, 20_000))
+def test_a_summary_decides_as_the_replica_does(held, ask, error, context_s, context):
     """One more request, with every open session promised, and none behind."""
-    behind = [one for one in book if one.is_decoding and one.due <= NOW]
-    assume(not behind)
+    assume(not any(one.is_decoding and (one.due <= NOW or one.slo.tpot_s is None) for one in held.values()))
     cost = Refined(Linear(0.02, 7e-5, 1e-5, context_s))
     cost._usual_error = error
-    rounds = Capacity(cost, 2048, len(book) + 1, (context if len(book) else 0) + wish.prompt_tokens)
-    due = NOW + (10.0 if wish.deadline_s is None else wish.deadline_s)
-    request = Request(b"wish!", due, wish.prompt_tokens, wish.tpot_s, wish.pages)
-    (tier,) = decide(
-        book, [request], NOW, tokens_in=promised(rounds.tokens_in), least_round_s=rounds.least_s, pool_pages=750
-    )
-    paces, owed, pages = summary(book, NOW)
-    without_rate = sum(one.is_decoding and one.tpot_s is None for one in book)
-    assume(not without_rate)  # these are in no pace
+    rounds = Capacity(cost, 2048, len(held) + 1, (context if held else 0) + ask.prompt_tokens)
+    new = deadline(b"new", NOW + min(ask.deadline_s, 10.0), ask.prompt_tokens, ask.tpot_s, ask.pages)
+    (is_kept,) = decide(held, [new], Decision(NOW, rounds, 1000, defaultdict(lambda: 1.0)))
+    paces, owed = summary(held.values(), NOW)
     load = replace(
         IDLE,
-        num_sessions=len(book),
-        free_pages=max(0, 1000 - pages),
+        num_sessions=len(held),
+        free_pages=max(0, 1000 - sum(one.pages for one in held.values())),
         context_tokens=context,
         session_s=1e-5,
         context_s=context_s,
@@ -273,38 +266,29 @@ def test_a_summary_decides_as_the_book_does(book, wish, error, context_s, contex
         paces=paces,
         owed=owed,
     )
-    assert fits(load, wish, NOW) == (tier == "promised")
+    assert fits(load, ask, NOW) == is_kept
 
 
 def test_a_summary_by_hand():
-    book = Book()
-    for key, tpot_s in ((b"a", 0.1), (b"b", 0.1), (b"c", 0.2), (b"d", None), (b"e", 0.1)):
-        book.promise(Request(key, 2.0, 10, tpot_s, 3))
-        book.read(key, 10)
-        book.delivered(key, 1, 1.0)
-    book.read_again(b"e", 1)  # its last token is held
-    book.promise(Request(b"f", 3.0, 7, 0.2, 5))
-    book.promise(Request(b"g", 2.5, 2, None, 6))
-    paces, owed, pages = summary(book, 1.0625)
+    own = [running(key, 1.0, tpot_s=tpot_s) for key, tpot_s in ((b"a", 0.1), (b"b", 0.1), (b"c", 0.2), (b"d", None))]
+    held = running(b"e", 1.0, tpot_s=0.1)
+    held.prompt_left = 1
+    own += [held, deadline(b"f", 3.0, 7, 0.2, 5), deadline(b"g", 2.5, 2, None, 6)]
+    paces, owed = summary(own, 1.0625)
     assert paces == (Pace(0.1, 3), Pace(0.2, 1))
     assert owed == (Owed(1.4375, 2, None, 6), Owed(1.9375, 7, 0.2, 5))
-    assert pages == 26
-    assert summary(book, 1.15)[0] == (Pace(0.1 * CATCHING_UP, 3), Pace(0.2, 1)), "who is behind catches up"
+    assert summary(own, 1.15)[0] == (Pace(0.1 * CATCHING_UP, 3), Pace(0.2, 1)), "who is behind catches up"
 
 
 def test_a_summary_tells_the_tightest():
-    book = Book()
-    for number in range(600):
-        book.promise(Request(number.to_bytes(2, "big"), 1000.0 - number, 10, 0.1 + 0.001 * number, 1))
-        if number % 2:
-            book.read(number.to_bytes(2, "big"), 10)
-    paces, owed, pages = summary(book, 0.0)
+    own = [
+        deadline(number.to_bytes(2, "big"), 1000.0 - number, 0 if number % 2 else 10, 0.1 + 0.001 * number)
+        for number in range(600)
+    ]
+    paces, owed = summary(own, 0.0)
     assert [one.deadline_s for one in owed] == [402.0 + 2 * number for number in range(MAX_OWED)]
     assert (len(paces), paces[0].num_sessions, paces[-1].num_sessions) == (MAX_PACES, 1, 300 - MAX_PACES + 1)
-    assert pages == 600
 
 
 def test_times_beyond_what_can_be_told_are_told_as_the_longest():
-    book = Book()
-    book.promise(Request(b"a", inf, 10, None))
-    assert summary(book, 0.0)[1][0].deadline_s == 1e6
+    assert summary([deadline(b"a", inf, 10, None)], 0.0)[1][0].deadline_s == 1e6

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from verify_node.admission.book import Promise
 from verify_node.places.accounts import Account
 from verify_node.session.client import Client, Peer
 from verify_node.session.model_calls import ModelCalls
 from verify_node.session.session import Session
+from verify_node.slo.deadline import Deadline
 
 ROOT = Path(__file__).parents[2]
 FILES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "verify_node").rglob("*.py"))]
 OWNED = {
     "verify_node/session": {field.name for owner in (Session, ModelCalls, Client, Peer) for field in fields(owner)},
-    "verify_node/admission": {field.name for field in fields(Promise)} - {"first_at"},  # ledgers have one, too
+    "verify_node/slo": {field.name for field in fields(Deadline)} - {"session_id", "client", "at"},
     "verify_node/places": {field.name for field in fields(Account)},
     "verify_node/core": {"refusals", "num_rounds", "round_s", "wake_at", "draining"},
 }

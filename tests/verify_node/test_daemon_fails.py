@@ -15,7 +15,7 @@ from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Slo, Verdi
 from goodspeed.wire.zmq.transport import DraftChannel
 from tests.fakes import alone, make_hello, make_open, request_of, session_id
 from tests.verify_node.loops import Loop, ask, hear
-from tests.verify_node.promises.test_promises import COST
+from tests.verify_node.slo.test_promises import COST
 from tests.waiting import until
 from verify_node.enrolment import Enrolment
 

@@ -18,7 +18,6 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from math import inf
 
-from goodspeed.admission.remote import Guarantee
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ProtocolError
 from goodspeed.fair.latency import Refined
@@ -28,7 +27,6 @@ from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, UpMessage
-from verify_node.admission import Allotment
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.arms.comparisons import Arm
 from verify_node.arms.switching import Switching
@@ -48,7 +46,6 @@ from verify_node.invariants import of_core as invariants
 from verify_node.packing.packing import plan
 from verify_node.packing.round import Round, RoundLimits
 from verify_node.places.places import Places
-from verify_node.promises.promises import Promises
 from verify_node.rounds.choice import Choice
 from verify_node.rounds.failures import IMPOSSIBLE, NOT_NUMBERS
 from verify_node.rounds.outcomes import Moved, Outcome, Send
@@ -66,6 +63,8 @@ from verify_node.session.checks import (
 )
 from verify_node.session.client import Peer
 from verify_node.session.session import SMOOTHING, Session
+from verify_node.slo.allotting import Allotment
+from verify_node.slo.promises import Promises
 
 MAX_SUSPECTS = 64
 """Sessions that are remembered, the newest of those whose round failed at its end though they were alone."""
@@ -88,7 +87,6 @@ class VerifyCore:
         pool: PagePool,
         cost: Refined,
         admission: str = "none",
-        guarantee: Guarantee = "plain",
         places: Places,
     ) -> None:
         """`settings.make_core` builds one from settings."""
@@ -98,7 +96,7 @@ class VerifyCore:
         self.switching = Switching(choice, arms)
         self.pool = pool
         self.cost = cost
-        self.promises = Promises(admission, cost, limits, pool, guarantee)
+        self.promises = Promises(admission, cost, limits.max_round_tokens, pool)
         self.places = places
         self.register = register
         self.context_len = register.context_len
@@ -223,7 +221,7 @@ class VerifyCore:
         What raises here is no round's fault: `withdraw` makes it good.
         """
         is_due = self.promises.may_change and self._decided_after != self.num_rounds
-        if self._in_flight is not None or self.draining or not (is_due or self.promises.is_asked):
+        if self._in_flight is not None or self.draining or not (is_due or self.promises.has_undecided):
             return []
         self._decided_after = self.num_rounds
         return admit(self.promises, self.register, self.replies, self.counts, self.fleet_replies, now)
@@ -242,7 +240,7 @@ class VerifyCore:
             return None
         self._being_planned = ()
         start = self.starting.look(self.choice, self.num_rounds, self.round_s, now)
-        self.wake_at = min(self.wake_at, self.starting.wake_at, now if self.promises.is_asked else inf)
+        self.wake_at = min(self.wake_at, self.starting.wake_at, now if self.promises.has_undecided else inf)
         planned = self._start(start.sessions, start.ready, now) if start is not None else None
         self._being_planned = None
         return planned
@@ -266,7 +264,7 @@ class VerifyCore:
         going_on = active(self.sessions)
         self.switching.finished(moved, going_on, now, reads_prompts=bool(done.prefilled))
         sends += self._tell(done, moved, going_on, now)
-        self.promises.finished(self.sessions, lambda session: session.can_move(self.round_s), now)
+        self.promises.finished(self.sessions, self.round_s, now)
         self._is_finishing = False
         for session_id in self._taking_part:
             self._suspects.pop(session_id, None)
@@ -287,7 +285,6 @@ class VerifyCore:
             waits = self.scheduler.waits(session) and done.number >= session.client.retry_round
             session.tell(verdict, now, waits=waits, window=session.window(self.round_s))
             sends.append(self.replies.tell(session.peer_id, verdict))
-            self.promises.delivered(session, len(move.taken), now)
         return sends
 
     def _commit(self, done: Round, outcomes: Sequence[Outcome], now: float) -> tuple[list[Moved], list[Send]]:
@@ -376,7 +373,7 @@ class VerifyCore:
             invariants.check_round(self._in_flight, self._taking_part, register, self.limits)
         else:
             invariants.check_pool(self.pool, self.sessions, register.released)
-        invariants.check_promises(self.promises.book, self.sessions, self.pool)
+        invariants.check_promises(self.promises, self.sessions, self.pool)
         invariants.check_memories(self.diary, self.rate_limiter)
 
     def drain(self) -> None:
@@ -434,11 +431,11 @@ class VerifyCore:
         self.counts.num_preempted += len(planned.preempted)
         self.places.began(planned, self.sessions, now)
         if not planned.entries:
-            if len(self.promises.book):  # a prompt whose last token is held waits for time to pass, and nothing else
+            if self.promises.promised:  # a prompt whose last token is held waits for time to pass, and nothing else
                 self.wake_at = min(self.wake_at, now + max(self.round_s, LEAST_HELD_S))
             return None
         self._taking_part = {entry.session_id: self.sessions[entry.session_id] for entry in planned.entries}
-        self.promises.began(planned, ready)
+        self.promises.began({entry.session_id: len(entry.tokens) for entry in planned.entries}, ready)
         self.num_rounds = planned.number
         self._in_flight = planned
         self.newest_arm = self.switching.arm
@@ -472,7 +469,7 @@ class VerifyCore:
 
     def _allot(self, ready: list[Session], now: float) -> Allotment | None:
         """What promises take of the round; without any there is nothing to work out, which could fail."""
-        if not len(self.promises.book):
+        if not self.promises.promised:
             return None
         self._is_allotting = True
         allotment = self.promises.allot(self.sessions, ready, now)
@@ -484,4 +481,4 @@ def _room(allotment: Allotment | None, num_ready: int) -> int | None:
     """Drafted tokens that promises leave room for beside a token of each session and the promised prompts' own."""
     if allotment is None or allotment.round_tokens is None:
         return None
-    return max(allotment.drafted, allotment.round_tokens - num_ready - sum(allotment.prefill.values()))
+    return max(0, allotment.round_tokens - num_ready - sum(allotment.prefill.values()))

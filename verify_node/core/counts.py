@@ -14,7 +14,7 @@ from goodspeed.wire.fields import DraftSource, RedirectReason
 from verify_node.packing.round import Round
 from verify_node.rounds.outcomes import Moved
 from verify_node.session.session import Session
-from verify_node.slo.ledger import Cause, Ledger
+from verify_node.slo.deadline import Cause, Deadline
 
 MAX_JUDGED = 10_000
 """Complete texts with objectives that are remembered one by one."""
@@ -80,8 +80,8 @@ class Counts:
             client.count_draft(move.entry.source or "model", num_drafted, num_accepted)
             self.drafted_by[move.entry.source or "model"] += num_drafted
             self.accepted_by[move.entry.source or "model"] += num_accepted
-        if move.session.finished and (ledger := move.session.ledger) is not None:
-            self._judged(ledger, move.session)
+        if move.session.finished and (deadline := move.session.deadline) is not None:
+            self._judged(deadline, move.session)
         num_others, num_right = move.alternatives
         self.num_alternatives += num_others
         self.num_alternatives_accepted += num_right
@@ -91,14 +91,14 @@ class Counts:
         self.num_looked_up += num_tokens
         self.num_found += num_found
 
-    def decided(self, ledger: Ledger, outcome: PromiseOutcome) -> None:
+    def decided(self, deadline: Deadline, outcome: PromiseOutcome) -> None:
         """It was decided whether a session's objectives are promised."""
-        self.promises[ledger.slo.tier or OTHER, outcome] += 1
+        self.promises[deadline.slo.tier or OTHER, outcome] += 1
 
-    def _judged(self, ledger: Ledger, session: Session) -> None:
+    def _judged(self, deadline: Deadline, session: Session) -> None:
         """A text with objectives is complete."""
-        tier, cause = ledger.slo.tier or OTHER, ledger.violation(session.round_trip_s)
-        self.judged.append(Judged(ledger.at, tier, cause))
+        tier, cause = deadline.slo.tier or OTHER, deadline.violation(session.round_trip_s)
+        self.judged.append(Judged(deadline.at, tier, cause))
         if cause is None:
             self.num_attained[tier] += 1
         else:

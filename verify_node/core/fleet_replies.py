@@ -10,10 +10,10 @@ from goodspeed.wire.messages import OpenSession, Redirect
 from verify_node.core.counts import Counts
 from verify_node.core.register import Register
 from verify_node.fleet.redirecting import Redirecting
-from verify_node.promises.promises import Promises
 from verify_node.rounds.outcomes import Send
 from verify_node.session.client import Peer
 from verify_node.session.session import Session
+from verify_node.slo.promises import Promises
 
 
 class FleetReplies:
@@ -48,10 +48,10 @@ class FleetReplies:
 
     def promise_elsewhere(self, session: Session, now: float) -> list[Send]:
         """Sends a session that is promised nothing here to a replica that would promise it, and drops it."""
-        sends = self._sent_on(
-            session.peer_id, self._redirecting.on_deciding(session, self._promises.wish(session, now), now)
-        )
-        if sends:
+        request = self._promises.request(session, now)
+        if request is None:
+            return []
+        if sends := self._sent_on(session.peer_id, self._redirecting.on_deciding(session, request, now)):
             self._register.drop(session)
         return sends
 

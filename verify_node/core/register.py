@@ -34,7 +34,8 @@ from verify_node.session.checks import (
 from verify_node.session.client import Client, Peer
 from verify_node.session.scopes import prefix_scope
 from verify_node.session.session import Session
-from verify_node.slo.terms import Tiers, open_ledger
+from verify_node.slo.deadline import Deadline
+from verify_node.slo.terms import Tiers, granted
 
 FORGOTTEN_S = 30.0
 """A session that its draft node has not mentioned for so long was given up there: its Close was lost. (Draft nodes
@@ -322,16 +323,18 @@ class Register:
             heard_at=now,
             moved_at=now,
             prompt_logprobs=[] if message.num_prompt_logprobs is not None else None,
-            ledger=open_ledger(
-                message.slo,
-                self.tiers.terms(_record(self.enrolled or {}, peer)),
-                len(message.committed),
-                peer.client.round_trip_s,
-                now,
-                old=known.ledger if known is not None else None,
-            ),
+            deadline=self._deadline(peer, message, now, known.deadline if known is not None else None),
             prefix_scope=prefix_scope(peer, message),
         )
+
+    def _deadline(self, peer: Peer, message: OpenSession, now: float, old: Deadline | None) -> Deadline | None:
+        """What the session is to keep, as far as its key may ask for it; None where it asks for nothing."""
+        asked, client = message.slo, peer.client
+        if asked is None or asked.objectives.is_empty:
+            return None
+        slo = granted(asked.objectives, self.tiers.terms(_record(self.enrolled or {}, peer)))
+        num_tokens, trip_s = len(message.committed), client.round_trip_s
+        return Deadline.open(message.session_id, client.name, asked, slo, num_tokens, trip_s, now, old)
 
     def _replace(self, old: Session, new: Session, in_flight: bool) -> None:
         """A session opened again keeps its place, what was learned about it, and the memory that is still right."""

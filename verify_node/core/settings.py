@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from goodspeed import order
-from goodspeed.admission.remote import Guarantee
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
@@ -80,7 +79,6 @@ class CoreSettings:
     lease_s: float = 3.0
     tiers: tuple[Objectives, ...] = ()  # that a text may ask for by name
     admission: str | None = None  # who is promised its objectives; None: see `admits`
-    guarantee: Guarantee = "plain"  # whether promises can be kept without any draft, or count on drafts
     order: str = "fcfs"  # whose texts keep their memory, of `goodspeed.order.names()`
     prefix_cache: bool = True  # pages of read text are kept for texts that begin alike; the pool has to do so, too
 
@@ -90,11 +88,6 @@ class CoreSettings:
         if self.admission not in (None, "none") and not self._can_promise:
             raise ConfigError(
                 f"--admission {self.admission} needs rounds that wait for nobody; give --admission none, or no --preset"
-            )
-        if self.guarantee != "plain" and self.admits == "none":
-            raise ConfigError(
-                f"--guarantee {self.guarantee} is about promises, and nothing is promised here; "
-                "give tiers (--slo-tier) and leave --admission at its default, or leave --guarantee away"
             )
 
     @property
@@ -166,7 +159,6 @@ def make_core(
         pool=pool,
         cost=cost,
         admission=settings.admits,
-        guarantee=settings.guarantee,
         places=Places(order.create(settings.order), cost, pool),
     )
 

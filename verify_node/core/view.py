@@ -46,12 +46,12 @@ class View:
     @property
     def num_promised(self) -> int:
         """Open sessions whose service level is promised."""
-        return len(self._core.promises.book)
+        return len(self._core.promises.promised)
 
     @property
     def num_promised_pages(self) -> int:
         """Pages that are reserved for them, in the worst case."""
-        return self._core.promises.book.pages
+        return self._core.promises.num_pages
 
     @property
     def num_rounds(self) -> int:

@@ -1,15 +1,20 @@
 """What this replica has to do, as it tells the others. No I/O, no clock, no torch."""
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
-from goodspeed.fleet.replicas import Load
+from goodspeed.fleet.replicas import MAX_OWED, MAX_PACES, Load, Owed, Pace
 from goodspeed.wire.handshake import Welcome
-from verify_node.admission.summary import summary
 from verify_node.packing.round import RoundLimits
-from verify_node.promises.promises import Promises
 from verify_node.session.session import Session
+from verify_node.slo.allotting import tpots
+from verify_node.slo.deadline import Deadline
+from verify_node.slo.promises import Promises
+
+MOST_S = 1e6
+"""Times beyond are told as this: nobody plans so far."""
 
 
 def load_of(
@@ -25,15 +30,15 @@ def load_of(
     is_draining: bool,
     now: float,
 ) -> Load:
-    """Sums up the open sessions and the book of promises. round_s: smoothed duration of a round.
+    """Sums up the open sessions and the promises. round_s: smoothed duration of a round.
 
     The model of a round's time is told as a line through a few points around what is open.
     """
     unfinished = [session for session in sessions if not session.finished]
     context = sum(len(session.tokens) for session in unfinished)
-    paces, owed, num_reserved = summary(promises.book, now)
-    num_others = sum(len(session.tokens) for session in unfinished if session.session_id not in promises.book)
-    num_taken = max(pool.num_pages - pool.num_free, num_reserved + num_others // pool.page_size)
+    paces, owed = summary(promises.promised.values(), now)
+    num_others = sum(len(session.tokens) for session in unfinished if session.session_id not in promises.promised)
+    num_taken = max(pool.num_pages - pool.num_free, promises.num_pages + num_others // pool.page_size)
     return Load(
         told_at=now,
         boot_id=welcome.boot_id.hex(),
@@ -52,6 +57,27 @@ def load_of(
         paces=paces,
         owed=owed,
     )
+
+
+def summary(promised: Collection[Deadline], now: float) -> tuple[tuple[Pace, ...], tuple[Owed, ...]]:
+    """TPOTs of the promised sessions that decode, and the prompts that are owed, what is due first before.
+
+    As `decide` sees them: a prompt of which the last token at most is held counts as read, and who is behind catches
+    up. Of more than MAX_OWED prompts those that are due last are left out. Of more than MAX_PACES TPOTs the slowest
+    count as the tightest of them.
+    """
+    decoding = Counter(tpots((one for one in promised if one.prompt_left <= 1), now))
+    told = sorted(decoding)
+    for slower in told[MAX_PACES:]:
+        decoding[told[MAX_PACES - 1]] += decoding[slower]
+    waiting = sorted((one for one in promised if one.prompt_left > 1), key=lambda one: one.due)[:MAX_OWED]
+    return tuple(Pace(tpot_s, decoding[tpot_s]) for tpot_s in told[:MAX_PACES]), tuple(_owed(waiting, now))
+
+
+def _owed(waiting: Iterable[Deadline], now: float) -> Iterable[Owed]:
+    for one in waiting:
+        left_s = max(-MOST_S, min(one.due - now, MOST_S))
+        yield Owed(left_s, one.prompt_left, one.slo.tpot_s, one.pages)
 
 
 def _line(cost: Refined, num_sessions: int, context: int, budget: int) -> dict[str, float]:

@@ -5,13 +5,13 @@ before a replica gives it a token. Knows nothing about what else is done with a 
 """
 
 from collections.abc import Callable, Sequence
-from math import isfinite
+from math import inf, isfinite
 
 from msgspec.structs import replace
 
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.routing import Reason, elsewhere, expected_s, with_one_more
-from goodspeed.fleet.virtual import Wish
+from goodspeed.slo.feasible import Ask
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.handshake import Replicas, Sibling
 from goodspeed.wire.messages import OpenSession, Redirect
@@ -62,31 +62,30 @@ class Redirecting:
         """Where a session that is about to be opened goes instead; None: it is opened here."""
         num_tokens = len(message.prompt) + len(message.committed)
         pages = self._pages(len(message.prompt) + message.max_tokens)
-        return self._sent_on(message, client, Wish(num_tokens, None, None, pages), message.hops, now, reason)
+        return self._sent_on(message, client, Ask(inf, num_tokens, None, pages), message.hops, now, reason)
 
-    def on_deciding(self, session: Session, wish: Wish, now: float) -> Redirect | None:
+    def on_deciding(self, session: Session, request: Ask, now: float) -> Redirect | None:
         """Where a session goes that is promised nothing here; None: it is not sent on."""
-        return self._sent_on(session.opened, session.client, wish, session.opened.hops, now, "slo")
+        return self._sent_on(session.opened, session.client, request, session.opened.hops, now, "slo")
 
     def on_leaving(self, session: Session, now: float) -> Redirect | None:
         """Where an open session goes when this replica stops; None: its draft node finds out for itself."""
         opened = session.opened
         has_moved = len(session.tokens) > len(opened.prompt) + len(opened.committed)
-        wish = Wish(len(session.tokens), None, None, self._pages(session.limit))
-        return self._sent_on(opened, session.client, wish, 0 if has_moved else opened.hops, now, "draining")
+        request = Ask(inf, len(session.tokens), None, self._pages(session.limit))
+        return self._sent_on(opened, session.client, request, 0 if has_moved else opened.hops, now, "draining")
 
     def _sent_on(
-        self, opened: OpenSession, client: Client, wish: Wish, hops: int, now: float, reason: Reason
+        self, opened: OpenSession, client: Client, request: Ask, hops: int, now: float, reason: Reason
     ) -> Redirect | None:
         if self._own is None or self.is_alone or hops >= MAX_HOPS:
             return None
         own = replace(self._own, load=self._own_load(now)) if reason == "load" else self._own
-        wish = wish._replace(fingerprint=self.target)
-        found = elsewhere(own, list(self._others.values()), wish, now, reason=reason)
+        found = elsewhere(own, list(self._others.values()), request, now, reason=reason, target=self.target)
         if found is None:
             return None
         if found.load is not None:  # else all who are sent on before the next report would go to the same one
-            self._others[found.name] = replace(found, load=with_one_more(found.load, wish, now))
+            self._others[found.name] = replace(found, load=with_one_more(found.load, request, now))
         return Redirect(opened.session_id, opened.epoch, found.endpoint, found.public_key or "", hops + 1, reason)
 
     def _pages(self, num_tokens: int) -> int:

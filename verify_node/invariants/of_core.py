@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 
 from goodspeed.engine.paged.pages import PagePool
-from verify_node.admission import Book
 from verify_node.core.diary import MAX_REFUSALS, MAX_VISITS, Diary
 from verify_node.core.rate_limit import MAX_SENDERS, RateLimiter
 from verify_node.core.register import Register
@@ -16,6 +15,7 @@ from verify_node.packing.round import Entry, Round, RoundLimits
 from verify_node.session.client import Client, Peer
 from verify_node.session.phase import BrokenInvariant, Phase
 from verify_node.session.session import Session
+from verify_node.slo.promises import Promises
 
 
 def require(what: str, claims: Iterable[Claim]) -> None:
@@ -136,15 +136,16 @@ def _shared(page: int, num_owners: int, pool: PagePool, *, is_written: bool) -> 
     yield not is_written, "has two owners, and one of them is to write in it"
 
 
-def check_promises(book: Book, sessions: Mapping[bytes, Session], pool: PagePool) -> None:
+def check_promises(promises: Promises, sessions: Mapping[bytes, Session], pool: PagePool) -> None:
     """No more is promised than memory holds, and of no text more is left to read than there is."""
-    require("book", [(book.pages <= pool.num_pages, f"promises {book.pages} pages of {pool.num_pages}")])
-    for promise in book:
-        session = sessions.get(promise.session_id)
+    num_pages = promises.num_pages
+    require("promises", [(num_pages <= pool.num_pages, f"{num_pages} pages of {pool.num_pages} are reserved")])
+    for session_id, deadline in promises.promised.items():
+        session = sessions.get(session_id)
         if session is not None and session.promised is not None:
-            fits = 0 <= promise.prompt_left <= len(session.tokens)
-            wrong = f"has {promise.prompt_left} tokens to read of {len(session.tokens)}"
-            require(_session(session), [(fits, wrong), (session.promised, "is in the book, and not promised")])
+            fits = 0 <= deadline.prompt_left <= len(session.tokens)
+            wrong = f"has {deadline.prompt_left} tokens to read of {len(session.tokens)}"
+            require(_session(session), [(fits, wrong), (session.promised, "was told that it is not promised, and is")])
 
 
 def _memory(length: int, session: Session | None) -> Iterable[Claim]:

@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.prefix_cache import Hit
-from verify_node.admission import Allotment
 from verify_node.packing.drafted import NOTHING, Drafted, of_draft
 from verify_node.packing.followers import followers
 from verify_node.packing.memory import RoundMemory
@@ -19,6 +18,7 @@ from verify_node.packing.prompt_rows import MAX_PROMPT_ROWS, prompt_rows
 from verify_node.packing.round import Entry, Round, RoundLimits
 from verify_node.places.seating import Seating
 from verify_node.session.session import Session
+from verify_node.slo.allotting import Allotment
 
 Seat: TypeAlias = Callable[[Iterable[Session], Sequence[Session], Mapping[bytes, int], Container[bytes]], Seating]
 """Who gives up memory, and who waits for it, of: those with memory, those who are ready, how many pages each of these

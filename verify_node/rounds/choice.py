@@ -26,7 +26,7 @@ from verify_node.rounds.self_drafts import SelfDrafts, Wanting
 from verify_node.session.client import Client
 from verify_node.session.draft_gain import DraftGain
 from verify_node.session.session import Session
-from verify_node.slo.keeping import NOBODY, Keeping, Text
+from verify_node.slo.needs import NONE, Needs
 
 ALL = odds.LEAST
 """`least_odds` of a verify node that has no bound."""
@@ -119,21 +119,21 @@ class ByOdds:
 
         First what texts with objectives are owed, then what brings the most, while the round stays short enough.
         """
-        keeping = self._keeping(ready, now)
-        self._owed_more = keeping.owed_more
+        needs = self._needs(ready, now)
+        self._owed_more = needs.owed_more
         worths = self._worths(ready)
         drafted = self._drafted(ready, worths)
         candidates = _candidates(drafted, worths)
         ranked = {k: rank(one.odds, one.parents) for k, one in enumerate(candidates) if one.parents is not None}
-        if keeping.owed_more:
-            candidates = self._with_needs(candidates, ranked, drafted, keeping)
+        if needs.owed_more:
+            candidates = self._with_needs(candidates, ranked, drafted, needs)
         num_drafted = sum(len(one.tokens) for _, one in drafted)
         budget = max(0, min(self._limits.budget, self._limits.max_round_tokens - len(ready), num_drafted))
         budget = budget if most is None else min(budget, most)
         seconds = self._seconds(ready, budget + 1)
         alone = sum(worths[session.client.name] for session in ready)
         first, _ = take_needed(candidates, budget, alone, ranked)
-        longest = max(sum(first.counts), keeping.most_drafted(seconds, budget))
+        longest = max(sum(first.counts), needs.most_drafted(seconds, budget))
         if self._only_needed:
             candidates = [replace(one, max_nodes=first.counts[k]) for k, one in enumerate(candidates)]
         counts, value = take(candidates, first, longest, Cost(seconds.__getitem__), ranked)
@@ -184,14 +184,14 @@ class ByOdds:
         """Whether drafts that nobody is owed are looked at from now on."""
         self._only_needed = not yes
 
-    def _keeping(self, ready: Sequence[Session], now: float) -> Keeping:
+    def _needs(self, ready: Sequence[Session], now: float) -> Needs:
         """What is owed to the sessions of this round."""
-        if all(session.ledger is None for session in ready):
-            return NOBODY
-        texts = [Text(one.session_id, one.ledger, one.client.name) for one in ready if one.ledger is not None]
+        deadlines = [session.deadline for session in ready if session.deadline is not None]
+        if not deadlines:
+            return NONE
         weights = {session.client.name: session.client.weight for session in ready}
         context = sum(len(session.tokens) for session in ready)
-        return Keeping(texts, weights, float(self._cost.round_s(len(ready), len(ready), context)), now)
+        return Needs(deadlines, weights, float(self._cost.round_s(len(ready), len(ready), context)), now)
 
     def _worths(self, ready: Sequence[Session]) -> dict[str, float]:
         """What one token of each client is worth."""
@@ -220,13 +220,13 @@ class ByOdds:
         candidates: Sequence[Candidate],
         ranked: Mapping[int, Ranked],
         drafted: Sequence[tuple[Session, Drafted]],
-        keeping: Keeping,
+        needs: Needs,
     ) -> list[Candidate]:
         """The candidates with what their texts are owed."""
         keys = [session.session_id for session, _ in drafted]
         odds = {key: path_odds(candidates[k], ranked.get(k)) for k, key in enumerate(keys)}
-        needs = keeping.needs(odds, self._limits.budget)
-        return [replace(one, need=needs.get(key, 0.0)) for one, key in zip(candidates, keys, strict=True)]
+        needed = needs.of_drafts(odds, self._limits.budget)
+        return [replace(one, need=needed.get(key, 0.0)) for one, key in zip(candidates, keys, strict=True)]
 
     def _seconds(self, ready: Sequence[Session], num_drafted: int) -> list[float]:
         """Modelled seconds of a round with all of these sessions, by how many drafted tokens it verifies."""

@@ -16,7 +16,7 @@ from goodspeed.wire.messages import Draft, TokenLogprobs, Verdict
 from verify_node.session.phase import Phase, WrongPhase
 from verify_node.session.remainder import Remainder
 from verify_node.session.state import WINDOW, SessionState
-from verify_node.slo.ledger import Cause
+from verify_node.slo.deadline import Cause
 
 SMOOTHING = 0.2
 """Smoothing step of round trips, and of the durations of rounds."""
@@ -159,8 +159,8 @@ class Session(SessionState):
                 self._finish("length")
                 break
         self.tokens += taken
-        if self.ledger is not None:
-            self.ledger.decided(len(taken), self.moved_at)  # `advance` has set it to the round's end
+        if self.deadline is not None:
+            self.deadline.delivered(len(taken), self.moved_at)  # `advance` has set it to the round's end
         self.logprobs += logprobs[: len(taken)]
         if self.drafted is not None:
             self.drafted = None if self.finished else self.drafted.after(taken)
@@ -208,8 +208,8 @@ class Session(SessionState):
 
     def _wait_for(self, cause: Cause, now: float) -> None:
         """Accounts for the time until now, if it has objectives."""
-        if self.ledger is not None:
-            self.ledger.turn_to(cause, now)
+        if self.deadline is not None:
+            self.deadline.turn_to(cause, now)
 
     def _leave(self, transition: str, allowed: Collection[Phase], phase: Phase) -> None:
         """Goes to another phase; WrongPhase if this transition does not lead there from where it is."""

@@ -14,7 +14,7 @@ from verify_node.session.client import Client
 from verify_node.session.model_calls import ModelCalls
 from verify_node.session.phase import Phase
 from verify_node.session.remainder import Remainder
-from verify_node.slo.ledger import Ledger
+from verify_node.slo.deadline import Deadline
 
 WINDOW = 16
 """Unacknowledged tokens after which a session that advances by itself waits for its draft node."""
@@ -56,7 +56,7 @@ class SessionState:
     prompt_logprobs: list[TokenLogprobs] | None = (
         None  # of the prompt, as far as it is read; None: nobody waits for any
     )
-    ledger: Ledger | None = None  # of what it is to keep; None: nothing in particular
+    deadline: Deadline | None = None  # None: it is to keep nothing in particular
     promised: bool | None = None  # what it is to keep; None: nothing was decided of it
     prefix_scope: bytes = b""  # who shares pages of read text with it; empty: nobody, and none are kept
     num_cached: int | None = None  # of the prompt: tokens that were cached before its first round; None before that

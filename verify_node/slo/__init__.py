@@ -1,8 +1,20 @@
-"""Service level objectives (SLOs) at the verify node: each text's account, what a key may ask for, what a round owes.
+"""Service levels (SLOs) at the verify node: one `Deadline` for each session that asks for one, and who reads it.
 
-Knows nothing about sessions, messages' transport, rounds' making, clocks or tensors.
+A promise is an admitted deadline: the session's time in rounds and its KV pages are reserved.
+
+- `deadline.py`: when the next token is due, what the session needs, and where its time went.
+- `terms.py`: what a key may ask for.
+- `promises.py`: all admitted deadlines. `Promises.decide` admits between two rounds, `Promises.allot` says before each
+  round what is reserved of it. `verify_node/core/admitting.py` carries decisions out, `Verdict.promised` tells them.
+- `deciding.py`: which deadlines are admitted, and whose go first: within clients' shares by weight.
+- `allotting.py`: how long a round may be and what of it is reserved; `floor.py`: what of it best effort keeps.
+- `capacity.py`: how many tokens rounds carry for sure.
+- `needs.py`: which drafted tokens selection owes to late sessions, promised or not.
+
+Pure: every time is an argument. Knows nothing about messages, rounds' making or other rooms of the verify node.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
 Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.arms,
-verify_node.core, verify_node.packing, verify_node.rounds, verify_node.session, verify_node.target, verify_node.watch.
+verify_node.core, verify_node.fleet, verify_node.packing, verify_node.places, verify_node.rounds, verify_node.session,
+verify_node.target, verify_node.watch.
 """

@@ -8,8 +8,6 @@ from msgspec.structs import replace
 from goodspeed.slo.objectives import LONGEST_S, Objectives
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import SloTerms
-from goodspeed.wire.messages import Slo
-from verify_node.slo.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +29,6 @@ class Tiers:
         if least_tpot_s is None and record.tiers is not None:
             least_tpot_s = min((tier.tpot_s for tier in own if tier.tpot_s is not None), default=LONGEST_S)
         return SloTerms(tuple(tier.at_least(least_tpot_s or 0.0) for tier in own), least_tpot_s)
-
-
-def open_ledger(
-    asked: Slo | None, terms: SloTerms, num_tokens: int, round_trip_s: float, now: float, old: Ledger | None
-) -> Ledger | None:
-    """The account of a text, by what its key may ask for; None for one that asks for nothing. Else as `Ledger.open`."""
-    if asked is None or asked.objectives.is_empty:
-        return None
-    return Ledger.open(asked, granted(asked.objectives, terms), num_tokens, round_trip_s, now, old)
 
 
 def granted(asked: Objectives, terms: SloTerms) -> Objectives:

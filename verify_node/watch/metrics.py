@@ -20,7 +20,7 @@ from verify_node.arms.comparisons import Arm
 from verify_node.core.counts import PromiseOutcome
 from verify_node.daemon import VerifyDaemon
 from verify_node.session.client import Client
-from verify_node.slo.ledger import Cause
+from verify_node.slo.deadline import Cause
 from verify_node.watch.present import Present, behind, log_utility, present_clients, shown
 
 Of = Callable[[Present], float]

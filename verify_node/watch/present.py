@@ -63,8 +63,8 @@ def behind(view: View, now: float) -> dict[str, int]:
     """Returns how many unfinished texts of each tier are behind their objectives now."""
     found = dict.fromkeys(view.tiers, 0)
     for session in view.sessions.values():
-        if session.ledger is not None and not session.finished:
-            found[session.ledger.slo.tier or OTHER] += session.ledger.is_behind(now)
+        if session.deadline is not None and not session.finished:
+            found[session.deadline.slo.tier or OTHER] += session.deadline.is_behind(now)
     return found
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from verify_node.admission import Allotment
 from verify_node.core.core import VerifyCore
 from verify_node.packing.drafted import NOTHING
 from verify_node.packing.packing import plan
 from verify_node.packing.round import Round
 from verify_node.session.session import Session
+from verify_node.slo.allotting import Allotment
 
 
 class DecodeFirst(VerifyCore):

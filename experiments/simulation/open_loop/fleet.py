@@ -13,7 +13,6 @@ from experiments.simulation.arrivals import Arrival, Schedule, dealt_out
 from experiments.simulation.clock import Clock
 from experiments.simulation.open_loop.service import (
     LIMIT_S,
-    PAGE_SIZE,
     Served,
     Service,
     Watched,
@@ -26,11 +25,10 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.users import Generation
 from experiments.simulation.world import Unfinished, World
 from goodspeed.fleet.replicas import Replica
-from goodspeed.fleet.routing import Wish, elsewhere, with_one_more
+from goodspeed.fleet.routing import elsewhere, with_one_more
+from goodspeed.slo.feasible import Ask
 from verify_node.core.core import VerifyCore
-from verify_node.promises.promises import Decided
-from verify_node.promises.requests import wish_of
-from verify_node.session.session import Session
+from verify_node.slo.promises import Session
 
 
 @dataclass(frozen=True)
@@ -141,17 +139,17 @@ class Fleet:
     def _send_on(self, here: "Member", session: Session) -> bool:
         """Whether the request, which is declined here, goes on elsewhere."""
         been = self._been.get(session.session_id, [])
-        if len(been) >= self._routing.max_hops or self._routing.policy is None or not here.table:
+        request = here.request(session, self.clock.now + self._routing.hop_s)
+        if len(been) >= self._routing.max_hops or self._routing.policy is None or not here.table or request is None:
             return False
-        wish = wish_of(session, PAGE_SIZE, self.clock.now + self._routing.hop_s)
         others = [one for number, one in enumerate(here.table) if number not in been]
         own = here.table[here.number]
-        found = elsewhere(own, others, wish, self.clock.now, reason="slo", policy=self._routing.policy)
+        found = elsewhere(own, others, request, self.clock.now, reason="slo", policy=self._routing.policy)
         if found is None:
             return False
         there = next(member for member in self._members if member.name == found.name)
         if self._routing.notes_sent:
-            here.note(there.number, wish, self.clock.now)
+            here.note(there.number, request, self.clock.now)
         self._been[session.session_id] = [*been, here.number]
         self.clock.after(0.0, self._leave, here, there, session.session_id)
         return True
@@ -208,11 +206,15 @@ class Member:
     def replica(self, now: float) -> Replica:
         return Replica(self.name, f"tcp://{self.name}:1", None, self._core.load(now))
 
-    def note(self, number: int, wish: Wish, now: float) -> None:
+    def request(self, session: Session, now: float) -> Ask | None:
+        """What the request would request of another replica."""
+        return self._promises.request(session, now)
+
+    def note(self, number: int, request: Ask, now: float) -> None:
         """It has sent something to this one."""
         known = self.table[number]
         if known.load is not None:
-            self.table[number] = Replica(known.name, known.endpoint, None, with_one_more(known.load, wish, now))
+            self.table[number] = Replica(known.name, known.endpoint, None, with_one_more(known.load, request, now))
 
     def done(self, now: float) -> Service:
         service = self._service
@@ -240,11 +242,12 @@ class SendingOn(WatchedPromises):
         self._core = core
         self._send_on = send_on
 
-    def decide(self, sessions: Mapping[bytes, Session], now: float) -> list[Decided]:
-        stay = []
-        for one in super().decide(sessions, now):
-            if one.promised or one.session.promised is not None or not self._send_on(one.session):
-                stay.append(one)
+    def decide(self, sessions: Mapping[bytes, Session], now: float) -> dict[bytes, bool]:
+        stay = {}
+        for key, promised in super().decide(sessions, now).items():
+            session = sessions[key]
+            if promised or session.promised is not None or not self._send_on(session):
+                stay[key] = promised
             else:
-                self._core.register.drop(one.session)
+                self._core.register.drop(self._core.sessions[key])
         return stay

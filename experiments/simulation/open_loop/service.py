@@ -11,16 +11,17 @@ from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
 from experiments.simulation.users import Generation
 from experiments.simulation.world import World
-from goodspeed.admission.headroom import FLOOR
+from goodspeed.slo.headroom import FLOOR
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
-from verify_node.admission import Allotment
 from verify_node.core.core import VerifyCore
 from verify_node.packing.drafted import Drafted
-from verify_node.promises.promises import Decided, Promises
 from verify_node.rounds.choice import Choice
 from verify_node.rounds.planner import Hope
 from verify_node.session.session import Session
+from verify_node.slo.allotting import Allotment
+from verify_node.slo.promises import Promises
+from verify_node.slo.promises import Session as Promisable
 
 LIMIT_S = 1e5
 PAGE_SIZE = 16
@@ -203,21 +204,21 @@ class WatchedPromises(Promises):
     """The promises of a verify node that has none yet, with a stopwatch for the CPU time before each round."""
 
     def __init__(self, core: VerifyCore) -> None:
-        super().__init__(core.promises.policy, core.cost, core.limits, core.pool, core.promises.guarantee)
+        super().__init__(core.promises.policy, core.cost, core.limits.max_round_tokens, core.pool)
         self.done: list[Scheduling] = []
         self._deciding_s, self._num_new = 0.0, 0  # since the last round
 
-    def decide(self, sessions: Mapping[bytes, Session], now: float) -> list[Decided]:
+    def decide(self, sessions: Mapping[bytes, Promisable], now: float) -> dict[bytes, bool]:
         started = time.thread_time()
         decided = super().decide(sessions, now)
         self._deciding_s += time.thread_time() - started
         self._num_new += len(decided)
         return decided
 
-    def allot(self, sessions: Mapping[bytes, Session], ready: Iterable[Session], now: float) -> Allotment | None:
+    def allot(self, sessions: Mapping[bytes, Promisable], ready: Iterable[Promisable], now: float) -> Allotment | None:
         started = time.thread_time()
         allotment = super().allot(sessions, ready, now)
         seconds = self._deciding_s + time.thread_time() - started
-        self.done.append(Scheduling(self._num_new, len(self.book), seconds))
+        self.done.append(Scheduling(self._num_new, len(self.promised), seconds))
         self._deciding_s, self._num_new = 0.0, 0
         return allotment

@@ -161,5 +161,5 @@ def test_best_effort_keeps_a_quarter_of_its_share_beside_promises(num_quiet: int
         assert max(later - at for at, later in pairwise(times)) < 0.15, "one round in three or four has a token of each"
     core = beside.verify.core
     assert core is not None
-    assert 8 <= len(core.promises.book) <= 14, "three quarters of the 16 that rounds of 30 ms carry"
-    assert all(one.due > beside.now - 1e-9 for one in core.promises.book), "none of them is behind"
+    assert 8 <= len(core.promises.promised) <= 14, "three quarters of the 16 that rounds of 30 ms carry"
+    assert all(one.due > beside.now - 1e-9 for one in core.promises.promised.values()), "none of them is behind"

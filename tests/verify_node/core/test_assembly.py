@@ -49,7 +49,7 @@ def test_every_setting_of_the_core_can_be_given_on_the_command_line():
     assert own == CoreSettings(policy=policy, tiers=tiers, is_shared=False, prefix_cache=False, **paper, **same)
     for ours, default in ((own, DEFAULTS), (policy, DEFAULTS.policy)):
         # nothing is promised here, and what is left is for simulations and tests
-        names = {one.name for one in fields(default)} - {"guarantee", "self_draft", "seed"}
+        names = {one.name for one in fields(default)} - {"self_draft", "seed"}
         assert all(getattr(ours, name) != getattr(default, name) for name in names)
 
 
@@ -59,11 +59,9 @@ def test_the_papers_rounds_are_one_switch():
     assert VerifyConfig(model="m", preset="paper", beta=0.3).core.beta == 0.3
 
 
-def test_whether_promises_count_on_drafts_can_be_given_where_there_are_promises():
-    own = VerifyConfig(model="m", slo_tier=("chat:tpot=50ms",), guarantee="speculative").core
-    assert (own.admits, own.guarantee) == ("dp", "speculative")
-    with pytest.raises(ConfigError, match="--guarantee speculative is about promises, and nothing is promised here"):
-        VerifyConfig(model="m", guarantee="speculative")
+def test_there_are_promises_where_there_are_tiers_and_rounds_wait_for_nobody():
+    assert VerifyConfig(model="m", slo_tier=("chat:tpot=50ms",)).core.admits == "dp"
+    assert VerifyConfig(model="m").core.admits == "none"
     with pytest.raises(ConfigError, match="--admission dp needs rounds that wait for nobody"):
         VerifyConfig(model="m", admission="dp", preset="paper", budget="auto")
     assert VerifyConfig(model="m", preset="paper", slo_tier=("chat:tpot=50ms",)).core.admits == "none"

@@ -47,21 +47,21 @@ def test_a_key_is_told_what_it_may_ask_for_and_gets_no_more(desk: Desk) -> None:
     assert send.message.slo == SloTerms((CHAT,), 0.05)
     greedy = Slo(Objectives(tpot_s=0.001, tier="code"))
     desk.core.receive(b"a", make_open(slo=greedy), 0.0, KEY)
-    assert desk.session().ledger.slo == Objectives(tpot_s=0.05), "neither the tier nor the time"
+    assert desk.session().deadline.slo == Objectives(tpot_s=0.05), "neither the tier nor the time"
 
 
 def test_the_account_follows_the_rounds(desk: Desk) -> None:
-    ledger = writing(desk, Slo(CHAT, waited_s=0.1)).ledger
-    assert (ledger.num_tokens, ledger.first_at, ledger.asked_at) == (1, pytest.approx(0.01), pytest.approx(-0.1))
+    deadline = writing(desk, Slo(CHAT, waited_s=0.1)).deadline
+    assert (deadline.num_tokens, deadline.first_at, deadline.asked_at) == (1, pytest.approx(0.01), pytest.approx(-0.1))
     acknowledge(desk)
     desk.round(0.2)
-    assert ledger.num_tokens == 2
-    assert ledger.after_first["round"] == pytest.approx(0.2)
-    assert ledger.is_behind(desk.now)
+    assert deadline.num_tokens == 2
+    assert deadline.after_first["round"] == pytest.approx(0.2)
+    assert deadline.is_behind(desk.now)
 
 
 def test_a_session_without_objectives_has_no_account(desk: Desk) -> None:
-    assert writing(desk, None).ledger is None
+    assert writing(desk, None).deadline is None
 
 
 def test_opened_again_the_account_goes_on(desk: Desk) -> None:
@@ -69,9 +69,9 @@ def test_opened_again_the_account_goes_on(desk: Desk) -> None:
     desk.now = 2.0
     committed = tuple(session.tokens[3:])
     desk.open(epoch=2, committed=committed, slo=Slo(CHAT, 2.0, since_first_s=1.99))
-    ledger = desk.session().ledger
-    assert (ledger.num_tokens, ledger.first_at) == (1, pytest.approx(0.01))
-    assert ledger.after_first["away"] == pytest.approx(2.0, abs=0.02)
+    deadline = desk.session().deadline
+    assert (deadline.num_tokens, deadline.first_at) == (1, pytest.approx(0.01))
+    assert deadline.after_first["away"] == pytest.approx(2.0, abs=0.02)
 
 
 def test_after_a_restart_of_the_verify_node_the_draft_node_tells_how_far_the_text_is() -> None:
@@ -80,9 +80,9 @@ def test_after_a_restart_of_the_verify_node_the_draft_node_tells_how_far_the_tex
     text = tuple(alone(request_of(make_open(1))))[:4]
     desk.now = 9.0
     desk.open(committed=text, slo=Slo(CHAT, 3.0, since_first_s=2.0))
-    ledger = desk.session().ledger
-    assert (ledger.num_tokens, ledger.first_at) == (4, 7.0)
-    assert ledger.after_first["away"] == pytest.approx(2.0 - 3 * 0.05)
+    deadline = desk.session().deadline
+    assert (deadline.num_tokens, deadline.first_at) == (4, 7.0)
+    assert deadline.after_first["away"] == pytest.approx(2.0 - 3 * 0.05)
 
 
 def finish(desk: Desk, round_s: float) -> None:
@@ -118,18 +118,18 @@ def test_a_text_that_waits_for_its_draft_node_waits_for_the_network(desk: Desk) 
         pass
     desk.now += 1.0
     acknowledge(desk)
-    assert session.ledger.after_first["network"] == pytest.approx(1.0)
+    assert session.deadline.after_first["network"] == pytest.approx(1.0)
 
 
 def test_the_round_that_reads_a_short_prompt_is_prefill(desk: Desk) -> None:
     desk.hello(draft_model="")
     desk.open(slo=Slo(CHAT))
     desk.round(0.6)
-    assert desk.session().ledger.before_first["prefill"] == pytest.approx(0.6)
+    assert desk.session().deadline.before_first["prefill"] == pytest.approx(0.6)
 
 
 def test_who_asks_for_nothing_in_particular_has_no_account(desk: Desk) -> None:
-    assert writing(desk, Slo(Objectives(tier="chat"))).ledger is None
+    assert writing(desk, Slo(Objectives(tier="chat"))).deadline is None
 
 
 def test_objectives_change_no_text(desk: Desk) -> None:
@@ -148,7 +148,7 @@ def test_a_text_that_waits_for_memory_is_known_to() -> None:
     desk.round(0.2)
     acknowledge(desk)
     desk.round(0.2)
-    assert desk.session(2).ledger.before_first["memory"] == pytest.approx(0.2)
+    assert desk.session(2).deadline.before_first["memory"] == pytest.approx(0.2)
 
 
 # -- what verdicts tell of promises ------------------------------------------------------------------------------------

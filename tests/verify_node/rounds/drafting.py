@@ -18,7 +18,7 @@ from verify_node.rounds.choice import ByOdds
 from verify_node.rounds.self_drafts import SelfDrafts
 from verify_node.session.client import Client
 from verify_node.session.session import Session
-from verify_node.slo.ledger import Ledger
+from verify_node.slo.deadline import Deadline
 
 NOW = 100.0
 """When rounds are packed."""
@@ -90,8 +90,8 @@ def make_choice(
 def owe(session: Session, tokens: float, tpot_s: float = 0.1) -> Session:
     """Gives a session objectives by which a round that takes no time owes it so many tokens."""
     slo = Objectives(tpot_s=tpot_s)
-    session.ledger = Ledger.open(Slo(slo), slo, 0, 0.0, NOW)
-    session.ledger.decided(1, NOW - tokens * tpot_s)
+    session.deadline = Deadline.open(session.session_id, session.client.name, Slo(slo), slo, 0, 0.0, NOW)
+    session.deadline.delivered(1, NOW - tokens * tpot_s)
     return session
 
 

@@ -37,8 +37,8 @@ def rows(view: View, now: float) -> tuple[TierRow, ...]:
     """Returns the rows of all tiers, and of `other` where there is anything to say of it."""
     texts: defaultdict[str, list[Session]] = defaultdict(list)
     for session in view.sessions.values():
-        if session.ledger is not None and not session.finished:
-            texts[session.ledger.slo.tier or OTHER].append(session)
+        if session.deadline is not None and not session.finished:
+            texts[session.deadline.slo.tier or OTHER].append(session)
     judged: defaultdict[str, list[Judged]] = defaultdict(list)
     for one in reversed(view.counts.judged):
         if now - one.at > JUDGED_S:
@@ -50,7 +50,7 @@ def rows(view: View, now: float) -> tuple[TierRow, ...]:
 
 def _row(tier: str, texts: Sequence[Session], judged: Sequence[Judged], now: float) -> TierRow:
     """texts: those of the tier that go on. judged: its complete ones of the last ten minutes."""
-    late = [session for session in texts if session.ledger is not None and session.ledger.is_behind(now)]
+    late = [session for session in texts if session.deadline is not None and session.deadline.is_behind(now)]
     causes = Counter(one.cause for one in judged if one.cause is not None)
     return TierRow(
         name=tier,

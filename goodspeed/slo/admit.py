@@ -1,0 +1,98 @@
+"""`admit`, and its policies by name: `dp` (worth the most), `edf` (earliest deadline first), `none` (nothing new)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf, isfinite
+from typing import TypeAlias
+
+from goodspeed.errors import ConfigError
+from goodspeed.fair.registry import Registry
+from goodspeed.slo.dp import best
+from goodspeed.slo.edf import earliest
+from goodspeed.slo.feasible import Ask, Budget, Course, Decoding
+
+Policy: TypeAlias = Callable[[Sequence[Ask], Course], list[bool]]
+"""Chooses from requests in the order of deadlines, when those admitted before can be kept."""
+
+_registry: Registry[Policy] = Registry("admission policy", "no admission policy is called {name!r}")
+_registry.register("none")(lambda: lambda ordered, now: [ask.promised for ask in ordered])
+_registry.register("edf")(lambda: earliest)
+_registry.register("dp")(lambda: best)
+names = _registry.names
+
+
+def admit(
+    asks: Sequence[Ask],
+    *,
+    decoding: Iterable[float] | Decoding = (),
+    tokens_in: Callable[[float], float],
+    pages: int | None = None,
+    policy: str = "dp",
+) -> list[bool]:
+    """Returns which of the requests can be admitted, beside all that was promised before.
+
+    decoding: TPOTs of promised sessions that decode already, in seconds. tokens_in: how many tokens rounds of so many
+    seconds carry; it must not fall with time, and may be 0. pages: of KV memory that are free; None for no bound.
+
+    A set can be kept if, with deadlines d in their order and the sessions n that decode since the last of them, the
+    prefill budget never falls below 0 and memory is free: pb' = pb + PB*(d_i - d_j, n) - p_i (see `feasible.py`), and
+    if after each of them all who decode then can do so for ever. Of equal deadlines the first request goes first. Those
+    promised before always stay. While these, or those who decode, cannot all be kept, nothing new is admitted.
+
+    `dp` maximises the sum of values exactly up to 11 requests, and beyond as long as MAX_STATES (`dp.py`) suffice; else
+    it keeps what `edf` keeps. Raises ConfigError for an impossible number and for a policy that does not exist.
+    """
+    decide = _registry.create(policy)
+    if not isinstance(decoding, Decoding):
+        decoding = Decoding.of(_checked(decoding))
+    for place, ask in enumerate(asks):
+        _check(place, ask)
+    if pages is not None and not _is_count(pages):
+        raise ConfigError(f"pages is {pages}; it must be 0 or more, or None for no bound")
+    now = Course(Budget(tokens_in), decoding, inf if pages is None else pages)
+    order = sorted(range(len(asks)), key=lambda place: asks[place].deadline_s)
+    ordered = [asks[place] for place in order]
+    if now.after_all(ask for ask in ordered if ask.promised) is None:
+        return [ask.promised for ask in asks]
+    kept = dict(zip(order, decide(ordered, now), strict=True))
+    return [kept[place] for place in range(len(asks))]
+
+
+def can_keep(
+    asks: Iterable[Ask],
+    *,
+    decoding: Iterable[float] | Decoding = (),
+    tokens_in: Callable[[float], float],
+    pages: int | None = None,
+) -> bool:
+    """Returns whether all of the requests can be kept, beside those who decode; everything as in `admit`, unchecked."""
+    running = decoding if isinstance(decoding, Decoding) else Decoding.of(decoding)
+    now = Course(Budget(tokens_in), running, inf if pages is None else pages)
+    return now.after_all(sorted(asks, key=lambda ask: ask.deadline_s)) is not None
+
+
+def _checked(tpots: Iterable[float]) -> list[float]:
+    found = list(tpots)
+    for tpot_s in found:
+        if not _is_positive(tpot_s):
+            raise ConfigError(f"a TPOT in decoding is {tpot_s} s; each must be finite and above 0")
+    return found
+
+
+def _check(place: int, ask: Ask) -> None:
+    for name, value, is_right, wanted in (
+        ("deadline_s", ask.deadline_s, isfinite(ask.deadline_s), "finite"),
+        ("prompt_tokens", ask.prompt_tokens, _is_count(ask.prompt_tokens), "finite, and 0 or more"),
+        ("tpot_s", ask.tpot_s, ask.tpot_s is None or _is_positive(ask.tpot_s), "finite and above 0, or None"),
+        ("pages", ask.pages, _is_count(ask.pages), "finite, and 0 or more"),
+        ("value", ask.value, _is_positive(ask.value), "finite and above 0"),
+    ):
+        if not is_right:
+            raise ConfigError(f"ask {place} is impossible: {name} is {value} and must be {wanted}")
+
+
+def _is_count(value: float) -> bool:
+    return 0 <= value < inf
+
+
+def _is_positive(value: float) -> bool:
+    return 0.0 < value < inf

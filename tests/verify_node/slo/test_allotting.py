@@ -1,0 +1,166 @@
+"""What a round owes, who is promised; then whole runs without a broken promise."""
+
+import random
+from typing import Any
+
+import pytest
+
+from goodspeed.fair.latency import Linear, Roofline
+from tests.verify_node.slo.deadlines import HandRounds, deadline, decided, promised, running
+from tests.verify_node.slo.serving import Serving, arrivals, serve
+from verify_node.slo.allotting import CATCHING_UP, allot
+
+MODEL = Roofline((Linear(fixed_s=0.0248), Linear(fixed_s=0.003, token_s=7.5e-5)))
+
+
+def six(seconds):
+    return int(6 * seconds + 1e-9)
+
+
+def allotted(*deadlines, now=0.0, tokens_in=six):
+    rounds: Any = HandRounds(tokens_in)
+    return allot(promised(*deadlines), now, rounds)
+
+
+def test_many_sessions_take_few_looks_at_what_rounds_carry():
+    """How long a round may be is searched for among what all of them are owed, which each look takes time for."""
+    own = [running(bytes([number]), at=0.001 * number, tpot_s=1.0) for number in range(200)]
+    looks = []
+
+    def tokens_in(seconds):
+        looks.append(seconds)
+        return int(1000 * seconds)
+
+    allotment = allotted(*own, now=0.5, tokens_in=tokens_in)
+    assert len(looks) < 20
+    assert allotment.round_tokens == 500  # the first token after the first ones is due in half a second
+    late = allotted(*own, now=0.95, tokens_in=lambda seconds: int(1000 * seconds))
+    assert late.round_tokens == 201  # in the 50 ms until the first is due only 50 of 200 could have a token
+
+
+def four(due):
+    return [deadline(bytes([number]), due, 6, 1.0, pages=2) for number in range(4)]
+
+
+def test_figure_3_decided_with_the_room_of_a_round():
+    """As in the paper three of four are promised, with deadlines a round and the headroom later."""
+    held = promised(*(running(key) for key in (b"x", b"y", b"z")))
+    kept = [True, True, True, False]
+    assert decided(held, four(7.01), six) == kept
+    assert decided(held, four(7.01), six, policy="edf") == kept
+    assert decided(held, four(7.01), six, policy="none") == [False] * 4
+    assert sum(decided(held, four(6.0), six)) == 2, "a round less"
+    assert sum(decided(held, four(1007.01), six, 1000.0)) == 1, "who is behind takes more"
+    assert len(held) == 3
+
+
+def test_reserved_pages_are_not_promised_again():
+    held = promised(deadline(b"a", 50.0, 1, None, pages=5))
+    assert sum(decided(held, four(50.0), six, pages=9)) == 2
+    assert sum(decided(held, four(50.0), six, pages=4)) == 0
+
+
+def test_what_was_promised_before_goes_first():
+    new = deadline(b"b", 8.0, 20, None)
+    assert decided(promised(deadline(b"a", 9.0, 40, None)), [new], six) == [False]
+    assert decided({}, [new], six) == [True]
+
+
+def test_without_promises_nothing_bounds_a_round():
+    assert allotted() == (None, {}, (), frozenset(), {})
+
+
+def test_a_round_is_as_long_as_the_tightest_promise_allows():
+    own = running(b"slow", tpot_s=4.0), running(b"quick", tpot_s=2.0)
+    found = allotted(*own)
+    assert found.round_tokens == 12
+    assert found.rank == (b"quick", b"slow")
+    assert allotted(*own, now=0.5).round_tokens == 9, "the next token is due in 1.5 s"
+
+
+def test_who_is_behind_catches_up_and_does_not_shorten_rounds_to_nothing():
+    quick, slow = running(b"quick", tpot_s=2.0), running(b"slow", tpot_s=4.0)
+    assert allotted(quick, slow, now=2.5).round_tokens == six(1.5), "slow is due in 1.5 s"
+    slow.delivered(9, 2.5)
+    assert allotted(quick, slow, now=2.5).round_tokens == six(2.0 * CATCHING_UP)
+    assert allotted(quick, slow, now=1.99).round_tokens == 12, "10 ms are no round: it is late already"
+
+
+def test_promised_prompts_are_read_by_their_deadlines_and_best_effort_has_the_rest():
+    found = allotted(running(b"x"), deadline(b"b", 9.0, 7, None), deadline(b"a", 8.0, 3, None))
+    assert found.prefill == {b"a": 3, b"b": 2}
+    assert found.rank == (b"x", b"a", b"b")
+    assert allotted(deadline(b"a", 8.0, 3, None)).prefill == {b"a": 3}
+
+
+def test_the_last_prompt_token_is_held_until_decoding_can_be_afforded():
+    """Four of six tokens are decoded. Another two are needed for the second prompt, which leaves none for the first."""
+    busy = [running(key) for key in (b"w", b"x", b"y", b"z")]
+    first, second = deadline(b"first", 9.0, 2, 1.0), deadline(b"second", 10.0, 16, None)
+    assert allotted(*busy, first).prefill == {b"first": 2}, "nobody else needs what is left"
+    assert allotted(*busy, first, second).prefill == {b"first": 1, b"second": 1}
+
+
+def test_a_last_token_that_is_due_soon_is_not_held():
+    busy = [running(key, at=7.0) for key in (b"w", b"x", b"y", b"z")]
+    waiting = [deadline(b"first", 9.0, 2, 1.0), deadline(b"second", 10.0, 16, None)]
+    assert allotted(*busy, *waiting, now=7.0).prefill[b"first"] == 2
+
+
+def test_what_is_late_takes_nothing_from_who_is_on_time():
+    """A prompt of many rounds that is late is read with what is left, after a token of each, and prompts in time."""
+    own = running(b"x", at=4.5), running(b"y", at=4.6), deadline(b"late", 1.0, 600), deadline(b"soon", 9.0, 3, None)
+    found = allotted(*own, now=5.0, tokens_in=lambda seconds: int(20 * seconds))
+    assert found.rank == (b"x", b"y", b"soon", b"late")
+    assert found.round_tokens is not None
+    assert found.prefill == {b"soon": 3, b"late": found.round_tokens - 2 - 3}
+
+
+def test_one_late_prompt_does_not_stop_all_other_promises():
+    assert decided(promised(deadline(b"late", 1.0, 3)), [deadline(b"b", 15.0, 6)], six, 5.0) == [True]
+
+
+def test_paused_sessions_take_no_part_and_keep_their_memory():
+    away, there = running(b"x"), running(b"y")
+    away.pause(0.5)
+    found = allotted(away, there, now=10.0)
+    assert (found.rank, found.reserved) == ((b"y",), frozenset({b"x", b"y"}))
+
+
+def test_a_held_token_is_named_with_nothing():
+    busy = [running(key) for key in (b"w", b"x", b"y", b"z")]
+    waiting = [deadline(b"first", 9.0, 1, 1.0), deadline(b"second", 10.0, 16, None)]
+    assert allotted(*busy, *waiting).prefill == {b"first": 0, b"second": 2}
+
+
+@pytest.mark.parametrize("policy", ["dp", "edf"])
+@pytest.mark.parametrize("tiers", [(0.05, 0.1), (0.037, 0.061, 0.093), (0.05, 0.2, None), (0.1,)])
+@pytest.mark.parametrize("per_s", [4, 25])
+def test_no_promise_is_broken_whatever_comes(policy, tiers, per_s):
+    """Not by what is due, and not by the clock of who reads: the first token is in time, and the mean TPOT after it."""
+    serving = Serving(MODEL, policy, pages=600)
+    coming = arrivals(random.Random(per_s), per_s, 8.0, tiers)
+    serve(serving, coming, 12.0)
+    kept = [text for text in serving.done if text.is_promised]
+    assert serving.late == []
+    for text in kept:
+        assert text.first_at <= text.due_first
+        if text.deadline.slo.tpot_s is not None and text.num_tokens > 1:
+            assert (text.last_at - text.first_at) / (text.num_tokens - 1) <= text.deadline.slo.tpot_s + 1e-9
+    assert len(kept) > (60 if per_s > 4 else 20)
+    assert per_s == 4 or len(kept) < len(coming) - 20, "too much comes to promise it all"
+
+
+class Generous(Serving):
+    """Promises everybody what they ask for."""
+
+    def ask(self, texts):
+        super().ask(texts)
+        for text in texts:
+            self.promised[text.deadline.session_id] = text.deadline
+
+
+def test_without_admission_promises_would_be_broken():
+    """So the law above can fail."""
+    serving = serve(Generous(MODEL), arrivals(random.Random(25), 25, 8.0, (0.05, 0.1)), 12.0)
+    assert len(serving.late) > 100

@@ -1,0 +1,48 @@
+"""What rounds carry for sure: of those who take part, whatever else is open, and what is left for best effort."""
+
+import pytest
+
+from goodspeed.fair.latency import Linear, Refined
+from goodspeed.slo.headroom import SURE
+from verify_node.slo.capacity import Capacity
+
+COST = Linear(fixed_s=0.01, token_s=0.001, session_s=0.002, context_s=1e-5)
+
+
+def rounds(num_sessions: int = 2, context: int = 100, most: int = 64) -> Capacity:
+    return Capacity(Refined(COST), most, num_sessions, context)
+
+
+def test_tokens_of_those_who_take_part() -> None:
+    """10 ms, 2 sessions of 2 ms and 100 cached tokens of 10 us leave 15 of 30 ms."""
+    assert int(rounds().tokens_in(0.03) + 1e-6) == 15
+    assert rounds().least_s == pytest.approx(0.01 + 0.002 + 0.004 + 0.001)
+
+
+def test_more_time_than_a_round_takes_is_several_rounds() -> None:
+    largest_s = 0.01 + 0.064 + 0.004 + 0.001
+    assert rounds().tokens_in(2 * largest_s + 1e-9) == pytest.approx(128, abs=1e-3)
+
+
+def test_a_token_of_best_effort_brings_its_session_and_its_text() -> None:
+    """Beside 5 promised tokens 10 ms are left; each other token takes 1 ms, its session 2 and its 200 tokens 2."""
+    assert rounds().beside(0.03 + 1e-9, 5, [200] * 50) == 2
+    assert rounds().beside(0.03 + 1e-9, 5, [200]) == 6, "4 more are the same session's"
+    assert rounds().beside(0.03 + 1e-9, 5, []) == 10, "drafts of promised texts bring none"
+
+
+def test_a_long_text_that_would_come_later_takes_nothing_from_those_before_it() -> None:
+    assert rounds().beside(0.03 + 1e-9, 5, [200, 200, 100_000]) == 2
+
+
+def test_nothing_is_left_beside_as_many_tokens_as_there_may_be() -> None:
+    assert rounds().beside(0.03, 15, [200]) == 0
+    assert rounds(most=8).beside(10.0, 8, [200]) == 0
+
+
+def test_what_is_carried_for_sure_is_less_the_worse_rounds_are_known() -> None:
+    unsure = Refined(COST)
+    for place in range(50):
+        unsure.observe(10, 2, 100, 0.05 if place % 2 else 0.01)
+    assert unsure.usual_error > 0.0
+    assert Capacity(unsure, 64, 2, 100).least_s > (1 + SURE * unsure.usual_error) * 0.9 * unsure.round_s(2, 2, 100)

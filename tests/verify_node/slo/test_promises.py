@@ -1,0 +1,397 @@
+"""Promises at the verify node: who gets one, who is told, what a round does for them, and what breaks none."""
+
+from typing import Any
+
+import pytest
+
+from goodspeed.errors import ConfigError
+from goodspeed.fair.latency import Linear
+from goodspeed.slo.objectives import OTHER, Objectives
+from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Slo, Verdict
+from tests.fakes import Desk, alone, request_of, session_id
+from tests.verify_node.slo.deadlines import deadline, decided
+from verify_node.packing.packing import plan
+from verify_node.slo.allotting import Allotment
+from verify_node.slo.promises import GONE_S
+
+COST = Linear(fixed_s=0.004, token_s=0.004)
+"""A round of so many tokens takes 4 ms more than 4 ms a token: 1 token 8 ms, 4 tokens 20 ms, 9 tokens 40 ms."""
+
+QUICK = Slo(Objectives(ttft_s=0.1, tpot_s=0.02))
+"""Three sessions of it can be promised: a round of 20 ms carries four tokens, and three quarters are promised."""
+
+
+@pytest.fixture
+def desk() -> Desk:
+    desk = Desk(self_draft=False, admission="dp", cost=COST)
+    desk.hello(draft_model="")
+    return desk
+
+
+def ask(desk: Desk, number: int, slo: Slo | None = QUICK, **changes: Any) -> bool | None:
+    """Opens a session that is not refused; whether it is promised what it asks for, which its verdicts will tell."""
+    assert desk.open(number=number, slo=slo, **changes) == []
+    promised: bool | None = desk.session(number).promised
+    return promised
+
+
+def serve(desk: Desk) -> list[Any]:
+    """A round that takes as long as it should; everything is acknowledged."""
+    planned = desk.core.plan(desk.now)
+    if planned is None:
+        return []
+    duration_s = COST.round_s(planned.num_tokens, len(planned.entries), planned.context_tokens)
+    answers = desk.finish(planned, duration_s)
+    for session in list(desk.core.sessions.values()):
+        if not session.finished:
+            desk.up("a", Ack(session.session_id, session.epoch, len(session.tokens)))
+    return answers
+
+
+def told(answers: list[Any]) -> dict[bytes, bool | None]:
+    """What verdicts say of promises, by session."""
+    return {answer.session_id: answer.promised for answer in answers if isinstance(answer, Verdict)}
+
+
+def test_who_can_be_served_in_time_is_promised_that_and_told_with_every_verdict(desk: Desk) -> None:
+    assert ask(desk, 1) is True
+    assert desk.core.counts.promises == {(OTHER, "promised"): 1}
+    for _ in range(3):
+        assert told(serve(desk)) == {session_id(1): True}
+
+
+def test_who_cannot_gets_what_is_left_or_nothing_as_it_asked(desk: Desk) -> None:
+    never = Slo(Objectives(ttft_s=0.1, tpot_s=0.008))
+    assert ask(desk, 1, never) is False
+    [refused] = desk.open(number=2, slo=never, otherwise="refuse")
+    assert (refused.code, refused.session_id) == ("not_promised", session_id(2))
+    assert "again later" in refused.what_to_do
+    assert list(desk.core.sessions) == [session_id(1)]
+    assert desk.core.counts.promises == {(OTHER, "declined"): 1, (OTHER, "refused"): 1}
+    assert told(serve(desk)) == {session_id(1): False}
+
+
+def test_whoever_asks_for_nothing_is_told_nothing(desk: Desk) -> None:
+    assert ask(desk, 1, None) is None
+    assert told(serve(desk)) == {session_id(1): None}
+
+
+def test_where_nothing_is_promised_nothing_is_said() -> None:
+    desk = Desk(self_draft=False, admission="none", cost=COST)
+    assert desk.hello(draft_model="").promises is False
+    assert ask(desk, 1) is None
+    assert told(serve(desk)) == {session_id(1): None}
+
+
+def test_a_draft_node_learns_at_once_whether_anything_is_promised_here() -> None:
+    assert Desk(admission="dp", cost=COST).hello().promises is True
+
+
+def test_being_refused_is_no_offence(desk: Desk) -> None:
+    never = Slo(Objectives(tpot_s=0.001))
+    for number in range(300):
+        [refused] = desk.open(number=number, slo=never, otherwise="refuse")
+        assert isinstance(refused, Refusal)
+        desk.now += 0.1
+
+
+def test_those_who_come_during_a_round_are_decided_together_after_it(desk: Desk) -> None:
+    ask(desk, 1, None)
+    planned = desk.core.plan(0.0)
+    assert planned is not None
+    for number in range(2, 7):
+        assert ask(desk, number) is None
+    assert told(desk.finish(planned)) == {session_id(1): None}
+    decided = [desk.session(number).promised for number in range(2, 7)]
+    assert sorted(decided) == [False] * decided.count(False) + [True] * decided.count(True)
+    assert 1 <= decided.count(True) <= 3
+    said: dict[bytes, bool | None] = {}
+    for _ in range(5):
+        said |= told(serve(desk))
+    assert [said[session_id(number)] for number in range(2, 7)] == decided
+
+
+def test_a_question_that_comes_again_is_decided_once(desk: Desk) -> None:
+    assert ask(desk, 1) is ask(desk, 1) is True
+    assert desk.core.counts.promises == {(OTHER, "promised"): 1}
+
+
+def test_a_session_that_is_opened_again_keeps_its_promise_unless_it_asks_for_more(desk: Desk) -> None:
+    ask(desk, 1)
+    serve(desk)
+    committed = tuple(desk.session().tokens[3:])
+    again = Slo(QUICK.objectives, 0.1, 0.01)
+    assert ask(desk, 1, again, epoch=2, committed=committed) is True
+    never = Slo(Objectives(tpot_s=0.008), 0.1, 0.01)
+    assert ask(desk, 1, never, epoch=3, committed=committed) is False
+    assert len(desk.core.promises.promised) == 0
+
+
+def test_a_text_that_is_under_way_is_not_refused_when_it_comes_back(desk: Desk) -> None:
+    never = Slo(Objectives(tpot_s=0.008), 0.1, 0.01)
+    assert ask(desk, 1, never, committed=(4, 5), otherwise="refuse") is False
+    assert desk.core.counts.promises == {}, "it asked when it began"
+
+
+def test_a_session_that_is_over_or_closed_leaves_its_place(desk: Desk) -> None:
+    for number in (1, 2, 3):
+        assert ask(desk, number) is True
+    assert ask(desk, 4) is False
+    desk.up("a", Close(session_id(1), 1))
+    assert ask(desk, 5) is True
+
+
+def test_who_was_declined_is_promised_later_if_there_is_room_before_its_first_token_is_due(desk: Desk) -> None:
+    patient, hasty = Slo(Objectives(ttft_s=5.0, tpot_s=0.02)), Slo(Objectives(ttft_s=0.05, tpot_s=0.02))
+    for number in (1, 2, 3):
+        ask(desk, number)
+    for number, slo in ((4, patient), (5, hasty)):
+        assert ask(desk, number, slo, prompt=[1] * 40) is False
+    desk.up("a", Close(session_id(1), 1))
+    serve(desk)
+    assert (desk.session(4).promised, desk.session(5).promised) == (True, False)
+    assert desk.core.counts.promises == {(OTHER, "promised"): 3, (OTHER, "declined"): 2, (OTHER, "later"): 1}
+    said: dict[bytes, bool | None] = {}
+    while session_id(4) not in said or session_id(5) not in said:
+        said |= told(serve(desk))
+    assert (said[session_id(4)], said[session_id(5)]) == (True, False)
+
+
+def test_nobody_keeps_others_from_being_asked_for_again() -> None:
+    """Memory is promised to one text; eight of another client can never be kept, and are due first."""
+    desk = Desk(self_draft=False, admission="dp", cost=COST)
+    for peer in "abv":
+        desk.hello(peer, draft_model="")
+    slow = Objectives(9.0, 0.5)
+    desk.open("a", 1, max_tokens=180, slo=Slo(slow))
+    for number in range(10, 18):
+        desk.open("b", number, max_tokens=4, slo=Slo(Objectives(8.0, 1e-4)))
+    desk.open("v", 50, prompt=[1] * 60, max_tokens=100, slo=Slo(slow))
+    assert (desk.session(1).promised, desk.session(50).promised) == (True, False)
+    desk.up("a", Close(session_id(1), 1))
+    serve(desk)
+    assert desk.session(50).promised
+
+
+def test_what_another_asks_for_takes_nobodys_headroom() -> None:
+    def tokens_in(seconds: float) -> float:
+        return max(0.0, (seconds - 0.02) / 0.001)
+
+    close, never = deadline(b"close", 0.075, 30, 0.2), deadline(b"never", 100.0, 1, 1e-4)
+    assert decided({}, [close], tokens_in, least_round_s=0.022) == [False]
+    assert decided({}, [close, never], tokens_in, least_round_s=0.022) == [False, False]
+
+
+def test_a_text_that_is_opened_twice_is_told_once_each(desk: Desk) -> None:
+    for number in (1, 2, 3):
+        ask(desk, number)
+    patient = Slo(Objectives(ttft_s=5.0, tpot_s=0.02))
+    ask(desk, 4, patient, prompt=[1] * 40)
+    desk.up("a", Close(session_id(1), 1))
+    assert ask(desk, 4, patient, prompt=[1] * 40) is False
+
+
+def test_who_has_its_first_token_is_not_asked_for_again(desk: Desk) -> None:
+    never = Slo(Objectives(ttft_s=5.0, tpot_s=0.008))
+    ask(desk, 1, never)
+    assert desk.core.promises._declined
+    serve(desk)
+    serve(desk)
+    assert not desk.core.promises._declined
+
+
+def test_promised_texts_are_on_time_whatever_else_is_asked_for(desk: Desk) -> None:
+    """Ten others want as much as can be had; who is promised something has each token in time all the same."""
+    for number in range(10, 20):
+        ask(desk, number, None, max_tokens=15, prompt=range(1, 12))
+    serve(desk)
+    numbers = [number for number in range(1, 6) if ask(desk, number) is True]
+    assert numbers
+    kept = {number: desk.session(number).deadline for number in numbers}
+    for _ in range(60):
+        serve(desk)
+    for one in kept.values():
+        assert one.violation(0.0) is None
+        assert one.num_tokens == 20
+    assert sum(desk.core.counts.broken.values()) == 0
+
+
+def test_promised_sessions_never_give_way_and_others_do() -> None:
+    """A pool of eight pages of four tokens: a best-effort text that fills it is put out for a promise."""
+    desk = Desk(self_draft=False, admission="dp", cost=COST, num_pages=8)
+    desk.hello(draft_model="")
+    ask(desk, 1, None, prompt=range(1, 22), max_tokens=8)
+    serve(desk)
+    slo = Slo(Objectives(ttft_s=1.0, tpot_s=0.05))
+    assert ask(desk, 2, slo, prompt=range(1, 11), max_tokens=10) is True
+    serve(desk)
+    assert desk.core.counts.num_preempted == 1
+    assert session_id(1) not in desk.core.pool
+    while not desk.session(2).finished:
+        assert session_id(2) in desk.core.pool
+        serve(desk)
+    assert desk.core.counts.broken == {}
+    while not desk.session(1).finished:
+        assert serve(desk), "and it goes on where it was"
+    for number in (1, 2):
+        session = desk.session(number)
+        assert tuple(session.tokens[len(session.opened.prompt) :]) == alone(request_of(session.opened))
+
+
+def test_no_more_is_promised_than_memory_holds() -> None:
+    desk = Desk(self_draft=False, admission="dp", cost=COST, num_pages=11)
+    desk.hello(draft_model="")
+    easy = Slo(Objectives(ttft_s=10.0, tpot_s=1.0))
+    assert ask(desk, 1, easy, max_tokens=17) is True, "3 and 17 tokens are five pages of the eight that may be promised"
+    assert ask(desk, 2, easy, max_tokens=17) is False
+    assert ask(desk, 3, easy, max_tokens=9) is True, "and 3 and 9 the three that are left"
+
+
+def test_drafts_take_no_time_that_is_promised(desk: Desk) -> None:
+    """A round of 20 ms carries four tokens: two sessions that are at most one TPOT ahead leave room for some more."""
+    for number in (1, 2):
+        ask(desk, number)
+    while not all(desk.session(number).deadline.num_tokens > 1 for number in (1, 2)):
+        serve(desk)
+    ready = [desk.session(number) for number in (1, 2)]
+    allotment = desk.core.promises.allot(desk.core.sessions, ready, desk.now)
+    assert allotment is not None
+    assert allotment.round_tokens is not None
+    assert (
+        COST.round_s(allotment.round_tokens, 2, 0)
+        <= min(one.due for one in desk.core.promises.promised.values()) - desk.now
+    )
+
+
+def test_while_its_draft_node_is_away_a_promise_takes_nothing_from_others(desk: Desk) -> None:
+    """It may have 16 tokens that are not acknowledged; then it waits, and its time stands still."""
+    for number in (1, 2):
+        ask(desk, number, max_tokens=100)
+    while desk.session(1).num_unacknowledged < 16:
+        desk.up("a", Ack(session_id(2), 1, len(desk.session(2).tokens)))
+        planned = desk.core.plan(desk.now)
+        assert planned is not None
+        desk.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
+    desk.up("a", Ack(session_id(2), 1, len(desk.session(2).tokens)))
+    planned = desk.core.plan(desk.now)
+    assert planned is not None
+    assert [entry.session_id for entry in planned.entries] == [session_id(2)]
+    left_s = desk.core.promises.promised[session_id(1)].due - desk.now
+    desk.finish(planned, 0.01)
+    desk.now += 100.0
+    for number in (1, 2):
+        desk.up("a", Ack(session_id(number), 1, len(desk.session(number).tokens)))
+    assert desk.core.plan(desk.now) is not None
+    assert desk.core.promises.promised[session_id(1)].due - desk.now == pytest.approx(left_s)
+
+
+def test_verdicts_and_texts_are_as_without_promises(desk: Desk) -> None:
+    for number in range(1, 5):
+        ask(desk, number, prompt=range(1, 2 + number))
+    opened: list[OpenSession] = [session.opened for session in desk.core.sessions.values()]
+    texts: dict[bytes, list[int]] = {one.session_id: [] for one in opened}
+    for _ in range(200):
+        for answer in serve(desk):
+            if isinstance(answer, Verdict):
+                texts[answer.session_id] += answer.tokens
+    for one in opened:
+        assert tuple(texts[one.session_id]) == alone(request_of(one))
+
+
+def test_what_is_asked_of_barrier_rounds_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="--admission dp needs rounds that wait for nobody"):
+        Desk(rounds="barrier", admission="dp")
+
+
+# -- sessions that come and go -----------------------------------------------------------------------------------------
+
+
+def test_an_id_that_is_used_again_is_another_text(desk: Desk) -> None:
+    """What the pool still has of the old text says nothing about the new one."""
+    ask(desk, 1, None, prompt=range(1, 20))
+    serve(desk)
+    serve(desk)
+    desk.up("a", Close(session_id(1), 1))
+    assert ask(desk, 1, prompt=(1, 2)) is True
+    assert desk.core.promises.promised[session_id(1)].prompt_left == 2
+
+
+def test_a_text_that_comes_back_during_a_round_with_fewer_tokens_is_read_again(desk: Desk) -> None:
+    ask(desk, 1)
+    while len(desk.session(1).tokens) < 9:
+        serve(desk)
+    planned = desk.core.plan(desk.now)
+    assert planned is not None
+    back = tuple(desk.session(1).tokens[3:5])
+    assert ask(desk, 1, Slo(QUICK.objectives, 0.1, 0.05), epoch=2, committed=back) is None
+    desk.finish(planned)
+    assert desk.session(1).promised is True
+    promise = desk.core.promises.promised[session_id(1)]
+    assert (promise.num_tokens, promise.prompt_left) == (2, 5)
+    for _ in range(40):
+        serve(desk)
+    session = desk.core.sessions.get(session_id(1))
+    assert session is not None
+    assert tuple(session.tokens[3:]) == alone(request_of(session.opened))
+
+
+def test_a_promise_is_for_its_text_and_for_no_other(desk: Desk) -> None:
+    """A short prompt is promised; a long one by its name is decided on anew."""
+    ask(desk, 1, prompt=(1, 2, 3), max_tokens=60)
+    long = ask(desk, 1, prompt=range(1, 31), max_tokens=2, epoch=2)
+    assert long is False, "thirty tokens in 0.1 s are too many"
+    assert len(desk.core.promises.promised) == 0
+
+
+def test_who_is_promised_something_keeps_its_memory_while_it_is_away() -> None:
+    """A text with 16 tokens that are not acknowledged waits; an older one needs memory, and must not take that."""
+    desk = Desk(self_draft=False, admission="dp", cost=COST, num_pages=12)
+    desk.hello(draft_model="")
+    ask(desk, 1, None, prompt=range(1, 4), max_tokens=40)
+    assert ask(desk, 2, Slo(Objectives(tpot_s=0.1)), prompt=range(1, 4), max_tokens=25) is True
+    for _ in range(80):
+        planned = desk.core.plan(desk.now)
+        if planned is None:
+            break
+        assert session_id(2) not in planned.preempted
+        desk.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
+        desk.up("a", Ack(session_id(1), 1, len(desk.session(1).tokens)))
+        if desk.core.sessions.get(session_id(1)) is None or desk.session(1).finished:
+            break
+    assert desk.session(2).num_unacknowledged >= 16
+    assert session_id(2) in desk.core.pool
+
+
+def test_alone_on_the_node_the_time_of_a_promise_stands_still_too(desk: Desk) -> None:
+    ask(desk, 1, max_tokens=100)
+    while (planned := desk.core.plan(desk.now)) is not None:
+        desk.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
+    left_s = desk.core.promises.promised[session_id(1)].due - desk.now
+    desk.now += 3.0
+    desk.up("a", Ack(session_id(1), 1, len(desk.session(1).tokens)))
+    assert desk.core.plan(desk.now) is not None
+    assert desk.core.promises.promised[session_id(1)].due - desk.now == pytest.approx(left_s)
+
+
+def test_a_promise_ends_when_nobody_is_there_for_long(desk: Desk) -> None:
+    """So whoever never acknowledges keeps others from promises for some seconds only."""
+    for number in (1, 2, 3):
+        assert ask(desk, number, max_tokens=60) is True
+    while (planned := desk.core.plan(desk.now)) is not None:
+        desk.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
+    assert ask(desk, 4) is False
+    desk.now += GONE_S + 0.1
+    assert ask(desk, 5) is True
+    assert [desk.session(number).promised for number in (1, 2, 3)] == [False] * 3
+    desk.up("a", Ack(session_id(1), 1, len(desk.session(1).tokens)))
+    while session_id(1) not in (said := told(serve(desk))):
+        pass
+    assert said[session_id(1)] is False, "and its draft node is told"
+
+
+def test_a_held_prompt_is_held_by_the_round_too(desk: Desk) -> None:
+    """A round feeds nothing of a promised prompt to which nothing is allotted."""
+    ask(desk, 1, prompt=(1,))
+    allotment = Allotment(5, {session_id(1): 0}, (session_id(1),), frozenset({session_id(1)}))
+    sessions = list(desk.core.sessions.values())
+    assert plan(1, sessions, sessions, desk.core.limits, desk.core.pool, {}, allotment).entries == ()

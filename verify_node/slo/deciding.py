@@ -1,0 +1,91 @@
+"""Which deadlines are admitted, and whose are decided on first: those within their client's share by weight.
+
+What is left goes to whoever asks, beyond its share too. But while another client asks within its share, and does not
+have it yet, no client is promised more than its own.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+from goodspeed.slo.admit import admit
+from goodspeed.slo.feasible import Ask
+from goodspeed.slo.headroom import FLOOR, headroom_s
+from verify_node.slo.allotting import shortest_s, tpots
+from verify_node.slo.capacity import Capacity
+from verify_node.slo.deadline import Deadline
+
+
+class Decision(NamedTuple):
+    """What a decision is made from, beside the deadlines."""
+
+    now: float  # when the next round can begin
+    rounds: Capacity  # of all who are promised something or ask for it
+    num_pages: int  # of KV memory, free or not
+    weights: Mapping[str, float]  # of these sessions' clients, by name
+    policy: str = "dp"  # of `goodspeed.admission.names()`
+
+
+def decide(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Decision, share: float = 1.0) -> list[bool]:
+    """Which deadlines can be kept beside those that are promised already, if the node had only this share of itself.
+
+    Each promise that a client has makes its next one worth less, as in a logarithm.
+    """
+    shortest = shortest_s(promised.values(), by.rounds.least_s)  # others' TPOTs do not count: they may be declined
+    waiting = [one for one in promised.values() if one.prompt_left > 1]  # of others the last token at most is held
+    asks = [one.request(by.now, headroom_s(shortest)) for one in waiting]
+    num_promised = Counter(one.client for one in promised.values())
+    for one in new:
+        num_promised[one.client] += 1
+        value = by.weights[one.client] / num_promised[one.client]
+        early_s = headroom_s(shortest, inf if one.slo.tpot_s is None else one.slo.tpot_s)
+        asks.append(Ask(one.due - by.now - early_s, one.prompt_left, one.slo.tpot_s, one.pages, value))
+    reserved = sum(one.pages for one in promised.values())
+    kept = admit(
+        asks,
+        decoding=tpots((one for one in promised.values() if one.prompt_left <= 1), by.now),
+        tokens_in=lambda seconds: by.rounds.promised_in(seconds, share),
+        pages=max(0, int(share * (1.0 - FLOOR) * by.num_pages) - reserved),
+        policy=by.policy,
+    )
+    return kept[len(waiting) :]
+
+
+def admit_fairly(
+    promised: dict[bytes, Deadline], new: Sequence[Deadline], waiting: Collection[str], by: Decision
+) -> None:
+    """Adds to `promised` what can be kept of the deadlines.
+
+    waiting: names of clients with further deadlines, which are decided on again later.
+    """
+    within = _within_shares(promised, new, by)
+    first = [one for one in new if one.session_id in within]
+    _admit(promised, first, by)
+    entitled = {one.client for one in first}
+    unmet = {one.client for one in first if one.session_id not in promised} | entitled.intersection(waiting)
+    rest = [one for one in new if one.session_id not in within and not unmet - {one.client}]
+    _admit(promised, rest, by)
+
+
+def _admit(promised: dict[bytes, Deadline], new: Sequence[Deadline], by: Decision) -> None:
+    if new:
+        kept = decide(promised, new, by)
+        promised |= {one.session_id: one for one, is_kept in zip(new, kept, strict=True) if is_kept}
+
+
+def _within_shares(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Decision) -> set[bytes]:
+    """Deadlines that could be promised beside their client's others if the node had only the client's share.
+
+    Where one client asks alone there is nobody to share with.
+    """
+    clients = {one.client for one in new}
+    if len(clients) < 2:
+        return set()
+    found: set[bytes] = set()
+    for name in clients:
+        held = {key: one for key, one in promised.items() if one.client == name}
+        own = [one for one in new if one.client == name]
+        kept = decide(held, own, by, by.weights[name] / sum(by.weights.values()))
+        found |= {one.session_id for one, is_kept in zip(own, kept, strict=True) if is_kept}
+    return found

@@ -1,0 +1,234 @@
+"""All promises of a verify node: whose deadlines are decided on, who is decided on again, what the next round owes."""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Protocol
+
+from goodspeed.engine.paged.pages import PagePool
+from goodspeed.fair.latency import Refined
+from goodspeed.slo.feasible import Ask
+from verify_node.slo.allotting import Allotment, allot
+from verify_node.slo.capacity import Capacity
+from verify_node.slo.deadline import Deadline
+from verify_node.slo.deciding import Decision, admit_fairly
+from verify_node.slo.floor import Floor, Waiting
+
+GONE_S = 5.0
+"""A promise ends when only its draft node could move the text for so long; most connections are back before."""
+
+AGAIN = 8
+"""Declined texts that are decided on again in one decision, so that it stays short: of each client one, in turn."""
+
+AT_ONCE = 64
+"""New texts in one decision; what further ones get is decided in the next, after a round if one is ready."""
+
+
+class Session(Waiting, Protocol):
+    """A session of the verify node, as far as promises depend on it."""
+
+    @property
+    def deadline(self) -> Deadline | None: ...
+    @property
+    def promised(self) -> bool | None: ...  # as was decided last
+    @property
+    def limit(self) -> int: ...  # length at which its text ends
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def ready_since(self) -> float: ...
+    @property
+    def admitted(self) -> int: ...
+    def can_move(self, round_s: float) -> bool: ...
+
+
+class Promises:
+    """The admitted deadlines, kept in step with the sessions."""
+
+    def __init__(self, policy: str, cost: Refined, max_round_tokens: int, pool: PagePool) -> None:
+        """policy: of `goodspeed.admission.names()`; with `none` nothing is ever promised, nor decided."""
+        self.policy = policy
+        self.promised: dict[bytes, Deadline] = {}  # by session
+        self._floor = Floor()
+        self._cost = cost
+        self._max_round_tokens = max_round_tokens
+        self._pool = pool
+        self._undecided: dict[bytes, Deadline] = {}
+        self._declined: dict[
+            bytes, Deadline
+        ] = {}  # those whose first token is not there yet; decided longest ago first
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is promised."""
+        return self.policy != "none"
+
+    @property
+    def has_undecided(self) -> bool:
+        """Whether a deadline waits to be decided on."""
+        return bool(self._undecided)
+
+    @property
+    def may_change(self) -> bool:
+        """Whether a promise could lapse, or one who was declined be promised something now."""
+        return bool(self.promised or self._declined)
+
+    @property
+    def num_pages(self) -> int:
+        """Pages that are reserved."""
+        return sum(one.pages for one in self.promised.values())
+
+    # -- decisions, between two rounds -----------------------------------------------------------------------------
+
+    def opened(self, session: Session, before: Session | None) -> None:
+        """A session was opened (again): if it has a deadline, the next `decide` says what becomes of it.
+
+        before: what was open by its id until now, maybe the session itself. Its promise is kept if it is the same text,
+        and asks for no more.
+        """
+        key, deadline = session.session_id, session.deadline
+        old = self.promised.pop(key, None) if before is not session else None
+        if old is not None and deadline is not None and before is not None and _goes_on(before, session):
+            deadline.continue_promise(old)
+            self.promised[key] = deadline
+        if self.is_on and deadline is not None:
+            self._undecided[key] = deadline
+
+    def decide(self, sessions: Mapping[bytes, Session], now: float) -> dict[bytes, bool]:
+        """Whether the sessions that wait to be decided on are promised their deadlines, until they are `answered`.
+
+        now: when the next round can begin. A session whose opening only came twice gets the same answer. Those declined
+        are decided on again until their first token is there or was due, since others may come to their end; they are
+        named if they are promised now.
+        """
+        self._undecided = _still_open(self._undecided, sessions)
+        told = dict(islice(self._undecided.items(), AT_ONCE))
+        new = {key: one for key, one in told.items() if sessions[key].promised is None}
+        again = {key: one for key, one in self._again(sessions, now).items() if key not in told}
+        if new or again:
+            self._keep_in_step(sessions)
+            self._decide({key: one for key, one in (new | again).items() if key not in self.promised}, sessions, now)
+        self._declined |= {key: one for key, one in new.items() if key not in self.promised and one.may_begin(now)}
+        return {key: key in self.promised for key in told} | {key: True for key in again if key in self.promised}
+
+    def answered(self, deadline: Deadline | None) -> None:
+        """What was decided of a deadline is carried out."""
+        if deadline is not None and self._undecided.get(deadline.session_id) is deadline:
+            del self._undecided[deadline.session_id]
+
+    def withdraw(self, sessions: Mapping[bytes, Session]) -> tuple[list[bytes], list[bytes]]:
+        """Forgets all deadlines; returns whose were promised, and whose others waited to be decided on."""
+        lost = [key for key in self.promised if key in sessions]
+        undecided = [key for key in _still_open(self._undecided, sessions) if key not in self.promised]
+        self.promised, self._undecided, self._declined, self._floor = {}, {}, {}, Floor()
+        return lost, undecided
+
+    def lapse(self, now: float) -> list[bytes]:
+        """Ends promises to those who have been away for too long: what is reserved for them is of use to others."""
+        promised = self.promised.items()
+        gone = [key for key, one in promised if one.paused_since is not None and now - one.paused_since > GONE_S]
+        for key in gone:
+            del self.promised[key]
+        return gone
+
+    def request(self, session: Session, now: float) -> Ask | None:
+        """What another verify node, which has nothing of the text, would have to admit; None without a deadline."""
+        deadline = session.deadline
+        if deadline is None:
+            return None
+        return Ask(deadline.due - now, len(session.tokens), deadline.slo.tpot_s, self._pages(session))
+
+    def _again(self, sessions: Mapping[bytes, Session], now: float) -> dict[bytes, Deadline]:
+        """Returns which of the declined are decided on again, and forgets those whose time is over."""
+        left = _still_open(self._declined, sessions)
+        left = {key: one for key, one in left.items() if key not in self.promised and one.may_begin(now)}
+        chosen: dict[str, Deadline] = {}  # by client
+        for one in left.values():
+            if len(chosen) < AGAIN:
+                chosen.setdefault(one.client, one)
+        again = {one.session_id: one for one in chosen.values()}
+        self._declined = {key: one for key, one in left.items() if key not in again} | again
+        return again
+
+    def _decide(self, new: Mapping[bytes, Deadline], sessions: Mapping[bytes, Session], now: float) -> None:
+        for key, one in new.items():
+            self._reserve(one, sessions[key])
+        everybody = [sessions[key] for key in (*self.promised, *new)]
+        waiting = {one.client for key, one in self._declined.items() if key not in new}
+        weights = {session.client.name: session.client.weight for session in everybody}
+        decision = Decision(now, self._rounds(everybody), self._pool.num_pages, weights, self.policy)
+        admit_fairly(self.promised, list(new.values()), waiting, decision)
+
+    # -- rounds ----------------------------------------------------------------------------------------------------
+
+    def allot(self, sessions: Mapping[bytes, Session], ready: Iterable[Session], now: float) -> Allotment | None:
+        """What the round that begins now is to keep to; None where nothing is promised. ready: whom it can move."""
+        self._keep_in_step(sessions)
+        if not self.promised:
+            return None
+        waiting = sorted(ready, key=lambda session: (session.ready_since, session.admitted))  # as a round is packed
+        self._pause_or_resume({session.session_id for session in waiting}, now)
+        waiting = [session for session in waiting if session.session_id not in self.promised]
+        self._floor.keep({session.client.name for session in sessions.values()})
+        return allot(
+            self.promised,
+            now,
+            self._rounds([sessions[key] for key in self.promised]),
+            [len(session.tokens) for session in waiting],
+            partial(self._floor.owed, waiting, self._pool),
+        )
+
+    def began(self, taken: Mapping[bytes, int], ready: Sequence[Session]) -> None:
+        """A round begins with so many tokens of sessions. Who was ready and is not in it is to be in the next ones."""
+        if self.promised:
+            self._floor.began(taken, ready, self.promised)
+
+    def finished(self, sessions: Mapping[bytes, Session], round_s: float, now: float) -> None:
+        """A round is done: the deadlines of those whom no round can move are paused."""
+        if self.promised:
+            self._pause_or_resume({key for key, session in sessions.items() if session.can_move(round_s)}, now)
+
+    def _pause_or_resume(self, can_move: Container[bytes], now: float) -> None:
+        for key, one in self.promised.items():
+            if key in can_move:
+                one.resume(now)
+            else:
+                one.pause(now)
+
+    def _keep_in_step(self, sessions: Mapping[bytes, Session]) -> None:
+        """Forgets sessions that are over, and looks up what is left to prefill: the pool alone knows what is cached."""
+        self.promised = _still_open(self.promised, sessions)
+        for key, one in self.promised.items():
+            self._reserve(one, sessions[key])
+
+    def _reserve(self, deadline: Deadline, session: Session) -> None:
+        unread = len(session.tokens) - self._pool.length(session.session_id)
+        deadline.reserve(unread, self._pages(session))
+
+    def _pages(self, session: Session) -> int:
+        return -(-session.limit // self._pool.page_size)
+
+    def _rounds(self, sessions: Sequence[Session]) -> Capacity:
+        """What rounds carry that have these sessions in them."""
+        context = sum(len(session.tokens) for session in sessions)
+        return Capacity(self._cost, self._max_round_tokens, len(sessions), context)
+
+
+def _still_open(deadlines: Mapping[bytes, Deadline], sessions: Mapping[bytes, Session]) -> dict[bytes, Deadline]:
+    """Those whose sessions are not over, and were not opened again."""
+    return {
+        key: one
+        for key, one in deadlines.items()
+        if (session := sessions.get(key)) is not None and session.deadline is one and not session.finished
+    }
+
+
+def _goes_on(before: Session, session: Session) -> bool:
+    """Whether a session opened again is the same text, at most as far, and asks for no more than before."""
+    old, new = before.deadline, session.deadline
+    if old is None or new is None:
+        return False
+    same_prompt = len(before.tokens) - old.num_tokens == len(session.tokens) - new.num_tokens
+    same_text = same_prompt and session.tokens == before.tokens[: len(session.tokens)]
+    tpot_s, had = new.slo.tpot_s, old.slo.tpot_s
+    return same_text and session.limit <= before.limit and (tpot_s is None or (had is not None and tpot_s >= had))
