@@ -29,9 +29,9 @@ from verify_node.core.settings import longest_draft, make_core
 from verify_node.costs import find_profile, make_cost, with_budget
 from verify_node.daemon import VerifyDaemon
 from verify_node.enrolment import Enrolment
+from verify_node.model.target import Target
 from verify_node.opening.compiling import Compiling
 from verify_node.preflight import Found
-from verify_node.target.target import Target
 from verify_node.watch.recorder import RoundRecorder
 
 logger = logging.getLogger("goodspeed.verify")

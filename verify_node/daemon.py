@@ -25,11 +25,11 @@ from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
 from verify_node.core.core import VerifyCore
 from verify_node.enrolment import Enrolment
 from verify_node.fleet.member import PEERS_LOOK_S, Member
+from verify_node.model.target import RoundResult, Target
 from verify_node.opening.compiling import Compiling
 from verify_node.packing.round import Round
 from verify_node.rounds.outcomes import Send
 from verify_node.session.phase import BrokenInvariant
-from verify_node.target.target import RoundResult, Target
 from verify_node.watch.recorder import RoundRecorder
 from verify_node.watch.round_events import WallTime, round_event
 from verify_node.watch.visits import Visits

@@ -19,8 +19,8 @@ from tests.fakes import Desk, make_hello, make_open, session_id
 from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
 from verify_node.core.settings import CoreSettings
+from verify_node.model.target import Target
 from verify_node.packing.round import Entry, Round
-from verify_node.target.target import Target
 
 TARGET, DRAFT = checkpoints.load("tiny-target"), checkpoints.load("tiny-draft-m")
 GRAMMARS = Grammars(TARGET)

@@ -5,5 +5,5 @@ tokens, its steps and its seconds. Knows nothing about how drafted tokens are ch
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
 Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.core,
-verify_node.target, verify_node.watch.
+verify_node.model, verify_node.watch.
 """

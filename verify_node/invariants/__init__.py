@@ -5,5 +5,5 @@ making, sockets, clocks or tensors.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
 Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.arms,
-verify_node.target, verify_node.watch.
+verify_node.model, verify_node.watch.
 """

@@ -3,5 +3,5 @@
 Knows nothing about what becomes of a session, and changes nothing.
 
 Loads nothing of: torch.
-Imports nothing of: verify_node.core, verify_node.rounds, verify_node.target.
+Imports nothing of: verify_node.core, verify_node.rounds, verify_node.model.
 """

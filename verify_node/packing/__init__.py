@@ -6,5 +6,5 @@ drafted tokens are worth it, what a finished round does, messages' bytes, socket
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
 Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.arms,
-verify_node.core, verify_node.rounds, verify_node.target, verify_node.watch.
+verify_node.core, verify_node.rounds, verify_node.model, verify_node.watch.
 """

@@ -4,5 +4,5 @@ Knows nothing about sessions, messages' transport, rounds' making, clocks or ten
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
 Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.arms,
-verify_node.core, verify_node.packing, verify_node.rounds, verify_node.session, verify_node.target, verify_node.watch.
+verify_node.core, verify_node.packing, verify_node.rounds, verify_node.session, verify_node.model, verify_node.watch.
 """

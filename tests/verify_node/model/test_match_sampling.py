@@ -10,8 +10,8 @@ from goodspeed.exact.counts import TextCounts
 from goodspeed.exact.logit_rules import process
 from goodspeed.exact.masks import Words
 from goodspeed.wire.generation import LogitRules, Sampling
-from verify_node.target import match_sampling
-from verify_node.target.match_sampling import decide_match
+from verify_node.model import match_sampling
+from verify_node.model.match_sampling import decide_match
 
 VOCAB = 64
 RULES = LogitRules(presence_penalty=1.5, repetition_penalty=1.5, min_p=0.05)

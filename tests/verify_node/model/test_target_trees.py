@@ -10,7 +10,7 @@ from goodspeed.wire import odds
 from goodspeed.wire.messages import Draft, Sampling
 from tests.fakes import make_open, session_id
 from tests.micro import VOCAB
-from tests.verify_node.target.test_target import (
+from tests.verify_node.model.test_target import (
     CHECKPOINT,
     RULES,
     SAMPLINGS,

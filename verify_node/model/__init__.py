@@ -1,4 +1,4 @@
-"""The target model: one forward pass over a round, and what the two rules decide on its logits.
+"""Runs the target model: one forward pass over a round, and what the two rules decide on its logits.
 
 Knows nothing about peers, sockets or which sessions enter a round.
 

@@ -6,9 +6,9 @@ import torch
 from goodspeed.exact.logit_rules import process
 from goodspeed.wire.generation import LogitRules, Sampling
 from tests.fakes import session_id
+from verify_node.model import target
+from verify_node.model.target import _target_probs, _VerifiedEntry
 from verify_node.packing.round import Entry
-from verify_node.target import target
-from verify_node.target.target import _target_probs, _VerifiedEntry
 
 VOCAB = 40
 LENGTHS = (2, 0, 3, 1)

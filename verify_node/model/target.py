@@ -24,12 +24,10 @@ from goodspeed.exact.rejection import decide_ratio, overlaps, ratios, verify_rat
 from goodspeed.exact.sampling import Role, SamplingBatch, rows_at_once, to_probs, uniform
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.messages import LogitRules, Sampling
-from verify_node.packing.round import Entry, PromptRows, Round
-from verify_node.rounds.outcomes import Decisions, Outcome
-from verify_node.target.evidence import log_gains, log_tilts
-from verify_node.target.forms import Forms, Masks
-from verify_node.target.logprobs import Place, with_logprobs, with_prompts
-from verify_node.target.match_sampling import (
+from verify_node.model.evidence import log_gains, log_tilts
+from verify_node.model.forms import Forms, Masks
+from verify_node.model.logprobs import Place, with_logprobs, with_prompts
+from verify_node.model.match_sampling import (
     decide_match,
     failure,
     groups,
@@ -38,6 +36,8 @@ from verify_node.target.match_sampling import (
     logit_rows,
     text_rows,
 )
+from verify_node.packing.round import Entry, PromptRows, Round
+from verify_node.rounds.outcomes import Decisions, Outcome
 
 
 @dataclass(frozen=True, slots=True)
