@@ -39,7 +39,7 @@ from goodspeed.grammar.tokens import TokenTable
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
 from verify_node.model.target import Target
-from verify_node.packing.round import Entry, Round
+from verify_node.scheduler.round import Entry, Round
 
 SCHEMAS = Path(__file__).parents[2] / "tests/grammar/schemas"
 NUM_SESSIONS, NUM_DRAFTED = 8, 4

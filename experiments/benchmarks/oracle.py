@@ -28,7 +28,7 @@ from goodspeed.wire.messages import DownMessage, Sampling, UpMessage, Verdict
 from verify_node import assembly
 from verify_node.config import VerifyConfig
 from verify_node.model.target import RoundResult
-from verify_node.packing.round import Round
+from verify_node.scheduler.round import Round
 
 SAMPLING = Sampling(seed=1)
 MAX_BYTES = 1 << 24

@@ -22,9 +22,9 @@ from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
 from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore
-from verify_node.packing.round import Round
-from verify_node.rounds.outcomes import Outcome, Send
-from verify_node.rounds.self_drafts import SelfDrafts
+from verify_node.core.replies import Send
+from verify_node.scheduler.drafted import SelfDrafts
+from verify_node.scheduler.round import Outcome, Round
 
 
 def make_core(

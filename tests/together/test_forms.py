@@ -20,7 +20,7 @@ from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
 from verify_node.core.settings import CoreSettings
 from verify_node.model.target import Target
-from verify_node.packing.round import Entry, Round
+from verify_node.scheduler.round import Entry, Round
 
 TARGET, DRAFT = checkpoints.load("tiny-target"), checkpoints.load("tiny-draft-m")
 GRAMMARS = Grammars(TARGET)

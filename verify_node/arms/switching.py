@@ -9,8 +9,8 @@ from verify_node.arms.arms import ArmsReport
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.arms.comparisons import Arm
 from verify_node.arms.stretches import ArmRound
-from verify_node.rounds.choice import Choice
-from verify_node.rounds.outcomes import Moved
+from verify_node.scheduler.commit import Moved
+from verify_node.scheduler.select import Choice
 from verify_node.session.session import Session
 
 

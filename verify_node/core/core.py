@@ -7,8 +7,7 @@ raised an exception) and `drain` (the node stops). Each is given the time and re
 feeds it from sockets and the real clock; a simulation may feed the same class from a virtual one.
 
 Who is connected and which sessions are open is in `register.py`, who is heard in `reception.py`; what a draft or an Ack
-does to its session, in `incoming.py`; when a round starts, in `starting.py`; what a finished one does, in
-`settlement.py`; what is said, and who is put out, in `replies.py`.
+does to its session, in `incoming.py`; what is said, and who is put out, in `replies.py`; rounds, in `scheduler`.
 
 Between `plan` and `finish` a round is in flight: the target reads and writes key/value memory, so the pool is changed
 only when none is.
@@ -32,6 +31,7 @@ from verify_node.admission import Allotment
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.arms.comparisons import Arm
 from verify_node.arms.switching import Switching
+from verify_node.core import invariants
 from verify_node.core.admitting import admit, withdraw
 from verify_node.core.counts import Counts
 from verify_node.core.fleet_replies import FleetReplies
@@ -39,21 +39,18 @@ from verify_node.core.incoming import Answer, repeat, take_ack, take_draft
 from verify_node.core.rate_limit import RateLimiter
 from verify_node.core.reception import Reception
 from verify_node.core.register import Register
-from verify_node.core.replies import Replies
-from verify_node.core.starting import Starting
+from verify_node.core.replies import Replies, Send
 from verify_node.core.view import View
 from verify_node.fleet.load import load_of
 from verify_node.fleet.redirecting import Redirecting
-from verify_node.invariants import of_core as invariants
-from verify_node.packing.packing import plan
-from verify_node.packing.round import Round, RoundLimits
-from verify_node.places.places import Places
 from verify_node.promises.promises import Promises
-from verify_node.rounds.choice import Choice
-from verify_node.rounds.failures import IMPOSSIBLE, NOT_NUMBERS
-from verify_node.rounds.outcomes import Moved, Outcome, Send
-from verify_node.rounds.scheduler import Scheduler
-from verify_node.rounds.settlement import active, commit, observe, publish
+from verify_node.scheduler.allocate import Scheduler
+from verify_node.scheduler.commit import Moved, active, commit, observe, publish
+from verify_node.scheduler.pack import plan
+from verify_node.scheduler.preempt import Places
+from verify_node.scheduler.round import IMPOSSIBLE, NOT_NUMBERS, Outcome, Round, RoundLimits
+from verify_node.scheduler.select import Choice
+from verify_node.scheduler.start import Starting
 from verify_node.session.checks import (
     HALF_DONE,
     NOT_ACKNOWLEDGED,
@@ -69,6 +66,9 @@ from verify_node.session.session import SMOOTHING, Session
 
 MAX_SUSPECTS = 64
 """Sessions that are remembered, the newest of those whose round failed at its end though they were alone."""
+
+ROUNDS_KEPT = 64
+"""Rounds after which what was kept of sessions that are over is forgotten."""
 
 LEAST_HELD_S = 0.001
 """How soon a prompt that is held is looked at again, at least, where rounds take no time yet."""
@@ -111,7 +111,7 @@ class VerifyCore:
         self.replies = Replies(register, self.rate_limiter, self.counts)
         self.refusals = self.replies.refusals
         self.reception = Reception(register, self.replies, self.fleet_replies)
-        self.starting = Starting(register, scheduler, places)
+        self.starting = Starting(register.sessions, is_barrier=scheduler.is_barrier)
         self.view = View(self)  # for those who watch
         self.num_rounds = 0
         self.round_s = 0.0  # smoothed duration of a round
@@ -241,6 +241,10 @@ class VerifyCore:
         if self._in_flight is not None or self.draining:
             return None
         self._being_planned = ()
+        self.register.free_released()
+        if self.num_rounds % ROUNDS_KEPT == 0:
+            self.choice.keep(self.sessions)
+            self.places.keep(self.sessions, self.scheduler.clients)
         start = self.starting.look(self.choice, self.num_rounds, self.round_s, now)
         self.wake_at = min(self.wake_at, self.starting.wake_at, now if self.promises.is_asked else inf)
         planned = self._start(start.sessions, start.ready, now) if start is not None else None

@@ -17,7 +17,7 @@ from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Hello, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, UpMessage
 from verify_node.core.diary import Diary
-from verify_node.rounds.scheduler import Scheduler
+from verify_node.scheduler.allocate import Scheduler
 from verify_node.session.checks import (
     ANOTHERS_PEER,
     NOT_OPEN,

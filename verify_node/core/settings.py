@@ -22,11 +22,11 @@ from goodspeed.wire.handshake import VERSION, Welcome
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.core.core import VerifyCore
 from verify_node.core.register import Register
-from verify_node.packing.round import RoundLimits
-from verify_node.places.places import Places
-from verify_node.rounds.choice import ByOdds, Choice, Whole
-from verify_node.rounds.scheduler import Scheduler
-from verify_node.rounds.self_drafts import SelfDrafts
+from verify_node.scheduler.allocate import Scheduler
+from verify_node.scheduler.drafted import SelfDrafts
+from verify_node.scheduler.preempt import Places
+from verify_node.scheduler.round import RoundLimits
+from verify_node.scheduler.select import ByOdds, Choice, Whole
 from verify_node.slo.terms import Tiers
 
 Rounds: TypeAlias = Literal["continuous", "barrier"]

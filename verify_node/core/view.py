@@ -11,7 +11,7 @@ from verify_node.arms.arms import ArmsReport
 from verify_node.arms.comparisons import Arm
 from verify_node.core.counts import Counts
 from verify_node.core.diary import Diary
-from verify_node.packing.round import RoundLimits
+from verify_node.scheduler.round import RoundLimits
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
 

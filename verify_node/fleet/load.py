@@ -7,8 +7,8 @@ from goodspeed.fair.latency import Refined
 from goodspeed.fleet.replicas import Load
 from goodspeed.wire.handshake import Welcome
 from verify_node.admission.summary import summary
-from verify_node.packing.round import RoundLimits
 from verify_node.promises.promises import Promises
+from verify_node.scheduler.round import RoundLimits
 from verify_node.session.session import Session
 
 

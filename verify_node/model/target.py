@@ -36,8 +36,7 @@ from verify_node.model.match_sampling import (
     logit_rows,
     text_rows,
 )
-from verify_node.packing.round import Entry, PromptRows, Round
-from verify_node.rounds.outcomes import Decisions, Outcome
+from verify_node.scheduler.round import Decisions, Entry, Outcome, PromptRows, Round
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from math import ceil, inf
 
 from goodspeed.admission.headroom import FLOOR
 from goodspeed.engine.paged.pages import PagePool
-from verify_node.packing.round import Round
+from verify_node.scheduler.round import Round
 from verify_node.session.session import Session
 
 MOST_SHORT = 2.0

@@ -12,12 +12,12 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
 from goodspeed.fleet.virtual import Wish
 from verify_node.admission import Allotment, Book, Request, Tier, allot, decide
-from verify_node.packing.round import Round, RoundLimits
 from verify_node.promises.capacity import Capacity
 from verify_node.promises.counted import counted_on
 from verify_node.promises.floor import Floor
 from verify_node.promises.requests import may_begin, requests_of, wish_of
 from verify_node.promises.shares import promise_fairly
+from verify_node.scheduler.round import Round, RoundLimits
 from verify_node.session.session import Session
 from verify_node.slo.ledger import Ledger
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from goodspeed.wire.messages import Verdict
 from verify_node.arms.comparisons import Arm
 from verify_node.core.view import View
-from verify_node.packing.round import Round
+from verify_node.scheduler.round import Round
 from verify_node.session.session import Session
 
 

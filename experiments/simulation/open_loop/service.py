@@ -16,10 +16,9 @@ from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
 from verify_node.admission import Allotment
 from verify_node.core.core import VerifyCore
-from verify_node.packing.drafted import Drafted
 from verify_node.promises.promises import Decided, Promises
-from verify_node.rounds.choice import Choice
-from verify_node.rounds.planner import Hope
+from verify_node.scheduler.drafted import Drafted
+from verify_node.scheduler.select import Choice, Hope
 from verify_node.session.session import Session
 
 LIMIT_S = 1e5

@@ -14,9 +14,9 @@ from experiments.simulation.world import World
 from experiments.simulation.worlds import TINY_POOL, some_settings
 from goodspeed.fair.latency import Linear
 from verify_node.core.core import VerifyCore
-from verify_node.packing.packing import plan
-from verify_node.packing.round import Round
-from verify_node.places.seating import _Seating
+from verify_node.scheduler.pack import plan
+from verify_node.scheduler.preempt import _Seating
+from verify_node.scheduler.round import Round
 from verify_node.session.session import Session
 
 ORDERS = ("fcfs", "las", "sjf", "laps")

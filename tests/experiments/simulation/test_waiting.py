@@ -8,7 +8,6 @@ from experiments.simulation.ngrams import NgramKind
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from goodspeed.fair.latency import Linear
-from verify_node.rounds import planner
 
 ROUND = Linear(fixed_s=0.01, token_s=0.00001)
 NEAR = Settings(
@@ -28,6 +27,7 @@ NEAR = Settings(
     num_pages=1000,
     context_len=1000,
 )
+from verify_node.scheduler import start as starting
 
 
 def seconds(settings: Settings) -> float:
@@ -39,7 +39,7 @@ def seconds(settings: Settings) -> float:
 def shares(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
     """The time that it takes with waits for drafts, and without any."""
     waiting = seconds(settings)
-    monkeypatch.setattr(planner, "SHARE", 0.0)
+    monkeypatch.setattr(starting, "SHARE", 0.0)
     return waiting, seconds(settings)
 
 

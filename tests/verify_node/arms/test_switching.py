@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from tests.fakes import Desk
-from tests.verify_node.rounds.drafting import make_client, make_session
+from tests.verify_node.scheduler.drafting import make_client, make_session
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.arms.comparisons import Arm
 from verify_node.arms.stretches import ArmRound
 from verify_node.arms.switching import Switching
-from verify_node.packing.round import Entry
-from verify_node.rounds.choice import Whole
-from verify_node.rounds.outcomes import Moved, Outcome
+from verify_node.scheduler.commit import Moved
+from verify_node.scheduler.round import Entry, Outcome
+from verify_node.scheduler.select import Whole
 
 
 class Scripted(ArmsBySituation):

@@ -21,8 +21,8 @@ from tests.fakes import (
     told,
 )
 from verify_node.core.register import FORGOTTEN_S
-from verify_node.rounds.outcomes import Outcome
-from verify_node.rounds.scheduler import INITIAL_ACCEPTANCE
+from verify_node.scheduler.allocate import INITIAL_ACCEPTANCE
+from verify_node.scheduler.round import Outcome
 
 
 @pytest.fixture

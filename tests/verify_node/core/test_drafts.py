@@ -8,8 +8,8 @@ from goodspeed.fair.latency import Linear
 from goodspeed.wire import odds
 from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Verdict
 from tests.fakes import VOCAB, Desk, alone, make_open, replace_message, request_of, session_id
-from verify_node.rounds.choice import ALL, SELDOM_UNWAITED, UNWAITED
-from verify_node.rounds.planner import SHARE
+from verify_node.scheduler.select import ALL, SELDOM_UNWAITED, UNWAITED
+from verify_node.scheduler.start import SHARE
 from verify_node.session.remainder import Remainder
 
 

@@ -19,8 +19,7 @@ from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Ack, Draft, Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
-from verify_node.packing.round import Round
-from verify_node.rounds.outcomes import Outcome
+from verify_node.scheduler.round import Outcome, Round
 from verify_node.session.session import LATE_ROUNDS, LEAST_LATE_S, MOST_LATE_S, Session
 
 # -- found by the test of what was drawn -------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.messages import Draft
 from tests.fakes import VOCAB, Desk, alone, make_open, request_of
 from verify_node.core.settings import PolicySettings
-from verify_node.rounds.caps import FIRST_LENGTH
-from verify_node.rounds.scheduler import LEAST_PERMISSION, PERMITTED, TRIED_AGAIN
+from verify_node.scheduler.allocate import FIRST_LENGTH, LEAST_PERMISSION, PERMITTED, TRIED_AGAIN
 
 TEXT = tuple(alone(request_of(make_open(1, max_tokens=40))))
 

@@ -20,7 +20,7 @@ from tests.fakes import Desk, make_core, make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 from verify_node.model.match_sampling import decide_match
 from verify_node.model.target import Target
-from verify_node.packing.round import Entry, Round
+from verify_node.scheduler.round import Entry, Round
 
 CHECKPOINT = make_checkpoint(1)
 SAMPLINGS = [

@@ -8,7 +8,7 @@ from goodspeed.wire.generation import LogitRules, Sampling
 from tests.fakes import session_id
 from verify_node.model import target
 from verify_node.model.target import _target_probs, _VerifiedEntry
-from verify_node.packing.round import Entry
+from verify_node.scheduler.round import Entry
 
 VOCAB = 40
 LENGTHS = (2, 0, 3, 1)

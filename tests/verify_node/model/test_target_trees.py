@@ -19,7 +19,7 @@ from tests.verify_node.model.test_target import (
     make_target,
     replace_seed,
 )
-from verify_node.packing.round import Entry, Round
+from verify_node.scheduler.round import Entry, Round
 
 PROMPT = (1, 2, 3)
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from goodspeed.admission.headroom import FLOOR
 from goodspeed.engine.paged.pages import PagePool
 from tests.fakes import session_id
-from tests.verify_node.packing.sessions import make_session
+from tests.verify_node.scheduler.sessions import make_session
 from verify_node.admission import Allotment, Book, Request, allot
-from verify_node.packing.packing import plan
-from verify_node.packing.round import Round, RoundLimits
 from verify_node.promises.floor import MOST_SHORT, Floor
+from verify_node.scheduler.pack import plan
+from verify_node.scheduler.round import Round, RoundLimits
 from verify_node.session.session import Session
 
 POOL = PagePool(400, 4)

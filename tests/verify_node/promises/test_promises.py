@@ -10,8 +10,8 @@ from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, request_of, session_id
 from verify_node.admission import Allotment, Book, Request, decide
-from verify_node.packing.packing import plan
 from verify_node.promises.promises import GONE_S
+from verify_node.scheduler.pack import plan
 
 COST = Linear(fixed_s=0.004, token_s=0.004)
 """A round of so many tokens takes 4 ms more than 4 ms a token: 1 token 8 ms, 4 tokens 20 ms, 9 tokens 40 ms."""
