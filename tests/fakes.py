@@ -63,7 +63,7 @@ FAKE = CoreSettings(
     max_sessions=100,
     max_client_sessions=100,
     lease_s=6.0,
-    explore=0.0,
+    is_shared=False,
 )
 """Settings of the fake verify node; the others are the daemon's."""
 

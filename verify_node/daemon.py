@@ -205,7 +205,7 @@ class VerifyDaemon:
         """Reports a finished round to those who watch (`--json`), and to the recording."""
         verdicts = [send.message for send in sends if isinstance(send.message, Verdict)]
         if self.events.enabled:
-            fields = round_event(done, verdicts, self.core.view.sessions, self.core.view.newest_arm)
+            fields = round_event(done, verdicts, self.core.view.sessions)
             self.events.write("round", wall_s=vars(self.wall), uplink_bytes=self.uplink_bytes, **fields)
         if self.recorder is not None:
             self.recorder.finished(done, result.outcomes, verdicts, self.core.view.sessions, started, finished)

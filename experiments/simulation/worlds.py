@@ -112,7 +112,7 @@ def _with_ngrams(settings: Settings, seed: int) -> Settings:
         settings,
         claims=tuple(rng.choice(claims) for _ in range(3)),
         trees=tuple(rng.choice(shapes) for _ in range(3)),
-        explore=rng.choice([0.0, 0.02, 0.3]),
+        is_shared=rng.choice([False, True, True]),
         self_draft=rng.random() < 0.7,
     )
     return _with_slos(settings, seed)

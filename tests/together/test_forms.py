@@ -139,7 +139,7 @@ class FormDesk(Desk):
     def __init__(self, **options):
         grammars = Grammars(TARGET)  # in which nobody else holds anything
         self.real = Target(TARGET, Runner(TARGET, num_pages=64), grammars=grammars)
-        settings = CoreSettings(explore=0.0, **options)
+        settings = CoreSettings(is_shared=False, **options)
         welcome = core_settings.make_welcome(
             settings,
             boot_id=b"verify-0",

@@ -12,8 +12,8 @@ Pure: nothing but the book's methods changes it. Knows nothing about sessions, m
 tensors. The mathematics is in `goodspeed/admission`.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
-Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.arms,
-verify_node.core, verify_node.packing, verify_node.rounds, verify_node.session, verify_node.model, verify_node.watch.
+Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.core,
+verify_node.scheduler, verify_node.session, verify_node.model, verify_node.watch.
 """
 
 from verify_node.admission.allotting import Allotment, allot

@@ -28,9 +28,6 @@ from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, UpMessage
 from verify_node.admission import Allotment
-from verify_node.arms.by_situation import ArmsBySituation
-from verify_node.arms.comparisons import Arm
-from verify_node.arms.switching import Switching
 from verify_node.core import invariants
 from verify_node.core.admitting import admit, withdraw
 from verify_node.core.counts import Counts
@@ -46,6 +43,7 @@ from verify_node.fleet.redirecting import Redirecting
 from verify_node.promises.promises import Promises
 from verify_node.scheduler.allocate import Scheduler
 from verify_node.scheduler.commit import Moved, active, commit, observe, publish
+from verify_node.scheduler.model_drafts import ModelDrafts
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Places
 from verify_node.scheduler.round import IMPOSSIBLE, NOT_NUMBERS, Outcome, Round, RoundLimits
@@ -84,18 +82,18 @@ class VerifyCore:
         limits: RoundLimits,
         scheduler: Scheduler,
         choice: Choice,
-        arms: ArmsBySituation | None = None,
+        is_shared: bool = False,
         pool: PagePool,
         cost: Refined,
         admission: str = "none",
         guarantee: Guarantee = "plain",
         places: Places,
     ) -> None:
-        """`settings.make_core` builds one from settings."""
+        """`settings.make_core` builds one from settings. is_shared: draft models may take this machine's time."""
         self.limits = limits
         self.scheduler = scheduler
         self.choice = choice
-        self.switching = Switching(choice, arms)
+        self.model_drafts = ModelDrafts(is_shared)
         self.pool = pool
         self.cost = cost
         self.promises = Promises(admission, cost, limits, pool, guarantee)
@@ -121,7 +119,6 @@ class VerifyCore:
         self._is_allotting = False  # within `plan` only: what promises take of the round is worked out
         self._is_finishing = False  # within `finish` only
         self._taking_part: dict[bytes, Session] = {}  # in the round in flight, or else in the last
-        self.newest_arm: Arm | None = None  # under which the newest round was made; None where nothing is tried
         self._decided_after = 0  # rounds
         self._suspects: dict[bytes, None] = {}  # the oldest first
         self._num_alone = 0  # rounds of one session each that are left, to find the one that rounds fail on
@@ -268,7 +265,7 @@ class VerifyCore:
         still_open = {key: session for key, session in self._taking_part.items() if self.register.has(session)}
         self.places.finished(done, moved, still_open, duration_s)
         going_on = active(self.sessions)
-        self.switching.finished(moved, going_on, now, reads_prompts=bool(done.prefilled))
+        self.model_drafts.finished(moved, going_on, now)
         sends += self._tell(done, moved, going_on, now)
         self.promises.finished(self.sessions, lambda session: session.can_move(self.round_s), now)
         self._is_finishing = False
@@ -278,7 +275,7 @@ class VerifyCore:
 
     def _tell(self, done: Round, moved: Sequence[Moved], going_on: Sequence[Session], now: float) -> list[Send]:
         """The verdicts of a round, with what each session may draft next."""
-        permits, owes_more = self.switching.permits, self.choice.owes_more
+        permits, owes_more = self.model_drafts.permits, self.choice.owes_more
         permitted: Mapping[bytes, int] = {}
         if permits or any(owes_more(move.session) for move in moved):
             permitted = self.scheduler.permit(done.number, going_on, self.round_s)
@@ -418,7 +415,7 @@ class VerifyCore:
         if isinstance(opened, Rejection):
             return opened
         if was_idle:
-            self.switching.begin(now)
+            self.model_drafts.begin(now)
         self.promises.opened(opened, before)
         is_kept = opened.session_id not in self.register.released
         self.places.opened(opened, before, self.sessions, now, kept=is_kept)
@@ -446,7 +443,6 @@ class VerifyCore:
         self.promises.began(planned, ready)
         self.num_rounds = planned.number
         self._in_flight = planned
-        self.newest_arm = self.switching.arm
         prefilled = set(planned.prefilled)
         for entry in planned.entries:
             session = self._taking_part[entry.session_id]

@@ -19,7 +19,6 @@ from goodspeed.grammar.compiling import Grammars
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import VERSION, Welcome
-from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.core.core import VerifyCore
 from verify_node.core.register import Register
 from verify_node.scheduler.allocate import Scheduler
@@ -70,8 +69,7 @@ class CoreSettings:
     budget: int = 24  # C: drafted tokens in one round
     max_round_tokens: int = 512  # all tokens in one forward pass; more than the budget
     self_draft: bool = True  # draft from sessions' own texts, in continuous rounds
-    is_shared: bool = True  # the draft nodes are on this machine: many draft models would take its time
-    explore: float = 0.02  # share of the time in which it is tried whether other ways of drafting bring more
+    is_shared: bool = True  # draft nodes may be on this machine, and take its time
     eta: float = 0.1  # Eq. (3)
     weigh_evidence: bool = True
     beta: float = 0.1  # Eq. (4)
@@ -163,7 +161,7 @@ def make_core(
         limits=limits,
         scheduler=scheduler,
         choice=_choice(settings, cost, limits, scheduler, self_drafts),
-        arms=ArmsBySituation(settings.explore, is_shared=settings.is_shared) if not settings.is_barrier else None,
+        is_shared=settings.is_shared and not settings.is_barrier,
         pool=pool,
         cost=cost,
         admission=settings.admits,

@@ -14,6 +14,6 @@ A session that asks is decided on before it enters a round, together with all th
 messages.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
-Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.arms,
-verify_node.core, verify_node.model, verify_node.watch.
+Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.core,
+verify_node.model, verify_node.watch.
 """

@@ -9,6 +9,6 @@
 Times are arguments; no I/O.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
-Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.arms,
-verify_node.core, verify_node.model, verify_node.watch.
+Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.core,
+verify_node.model, verify_node.watch.
 """

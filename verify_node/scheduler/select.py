@@ -75,10 +75,6 @@ class Choice(Protocol):
         """Forgets what is kept of sessions that are not open any more."""
         ...
 
-    def looks_at_drafts(self, yes: bool) -> None:
-        """Whether drafts that nobody is owed are looked at from now on."""
-        ...
-
 
 class Whole:
     """Every draft as long as it was allowed to be; what does not fit into the budget waits for the next round."""
@@ -102,9 +98,6 @@ class Whole:
     def keep(self, open_sessions: Container[bytes]) -> None:
         """Nothing is kept."""
 
-    def looks_at_drafts(self, yes: bool) -> None:
-        """They are, in any case."""
-
 
 class ByOdds:
     """The tokens that are worth the time that they add to the round."""
@@ -117,7 +110,6 @@ class ByOdds:
         self_drafts: SelfDrafts | None = None,
     ) -> None:
         """worth: of one token of a client, w U'(X). self_drafts: None where the verify node drafts nothing itself."""
-        self._only_needed = False  # only what sessions are owed is looked at
         self._cost = cost
         self._limits = limits
         self._worth = worth
@@ -145,8 +137,6 @@ class ByOdds:
         alone = sum(worths[session.client.name] for session in ready)
         first, _ = take_needed(candidates, budget, alone, ranked)
         longest = max(sum(first.counts), keeping.most_drafted(seconds, budget))
-        if self._only_needed:
-            candidates = [replace(one, max_nodes=first.counts[k]) for k, one in enumerate(candidates)]
         counts, value = take(candidates, first, longest, Cost(seconds.__getitem__), ranked)
         num_chosen = sum(counts)
         self._least_value = value / seconds[num_chosen] * (seconds[num_chosen + 1] - seconds[num_chosen])
@@ -167,8 +157,8 @@ class ByOdds:
         return session.session_id in self._owed_more
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
-        """Those of the ready sessions for which a draft may be on its way; none while drafts are not looked at."""
-        if self._only_needed or number % SELDOM_UNWAITED == 0:
+        """Those of the ready sessions for which a draft may be on its way."""
+        if number % SELDOM_UNWAITED == 0:
             return []
         answers = [session for session in ready if session.hopes_for_answer]
         models = [session for session in ready if session.hopes_for_model]
@@ -191,10 +181,6 @@ class ByOdds:
         if self._self_drafts is not None:
             self._self_drafts.keep(open_sessions)
 
-    def looks_at_drafts(self, yes: bool) -> None:
-        """Whether drafts that nobody is owed are looked at from now on."""
-        self._only_needed = not yes
-
     def _keeping(self, ready: Sequence[Session], now: float) -> Keeping:
         """What is owed to the sessions of this round."""
         if all(session.ledger is None for session in ready):
@@ -214,7 +200,7 @@ class ByOdds:
         found: list[tuple[Session, Drafted]] = []
         wanting: list[Wanting] = []
         for session in ready:
-            if session.takes_drafts and (self.owes_more(session) or not self._only_needed):
+            if session.takes_drafts:
                 drafted = of_draft(session)
                 if drafted.tokens:
                     found.append((session, drafted))

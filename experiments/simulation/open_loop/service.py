@@ -194,9 +194,6 @@ class Watched:
     def keep(self, open_sessions: Container[bytes]) -> None:
         self._choice.keep(open_sessions)
 
-    def looks_at_drafts(self, yes: bool) -> None:
-        self._choice.looks_at_drafts(yes)
-
 
 class WatchedPromises(Promises):
     """The promises of a verify node that has none yet, with a stopwatch for the CPU time before each round."""

@@ -22,7 +22,3 @@ OF_COMPARISON = f"""\
 {OF_FIGURES}
 paper: --preset paper, whose rounds wait for every draft and verify it whole by the ratio rule;
   its texts are others"""
-
-OF_ARMS = """
-best arm: the way of drafting that brought the most, with so many texts open, as far as was tried: no drafts (none),
-  n-gram drafts (ngram), or those of models, too (model); what it brought is told with its standard error"""

@@ -94,7 +94,6 @@ def mean_s(order: str, core_kind: type[VerifyCore] = VerifyCore) -> float:
         context_len=600,
         max_sessions=10_000,
         latency_s=(0.005,),
-        explore=0.0,
         arrivals=dealt_out(requests(2.0, 30.0), 4),
         order=order,
         core_kind=core_kind,

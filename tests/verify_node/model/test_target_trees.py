@@ -123,7 +123,7 @@ def test_what_may_not_be_drawn_yet_is_masked_by_depth():
 @pytest.mark.parametrize("options", [{}, {"num_pages": 20}], ids=["roomy", "tiny pool"])
 def test_every_text_is_the_targets_own_whatever_trees_are_drafted(options):
     rng = random.Random(7)
-    desk = RealDesk(budget=12, max_round_tokens=40, explore=0.0, **options)
+    desk = RealDesk(budget=12, max_round_tokens=40, is_shared=False, **options)
     desk.hello("a")
     opened = {
         session_id(number): make_open(

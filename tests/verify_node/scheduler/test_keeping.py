@@ -70,13 +70,6 @@ def test_a_text_that_is_late_does_not_keep_everybodys_round_short():
     assert lengths(make_choice(cost=cost), late, eager)[1] > 2
 
 
-def test_where_drafts_are_not_looked_at_those_of_sessions_that_are_behind_still_are():
-    choice = make_choice()
-    choice.looks_at_drafts(False)
-    behind, other = owe(drafting(1, EVEN), 1.8), drafting(2, EVEN)
-    assert lengths(choice, behind, other) == [1, 0], "as many as are needed, though more would pay"
-
-
 def test_who_is_behind_is_asked_to_draft_on_whatever_it_costs():
     choice = make_choice(cost=DEAR)
     behind, other = owe(drafting(1, EVEN), 3.0), drafting(2, EVEN)

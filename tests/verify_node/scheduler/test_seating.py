@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from goodspeed.order import Job, create
 from goodspeed.order.base import AGING_S
-from verify_node.scheduler.preempt import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Claim, seat
+from verify_node.scheduler.preempt import seat
+from verify_node.scheduler.service import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Claim
 
 ORDERS = ("las", "sjf", "laps")
 

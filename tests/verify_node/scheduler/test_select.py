@@ -244,14 +244,6 @@ def test_under_match_what_a_draft_was_drawn_from_is_not_read():
     assert (chosen.tokens, chosen.proposal) == ((1, 2), None)
 
 
-def test_where_drafts_are_not_looked_at_none_are_verified():
-    choice = make_choice()
-    choice.looks_at_drafts(False)
-    assert lengths(choice, drafting(1, EVEN), drafting(2, EVEN, source="ngram")) == [0, 0]
-    choice.looks_at_drafts(True)
-    assert lengths(choice, drafting(1, EVEN), drafting(2, EVEN, source="ngram")) == [4, 4]
-
-
 # -- the paper ---------------------------------------------------------------------------------------------------------
 
 

@@ -86,11 +86,8 @@ def test_what_the_draft_node_drafted_goes_first():
     assert make_choice(self_drafts=SelfDrafts()).choose([session], NOW)[session.session_id].source == "model"
 
 
-def test_switched_off_or_in_an_arm_without_there_are_none():
+def test_switched_off_there_are_none():
     assert lengths(make_choice(), repeating()) == [0]
-    choice = make_choice(self_drafts=SelfDrafts())
-    choice.looks_at_drafts(False)
-    assert lengths(choice, repeating()) == [0]
 
 
 class Asked(SelfDrafts):

@@ -9,9 +9,9 @@ from goodspeed.order.base import AGING_S
 from goodspeed.order.queues import FIRST_S
 from goodspeed.wire.messages import Close, Sampling
 from tests.fakes import Desk, session_id
-from verify_node.scheduler.preempt import ENTERED_OVERDUE, IN_FIRST_S, NUM_GONE, SERVED
+from verify_node.scheduler.preempt import NUM_GONE
 from verify_node.scheduler.round import Entry
-from verify_node.scheduler.service import Account
+from verify_node.scheduler.service import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Account
 
 
 def account(**known: Any) -> Account:
