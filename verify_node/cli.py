@@ -74,7 +74,7 @@ def serve(namespace: argparse.Namespace) -> int:
         wall_s=asdict(daemon.wall),
         uplink_bytes=daemon.uplink_bytes,
         refusals=dict(daemon.core.refusals),
-        policy_error=daemon.core.scheduler.told_policy_error,
+        policy_error=daemon.core.allocator.told_policy_error,
     )
     return 0
 

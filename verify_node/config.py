@@ -107,8 +107,8 @@ class VerifyConfig(Settings):
         DEFAULTS.order,
         choices=tuple(order.names()),
         group="limits",
-        help="which texts keep their memory when it is short: those that came first, have had the least service, have "
-        "the shortest expected length, or are expected to be done soonest (LAPS-SD). Promised texts always keep theirs",
+        help="which texts keep their memory when it is short: those that came first, or are expected to be done "
+        "soonest (LAPS-SD). Promised texts always keep theirs",
     )
     memory_fraction: float | None = model_options.memory_fraction()
     kv_pages: int | None = model_options.kv_pages()

@@ -195,7 +195,7 @@ class VerifyNode:
             sends = core.abort(WHY, self._watch.now)
         else:
             sends = core.finish(outcomes, duration_s, self._watch.now)
-            if (error := core.scheduler.policy_error) is not None:
+            if (error := core.allocator.policy_error) is not None:
                 raise error  # the daemon goes on without drafts, of which a simulated policy would show nothing
         started = self.world.clock.now - duration_s
         if self.world.on_round is not None:

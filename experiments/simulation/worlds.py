@@ -7,6 +7,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
+import experiments.orders  # noqa: F401 (registers rivals)
 from experiments.simulation.claims import Claims
 from experiments.simulation.erratic_policy import Phases
 from experiments.simulation.ngrams import NgramKind

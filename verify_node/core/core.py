@@ -41,11 +41,11 @@ from verify_node.core.view import View
 from verify_node.fleet.load import load_of
 from verify_node.fleet.redirecting import Redirecting
 from verify_node.promises.promises import Promises
-from verify_node.scheduler.allocate import Scheduler
+from verify_node.scheduler.allocate import Allocator
 from verify_node.scheduler.commit import Moved, active, commit, observe, publish
 from verify_node.scheduler.model_drafts import ModelDrafts
 from verify_node.scheduler.pack import plan
-from verify_node.scheduler.preempt import Places
+from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import IMPOSSIBLE, NOT_NUMBERS, Outcome, Round, RoundLimits
 from verify_node.scheduler.select import Choice
 from verify_node.scheduler.start import Starting
@@ -80,24 +80,24 @@ class VerifyCore:
         *,
         register: Register,
         limits: RoundLimits,
-        scheduler: Scheduler,
+        allocator: Allocator,
         choice: Choice,
         is_shared: bool = False,
         pool: PagePool,
         cost: Refined,
         admission: str = "none",
         guarantee: Guarantee = "plain",
-        places: Places,
+        preemption: Preemption,
     ) -> None:
         """`settings.make_core` builds one from settings. is_shared: draft models may take this machine's time."""
         self.limits = limits
-        self.scheduler = scheduler
+        self.allocator = allocator
         self.choice = choice
         self.model_drafts = ModelDrafts(is_shared)
         self.pool = pool
         self.cost = cost
         self.promises = Promises(admission, cost, limits, pool, guarantee)
-        self.places = places
+        self.preemption = preemption
         self.register = register
         self.context_len = register.context_len
         self.peers, self.sessions, self.diary = register.peers, register.sessions, register.diary
@@ -109,7 +109,7 @@ class VerifyCore:
         self.replies = Replies(register, self.rate_limiter, self.counts)
         self.refusals = self.replies.refusals
         self.reception = Reception(register, self.replies, self.fleet_replies)
-        self.starting = Starting(register.sessions, is_barrier=scheduler.is_barrier)
+        self.starting = Starting(register.sessions, is_barrier=allocator.is_barrier)
         self.view = View(self)  # for those who watch
         self.num_rounds = 0
         self.round_s = 0.0  # smoothed duration of a round
@@ -241,7 +241,7 @@ class VerifyCore:
         self.register.free_released()
         if self.num_rounds % ROUNDS_KEPT == 0:
             self.choice.keep(self.sessions)
-            self.places.keep(self.sessions, self.scheduler.clients)
+            self.preemption.keep(self.sessions, self.allocator.clients)
         start = self.starting.look(self.choice, self.num_rounds, self.round_s, now)
         self.wake_at = min(self.wake_at, self.starting.wake_at, now if self.promises.is_asked else inf)
         planned = self._start(start.sessions, start.ready, now) if start is not None else None
@@ -260,10 +260,10 @@ class VerifyCore:
         moved, sends = self._commit(done, outcomes, now)
         sends += self.replies.disprove(moved, now)
         moved = [move for move in moved if self.register.has(move.session)]  # but of whoever was just put out
-        observe(done, moved, self.scheduler)
+        observe(done, moved, self.allocator)
         self.counts.finished(done, moved, duration_s)
         still_open = {key: session for key, session in self._taking_part.items() if self.register.has(session)}
-        self.places.finished(done, moved, still_open, duration_s)
+        self.preemption.finished(done, moved, still_open, duration_s)
         going_on = active(self.sessions)
         self.model_drafts.finished(moved, going_on, now)
         sends += self._tell(done, moved, going_on, now)
@@ -278,14 +278,14 @@ class VerifyCore:
         permits, owes_more = self.model_drafts.permits, self.choice.owes_more
         permitted: Mapping[bytes, int] = {}
         if permits or any(owes_more(move.session) for move in moved):
-            permitted = self.scheduler.permit(done.number, going_on, self.round_s)
+            permitted = self.allocator.permit(done.number, going_on, self.round_s)
         sends = []
         for move in moved:
             session = move.session
             may_draft = permitted.get(session.session_id, 0) if permits or owes_more(session) else 0
             session.permit(may_draft, done.number)
             verdict = move.verdict(session.may_draft, self.choice.least_odds(session))
-            waits = self.scheduler.is_barrier or session.verification == "ratio"
+            waits = self.allocator.is_barrier or session.verification == "ratio"
             waits = waits and done.number >= session.retry_round
             session.tell(verdict, now, waits=waits, window=session.window(self.round_s))
             sends.append(self.replies.tell(session.peer_id, verdict))
@@ -370,7 +370,7 @@ class VerifyCore:
 
     def validate(self) -> None:
         """Raises BrokenInvariant, naming the first thing that is wrong and where."""
-        register, clients = self.register, self.scheduler.clients
+        register, clients = self.register, self.allocator.clients
         invariants.check_register(register, clients)
         invariants.check_sessions(self.sessions)
         invariants.check_clients(clients, self.num_rounds)
@@ -418,7 +418,7 @@ class VerifyCore:
             self.model_drafts.begin(now)
         self.promises.opened(opened, before)
         is_kept = opened.session_id not in self.register.released
-        self.places.opened(opened, before, self.sessions, now, kept=is_kept)
+        self.preemption.opened(opened, before, self.sessions, now, kept=is_kept)
         return repeat(opened, len(message.prompt) + len(message.committed))
 
     def _hear(self, peer: Peer, message: Draft | Ack, now: float) -> Answer:
@@ -434,7 +434,7 @@ class VerifyCore:
     def _start(self, sessions: list[Session], ready: list[Session], now: float) -> Round | None:
         planned = self._pack(sessions, ready, now)
         self.counts.num_preempted += len(planned.preempted)
-        self.places.began(planned, self.sessions, now)
+        self.preemption.began(planned, self.sessions, now)
         if not planned.entries:
             if len(self.promises.book):  # a prompt whose last token is held waits for time to pass, and nothing else
                 self.wake_at = min(self.wake_at, now + max(self.round_s, LEAST_HELD_S))
@@ -462,14 +462,14 @@ class VerifyCore:
             for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
                 self._being_planned = [session]
                 drafted = self.choice.choose([session], now)
-                seat = partial(self.places.seat, now=now, others=ready)
-                planned = plan(number, sessions, [session], self.limits, self.pool, drafted, allotment, seat)
+                resolve = partial(self.preemption.resolve, now=now, others=ready)
+                planned = plan(number, sessions, [session], self.limits, self.pool, drafted, allotment, resolve)
                 if planned.entries:
                     return planned
             self._being_planned = ready
         drafted = self.choice.choose(ready, now, _room(allotment, len(ready)))
-        seat = partial(self.places.seat, now=now)
-        return plan(number, sessions, ready, self.limits, self.pool, drafted, allotment, seat)
+        resolve = partial(self.preemption.resolve, now=now)
+        return plan(number, sessions, ready, self.limits, self.pool, drafted, allotment, resolve)
 
     def _allot(self, ready: list[Session], now: float) -> Allotment | None:
         """What promises take of the round; without any there is nothing to work out, which could fail."""

@@ -57,7 +57,7 @@ def check_register(register: Register, clients: Mapping[str, Client]) -> None:
         is_enrolled = enrolled is None or (peer.principal is not None and peer.principal in enrolled)
         claims = [
             (peer.peer_id == peer_id, f"calls itself {peer.peer_id!r}"),
-            (known, "is of a client that the scheduler does not know"),
+            (known, "is of a client that the allocator does not know"),
             (is_enrolled, "has a key that is not enrolled"),
         ]
         require(f"peer {peer_id!r}", claims)
@@ -80,7 +80,7 @@ def _membership(
 ) -> Iterable[Claim]:
     peer = peers.get(session.peer_id)
     yield session.session_id == session_id, f"is registered as {session_id.hex()}"
-    yield clients.get(session.client.name) is session.client, "is of a client that the scheduler does not know"
+    yield clients.get(session.client.name) is session.client, "is of a client that the allocator does not know"
     yield peer is not None, f"is of peer {session.peer_id!r}, which is not connected"
     yield peer is None or peer.client is session.client, f"is of peer {session.peer_id!r}, which is another client's"
 

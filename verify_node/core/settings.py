@@ -21,9 +21,9 @@ from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import VERSION, Welcome
 from verify_node.core.core import VerifyCore
 from verify_node.core.register import Register
-from verify_node.scheduler.allocate import Scheduler
+from verify_node.scheduler.allocate import Allocator
 from verify_node.scheduler.drafted import SelfDrafts
-from verify_node.scheduler.preempt import Places
+from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import ByOdds, Choice, Whole
 from verify_node.slo.terms import Tiers
@@ -138,7 +138,7 @@ def make_core(
     cost = cost if cost is not None else Refined()
     welcome = replace(welcome, constraints=grammars is not None)
     limits = RoundLimits(settings.budget, settings.max_round_tokens)
-    scheduler = Scheduler(
+    allocator = Allocator(
         policy if policy is not None else settings.policy.create(),
         settings.budget,
         eta=settings.eta,
@@ -149,7 +149,7 @@ def make_core(
     )
     register = Register(
         replace(welcome, context_len=min(welcome.context_len, pool.num_pages * pool.page_size)),
-        scheduler,
+        allocator,
         pool,
         max_sessions=settings.max_sessions,
         max_client_sessions=settings.max_client_sessions,
@@ -159,25 +159,25 @@ def make_core(
     return kind(
         register=register,
         limits=limits,
-        scheduler=scheduler,
-        choice=_choice(settings, cost, limits, scheduler, self_drafts),
+        allocator=allocator,
+        choice=_choice(settings, cost, limits, allocator, self_drafts),
         is_shared=settings.is_shared and not settings.is_barrier,
         pool=pool,
         cost=cost,
         admission=settings.admits,
         guarantee=settings.guarantee,
-        places=Places(order.create(settings.order), cost, pool),
+        preemption=Preemption(order.create(settings.order), cost, pool),
     )
 
 
 def _choice(
-    settings: CoreSettings, cost: Refined, limits: RoundLimits, scheduler: Scheduler, self_drafts: SelfDrafts | None
+    settings: CoreSettings, cost: Refined, limits: RoundLimits, allocator: Allocator, self_drafts: SelfDrafts | None
 ) -> Choice:
     """How the drafted tokens of a round are chosen."""
     if settings.is_barrier:
         return Whole()
     own = (self_drafts if self_drafts is not None else SelfDrafts()) if settings.self_draft else None
-    return ByOdds(cost, limits, scheduler.worth_of, own)
+    return ByOdds(cost, limits, allocator.worth_of, own)
 
 
 def make_welcome(

@@ -28,7 +28,7 @@ class View:
         self.diary: Diary = core.register.diary
         self.peers: Mapping[bytes, Peer] = MappingProxyType(core.register.peers)
         self.sessions: Mapping[bytes, Session] = MappingProxyType(core.register.sessions)
-        self.clients: Mapping[str, Client] = MappingProxyType(core.scheduler.clients)
+        self.clients: Mapping[str, Client] = MappingProxyType(core.allocator.clients)
         self.refusals: Mapping[str, int] = MappingProxyType(core.replies.refusals)
 
     @property

@@ -72,7 +72,7 @@ class Observation(Struct, frozen=True):
         return self.num_accepted, min(self.num_drafted, self.num_tokens + 1)
 
 
-class Scheduler:
+class Allocator:
     """Keeps the estimates and turns them into permissions."""
 
     def __init__(

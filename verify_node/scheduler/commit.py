@@ -8,7 +8,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.wire import odds
 from goodspeed.wire.messages import Verdict
-from verify_node.scheduler.allocate import Observation, Scheduler
+from verify_node.scheduler.allocate import Allocator, Observation
 from verify_node.scheduler.round import Entry, Outcome, Round
 from verify_node.session.calibration import ClaimedOf
 from verify_node.session.phase import Phase
@@ -119,9 +119,9 @@ def publish(session: Session, pool: PagePool) -> None:
     pool.publish(session.session_id, session.prefix_scope, session.tokens)
 
 
-def observe(done: Round, moved: Sequence[Moved], scheduler: Scheduler) -> None:
+def observe(done: Round, moved: Sequence[Moved], allocator: Allocator) -> None:
     """Observes acceptance and goodput (Eq. 3, 4), calibrations, and what waiting for drafts brings."""
-    scheduler.observe(done.number, [move.observation for move in moved])
+    allocator.observe(done.number, [move.observation for move in moved])
     for move in moved:
         for source, codes, num_accepted in move.claims:
             move.session.client.calibration(source).observe(codes, num_accepted)

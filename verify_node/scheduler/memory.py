@@ -103,7 +103,7 @@ def followers(ready: Sequence[Session], pool: PagePool) -> dict[bytes, Session]:
 
     ready: in the order in which they are packed. Who has memory goes on reading, before all that have none. Only who
     shares with a session can hold it up, and only in rounds in which the other reads on: one that finds no memory, or
-    has no tokens left to it, holds nobody up (`packing.py`).
+    has no tokens left to it, holds nobody up (`pack.py`).
     """
     if not pool.has_prefix_cache:
         return {}

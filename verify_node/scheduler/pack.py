@@ -1,8 +1,7 @@
-"""What enters the next forward pass: plan(number, sessions, ready, limits, pool, drafted) -> Round.
+"""Fills the next forward pass: plan(number, sessions, ready, limits, pool, drafted) -> Round.
 
 Whoever has waited longest goes first; what does not fit goes first next time. When the memory is full the youngest
-session gives way, or whoever `seat` names (`verify_node/places`). Knows nothing about when a round starts
-(`verify_node/scheduler/start.py`), tensors, sockets, policies or orders.
+session is preempted, or whoever `resolve` names (`preempt.py`).
 """
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
@@ -14,11 +13,11 @@ from goodspeed.engine.paged.prefix_cache import Hit
 from verify_node.admission import Allotment
 from verify_node.scheduler.drafted import NOTHING, Drafted, of_draft
 from verify_node.scheduler.memory import RoundMemory, followers
-from verify_node.scheduler.preempt import Seating
+from verify_node.scheduler.preempt import Shortage
 from verify_node.scheduler.round import Entry, PromptRows, Round, RoundLimits
 from verify_node.session.session import Session
 
-Seat: TypeAlias = Callable[[Iterable[Session], Sequence[Session], Mapping[bytes, int], Container[bytes]], Seating]
+Resolve: TypeAlias = Callable[[Iterable[Session], Sequence[Session], Mapping[bytes, int], Container[bytes]], Shortage]
 """Who gives up memory, and who waits for it, of: those with memory, those who are ready, how many pages each of these
 needs beyond what it has, and those who are promised something."""
 
@@ -31,12 +30,12 @@ def plan(
     pool: PagePool,
     drafted: Mapping[bytes, Drafted] | None = None,
     allotment: Allotment | None = None,
-    seat: Seat | None = None,
+    resolve: Resolve | None = None,
 ) -> Round:
     """Packs the ready sessions into one round within the budget, the token limit and the memory.
 
     drafted: what each session has verified, by session; None: all that is drafted. allotment: what promised
-    sessions are owed; these go first, and never give way. seat: decides whose memory goes to whom where it is short;
+    sessions are owed; these go first, and never give way. resolve: decides who is preempted where memory is short;
     None: older sessions take it from younger ones. Memory that a preemption needs is freed in `pool` at once.
     """
     ready = list(ready)
@@ -46,8 +45,8 @@ def plan(
     packing = _Packing(limits, pool, drafted, resident, allotment)
     ready.sort(key=packing.turn)
     packing.follow(ready)
-    if seat is not None:
-        packing.make_room(ready, seat)
+    if resolve is not None:
+        packing.make_room(ready, resolve)
     for session in ready:
         packing.add(session)
     return packing.round(number)
@@ -95,35 +94,35 @@ class _Packing:
         """Finds out who waits for what another reads; those who are promised something wait for nobody."""
         self.followed = followers([session for session in ready if session.session_id not in self.promised], self.pool)
 
-    def make_room(self, ready: Sequence[Session], seat: Seat) -> None:
-        """If not all of them can have all that they need, `seat` decides who can; the others wait.
+    def make_room(self, ready: Sequence[Session], resolve: Resolve) -> None:
+        """If not all of them can have all that they need, `resolve` decides who can; the others wait.
 
         It is not asked about those who wait for what another reads, unless that one finds no room: then they contend
         as everybody does, and the first of them who finds some reads for the rest.
         """
         num_followers = len(self.followed)
         while True:
-            seating = self._seating(ready, seat)
-            out = {*seating.wait, *seating.leave}
+            shortage = self._shortage(ready, resolve)
+            out = {*shortage.wait, *shortage.preempt}
             held_up = {key for key, reader in self.followed.items() if reader.session_id in out}
             if not held_up:
                 break
             self.followed = {key: reader for key, reader in self.followed.items() if key not in held_up}
-        self.without_memory = seating.wait
-        for victim in [session for session in self.memory.resident if session.session_id in seating.leave]:
+        self.without_memory = shortage.wait
+        for victim in [session for session in self.memory.resident if session.session_id in shortage.preempt]:
             self.memory.preempt(victim)
         if len(self.followed) < num_followers:
             self.follow([session for session in ready if session.session_id not in out])
 
-    def _seating(self, ready: Sequence[Session], seat: Seat) -> Seating:
+    def _shortage(self, ready: Sequence[Session], resolve: Resolve) -> Shortage:
         asked = [session for session in ready if session.session_id not in self.followed]
         most = self.tokens // self.pool.page_size + len(asked)  # pages that a round takes for those with memory
         if self.pool.num_free >= most and all(session.session_id in self.pool for session in asked):
-            return Seating()
+            return Shortage()
         needs = {session.session_id: self.memory.needed(session, self.memory.find(session)) for session in asked}
         if sum(needs.values()) <= self.pool.num_free:
-            return Seating()
-        return seat(self.memory.resident, asked, needs, self.memory.kept)
+            return Shortage()
+        return resolve(self.memory.resident, asked, needs, self.memory.kept)
 
     def add(self, session: Session) -> None:
         """Gives the session its part of the round, or defers it. One that others wait for goes before these."""

@@ -26,14 +26,14 @@ from verify_node.scheduler.service import Accounts, Claim, num_only_read
 from verify_node.session.session import Session
 
 
-class Seating(NamedTuple):
-    """What becomes of memory before a round."""
+class Shortage(NamedTuple):
+    """What a shortage of memory means for a round."""
 
-    leave: tuple[Hashable, ...] = ()  # give up their pages, in this order
+    preempt: tuple[Hashable, ...] = ()  # lose their pages, in this order
     wait: frozenset[Hashable] = frozenset()  # would move, and find no pages
 
 
-def seat(
+def resolve(
     order: Order,
     jobs: Sequence[Job],
     now: float,
@@ -43,21 +43,21 @@ def seat(
     needs: Mapping[Hashable, int],
     claims: Mapping[Hashable, Claim],
     num_promised: int = 0,
-) -> Seating:
+) -> Shortage:
     """Fits the best-ranked into memory. Sizes are in pages.
 
     jobs: best-effort sessions that have pages or wait for some. num_free: nobody's. owned: of those that have some.
     needs: what each has to have beyond that to move in this round; those that no round can move are left out. claims:
     of those with pages. num_promised: what promised sessions need beyond what they have.
     """
-    seating = _Seating(order, jobs, now, num_free - num_promised, owned, needs, claims)
-    seating.give_to_promised()
-    seating.give_to_holders()
-    seating.let_in()
-    return Seating(tuple(seating.leave), frozenset(seating.wait))
+    shortage = _Resolving(order, jobs, now, num_free - num_promised, owned, needs, claims)
+    shortage.serve_promised()
+    shortage.serve_holders()
+    shortage.admit()
+    return Shortage(tuple(shortage.preempt), frozenset(shortage.wait))
 
 
-class _Seating:
+class _Resolving:
     """Memory while it is shared out."""
 
     def __init__(
@@ -82,16 +82,16 @@ class _Seating:
         self.num_free = num_free  # below 0 while promised sessions lack pages
         self.num_held = sum(owned[job.job_id] for job in self.holders)
         self.num_pages = self.num_free + self.num_held  # that best effort has in all
-        self.leave: list[Hashable] = []
+        self.preempt: list[Hashable] = []
         self.wait: set[Hashable] = set()
         self._in_vain: list[tuple[tuple[float, ...], int]] = []  # who found too few that yield, and its need
 
-    def give_to_promised(self) -> None:
+    def serve_promised(self) -> None:
         """Everybody else gives way to them, the last first, as far as they need it."""
         while self.num_free < 0 and self.holders:
             self._take(self.holders.pop())
 
-    def give_to_holders(self) -> None:
+    def serve_holders(self) -> None:
         """Each that needs more pages to move takes them from those behind it, or waits with what it has."""
         place = num_before = 0  # pages of all from the first to the one at `place`
         while place < len(self.holders):
@@ -109,7 +109,7 @@ class _Seating:
             self.owned[job_id] += need
             num_before += need
 
-    def let_in(self) -> None:
+    def admit(self) -> None:
         """Those without pages. Only one displaces others in a round, since a round reads half of its tokens at most."""
         displaces = self.order.displaces
         for place, job in enumerate(self.waiters):
@@ -155,7 +155,7 @@ class _Seating:
         num_pages = self.owned[victim.job_id]
         self.num_free += num_pages
         self.num_held -= num_pages
-        self.leave.append(victim.job_id)
+        self.preempt.append(victim.job_id)
         self.wait.discard(victim.job_id)
 
 
@@ -167,7 +167,7 @@ NUM_GONE = 64
 """Accounts of closed sessions that may be there beside as many as are open, however few rounds there are."""
 
 
-class Places:
+class Preemption:
     """Keeps the accounts, and asks the order where memory is short."""
 
     def __init__(self, order: Order, cost: CostModel, pool: PagePool) -> None:
@@ -177,7 +177,7 @@ class Places:
         self._cost = cost
         self._pool = pool
 
-    def seat(
+    def resolve(
         self,
         resident: Iterable[Session],
         ready: Sequence[Session],
@@ -186,7 +186,7 @@ class Places:
         *,
         now: float,
         others: Iterable[Session] = (),
-    ) -> Seating:
+    ) -> Shortage:
         """Who gives up memory before the round, and who waits for it.
 
         resident: sessions with memory. needs: pages that each ready session needs beyond what it has. kept: promised
@@ -200,7 +200,7 @@ class Places:
         contending = sorted([*holders, *waiters], key=lambda session: session.admitted)
         keys = [session.session_id for session in contending if session.session_id in self._pool]
         promised = [session.session_id for session in resident if session.session_id in kept]
-        return seat(
+        return resolve(
             self._order,
             [self._job(session) for session in contending],
             now,

@@ -1,7 +1,6 @@
-"""A round as the target is given it: plain integers and bytes, so that it could be sent to other processes.
+"""A round as the target is given it, and what the target decides: plain data that could be sent to other processes.
 
-Says what is fed, drawn and drafted, and what no round may exceed. Knows nothing about sessions, nor about how a round
-is filled (`packing.py`).
+It says what is fed, drawn and drafted, and what no round may exceed.
 """
 
 from collections.abc import Sequence

@@ -17,7 +17,7 @@ from goodspeed.fair.lengths import OutputLengths
 from goodspeed.fair.smoothing import smoothed
 from goodspeed.order import Job, RateHistory
 from goodspeed.order.base import AGING_S
-from goodspeed.order.queues import FIRST_S
+from goodspeed.order.laps import FIRST_S
 from verify_node.scheduler.round import Entry
 from verify_node.session.session import Session
 

@@ -220,7 +220,7 @@ def test_a_verdict_says_who_drafted_and_what_a_token_must_be_worth() -> None:
 def _priced(desk: Desk, chosen: Any) -> Any:
     """The last round's tokens were dear: each had to be worth half of what a client's first token is."""
     client = desk.session().client
-    desk.core.choice._least_value = 0.5 * desk.core.scheduler.worth_of(client)  # type: ignore[attr-defined]
+    desk.core.choice._least_value = 0.5 * desk.core.allocator.worth_of(client)  # type: ignore[attr-defined]
     return chosen
 
 

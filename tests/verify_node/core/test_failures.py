@@ -136,7 +136,7 @@ def test_an_outcome_that_cannot_be_costs_its_session_and_no_estimate(desk, agree
     assert (refusal.code, refusal.session_id) == ("failed", bad)
     assert IMPOSSIBLE in refusal.what
     assert len(desk.core.sessions) == 2
-    client = desk.core.scheduler.client("a")
+    client = desk.core.allocator.client("a")
     assert 0.0 < client.acceptance.value < 1.0
     assert client.suspicion.stake == 1.0
     numbers = [number for number in (1, 2, 3) if session_id(number) != bad]

@@ -114,7 +114,7 @@ def test_evidence_is_kept_over_short_sessions():
             desk.round()
             draft_all(desk)
         assert desk.session(number).finished
-    assert desk.core.scheduler.client("a").suspicion.proven
+    assert desk.core.allocator.client("a").suspicion.proven
 
 
 # -- what others can lose ----------------------------------------------------------------------------------------------

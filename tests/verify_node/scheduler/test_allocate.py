@@ -18,8 +18,8 @@ from verify_node.scheduler.allocate import (
     PERMITTED,
     REACH,
     TRIED_AGAIN,
+    Allocator,
     Observation,
-    Scheduler,
 )
 from verify_node.session.session import Session
 from verify_node.slo.ledger import Ledger
@@ -39,7 +39,7 @@ class Given:
 
 def make_scheduler(policy="gradient", budget=8, *, is_barrier=True, eta=0.25, beta=0.5, **options):
     policy = policies.create(policy) if isinstance(policy, str) else policy
-    return Scheduler(policy, budget, eta=eta, beta=beta, is_barrier=is_barrier, **options)
+    return Allocator(policy, budget, eta=eta, beta=beta, is_barrier=is_barrier, **options)
 
 
 def make_session(scheduler, number=1, client="a", **changes):
@@ -415,7 +415,7 @@ def test_the_end_of_a_text_counts_as_accepted_where_it_was_drafted_rightly():
             desk.round()
             if not desk.session(number).finished:
                 desk.draft(number=number)
-    shown = desk.core.scheduler.clients["a"].acceptance_bound
+    shown = desk.core.allocator.clients["a"].acceptance_bound
     assert shown.num_accepted == pytest.approx(shown.num_tried)
     assert shown.num_tried > 50
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+import experiments.orders  # noqa: F401 (registers rivals)
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
 from goodspeed.order import create, laps
@@ -122,11 +123,11 @@ def test_who_is_promised_something_yields_to_nobody() -> None:
         desk.round(0.5)
     desk.open(number=2, prompt=range(1, 21), max_tokens=1)
     held, new = desk.session(1), desk.session(2)
-    places = desk.core.places
+    places = desk.core.preemption
     needs = {new.session_id: 5}
-    assert places.seat([held], [new], needs, (), now=desk.now).leave == (held.session_id,)
-    kept = places.seat([held], [new], needs, {held.session_id}, now=desk.now)
-    assert not kept.leave
+    assert places.resolve([held], [new], needs, (), now=desk.now).preempt == (held.session_id,)
+    kept = places.resolve([held], [new], needs, {held.session_id}, now=desk.now)
+    assert not kept.preempt
     assert list(kept.wait) == [new.session_id]
 
 
@@ -157,7 +158,7 @@ def test_with_enough_memory_the_order_is_not_asked_and_rounds_are_those_of_fcfs(
     order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desks = [desk_of(order, 64), desk_of("fcfs", 64)]
-    monkeypatch.setattr(desks[0].core.places, "_order", None)
+    monkeypatch.setattr(desks[0].core.preemption, "_order", None)
     for step in range(30):
         if step % 3 == 0:
             for desk in desks:
@@ -245,7 +246,7 @@ def test_a_long_text_among_short_ones_without_end_waits_no_longer_than_aging_and
 def test_without_aging_it_would_wait_for_ever_where_the_shortest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the test above can fail: it is aging that lets the long text in."""
     crowd = Crowd("sjf")
-    places = crowd.desk.core.places
+    places = crowd.desk.core.preemption
     monkeypatch.setattr(places, "_order", create("sjf", aging_s=1e9))
     monkeypatch.setattr("verify_node.scheduler.preempt.AGING_S", 1e9)
     while crowd.desk.now < 12 * AGING_S:

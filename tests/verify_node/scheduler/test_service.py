@@ -6,7 +6,7 @@ import pytest
 
 from goodspeed.fair.lengths import PRIOR_TOKENS
 from goodspeed.order.base import AGING_S
-from goodspeed.order.queues import FIRST_S
+from goodspeed.order.laps import FIRST_S
 from goodspeed.wire.messages import Close, Sampling
 from tests.fakes import Desk, session_id
 from verify_node.scheduler.preempt import NUM_GONE
@@ -107,7 +107,7 @@ def desk() -> Desk:
 
 
 def job(desk: Desk, number: int = 1) -> Any:
-    places = desk.core.places
+    places = desk.core.preemption
     in_pool = session_id(number) in desk.core.pool
     return places.accounts.job(desk.session(number), has_place=in_pool, recompute_s=0.5)
 
@@ -131,7 +131,7 @@ def test_a_job_by_hand(desk: Desk) -> None:
 
 
 def test_lengths_are_learned_from_complete_texts_of_the_client(desk: Desk) -> None:
-    places = desk.core.places
+    places = desk.core.preemption
     desk.hello("b")
     desk.open("a", 1, max_tokens=1)
     desk.round()
@@ -143,7 +143,7 @@ def test_lengths_are_learned_from_complete_texts_of_the_client(desk: Desk) -> No
 
 
 def test_what_is_gone_is_forgotten(desk: Desk) -> None:
-    places = desk.core.places
+    places = desk.core.preemption
     desk.open()
     desk.round()
     assert len(places.accounts) == 1
@@ -200,12 +200,12 @@ def test_who_loses_its_memory_by_opening_again_begins_to_wait(desk: Desk) -> Non
     desk.now = 7.0
     desk.open(epoch=2, prompt=range(1, 10), max_tokens=20)
     desk.finish(planned, 0.5)
-    known = desk.core.places.accounts.of(desk.session())
+    known = desk.core.preemption.accounts.of(desk.session())
     assert (known.arrived_at, known.wait_began_at) == (0.0, 7.0)
 
 
 def test_accounts_of_closed_sessions_do_not_grow_in_number_without_rounds(desk: Desk) -> None:
-    accounts = desk.core.places.accounts
+    accounts = desk.core.preemption.accounts
     desk.open(max_tokens=20)
     desk.round()
     for number in range(2, 300):

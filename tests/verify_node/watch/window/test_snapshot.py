@@ -65,7 +65,7 @@ def test_a_client_that_writes(scene: Scene) -> None:
     scene.write("a", 1)
     seen = scene.look(after_s=1.0)
     [row] = seen.clients
-    client = scene.desk.core.scheduler.clients["a"]
+    client = scene.desk.core.allocator.clients["a"]
     assert (row.name, row.state, row.since, row.draft_models) == ("a", "connected", EPOCH_S + 1.0, ("fake-draft",))
     assert (row.num_sessions, row.share, row.weight) == (1, 1.0, 1.0)
     assert (row.acceptance_rate, row.goodput) == (client.acceptance.value, client.goodput.value)

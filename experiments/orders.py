@@ -1,10 +1,12 @@
-"""Least attained service, in queues: LAPS-SD without perception, its baseline. Knows nothing about sizes."""
+"""Rivals of the nodes' orders: least attained service, LAPS-SD's baseline, and shortest job first by length alone.
+
+Importing this registers them (`goodspeed.order.create`).
+"""
 
 from collections.abc import Sequence
 
-from goodspeed.order.base import AGING_S, is_overdue, overdue_first, register
-from goodspeed.order.job import Job
-from goodspeed.order.queues import FIRST_S, GROWTH, NUM_QUEUES, Queues
+from goodspeed.order.base import AGING_S, Job, is_overdue, overdue_first, register
+from goodspeed.order.laps import FIRST_S, GROWTH, NUM_QUEUES, Queues
 
 
 @register("las")
@@ -41,3 +43,27 @@ class Las:
 
     def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
         return (-1.0 if is_overdue(waiter, now, self.aging_s) else self.queues.level(waiter.attained_s),)
+
+
+@register("sjf")
+class Sjf:
+    """By the tokens that are left; nobody gives up a place."""
+
+    displaces = False
+    ages = True
+
+    def __init__(self, aging_s: float = AGING_S) -> None:
+        """aging_s: whoever has waited for longer goes first."""
+        self.aging_s = aging_s
+
+    def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
+        def key(job: Job) -> tuple[tuple[bool, float], float, float]:
+            return overdue_first(job, now, self.aging_s), job.remaining_tokens, job.arrived_at
+
+        return sorted(jobs, key=key)
+
+    def yields(self, holder: Job, waiter: Job, now: float) -> bool:
+        return False
+
+    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+        return ()

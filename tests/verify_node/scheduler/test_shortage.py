@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import experiments.orders  # noqa: F401 (registers rivals)
 from goodspeed.order import Job, create
 from goodspeed.order.base import AGING_S
-from verify_node.scheduler.preempt import seat
+from verify_node.scheduler.preempt import resolve
 from verify_node.scheduler.service import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Claim
 
 ORDERS = ("las", "sjf", "laps")
@@ -37,10 +38,10 @@ def seated(
 ) -> tuple[list[Any], list[Any]]:
     """Who leaves, and who waits, by name."""
     claims = dict.fromkeys(owned, (SERVED, 0.0)) | dict(claims or {})
-    found = seat(
+    found = resolve(
         create(order), jobs, now, num_free=num_free, owned=owned, needs=needs, claims=claims, num_promised=num_promised
     )
-    return list(found.leave), sorted(map(str, found.wait))
+    return list(found.preempt), sorted(map(str, found.wait))
 
 
 # -- by hand -----------------------------------------------------------------------------------------------------------
@@ -145,8 +146,8 @@ def test_where_nobody_can_be_let_in_few_are_asked_whether_they_yield(
     owned = {job.job_id: 4 for job in held}
     needs = {job.job_id: 700 for job in new}
     claims = dict.fromkeys(owned, (SERVED, 0.0))
-    found = seat(order, [*held, *new], 1.0, num_free=0, owned=owned, needs=needs, claims=claims)
-    assert not found.leave
+    found = resolve(order, [*held, *new], 1.0, num_free=0, owned=owned, needs=needs, claims=claims)
+    assert not found.preempt
     assert found.wait == needs.keys()
     assert len(asked) == 200
 
