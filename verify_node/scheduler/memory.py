@@ -1,6 +1,6 @@
-"""The pages of a round while it is filled: what its sessions take, and who gives way for it.
+"""Keeps the pages of a round while it is filled: what its sessions take, and who is preempted for it.
 
-Knows nothing about budgets, nor about what the sessions are fed.
+Sessions that would prefill the same pages as another one wait for that one (`followers`).
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ class RoundMemory:
         return self.pool.find(session.session_id, session.prefix_scope, session.tokens)
 
     def needed(self, session: Session, hit: Hit | None) -> int:
-        """Free pages that all that it has to be fed takes; found pages that others have are not taken from these."""
+        """Free pages needed for its uncached tokens; shared cached pages cost none."""
         num_tokens = len(session.tokens) + len(self.drafted.get(session.session_id, NOTHING).tokens)
         needed = self.pool.pages_needed(session.session_id, num_tokens - self.pool.length(session.session_id))
         return needed if hit is None else needed - (len(hit.pages) - hit.num_unused)
@@ -49,7 +49,7 @@ class RoundMemory:
     def reserve(self, session: Session, num_tokens: int, hit: Hit | None) -> bool:
         """Sets pages aside; an older session may take them from the youngest ones that are not in this round.
 
-        A session without memory is let in only when all that it has to be fed finds room: half a prompt would be
+        A session without memory is admitted only when all that it has to be fed finds room: half a prompt would be
         thrown away again at the next shortage. It gets the kept pages that were found for it at once.
         """
         key = session.session_id
@@ -75,10 +75,10 @@ class RoundMemory:
         self.preempted.append(victim.session_id)
 
     def _victims(self, session: Session, num_pages: int, hit: Hit | None) -> list[Session] | None:
-        """The youngest sessions that have to give way for so many pages; None when all that may do not suffice.
+        """The youngest sessions to preempt for so many pages; None when all that may be do not suffice.
 
-        Promised sessions never give way, and all others do to them. A page that is shared with a session that stays
-        makes no room, and neither does one that was found for this session.
+        Promised sessions are never preempted, and all others may be for them. A page that a remaining session
+        shares makes no room, and neither does one that was found for this session.
         """
         if num_pages <= 0:
             return []
@@ -99,11 +99,10 @@ class RoundMemory:
 
 
 def followers(ready: Sequence[Session], pool: PagePool) -> dict[bytes, Session]:
-    """The sessions without memory that would read what another is about to read, by id, with the other one.
+    """Sessions without memory that would prefill the same pages as another one, their leader, by id.
 
-    ready: in the order in which they are packed. Who has memory goes on reading, before all that have none. Only who
-    shares with a session can hold it up, and only in rounds in which the other reads on: one that finds no memory, or
-    has no tokens left to it, holds nobody up (`pack.py`).
+    ready: in the order in which they are packed; sessions with memory go before all that have none. A follower waits
+    only in rounds in which its leader is packed (`pack.py`).
     """
     if not pool.has_prefix_cache:
         return {}

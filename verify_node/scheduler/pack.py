@@ -35,7 +35,7 @@ def plan(
     """Packs the ready sessions into one round within the budget, the token limit and the memory.
 
     drafted: what each session has verified, by session; None: all that is drafted. allotment: what promised
-    sessions are owed; these go first, and never give way. resolve: decides who is preempted where memory is short;
+    sessions are owed; these go first, and are never preempted. resolve: decides who is preempted where memory is short;
     None: older sessions take it from younger ones. Memory that a preemption needs is freed in `pool` at once.
     """
     ready = list(ready)
@@ -91,14 +91,14 @@ class _Packing:
         return self.promised.get(key, inf), key not in self.floor, session.ready_since, session.admitted
 
     def follow(self, ready: Sequence[Session]) -> None:
-        """Finds out who waits for what another reads; those who are promised something wait for nobody."""
+        """Finds out who follows whom; promised sessions follow nobody."""
         self.followed = followers([session for session in ready if session.session_id not in self.promised], self.pool)
 
     def make_room(self, ready: Sequence[Session], resolve: Resolve) -> None:
         """If not all of them can have all that they need, `resolve` decides who can; the others wait.
 
-        It is not asked about those who wait for what another reads, unless that one finds no room: then they contend
-        as everybody does, and the first of them who finds some reads for the rest.
+        Followers are skipped unless their leader is not admitted; then they compete normally, and the first one
+        admitted becomes leader.
         """
         num_followers = len(self.followed)
         while True:
@@ -149,7 +149,7 @@ class _Packing:
             self.prefill -= len(entry.tokens) - entry.num_drafted - entry.samples
 
     def _waits_for_reader(self, session: Session) -> bool:
-        """Whether another reads in this round what it would read."""
+        """Whether its leader prefills the same pages in this round."""
         reader = self.followed.get(session.session_id)
         if reader is None:
             return False

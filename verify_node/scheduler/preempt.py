@@ -87,7 +87,7 @@ class _Resolving:
         self._in_vain: list[tuple[tuple[float, ...], int]] = []  # who found too few that yield, and its need
 
     def serve_promised(self) -> None:
-        """Everybody else gives way to them, the last first, as far as they need it."""
+        """Preempts others for them, the last first, as far as they need it."""
         while self.num_free < 0 and self.holders:
             self._take(self.holders.pop())
 

@@ -5,8 +5,6 @@ node's line, so that the queues and S_1 mean about the same however many share a
 before it lost its memory is no service to a text, but the price of the order: its part of a round's time, by tokens, is
 not counted. Only deciding counts for a turn, without the part in which the session itself reads, so that nobody loses
 memory between reading and the first token that reading is for.
-
-Knows nothing about who goes first.
 """
 
 from collections.abc import Container, Mapping
@@ -34,7 +32,7 @@ Claim: TypeAlias = tuple[int, float]
 It counts where the order ages."""
 
 ENTERED_OVERDUE, IN_FIRST_S, SERVED = 0, 1, 2
-"""Kinds of claims: it was let in because it had waited too long; it has had less than S_1 in this turn; neither."""
+"""Kinds of claims: it was admitted because it had waited too long; it has had less than S_1 in this turn; neither."""
 
 
 @dataclass(slots=True)
