@@ -43,10 +43,11 @@ from verify_node.fleet.redirecting import Redirecting
 from verify_node.promises.promises import Promises
 from verify_node.scheduler.allocate import Allocator
 from verify_node.scheduler.commit import Moved, active, commit, observe, publish
+from verify_node.scheduler.failures import IMPOSSIBLE, NOT_NUMBERS
 from verify_node.scheduler.model_drafts import ModelDrafts
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption
-from verify_node.scheduler.round import IMPOSSIBLE, NOT_NUMBERS, Outcome, Round, RoundLimits
+from verify_node.scheduler.round import Outcome, Round, RoundLimits
 from verify_node.scheduler.select import Choice
 from verify_node.scheduler.start import Starting
 from verify_node.session.checks import (

@@ -14,7 +14,8 @@ from goodspeed.grammar.batch import Asked, Batch
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.grammar.matcher import Matcher
 from goodspeed.grammar.matchers import Matchers
-from verify_node.scheduler.round import NOT_NUMBERS, Entry, Outcome, Round
+from verify_node.scheduler.failures import NOT_NUMBERS
+from verify_node.scheduler.round import Entry, Outcome, Round
 
 Masks = Mapping[bytes, Words]
 """By session, for those that have a form: what each of its rows may draw [num_drafted + 1, num_words]."""

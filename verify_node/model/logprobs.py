@@ -13,7 +13,8 @@ from torch import Tensor
 
 from goodspeed.wire.fields import MIN_LOGPROB
 from goodspeed.wire.messages import TokenLogprobs
-from verify_node.scheduler.round import NOT_NUMBERS, Outcome, PromptRows
+from verify_node.scheduler.failures import NOT_NUMBERS
+from verify_node.scheduler.round import Outcome, PromptRows
 
 MAX_ROWS = 256
 """Rows that are processed at once: with a vocabulary of 152,000 their copies take 300 MB."""

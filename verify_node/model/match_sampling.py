@@ -19,7 +19,7 @@ from goodspeed.exact.logit_rules import Rules, TextRows, process
 from goodspeed.exact.masks import Words
 from goodspeed.exact.rejection import match, match_tree
 from goodspeed.exact.sampling import Sampling, SamplingBatch, choose, rows_at_once
-from verify_node.scheduler.round import NOT_NUMBERS
+from verify_node.scheduler.failures import NOT_NUMBERS
 
 
 class VerifiedEntry(Protocol):

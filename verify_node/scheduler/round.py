@@ -115,13 +115,6 @@ class Round(Struct, frozen=True):
         return sum(entry.num_drafted for entry in self.entries)
 
 
-NOT_NUMBERS = "its logits are not numbers"
-"""Then what the session has in memory may be none, either; whatever else the target says is about rules and forms."""
-
-IMPOSSIBLE = "the agreement of its draft, or the evidence, is a number that it cannot be"
-"""What the core says of an outcome that would spoil its estimates; nothing that came with it is trusted."""
-
-
 class Decisions(Struct, frozen=True):
     """What the target decided at each drafted position, also after the first rejection; in a tree by first choices."""
 
