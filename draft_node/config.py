@@ -154,8 +154,8 @@ class DraftConfig(Settings):
         "fcfs",
         choices=tuple(order.names()),
         group="limits",
-        help="who gets the next place: who came first, has had the least service, has the shortest expected length, or "
-        "is expected to be done soonest (LAPS-SD). las and laps also take places from long texts",
+        help="who gets the next place: who came first, or is expected to be done soonest (LAPS-SD), which also takes "
+        "places from long texts",
     )
     memory_fraction: float | None = model_options.memory_fraction()
     kv_pages: int | None = model_options.kv_pages()

@@ -137,7 +137,6 @@ def row(config: Config, cell: tuple[Point, str]) -> dict[str, Any]:
         draft_cost=(Linear(fixed_s=model.step_ms / 1000),),
         latency_s=(point.latency_s,),
         self_draft=False,
-        explore=0.0,
     )
     done = serve(replace(settings, **POLICIES[policy]), arrivals, config.seed)
     key = {"figure": point.figure, "model": point.model, "requests_per_s": point.requests_per_s, "policy": policy}

@@ -108,7 +108,6 @@ def served(config: Config, machine: str, name: str, policy: str, tpot_s: float |
         draft_cost=(slower(roofline(VICUNA_68M, device), times),),
         latency_s=(0.0,),
         self_draft=False,
-        explore=0.0,
     )
     return serve(replace(settings, **POLICIES[policy]), requests(config, name, tpot_s), config.seed)
 

@@ -181,7 +181,6 @@ def _settings(plan: Plan, num_clients: int, plain: bool) -> Settings:
         stops=0.0,
         policy="fixed" if plain else "gradient",
         max_draft=0 if plain else BUDGET_EACH,
-        explore=0.0,  # what draft models bring, in a steady state: nothing is tried meanwhile
         self_draft=False,
         known_cost=True,
         budget=BUDGET_EACH * num_clients,

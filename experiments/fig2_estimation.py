@@ -75,8 +75,8 @@ def simulate(config: Config, budget: int, beta: float, seed: int) -> Series:
             for session in core.sessions.values()
             if not session.finished
         ]
-        ended = len(core.scheduler.clients) - len(expected)  # their next texts begin with one token
-        known = sum(client.goodput.value for client in core.scheduler.clients.values()), sum(expected) + ended
+        ended = len(core.allocator.clients) - len(expected)  # their next texts begin with one token
+        known = sum(client.goodput.value for client in core.allocator.clients.values()), sum(expected) + ended
 
     settings = Settings(
         num_clients=NUM_CLIENTS,

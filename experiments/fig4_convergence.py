@@ -32,7 +32,7 @@ from experiments.simulation.domains import Replays, alphas_of, curves_of, texts_
 from experiments.simulation.optimum import geometric, optimum, utility_of
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats
-from verify_node.rounds.scheduler import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH
+from verify_node.scheduler.allocate import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH
 
 SHOWN = (1, 2, 5, *range(10, 60, 10), 75, *range(100, 650, 50))  # rounds, in the results
 PAPER_ROUNDS = 400  # in which the paper's curves settle

@@ -106,7 +106,6 @@ def world(base: Base, latency_s: float = 0.0) -> Settings:
         draft_cost=(STEP,),
         latency_s=(latency_s,),
         self_draft=False,
-        explore=0.0,
     )
 
 

@@ -26,8 +26,7 @@ from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore
 from verify_node.core.settings import CoreSettings
-from verify_node.packing.round import Entry, Round
-from verify_node.rounds.outcomes import Outcome
+from verify_node.scheduler.round import Entry, Outcome, Round
 
 Replaced = TypeVar("Replaced", bound=Struct)
 
@@ -64,7 +63,7 @@ FAKE = CoreSettings(
     max_sessions=100,
     max_client_sessions=100,
     lease_s=6.0,
-    explore=0.0,
+    is_shared=False,
 )
 """Settings of the fake verify node; the others are the daemon's."""
 

@@ -248,9 +248,9 @@ class VerifyNode(Process):
     """A verify node that lets slow machines draft, with `/metrics`."""
 
     def __init__(self, *words: str, measures: bool = False) -> None:
-        """measures: it finds out how long rounds take and whether drafts pay; else it takes it that they do."""
+        """measures: it finds out how long rounds take and whether drafts pay; else drafted tokens take no time."""
         defaults = ("--model", "tiny-target", "--bind", f"tcp://{ANYWHERE}", "--http", ANYWHERE)
-        given: tuple[str, ...] = () if measures else ("--explore", "0")
+        given: tuple[str, ...] = ()
         if not measures and not {"--model", "--tp", "--profile"} & {*words}:
             given += ("--profile", str(_quick_rounds()))
         log = ("--log-level", "info")

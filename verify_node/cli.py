@@ -47,7 +47,6 @@ def serve(namespace: argparse.Namespace) -> int:
     reporter.say("loading %s ...", config.model)
     # After all that may be wrong was looked at: importing torch takes seconds, and loading a model minutes.
     from verify_node.assembly import assemble
-    from verify_node.watch.round_events import arms_found
 
     events = EventLog(enabled=namespace.json)
     daemon = assemble(config, events, found, reporter)
@@ -75,8 +74,7 @@ def serve(namespace: argparse.Namespace) -> int:
         wall_s=asdict(daemon.wall),
         uplink_bytes=daemon.uplink_bytes,
         refusals=dict(daemon.core.refusals),
-        arms=arms_found(daemon.core.view),
-        policy_error=daemon.core.scheduler.told_policy_error,
+        policy_error=daemon.core.allocator.told_policy_error,
     )
     return 0
 

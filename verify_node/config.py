@@ -52,15 +52,6 @@ class VerifyConfig(Settings):
         help="all tokens of one forward pass: drafted, one more per session, prefill",
         metavar="N",
     )
-    explore: float = option(
-        DEFAULTS.explore,
-        minimum=0.0,
-        maximum=0.5,
-        group="rounds and budget",
-        help="share of the time for trials of what brings most tokens a second: no drafts, "
-        "n-gram drafts, or drafts of models; 0 tries nothing",
-        metavar="X",
-    )
     slo_tier: tuple[str, ...] = options.slo_tier(
         "service level that a request may ask for by name; draft nodes learn it from here. May be repeated"
     )
@@ -110,8 +101,8 @@ class VerifyConfig(Settings):
         DEFAULTS.order,
         choices=tuple(order.names()),
         group="limits",
-        help="which texts keep their memory when it is short: those that came first, have had the least service, have "
-        "the shortest expected length, or are expected to be done soonest (LAPS-SD). Promised texts always keep theirs",
+        help="which texts keep their memory when it is short: those that came first, or are expected to be done "
+        "soonest (LAPS-SD). Promised texts always keep theirs",
     )
     memory_fraction: float | None = model_options.memory_fraction()
     kv_pages: int | None = model_options.kv_pages()
@@ -252,7 +243,6 @@ class VerifyConfig(Settings):
             **self._rules,
             budget=self.num_drafted,
             max_round_tokens=self.round_tokens,
-            explore=self.explore,
             is_shared=is_loopback(self.bind),
             eta=self.eta,
             weigh_evidence=not self.is_paper,

@@ -22,14 +22,14 @@ from goodspeed.parallel.ranks import Ranks
 from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import Close, Draft, Verdict
 from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
+from verify_node.compiling import Compiling
 from verify_node.core.core import VerifyCore
+from verify_node.core.replies import Send
 from verify_node.enrolment import Enrolment
 from verify_node.fleet.member import PEERS_LOOK_S, Member
-from verify_node.opening.compiling import Compiling
-from verify_node.packing.round import Round
-from verify_node.rounds.outcomes import Send
+from verify_node.model.target import RoundResult, Target
+from verify_node.scheduler.round import Round
 from verify_node.session.phase import BrokenInvariant
-from verify_node.target.target import RoundResult, Target
 from verify_node.watch.recorder import RoundRecorder
 from verify_node.watch.round_events import WallTime, round_event
 from verify_node.watch.visits import Visits
@@ -205,7 +205,7 @@ class VerifyDaemon:
         """Reports a finished round to those who watch (`--json`), and to the recording."""
         verdicts = [send.message for send in sends if isinstance(send.message, Verdict)]
         if self.events.enabled:
-            fields = round_event(done, verdicts, self.core.view.sessions, self.core.view.newest_arm)
+            fields = round_event(done, verdicts, self.core.view.sessions)
             self.events.write("round", wall_s=vars(self.wall), uplink_bytes=self.uplink_bytes, **fields)
         if self.recorder is not None:
             self.recorder.finished(done, result.outcomes, verdicts, self.core.view.sessions, started, finished)

@@ -1,9 +1,9 @@
 """A verify round at real size on a GPU: its forward pass, the rest of it, and the floor that memory bandwidth sets.
 
 Random weights are built on the device, in the shape of Qwen3-14B. Sessions with a full context have drafts verified
-by the code that `Target.forward` and `Target.verify` (`verify_node/target/target.py`) call: `Runner.forward` and
+by the code that `Target.forward` and `Target.verify` (`verify_node/model/target.py`) call: `Runner.forward` and
 `decide_match`. `forward` is the engine's packed pass from token ids to logits; `dispatch` is the part of it in which
-Python still hands out work. `rest` is `verify_node/target/match_sampling.py`: the target's draw at every position,
+Python still hands out work. `rest` is `verify_node/model/match_sampling.py`: the target's draw at every position,
 the one transfer of the draws to the host, and their comparison with the drafts there. Rounds under the ratio rule,
 the planner and the network are not measured.
 

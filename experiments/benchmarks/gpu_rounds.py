@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
-from verify_node.target.match_sampling import MatchDecision, decide_match
+from verify_node.model.match_sampling import MatchDecision, decide_match
 
 SHAPES: dict[str, dict[str, Any]] = {
     "qwen3-14b": {

@@ -38,8 +38,8 @@ from goodspeed.grammar.matcher import Matcher
 from goodspeed.grammar.tokens import TokenTable
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
-from verify_node.packing.round import Entry, Round
-from verify_node.target.target import Target
+from verify_node.model.target import Target
+from verify_node.scheduler.round import Entry, Round
 
 SCHEMAS = Path(__file__).parents[2] / "tests/grammar/schemas"
 NUM_SESSIONS, NUM_DRAFTED = 8, 4

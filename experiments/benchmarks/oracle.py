@@ -27,8 +27,8 @@ from goodspeed.wire.memory_network import MemoryNetwork
 from goodspeed.wire.messages import DownMessage, Sampling, UpMessage, Verdict
 from verify_node import assembly
 from verify_node.config import VerifyConfig
-from verify_node.packing.round import Round
-from verify_node.target.target import RoundResult
+from verify_node.model.target import RoundResult
+from verify_node.scheduler.round import Round
 
 SAMPLING = Sampling(seed=1)
 MAX_BYTES = 1 << 24

@@ -37,7 +37,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.errors import ProtocolError
 from goodspeed.wire.messages import Sampling
 from goodspeed.wire.zmq.transport import connect_draft
-from verify_node.rounds.outcomes import Send
+from verify_node.core.replies import Send
 
 NUM_CLIENTS = 8
 SETTINGS = {

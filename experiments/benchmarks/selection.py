@@ -22,9 +22,9 @@ from goodspeed.exact import trees
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.latency import Linear, Refined
 from goodspeed.wire.messages import Draft, OpenSession, Sampling
-from verify_node.packing.round import RoundLimits
-from verify_node.rounds.choice import ByOdds
-from verify_node.rounds.self_drafts import SelfDrafts
+from verify_node.scheduler.drafted import SelfDrafts
+from verify_node.scheduler.round import RoundLimits
+from verify_node.scheduler.select import ByOdds
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 

@@ -37,9 +37,8 @@ from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, unif
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, encode
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.messages import Draft, Sampling
-from verify_node.packing.round import Entry, Round
-from verify_node.rounds.outcomes import Outcome
-from verify_node.target.target import Target
+from verify_node.model.target import Target
+from verify_node.scheduler.round import Entry, Outcome, Round
 
 LENGTH = 5
 WIDE = 151_936

@@ -40,7 +40,6 @@ world = Settings(
     draft_cost=(Linear(fixed_s=0.002),),
     latency_s=(0.005,),
     self_draft=False,
-    explore=0.0,
 )
 ways = {"without drafts": PLAIN, "nobody asks": {}, "urgent texts ask": {}}
 

@@ -1,6 +1,6 @@
 """Many clients, or many worlds side by side, in barrier rounds as arrays: what is too large for the state machines.
 
-Every client has one endless session; lengths, observations and probes are those of `verify_node/rounds/scheduler.py`,
+Every client has one endless session; lengths, observations and probes are those of `verify_node/scheduler/allocate.py`,
 by the array forms of policies and estimators. A test shows that it agrees with the state machines bit for bit. Knows
 nothing about time: probes come after `probe_rounds`, as where round trips are short.
 """
@@ -18,7 +18,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.fair.estimators import observe_acceptance, observe_goodput
 from goodspeed.fair.policies.base import Floats, Ints
 from goodspeed.wire.fields import MAX_DRAFT
-from verify_node.rounds.scheduler import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH, TRIED_AGAIN
+from verify_node.scheduler.allocate import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH, TRIED_AGAIN
 
 
 @dataclass(frozen=True)

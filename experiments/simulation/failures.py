@@ -8,8 +8,7 @@ from random import Random
 from msgspec.structs import replace
 
 from experiments.simulation.settings import Faults
-from verify_node.packing.round import Round
-from verify_node.rounds.outcomes import Outcome
+from verify_node.scheduler.round import Outcome, Round
 
 WHY = "simulated"
 

@@ -13,8 +13,7 @@ from experiments.simulation.text import VOCAB, draw, feed, feed_all, seeded, sta
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.exact.positions import certain
-from verify_node.packing.round import Entry, Round, RoundLimits
-from verify_node.rounds.outcomes import Outcome
+from verify_node.scheduler.round import Entry, Outcome, Round, RoundLimits
 
 
 class BrokenRule(AssertionError):

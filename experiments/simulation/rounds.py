@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from goodspeed.wire.messages import Verdict
-from verify_node.packing.round import Round
+from verify_node.scheduler.round import Round
 
 
 @dataclass(frozen=True, slots=True)

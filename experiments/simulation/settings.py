@@ -120,7 +120,7 @@ class Settings:
     policy_seed: int = DEFAULTS.policy.seed  # of `random`
     budget: int = DEFAULTS.budget
     self_draft: bool = DEFAULTS.self_draft
-    explore: float = DEFAULTS.explore
+    is_shared: bool = False  # draft nodes are on its machine: it measures whether their models may draft
     replays_own: bool = False  # it drafts from sessions' own texts what was recorded: `recorded_texts.py`
     eta: float = DEFAULTS.eta
     weigh_evidence: bool = DEFAULTS.weigh_evidence
@@ -184,8 +184,7 @@ class Settings:
             budget=self.budget,
             max_round_tokens=self.max_round_tokens,
             self_draft=self.self_draft,
-            explore=self.explore,
-            is_shared=False,
+            is_shared=self.is_shared,
             eta=self.eta,
             weigh_evidence=self.weigh_evidence,
             beta=self.beta,

@@ -22,9 +22,9 @@ from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
 from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore
-from verify_node.packing.round import Round
-from verify_node.rounds.outcomes import Outcome, Send
-from verify_node.rounds.self_drafts import SelfDrafts
+from verify_node.core.replies import Send
+from verify_node.scheduler.drafted import SelfDrafts
+from verify_node.scheduler.round import Outcome, Round
 
 
 def make_core(
@@ -195,7 +195,7 @@ class VerifyNode:
             sends = core.abort(WHY, self._watch.now)
         else:
             sends = core.finish(outcomes, duration_s, self._watch.now)
-            if (error := core.scheduler.policy_error) is not None:
+            if (error := core.allocator.policy_error) is not None:
                 raise error  # the daemon goes on without drafts, of which a simulated policy would show nothing
         started = self.world.clock.now - duration_s
         if self.world.on_round is not None:

@@ -7,6 +7,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
+import experiments.orders  # noqa: F401 (registers rivals)
 from experiments.simulation.claims import Claims
 from experiments.simulation.erratic_policy import Phases
 from experiments.simulation.ngrams import NgramKind
@@ -111,7 +112,7 @@ def _with_ngrams(settings: Settings, seed: int) -> Settings:
         settings,
         claims=tuple(rng.choice(claims) for _ in range(3)),
         trees=tuple(rng.choice(shapes) for _ in range(3)),
-        explore=rng.choice([0.0, 0.02, 0.3]),
+        is_shared=rng.choice([False, True, True]),
         self_draft=rng.random() < 0.7,
     )
     return _with_slos(settings, seed)

@@ -1,6 +1,7 @@
 """LAPS-SD: least attained service, and once a text's speed is known, least perceived service.
 
-K queues by service, as in `las`. A job is *perceptible* once its acceptance rate is stable; then its time T_i is known.
+K queues by service, S_j = M^(j-1) S_1 (section 4.2). A job is *perceptible* once its acceptance rate is stable; then
+its time T_i is known.
 
     higher queue first; in a queue perceptible jobs first, by the shortest T_i; the others likewise, or by arrival
 
@@ -13,17 +14,101 @@ that a job which aging brought forward gets somewhere. The paper leaves all thre
 In the paper a job that is not perceptible lies in the queue of what it has attained, by arrival (`guesses=False`). But
 its length is predicted before it begins, so its time can be guessed. Taking that guess as its perceived service until a
 better one is known made texts faster wherever lengths are predicted (`experiments/laps_sd.py`); it is the default.
-
-Knows nothing about where lengths and rates come from.
 """
 
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from goodspeed.order.base import AGING_S, is_overdue, overdue_first, register
-from goodspeed.order.job import Job
-from goodspeed.order.queues import FIRST_S, GROWTH, NUM_QUEUES, Queues
-from goodspeed.order.stability import NUM_ROUNDS, TOLERANCE, stable_rate
+from goodspeed.errors import ConfigError
+from goodspeed.order.base import AGING_S, Job, is_overdue, overdue_first, register
+
+NUM_QUEUES = 4
+"""K. With four, the last queue begins at 64 S_1, beyond most texts."""
+
+GROWTH = 4.0
+"""M. A text is moved down at most K - 1 times, after 1, 4 and 16 times the first bound."""
+
+FIRST_S = 0.5
+"""S_1, in seconds: about the first ten rounds of a text, after which little has to be computed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """K queues; the first has whoever has had the least service."""
+
+    num_queues: int = NUM_QUEUES
+    growth: float = GROWTH
+    first_s: float = FIRST_S
+    _bounds: list[float] = field(init=False, repr=False, compare=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.num_queues < 1 or not self.growth > 1.0 or not self.first_s > 0.0:
+            raise ConfigError(f"queues must be 1 or more, grow by more than 1 from more than 0 s on, not {self}")
+        bound = self.first_s
+        for _ in range(self.num_queues - 1):
+            self._bounds.append(bound)
+            bound *= self.growth
+
+    def level(self, service_s: float) -> int:
+        """Returns which queue this much service belongs to: 0 is the first, num_queues - 1 the last."""
+        return bisect_right(self._bounds, service_s)
+
+
+NUM_ROUNDS = 8
+"""gamma, rounds over which the rate may hardly change; the paper states none."""
+
+TOLERANCE = 0.05
+"""delta, by how much it may change over these; the paper states none."""
+
+WINDOW = 64
+"""Drafts that the rate is taken over. A text that turns to something else is noticed after some of them."""
+
+
+def stable_rate(rates: Sequence[float], num_rounds: int, tolerance: float) -> float | None:
+    """A_i, the mean of the last `num_rounds` rates if they differ by less than `tolerance`; None if it is not known."""
+    last = rates[-num_rounds:]
+    if len(last) < num_rounds or max(last) - min(last) >= tolerance:
+        return None
+    return sum(last) / num_rounds
+
+
+class RateHistory:
+    """The acceptance rate of one text, accepted / drafted of its last drafts, as it was after each of them."""
+
+    def __init__(self, num_kept: int = NUM_ROUNDS, window: int = WINDOW) -> None:
+        """num_kept: rates that are remembered, gamma at least. window: drafts that each is taken over."""
+        if num_kept < 1 or window < 1:
+            raise ConfigError(f"a history of {num_kept} rates over {window} drafts is none; both must be 1 or more")
+        self._drafts: deque[tuple[int, int]] = deque(maxlen=window)
+        self._rates: deque[float] = deque(maxlen=num_kept)
+        self._num_accepted = self._num_drafted = 0
+
+    def observe(self, num_accepted: int, num_drafted: int) -> None:
+        """One round's draft. A round without a draft tells nothing."""
+        if not num_drafted:
+            return
+        if len(self._drafts) == self._drafts.maxlen:
+            accepted, drafted = self._drafts[0]
+            self._num_accepted -= accepted
+            self._num_drafted -= drafted
+        self._drafts.append((num_accepted, num_drafted))
+        self._num_accepted += num_accepted
+        self._num_drafted += num_drafted
+        self._rates.append(self._num_accepted / self._num_drafted)
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The oldest first."""
+        return tuple(self._rates)
+
+    @property
+    def num_drafted(self) -> float:
+        """n, drafted tokens of a round that has a draft, on average; 0 before the first."""
+        return self._num_drafted / len(self._drafts) if self._drafts else 0.0
+
 
 UNKNOWN_RATE = 0.7
 """What is guessed of a text that has drafted nothing yet; the verify node's own initial acceptance rate."""

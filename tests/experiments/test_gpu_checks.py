@@ -13,8 +13,8 @@ from goodspeed.wire.messages import Sampling
 from tests.gpu import __main__ as command
 from tests.gpu import engine_checks
 from tests.gpu.checks import CHECKS
-from verify_node.packing.round import Entry, Round
-from verify_node.target import target
+from verify_node.model import target
+from verify_node.scheduler.round import Entry, Round
 
 CPU = torch.device("cpu")
 SLOW = ("schedule 1", "vocabulary 151936", "zero", "float16 logits, qwen3", "float16 logits, mistral")

@@ -16,7 +16,7 @@ from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.proposals import KINDS, decode, encode, make
 from goodspeed.exact.rejection import overlaps, ratios, verify_match, verify_ratio
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, sample, to_probs, uniform
-from verify_node.target.evidence import log_gains
+from verify_node.model.evidence import log_gains
 
 BATCH = 64
 LENGTH = 3  # drafted tokens of each of BATCH / 4 sessions

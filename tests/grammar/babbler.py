@@ -18,9 +18,8 @@ from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
-from verify_node.packing.round import Entry, Round
-from verify_node.rounds.outcomes import Outcome
-from verify_node.target.target import Target
+from verify_node.model.target import Target
+from verify_node.scheduler.round import Entry, Outcome, Round
 
 VOCABULARY = tokenizer_folder.load("tiny-target")
 GRAMMARS = Grammars(VOCABULARY)

@@ -13,7 +13,7 @@ from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling, Verdict
 from tests.fakes import Desk, session_id
 from tests.grammar.babbler import END, NUM_TOKENS, SESSION, Babbler, Draft, decode, encode
-from verify_node.rounds.failures import NOT_NUMBERS
+from verify_node.scheduler.failures import NOT_NUMBERS
 
 FIXED = Constraint("choice", '["abc"]')
 DEAD_END = Constraint("grammar", 'start: "a" | "b" X\nX: /[a-z]+/ & /[0-9]+/\n')

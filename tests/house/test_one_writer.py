@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from verify_node.places.accounts import Account
+from verify_node.scheduler.service import Account
 from verify_node.session.client import Client, Peer
 from verify_node.session.model_calls import ModelCalls
 from verify_node.session.session import Session
@@ -22,7 +22,7 @@ FILES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "verify_node").r
 OWNED = {
     "verify_node/session": {field.name for owner in (Session, ModelCalls, Client, Peer) for field in fields(owner)},
     "verify_node/slo": {field.name for field in fields(Deadline)} - {"session_id", "client", "at"},
-    "verify_node/places": {field.name for field in fields(Account)},
+    "verify_node/scheduler": {field.name for field in fields(Account)},
     "verify_node/core": {"refusals", "num_rounds", "round_s", "wake_at", "draining"},
 }
 CHANGING = {

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import experiments.orders  # noqa: F401 (registers rivals)
 from goodspeed.errors import ConfigError
 from goodspeed.order import Job, create, names, seats
 from goodspeed.order.base import AGING_S
-from goodspeed.order.queues import Queues
-from goodspeed.order.stability import NUM_ROUNDS
+from goodspeed.order.laps import NUM_ROUNDS, Queues
 
 STABLE = (0.5,) * NUM_ROUNDS
 QUEUES: dict[str, Any] = {"num_queues": 4, "growth": 2.0, "first_s": 1.0}  # bounds 1, 2, 4 s

@@ -19,8 +19,8 @@ from tests.fakes import Desk, make_hello, make_open, session_id
 from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
 from verify_node.core.settings import CoreSettings
-from verify_node.packing.round import Entry, Round
-from verify_node.target.target import Target
+from verify_node.model.target import Target
+from verify_node.scheduler.round import Entry, Round
 
 TARGET, DRAFT = checkpoints.load("tiny-target"), checkpoints.load("tiny-draft-m")
 GRAMMARS = Grammars(TARGET)
@@ -139,7 +139,7 @@ class FormDesk(Desk):
     def __init__(self, **options):
         grammars = Grammars(TARGET)  # in which nobody else holds anything
         self.real = Target(TARGET, Runner(TARGET, num_pages=64), grammars=grammars)
-        settings = CoreSettings(explore=0.0, **options)
+        settings = CoreSettings(is_shared=False, **options)
         welcome = core_settings.make_welcome(
             settings,
             boot_id=b"verify-0",

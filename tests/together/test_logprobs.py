@@ -22,8 +22,8 @@ from goodspeed.wire.fields import MIN_LOGPROB
 from goodspeed.wire.messages import Refusal, Sampling, TokenLogprobs, Verdict
 from tests.fakes import make_core, make_hello, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
-from verify_node.packing.round import Entry, Round
-from verify_node.target.target import Target
+from verify_node.model.target import Target
+from verify_node.scheduler.round import Entry, Round
 
 TARGET = make_checkpoint(1)
 PLAIN = make_checkpoint(1).model  # the same as transformers made it

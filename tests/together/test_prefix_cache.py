@@ -11,7 +11,7 @@ from goodspeed.app import generation
 from goodspeed.wire.messages import DownMessage, Sampling, Verdict
 from tests.fakes import make_core, make_hello, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
-from verify_node.target.target import Target
+from verify_node.model.target import Target
 
 TARGET, DRAFT = make_checkpoint(1), make_checkpoint(1, shift=0.02)
 PROMPT = tuple((7 * i * i) % VOCAB for i in range(30))

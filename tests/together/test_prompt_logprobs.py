@@ -16,10 +16,10 @@ from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, 
 from tests.fakes import make_core, make_hello, make_open, session_id
 from tests.micro import VOCAB, make_runner
 from tests.together.test_logprobs import PLAIN, TARGET, Line, alone, check_logprobs, make_request
-from verify_node.packing import packing
-from verify_node.packing.round import Entry, PromptRows, Round
+from verify_node.model.target import Target
+from verify_node.scheduler import pack as packing
+from verify_node.scheduler.round import Entry, PromptRows, Round
 from verify_node.session.checks import MAX_KEPT
-from verify_node.target.target import Target
 
 
 def check_prompt(prompt, told, num_top):

@@ -21,8 +21,8 @@ from goodspeed.wire.messages import LogitRules, Sampling
 from tests.exact import chi_square
 from tests.fakes import session_id
 from tests.micro import make_checkpoint, make_runner
-from verify_node.packing.round import Entry, Round
-from verify_node.target.target import Target
+from verify_node.model.target import Target
+from verify_node.scheduler.round import Entry, Round
 
 NUM_TOKENS = 8  # of the vocabulary, so that every pair is frequent; the model's other rows are padding
 NUM_SESSIONS = 4000

@@ -21,7 +21,7 @@ from goodspeed.wire.messages import Draft, Sampling, UpMessage, Verdict
 from tests.exact import chi_square
 from tests.fakes import make_core, make_hello, session_id
 from tests.micro import make_checkpoint, make_runner
-from verify_node.target.target import Target
+from verify_node.model.target import Target
 
 NUM_TOKENS = 8  # of the vocabulary
 NUM_SESSIONS = 1000

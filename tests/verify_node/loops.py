@@ -12,8 +12,8 @@ from goodspeed.wire.zmq.transport import DraftChannel, MemoryNetwork
 from tests.fakes import TellingTarget, make_core
 from verify_node.core.core import VerifyCore
 from verify_node.daemon import VerifyDaemon
-from verify_node.packing.round import Round
-from verify_node.target.target import RoundResult
+from verify_node.model.target import RoundResult
+from verify_node.scheduler.round import Round
 from verify_node.watch.recorder import RoundRecorder
 
 TIMEOUT_S = 30.0

@@ -27,12 +27,12 @@ Where = Callable[[Loop], tuple[Any, str]]
 IN_A_ROUND: dict[str, Where] = {
     "planning": lambda loop: (loop.core.starting, "look"),
     "choosing": lambda loop: (loop.core.choice, "choose"),
-    "beginning": lambda loop: (loop.core.places, "began"),
+    "beginning": lambda loop: (loop.core.preemption, "began"),
     "forward pass": lambda loop: (loop.target, "run"),
     "cost": lambda loop: (loop.core.cost, "observe"),
     "memory": lambda loop: (loop.core.pool, "publish"),
-    "estimates": lambda loop: (loop.core.scheduler, "observe"),
-    "policy": lambda loop: (loop.core.scheduler.policy, "allocate"),
+    "estimates": lambda loop: (loop.core.allocator, "observe"),
+    "policy": lambda loop: (loop.core.allocator.policy, "allocate"),
     "verdicts": lambda loop: (loop.core.replies, "tell"),
     "report": lambda loop: (loop.daemon, "_report"),
 }
@@ -160,9 +160,9 @@ def test_a_session_alone_has_one_more_try_after_a_fault_at_the_end_of_its_round(
     async def story() -> None:
         async with Loop() as loop:
             channel = await connect(loop)
-            sabotage((loop.core.places, "finished"), monkeypatch, ZeroDivisionError("by zero"))
+            sabotage((loop.core.preemption, "finished"), monkeypatch, ZeroDivisionError("by zero"))
             assert await whole_text(channel, 1) == expected(1)
-            raised = sabotage((loop.core.places, "finished"), monkeypatch, ZeroDivisionError("by zero"), times=1e9)
+            raised = sabotage((loop.core.preemption, "finished"), monkeypatch, ZeroDivisionError("by zero"), times=1e9)
             await channel.send(make_open(2, max_draft=0))
             refusals = [await hear(channel)]
             await channel.send(make_open(2, epoch=2, max_draft=0))

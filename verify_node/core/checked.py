@@ -10,8 +10,8 @@ from goodspeed.fleet.replicas import Replica
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import UpMessage
 from verify_node.core.core import VerifyCore
-from verify_node.packing.round import Round
-from verify_node.rounds.outcomes import Outcome, Send
+from verify_node.core.replies import Send
+from verify_node.scheduler.round import Outcome, Round
 
 
 class CheckedCore(VerifyCore):

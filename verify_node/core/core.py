@@ -7,8 +7,7 @@ raised an exception) and `drain` (the node stops). Each is given the time and re
 feeds it from sockets and the real clock; a simulation may feed the same class from a virtual one.
 
 Who is connected and which sessions are open is in `register.py`, who is heard in `reception.py`; what a draft or an Ack
-does to its session, in `incoming.py`; when a round starts, in `starting.py`; what a finished one does, in
-`settlement.py`; what is said, and who is put out, in `replies.py`.
+does to its session, in `incoming.py`; what is said, and who is put out, in `replies.py`; rounds, in `scheduler`.
 
 Between `plan` and `finish` a round is in flight: the target reads and writes key/value memory, so the pool is changed
 only when none is.
@@ -27,9 +26,7 @@ from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, UpMessage
-from verify_node.arms.by_situation import ArmsBySituation
-from verify_node.arms.comparisons import Arm
-from verify_node.arms.switching import Switching
+from verify_node.core import invariants
 from verify_node.core.admitting import admit, withdraw
 from verify_node.core.counts import Counts
 from verify_node.core.fleet_replies import FleetReplies
@@ -37,20 +34,19 @@ from verify_node.core.incoming import Answer, repeat, take_ack, take_draft
 from verify_node.core.rate_limit import RateLimiter
 from verify_node.core.reception import Reception
 from verify_node.core.register import Register
-from verify_node.core.replies import Replies
-from verify_node.core.starting import Starting
+from verify_node.core.replies import Replies, Send
 from verify_node.core.view import View
 from verify_node.fleet.load import load_of
 from verify_node.fleet.redirecting import Redirecting
-from verify_node.invariants import of_core as invariants
-from verify_node.packing.packing import plan
-from verify_node.packing.round import Round, RoundLimits
-from verify_node.places.places import Places
-from verify_node.rounds.choice import Choice
-from verify_node.rounds.failures import IMPOSSIBLE, NOT_NUMBERS
-from verify_node.rounds.outcomes import Moved, Outcome, Send
-from verify_node.rounds.scheduler import Scheduler
-from verify_node.rounds.settlement import active, commit, observe, publish
+from verify_node.scheduler.allocate import Allocator
+from verify_node.scheduler.commit import Moved, active, commit, observe, publish
+from verify_node.scheduler.failures import IMPOSSIBLE, NOT_NUMBERS
+from verify_node.scheduler.model_drafts import ModelDrafts
+from verify_node.scheduler.pack import plan
+from verify_node.scheduler.preempt import Preemption
+from verify_node.scheduler.round import Outcome, Round, RoundLimits
+from verify_node.scheduler.select import Choice
+from verify_node.scheduler.start import Starting
 from verify_node.session.checks import (
     HALF_DONE,
     NOT_ACKNOWLEDGED,
@@ -69,6 +65,9 @@ from verify_node.slo.promises import Promises
 MAX_SUSPECTS = 64
 """Sessions that are remembered, the newest of those whose round failed at its end though they were alone."""
 
+ROUNDS_KEPT = 64
+"""Rounds after which what was kept of sessions that are over is forgotten."""
+
 LEAST_HELD_S = 0.001
 """How soon a prompt that is held is looked at again, at least, where rounds take no time yet."""
 
@@ -81,23 +80,23 @@ class VerifyCore:
         *,
         register: Register,
         limits: RoundLimits,
-        scheduler: Scheduler,
+        allocator: Allocator,
         choice: Choice,
-        arms: ArmsBySituation | None = None,
+        is_shared: bool = False,
         pool: PagePool,
         cost: Refined,
         admission: str = "none",
-        places: Places,
+        preemption: Preemption,
     ) -> None:
-        """`settings.make_core` builds one from settings."""
+        """`settings.make_core` builds one from settings. is_shared: draft models may take this machine's time."""
         self.limits = limits
-        self.scheduler = scheduler
+        self.allocator = allocator
         self.choice = choice
-        self.switching = Switching(choice, arms)
+        self.model_drafts = ModelDrafts(is_shared)
         self.pool = pool
         self.cost = cost
         self.promises = Promises(admission, cost, limits.max_round_tokens, pool)
-        self.places = places
+        self.preemption = preemption
         self.register = register
         self.context_len = register.context_len
         self.peers, self.sessions, self.diary = register.peers, register.sessions, register.diary
@@ -109,7 +108,7 @@ class VerifyCore:
         self.replies = Replies(register, self.rate_limiter, self.counts)
         self.refusals = self.replies.refusals
         self.reception = Reception(register, self.replies, self.fleet_replies)
-        self.starting = Starting(register, scheduler, places)
+        self.starting = Starting(register.sessions, is_barrier=allocator.is_barrier)
         self.view = View(self)  # for those who watch
         self.num_rounds = 0
         self.round_s = 0.0  # smoothed duration of a round
@@ -119,7 +118,6 @@ class VerifyCore:
         self._is_allotting = False  # within `plan` only: what promises take of the round is worked out
         self._is_finishing = False  # within `finish` only
         self._taking_part: dict[bytes, Session] = {}  # in the round in flight, or else in the last
-        self.newest_arm: Arm | None = None  # under which the newest round was made; None where nothing is tried
         self._decided_after = 0  # rounds
         self._suspects: dict[bytes, None] = {}  # the oldest first
         self._num_alone = 0  # rounds of one session each that are left, to find the one that rounds fail on
@@ -239,6 +237,10 @@ class VerifyCore:
         if self._in_flight is not None or self.draining:
             return None
         self._being_planned = ()
+        self.register.free_released()
+        if self.num_rounds % ROUNDS_KEPT == 0:
+            self.choice.keep(self.sessions)
+            self.preemption.keep(self.sessions, self.allocator.clients)
         start = self.starting.look(self.choice, self.num_rounds, self.round_s, now)
         self.wake_at = min(self.wake_at, self.starting.wake_at, now if self.promises.has_undecided else inf)
         planned = self._start(start.sessions, start.ready, now) if start is not None else None
@@ -257,12 +259,12 @@ class VerifyCore:
         moved, sends = self._commit(done, outcomes, now)
         sends += self.replies.disprove(moved, now)
         moved = [move for move in moved if self.register.has(move.session)]  # but of whoever was just put out
-        observe(done, moved, self.scheduler)
+        observe(done, moved, self.allocator)
         self.counts.finished(done, moved, duration_s)
         still_open = {key: session for key, session in self._taking_part.items() if self.register.has(session)}
-        self.places.finished(done, moved, still_open, duration_s)
+        self.preemption.finished(done, moved, still_open, duration_s)
         going_on = active(self.sessions)
-        self.switching.finished(moved, going_on, now, reads_prompts=bool(done.prefilled))
+        self.model_drafts.finished(moved, going_on, now)
         sends += self._tell(done, moved, going_on, now)
         self.promises.finished(self.sessions, self.round_s, now)
         self._is_finishing = False
@@ -272,17 +274,17 @@ class VerifyCore:
 
     def _tell(self, done: Round, moved: Sequence[Moved], going_on: Sequence[Session], now: float) -> list[Send]:
         """The verdicts of a round, with what each session may draft next."""
-        permits, owes_more = self.switching.permits, self.choice.owes_more
+        permits, owes_more = self.model_drafts.permits, self.choice.owes_more
         permitted: Mapping[bytes, int] = {}
         if permits or any(owes_more(move.session) for move in moved):
-            permitted = self.scheduler.permit(done.number, going_on, self.round_s)
+            permitted = self.allocator.permit(done.number, going_on, self.round_s)
         sends = []
         for move in moved:
             session = move.session
             may_draft = permitted.get(session.session_id, 0) if permits or owes_more(session) else 0
             session.permit(may_draft, done.number)
             verdict = move.verdict(session.may_draft, self.choice.least_odds(session))
-            waits = self.scheduler.waits(session) and done.number >= session.client.retry_round
+            waits = self.allocator.waits(session) and done.number >= session.client.retry_round
             session.tell(verdict, now, waits=waits, window=session.window(self.round_s))
             sends.append(self.replies.tell(session.peer_id, verdict))
         return sends
@@ -365,7 +367,7 @@ class VerifyCore:
 
     def validate(self) -> None:
         """Raises BrokenInvariant, naming the first thing that is wrong and where."""
-        register, clients = self.register, self.scheduler.clients
+        register, clients = self.register, self.allocator.clients
         invariants.check_register(register, clients)
         invariants.check_sessions(self.sessions)
         invariants.check_clients(clients, self.num_rounds)
@@ -410,10 +412,10 @@ class VerifyCore:
         if isinstance(opened, Rejection):
             return opened
         if was_idle:
-            self.switching.begin(now)
+            self.model_drafts.begin(now)
         self.promises.opened(opened, before)
         is_kept = opened.session_id not in self.register.released
-        self.places.opened(opened, before, self.sessions, now, kept=is_kept)
+        self.preemption.opened(opened, before, self.sessions, now, kept=is_kept)
         return repeat(opened, len(message.prompt) + len(message.committed))
 
     def _hear(self, peer: Peer, message: Draft | Ack, now: float) -> Answer:
@@ -429,7 +431,7 @@ class VerifyCore:
     def _start(self, sessions: list[Session], ready: list[Session], now: float) -> Round | None:
         planned = self._pack(sessions, ready, now)
         self.counts.num_preempted += len(planned.preempted)
-        self.places.began(planned, self.sessions, now)
+        self.preemption.began(planned, self.sessions, now)
         if not planned.entries:
             if self.promises.promised:  # a prompt whose last token is held waits for time to pass, and nothing else
                 self.wake_at = min(self.wake_at, now + max(self.round_s, LEAST_HELD_S))
@@ -438,7 +440,6 @@ class VerifyCore:
         self.promises.began({entry.session_id: len(entry.tokens) for entry in planned.entries}, ready)
         self.num_rounds = planned.number
         self._in_flight = planned
-        self.newest_arm = self.switching.arm
         prefilled = set(planned.prefilled)
         for entry in planned.entries:
             session = self._taking_part[entry.session_id]
@@ -458,14 +459,14 @@ class VerifyCore:
             for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
                 self._being_planned = [session]
                 drafted = self.choice.choose([session], now)
-                seat = partial(self.places.seat, now=now, others=ready)
-                planned = plan(number, sessions, [session], self.limits, self.pool, drafted, allotment, seat)
+                resolve = partial(self.preemption.resolve, now=now, others=ready)
+                planned = plan(number, sessions, [session], self.limits, self.pool, drafted, allotment, resolve)
                 if planned.entries:
                     return planned
             self._being_planned = ready
         drafted = self.choice.choose(ready, now, _room(allotment, len(ready)))
-        seat = partial(self.places.seat, now=now)
-        return plan(number, sessions, ready, self.limits, self.pool, drafted, allotment, seat)
+        resolve = partial(self.preemption.resolve, now=now)
+        return plan(number, sessions, ready, self.limits, self.pool, drafted, allotment, resolve)
 
     def _allot(self, ready: list[Session], now: float) -> Allotment | None:
         """What promises take of the round; without any there is nothing to work out, which could fail."""

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple, TypeAlias
 from goodspeed.node.counts import ROUND_S, ROUND_TOKENS, Histogram
 from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.fields import DraftSource, RedirectReason
-from verify_node.packing.round import Round
-from verify_node.rounds.outcomes import Moved
+from verify_node.scheduler.commit import Moved
+from verify_node.scheduler.round import Round
 from verify_node.session.session import Session
 from verify_node.slo.deadline import Cause, Deadline
 

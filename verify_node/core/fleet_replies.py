@@ -9,8 +9,8 @@ from goodspeed.fleet.replicas import Replica
 from goodspeed.wire.messages import OpenSession, Redirect
 from verify_node.core.counts import Counts
 from verify_node.core.register import Register
+from verify_node.core.replies import Send
 from verify_node.fleet.redirecting import Redirecting
-from verify_node.rounds.outcomes import Send
 from verify_node.session.client import Peer
 from verify_node.session.session import Session
 from verify_node.slo.promises import Promises

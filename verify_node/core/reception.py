@@ -8,8 +8,7 @@ from goodspeed.wire.handshake import Hello
 from goodspeed.wire.messages import OpenSession, UpMessage
 from verify_node.core.fleet_replies import FleetReplies
 from verify_node.core.register import Register
-from verify_node.core.replies import Replies
-from verify_node.rounds.outcomes import Send
+from verify_node.core.replies import Replies, Send
 from verify_node.session.checks import HELLO_FIRST, STOPPING
 from verify_node.session.client import Peer
 

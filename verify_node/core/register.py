@@ -17,7 +17,7 @@ from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Hello, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, UpMessage
 from verify_node.core.diary import Diary
-from verify_node.rounds.scheduler import Scheduler
+from verify_node.scheduler.allocate import Allocator
 from verify_node.session.checks import (
     ANOTHERS_PEER,
     NOT_OPEN,
@@ -59,7 +59,7 @@ class Register:
     def __init__(
         self,
         welcome: Welcome,
-        scheduler: Scheduler,
+        allocator: Allocator,
         pool: PagePool,
         *,
         max_sessions: int,
@@ -78,7 +78,7 @@ class Register:
         self.peers: dict[bytes, Peer] = {}
         self.sessions: dict[bytes, Session] = {}
         self.diary = Diary()
-        self._scheduler = scheduler
+        self._allocator = allocator
         self._pool = pool
         self._released: dict[bytes, bool] = {}  # sessions whose memory is freed; whether what is kept of it is of use
         self._num_opened = 0
@@ -112,10 +112,10 @@ class Register:
             return refused
         name = self._client_name(peer_id, hello, principal)
         self._make_room(name)
-        client = self._scheduler.client(name)
+        client = self._allocator.client(name)
         if all(peer.client is not client for peer in self.peers.values()):
             has_model = bool(hello.draft_model)
-            self._scheduler.set_draft_model(client, hello.draft_fingerprint, has_model=has_model)
+            self._allocator.set_draft_model(client, hello.draft_fingerprint, has_model=has_model)
         if principal is not None and self.enrolled is not None:
             client.grant(self.enrolled[principal])
         self._follow(peer_id, hello.boot_id, client, principal)
@@ -161,7 +161,7 @@ class Register:
 
     def _make_room(self, name: str) -> None:
         """A client's estimates outlive its connections. Forgets absent clients once MAX_CLIENTS names are known."""
-        clients = self._scheduler.clients
+        clients = self._allocator.clients
         if name not in clients and len(clients) >= MAX_CLIENTS:
             there = {peer.client.name for peer in self.peers.values()}
             there |= {session.client.name for session in self.sessions.values()}
@@ -312,7 +312,7 @@ class Register:
             opened=message,
             peer_id=peer.peer_id,
             client=peer.client,
-            acceptance=self._scheduler.session_acceptance(peer.client),
+            acceptance=self._allocator.session_acceptance(peer.client),
             acceptance_bound=peer.client.acceptance_bound.begin(),
             round_trip_s=peer.client.round_trip_s,
             tokens=tokens,

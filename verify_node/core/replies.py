@@ -7,14 +7,24 @@ Events in (a message came, it was refused), messages out. No I/O, no clock. The 
 from collections import Counter
 from collections.abc import Iterable
 
-from goodspeed.wire.messages import Refusal, RefusalCode, Verdict
+from msgspec import Struct
+
+from goodspeed.wire.messages import DownMessage, Refusal, RefusalCode, Verdict
 from verify_node.core.counts import Counts
 from verify_node.core.incoming import Answer, Drop, Repeat
 from verify_node.core.rate_limit import RateLimiter, Stage
 from verify_node.core.register import Register
-from verify_node.rounds.outcomes import Moved, Send
+from verify_node.scheduler.commit import Moved
 from verify_node.session.checks import CHANGED, NOT_DRAWN, NOT_ENROLLED, AboutSession, Rejection
 from verify_node.session.client import Peer
+
+
+class Send(Struct, frozen=True):
+    """The core's only kind of action: a message for a peer."""
+
+    peer_id: bytes
+    message: DownMessage
+
 
 REPEATED_TOKENS = 16
 """A repeated verdict costs its receiver, who asked for it, one message more per this many tokens."""

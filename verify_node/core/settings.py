@@ -17,14 +17,13 @@ from goodspeed.fair.policies import Policy
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import VERSION, Welcome
-from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.core.core import VerifyCore
 from verify_node.core.register import Register
-from verify_node.packing.round import RoundLimits
-from verify_node.places.places import Places
-from verify_node.rounds.choice import ByOdds, Choice, Whole
-from verify_node.rounds.scheduler import Scheduler
-from verify_node.rounds.self_drafts import SelfDrafts
+from verify_node.scheduler.allocate import Allocator
+from verify_node.scheduler.drafted import SelfDrafts
+from verify_node.scheduler.preempt import Preemption
+from verify_node.scheduler.round import RoundLimits
+from verify_node.scheduler.select import ByOdds, Choice, Whole
 from verify_node.slo.terms import Tiers
 
 Rounds: TypeAlias = Literal["continuous", "barrier"]
@@ -68,8 +67,7 @@ class CoreSettings:
     budget: int = 24  # C: drafted tokens in one round
     max_round_tokens: int = 512  # all tokens in one forward pass; more than the budget
     self_draft: bool = True  # draft from sessions' own texts, in continuous rounds
-    is_shared: bool = True  # the draft nodes are on this machine: many draft models would take its time
-    explore: float = 0.02  # share of the time in which it is tried whether other ways of drafting bring more
+    is_shared: bool = True  # draft nodes may be on this machine, and take its time
     eta: float = 0.1  # Eq. (3)
     weigh_evidence: bool = True
     beta: float = 0.1  # Eq. (4)
@@ -132,7 +130,7 @@ def make_core(
     cost = cost if cost is not None else Refined()
     welcome = replace(welcome, constraints=grammars is not None)
     limits = RoundLimits(settings.budget, settings.max_round_tokens)
-    scheduler = Scheduler(
+    allocator = Allocator(
         policy if policy is not None else settings.policy.create(),
         settings.budget,
         eta=settings.eta,
@@ -143,7 +141,7 @@ def make_core(
     )
     register = Register(
         replace(welcome, context_len=min(welcome.context_len, pool.num_pages * pool.page_size)),
-        scheduler,
+        allocator,
         pool,
         max_sessions=settings.max_sessions,
         max_client_sessions=settings.max_client_sessions,
@@ -153,24 +151,24 @@ def make_core(
     return kind(
         register=register,
         limits=limits,
-        scheduler=scheduler,
-        choice=_choice(settings, cost, limits, scheduler, self_drafts),
-        arms=ArmsBySituation(settings.explore, is_shared=settings.is_shared) if not settings.is_barrier else None,
+        allocator=allocator,
+        choice=_choice(settings, cost, limits, allocator, self_drafts),
+        is_shared=settings.is_shared and not settings.is_barrier,
         pool=pool,
         cost=cost,
         admission=settings.admits,
-        places=Places(order.create(settings.order), cost, pool),
+        preemption=Preemption(order.create(settings.order), cost, pool),
     )
 
 
 def _choice(
-    settings: CoreSettings, cost: Refined, limits: RoundLimits, scheduler: Scheduler, self_drafts: SelfDrafts | None
+    settings: CoreSettings, cost: Refined, limits: RoundLimits, allocator: Allocator, self_drafts: SelfDrafts | None
 ) -> Choice:
     """How the drafted tokens of a round are chosen."""
     if settings.is_barrier:
         return Whole()
     own = (self_drafts if self_drafts is not None else SelfDrafts()) if settings.self_draft else None
-    return ByOdds(cost, limits, scheduler.worth_of, own)
+    return ByOdds(cost, limits, allocator.worth_of, own)
 
 
 def make_welcome(

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.handshake import Welcome
-from verify_node.arms.arms import ArmsReport
-from verify_node.arms.comparisons import Arm
 from verify_node.core.counts import Counts
 from verify_node.core.diary import Diary
-from verify_node.packing.round import RoundLimits
+from verify_node.scheduler.round import RoundLimits
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
 
@@ -30,7 +28,7 @@ class View:
         self.diary: Diary = core.register.diary
         self.peers: Mapping[bytes, Peer] = MappingProxyType(core.register.peers)
         self.sessions: Mapping[bytes, Session] = MappingProxyType(core.register.sessions)
-        self.clients: Mapping[str, Client] = MappingProxyType(core.scheduler.clients)
+        self.clients: Mapping[str, Client] = MappingProxyType(core.allocator.clients)
         self.refusals: Mapping[str, int] = MappingProxyType(core.replies.refusals)
 
     @property
@@ -64,19 +62,9 @@ class View:
         return sum(not session.finished and self._core.register.has(session) for session in self._core.newest)
 
     @property
-    def newest_arm(self) -> Arm | None:
-        """The way of drafting under which the newest round was made; None where no other is tried."""
-        return self._core.newest_arm
-
-    @property
-    def arms(self) -> ArmsReport | None:
-        """What is known of the ways of drafting in the situation that holds; None where no other is tried."""
-        return self._core.switching.report
-
-    @property
-    def arms_by_situation(self) -> Sequence[tuple[int, ArmsReport]]:
-        """What is known of them in each situation so far, with its fewest sessions; empty where no other is tried."""
-        return self._core.switching.reports
+    def permits_models(self) -> bool:
+        """Whether draft models may draft until the next round."""
+        return self._core.model_drafts.permits
 
     @property
     def num_unanswered(self) -> int:

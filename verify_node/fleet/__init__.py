@@ -8,5 +8,5 @@ Whoever keeps the fleet (`goodspeed-fleet`, or a person) writes the one file and
 Ray, nor about what else is done with a session.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client, ray.
-Imports nothing of: verify_node.arms, verify_node.core, verify_node.target, verify_node.watch.
+Imports nothing of: verify_node.core, verify_node.model, verify_node.watch.
 """

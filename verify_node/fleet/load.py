@@ -7,7 +7,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
 from goodspeed.fleet.replicas import MAX_OWED, MAX_PACES, Load, Owed, Pace
 from goodspeed.wire.handshake import Welcome
-from verify_node.packing.round import RoundLimits
+from verify_node.scheduler.round import RoundLimits
 from verify_node.session.session import Session
 from verify_node.slo.allotting import tpots
 from verify_node.slo.deadline import Deadline

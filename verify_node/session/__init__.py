@@ -3,6 +3,6 @@
 Knows nothing about other sessions, sockets, clocks or tensors.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
-Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.arms,
-verify_node.core, verify_node.packing, verify_node.rounds, verify_node.target, verify_node.watch.
+Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.core,
+verify_node.scheduler, verify_node.model, verify_node.watch.
 """

@@ -14,7 +14,6 @@ A promise is an admitted deadline: the session's time in rounds and its KV pages
 Pure: every time is an argument. Knows nothing about messages, rounds' making or other rooms of the verify node.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
-Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.arms,
-verify_node.core, verify_node.fleet, verify_node.packing, verify_node.places, verify_node.rounds, verify_node.session,
-verify_node.target, verify_node.watch.
+Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.core,
+verify_node.fleet, verify_node.scheduler, verify_node.session, verify_node.model, verify_node.watch.
 """

@@ -5,7 +5,6 @@ Keeps the stems that vLLM's dashboards know. Changes nothing, and runs outside o
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from math import nan
 from typing import get_args
 
 from prometheus_client.metrics_core import Metric
@@ -15,8 +14,6 @@ from goodspeed.node import metrics
 from goodspeed.node.metrics import counter, counters, counters_by, gauge, gauges, histogram
 from goodspeed.wire.fields import DraftSource, RedirectReason
 from goodspeed.wire.messages import RefusalCode
-from verify_node.arms.arms import ArmReport
-from verify_node.arms.comparisons import Arm
 from verify_node.core.counts import PromiseOutcome
 from verify_node.daemon import VerifyDaemon
 from verify_node.session.client import Client
@@ -62,7 +59,6 @@ class VerifyCollector(Collector):
         yield from self._tokens()
         yield from self._rounds()
         yield from self._slos()
-        yield from self._arms()
         yield from self._wire()
         yield from self._clients()
         yield from self._fleet()
@@ -102,6 +98,7 @@ class VerifyCollector(Collector):
         yield counters("round_seconds", "Time of rounds by phase.", "phase", vars(self._daemon.wall))
         yield histogram("round_duration_seconds", "Forward pass and verification of one round.", counts.round_s)
         yield gauge("budget", "Drafted tokens in one round at most.", core.limits.budget)
+        yield gauge("models_may_draft", "1 while draft models may draft.", float(core.permits_models))
 
     def _slos(self) -> Iterator[Metric]:
         """By tier, as this node sees it; what the texts' readers saw their draft nodes tell."""
@@ -140,25 +137,6 @@ class VerifyCollector(Collector):
         reasons: tuple[RedirectReason, ...] = get_args(RedirectReason)
         sent_on: dict[str, float] = {reason: self._core.counts.redirects[reason] for reason in reasons}
         yield counters("redirects", "Sessions sent to another replica.", "reason", sent_on)
-
-    def _arms(self) -> Iterator[Metric]:
-        """What the experiments found; NaN for what is not known."""
-        found = self._core.arms
-        known = {one.arm: one for one in found.arms} if found is not None else {}
-        unknown = ArmReport(Arm.NONE, None, None, 0, 0.0)
-        arms = {arm.value: known.get(arm, unknown) for arm in Arm}
-        best = {arm: float(found is not None and arm == found.best) for arm in arms}
-        rates = {arm: nan if one.relative_rate is None else one.relative_rate for arm, one in arms.items()}
-        errors = {arm: nan if one.standard_error is None else one.standard_error for arm, one in arms.items()}
-        stretches = {arm: one.num_stretches for arm, one in arms.items()}
-        yield gauges("arm_is_best", "1 for the way of drafting that brings the most.", "arm", best)
-        yield gauges("arm_relative_rate", "Weighted tokens per second over the best arm's.", "arm", rates)
-        yield gauges("arm_relative_rate_error", "Standard error of that.", "arm", errors)
-        yield gauges("arm_stretches", "Stretches as an experiment.", "arm", stretches)
-        yield gauges("arm_time_share", "Share of the busy time.", "arm", {arm: one.share for arm, one in arms.items()})
-        explored, changes = (found.explored_share, found.num_changes) if found is not None else (0.0, 0)
-        yield gauge("arm_explored_share", "Share of the busy time under other arms than the best.", explored)
-        yield gauge("arm_changes", "Changes of the best arm.", changes)
 
     def _wire(self) -> Iterator[Metric]:
         core, traffic = self._core, self._daemon.channel.traffic

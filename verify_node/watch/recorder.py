@@ -15,8 +15,8 @@ from goodspeed.node.recording import Drafted, Opened, Round
 from goodspeed.wire.channels import Received
 from goodspeed.wire.messages import Draft, OpenSession, Verdict
 from verify_node.core.view import View
-from verify_node.packing import round as rounds
-from verify_node.rounds.outcomes import Outcome
+from verify_node.scheduler import round as rounds
+from verify_node.scheduler.round import Outcome
 from verify_node.session.session import Session
 
 EVENT = "recorded"

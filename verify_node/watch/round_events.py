@@ -1,15 +1,10 @@
-"""The events of rounds (`--json`): a round's sums, and a row for each session that moved. Decides nothing.
-
-Also what the experiments with arms found, which the last event tells.
-"""
+"""The events of rounds (`--json`): a round's sums, and a row for each session that moved. Decides nothing."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from goodspeed.wire.messages import Verdict
-from verify_node.arms.comparisons import Arm
-from verify_node.core.view import View
-from verify_node.packing.round import Round
+from verify_node.scheduler.round import Round
 from verify_node.session.session import Session
 
 
@@ -24,13 +19,8 @@ class WallTime:
     send: float = 0.0
 
 
-def round_event(
-    done: Round, verdicts: Iterable[Verdict], sessions: Mapping[bytes, Session], arm: Arm | None = None
-) -> dict[str, object]:
-    """Returns the fields of a round's event; its sessions have to be open still.
-
-    arm: the way of drafting that was tried in it, or is the best; None where no other is tried.
-    """
+def round_event(done: Round, verdicts: Iterable[Verdict], sessions: Mapping[bytes, Session]) -> dict[str, object]:
+    """Returns the fields of a round's event; its sessions have to be open still."""
     rows = [(verdict, sessions[verdict.session_id]) for verdict in verdicts]
     return {
         "number": done.number,
@@ -38,15 +28,9 @@ def round_event(
         "num_tokens": done.num_tokens,
         "deferred": len(done.deferred),
         "preempted": len(done.preempted),
-        "arm": arm.value if arm is not None else None,
         "may_draft": {verdict.session_id.hex(): verdict.may_draft for verdict, _ in rows},
         "sessions": [_row(verdict, session) for verdict, session in rows],
     }
-
-
-def arms_found(view: View) -> list[dict[str, object]]:
-    """Returns the experiments' report of each situation, with the fewest sessions of it; none where none is made."""
-    return [{"load": load, **asdict(found)} for load, found in view.arms_by_situation]
 
 
 def _row(verdict: Verdict, session: Session) -> dict[str, object]:

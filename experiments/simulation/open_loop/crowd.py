@@ -44,7 +44,6 @@ def crowd(cost: CostModel, crowds: int, seed: int) -> Service:
         round_cost=cost,
         known_cost=True,
         self_draft=False,
-        explore=0.0,
         latency_s=(0.0,),
     )
     return serve(settings, [*running, *(_request(at, 1.0, 2, random) for at in at_s)], seed)

@@ -1,7 +1,7 @@
 """A verify node that reads prompts before anything else, as vLLM did: while one is read, nobody's text grows."""
 
 from verify_node.core.core import VerifyCore
-from verify_node.packing.round import Round
+from verify_node.scheduler.round import Round
 from verify_node.session.session import Session
 
 

@@ -15,9 +15,8 @@ from goodspeed.slo.headroom import FLOOR
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
 from verify_node.core.core import VerifyCore
-from verify_node.packing.drafted import Drafted
-from verify_node.rounds.choice import Choice
-from verify_node.rounds.planner import Hope
+from verify_node.scheduler.drafted import Drafted
+from verify_node.scheduler.select import Choice, Hope
 from verify_node.session.session import Session
 from verify_node.slo.allotting import Allotment
 from verify_node.slo.promises import Promises
@@ -195,9 +194,6 @@ class Watched:
 
     def keep(self, open_sessions: Container[bytes]) -> None:
         self._choice.keep(open_sessions)
-
-    def looks_at_drafts(self, yes: bool) -> None:
-        self._choice.looks_at_drafts(yes)
 
 
 class WatchedPromises(Promises):

@@ -62,7 +62,6 @@ class DemoState:
     wall_s: dict[str, float] = field(default_factory=dict)
     uplink_bytes: int = 0  # of messages that carry drafted tokens
     policy_error: str | None = None  # the last failure of a policy of a user's own
-    arms: list[dict[str, Any]] = field(default_factory=list)  # what its experiments found, by load; empty without any
     history: list[tuple[int, dict[str, float]]] = field(default_factory=list)  # (round, goodput estimate by client)
     started_s: float = 0.0
     finished_s: float = 0.0
@@ -86,9 +85,8 @@ class DemoState:
         self.started_s = self.finished_s = now
 
     def apply_verify(self, event: dict[str, Any]) -> None:
-        """Applies an event of the verify node: a round, or its totals at the end. Arms are of all that it ever did."""
+        """Applies an event of the verify node: a round, or its totals at the end."""
         if event["event"] == "stopped":
-            self.arms = event["arms"]
             self.policy_error = event["policy_error"]
         if self.is_over:
             return

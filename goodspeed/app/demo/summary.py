@@ -55,7 +55,6 @@ def summarize(config: DemoConfig, state: DemoState) -> dict[str, Any]:
         "elapsed_s": state.elapsed_s,
         "drafted_by": drafted_by,
         "accepted_by": by_source(one.accepted_by for one in clients),
-        "arms": state.arms,
         "policy_error": state.policy_error,
         "versions": versions(),
     }
@@ -133,7 +132,6 @@ def figures(result: dict[str, Any]) -> dict[str, str]:
         "accepted of drafted tokens": sources(result["drafted_by"], result["accepted_by"]),
         "verify node's time": ", ".join(f"{part} {wall_s[part] / total_s:.0%}" for part in WALL),
         **({"policy error": result["policy_error"]} if result["policy_error"] else {}),
-        **_best_arms(result["arms"]),
         **_tiers(result["clients"]),
     }
 
@@ -164,31 +162,6 @@ def _promised(kept: Sequence[Mapping[str, Any]]) -> str:
 def sources(drafted_by: Mapping[str, int], accepted_by: Mapping[str, int]) -> str:
     """Returns how many tokens each source drafted, and how many of them were accepted."""
     return ", ".join(f"{source} {accepted_by[source]} of {number}" for source, number in drafted_by.items())
-
-
-def _best_arms(found: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Returns the best arm at each load at which it was compared with none; nothing where no arm was tried."""
-    if compared := [one for one in found if _is_compared(one)]:
-        return {f"best arm, {_texts(one['load'])}": _over_none(one) for one in compared}
-    return {"best arm": "not compared with none yet: the run was too short"} if found else {}
-
-
-def _is_compared(found: dict[str, Any]) -> bool:
-    known = [arm["arm"] for arm in found["arms"] if arm["relative_rate"] is not None]  # the best one always is
-    return "none" in known and len(known) > 1
-
-
-def _texts(load: int) -> str:
-    return "1 text" if load == 1 else f"{load} to {2 * load - 1} texts"
-
-
-def _over_none(found: dict[str, Any]) -> str:
-    """Returns the best arm, and what it brought relative to none."""
-    none = next(arm for arm in found["arms"] if arm["arm"] == "none")
-    if found["best"] == "none":
-        return "none"
-    gain = 1 / none["relative_rate"]
-    return f"{found['best']}, {gain:.2f} ± {gain * none['standard_error']:.2f} times the tokens per second of none"
 
 
 def short_figures(result: dict[str, Any]) -> dict[str, str]:

@@ -24,7 +24,3 @@ gradient, fixed, random: who may draft how much; of that a round verifies what b
   with gradient each divided by its client's goodput
 paper: --preset paper, whose rounds wait for every draft and verify it whole by the ratio rule;
   its texts are others"""
-
-OF_ARMS = """
-best arm: the way of drafting that brought the most, with so many texts open, as far as was tried: no drafts (none),
-  n-gram drafts (ngram), or those of models, too (model); what it brought is told with its standard error"""

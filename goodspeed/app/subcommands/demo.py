@@ -56,7 +56,7 @@ def run(namespace: argparse.Namespace) -> int:
         state = run_interruptible(run_once(config, roster, watcher, namespace.log_level))
         states = {config.policy: state}
         result, to_text = summary.summarize(config, state), summary.to_text
-        meaning = words.OF_ONE_RUN + (words.OF_ARMS if result["arms"] else "")
+        meaning = words.OF_ONE_RUN
     watcher.doing("drawing the picture")
     try:
         result["png"] = save_picture(states, config.png)

@@ -72,7 +72,6 @@ def test_the_result_has_its_fields(demo: Ended) -> None:
     assert result["uplink_bytes_per_token"] > 0
     assert 0 < result["jain"] <= 1
     assert all(seconds > 0 for seconds in result["wall_s"].values())
-    assert {arm["arm"] for found in result["arms"] for arm in found["arms"]} == {"none", "ngram", "model"}
     assert len(demo.out.splitlines()) == 1
 
 

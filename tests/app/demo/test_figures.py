@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,22 +39,6 @@ def round_event(number: int, uplink_bytes: int, receive: float, *rows: dict[str,
     }
 
 
-def found(load: int, best: str, **arms: tuple[float | None, float | None, float]) -> dict[str, Any]:
-    """What the experiments found at a load; arms: relative rate, standard error, share of the time."""
-    names = ("relative_rate", "standard_error", "share")
-    rows = [{"arm": arm, **dict(zip(names, figures, strict=True))} for arm, figures in arms.items()]
-    return {"load": load, "best": best, "arms": rows}
-
-
-NEVER = (None, None, 0.0)
-FOUND = [
-    found(1, "none", none=(1.0, 0.0, 1.0), ngram=NEVER, model=NEVER),
-    found(2, "none", none=(1.0, 0.0, 0.6), ngram=(0.5, 0.1, 0.2), model=(0.2, 0.1, 0.2)),
-    found(4, "ngram", none=(0.8, 0.04, 0.1), ngram=(1.0, 0.0, 0.8), model=(0.5, 0.1, 0.1)),
-    found(8, "model", none=NEVER, ngram=(0.5, 0.1, 0.1), model=(1.0, 0.0, 0.9)),
-]
-
-
 def tokens_event(token_ids: list[int], drafted: dict[str, int], accepted: dict[str, int]) -> dict[str, Any]:
     text = "x" * len(token_ids)
     return {"event": "tokens", "text": text, "token_ids": token_ids, "drafted": drafted, "accepted": accepted}
@@ -78,9 +61,9 @@ def finish_event(
     }
 
 
-def stopped_event(wall_s: dict[str, float], arms: Sequence[dict[str, Any]] = (), uplink_bytes: int = 150) -> Any:
+def stopped_event(wall_s: dict[str, float], uplink_bytes: int = 150) -> Any:
     totals = {"num_rounds": 5, "uplink_bytes": uplink_bytes, "wall_s": wall_s, "refusals": {}, "policy_error": None}
-    return {"event": "stopped", **totals, "arms": list(arms)}
+    return {"event": "stopped", **totals}
 
 
 @pytest.fixture
@@ -136,30 +119,12 @@ def test_what_drafts_is_known_while_texts_go_on() -> None:
     assert result["accepted_by"] == {"model": 1, "ngram": 6, "self": 6}
 
 
-def test_which_arm_was_best_and_what_it_brought_relative_to_none(state: DemoState) -> None:
-    state.apply_verify(stopped_event(ZERO, FOUND))
-    result = summary.summarize(DemoConfig(), state)
-    assert result["arms"] == FOUND
-    told = {name: value for name, value in summary.figures(result).items() if "arm" in name}
-    assert told == {
-        "best arm, 2 to 3 texts": "none",
-        "best arm, 4 to 7 texts": "ngram, 1.25 ± 0.05 times the tokens per second of none",
-    }
-    short = summary.summarize(DemoConfig(), state) | {"arms": [FOUND[0], FOUND[3]]}
-    assert summary.figures(short)["best arm"] == "not compared with none yet: the run was too short"
-    assert "\nbest arm: " in words.OF_ARMS
-
-
-def test_nothing_is_said_of_arms_where_none_is_tried(state: DemoState) -> None:
-    assert "arm" not in summary.to_text(summary.summarize(DemoConfig(), state))
-
-
-def test_what_others_ask_for_afterwards_counts_for_the_arms_alone(state: DemoState) -> None:
+def test_what_others_ask_for_afterwards_counts_for_nothing(state: DemoState) -> None:
     before = summary.summarize(DemoConfig(), state)
     state.is_over = True
     state.apply_verify(round_event(6, 999, 20.0, row("stranger", 8, 8, 9)))
-    state.apply_verify(stopped_event(ZERO, FOUND, uplink_bytes=999))
-    assert summary.summarize(DemoConfig(), state) == {**before, "arms": FOUND}
+    state.apply_verify(stopped_event(ZERO, uplink_bytes=999))
+    assert summary.summarize(DemoConfig(), state) == before
 
 
 def test_the_wait_for_the_first_prompt_is_no_part_of_the_time(state: DemoState) -> None:

@@ -11,7 +11,7 @@ from experiments.simulation.paper import POLICIES, STAND_INS, TABLE_1, Domains, 
 from experiments.simulation.rounds import Finished
 from experiments.stragglers import noticed
 from goodspeed.wire.messages import Verdict
-from verify_node.packing.round import Round
+from verify_node.scheduler.round import Round
 
 A, B = b"a" * 16, b"b" * 16
 

@@ -15,7 +15,6 @@ KINDS: list[Claims] = ["known", "certain", "impossible", "random"]
 MIXED = Settings(
     num_clients=4,
     num_sessions=3,
-    explore=0.1,
     ngrams=("off", "right", "hostile"),
     alpha=(0.8, 0.3),
     validate=True,
@@ -62,7 +61,6 @@ CROWDED = Settings(
     sizes=lambda client, session: (10, 60),
     stops=0.0,
     policy="fixed",  # the liar is assigned as much as others
-    explore=0.0,
     self_draft=False,
     budget=8,
     alpha=(0.8, 0.8, 0.8, 0.8, 0.8, 0.02),
@@ -81,7 +79,7 @@ def rate(claims: Claims, seed: int) -> float:
 def _tokens(world: World) -> int:
     core = world.verify.core
     assert core is not None
-    return sum(core.scheduler.clients[f"client-{number}"].num_tokens for number in range(5))
+    return sum(core.allocator.clients[f"client-{number}"].num_tokens for number in range(5))
 
 
 @pytest.mark.parametrize("kind", ["certain", pytest.param("random", marks=pytest.mark.thorough)])

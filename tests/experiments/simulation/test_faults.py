@@ -17,7 +17,7 @@ from experiments.simulation.text import alone
 from experiments.simulation.world import World
 from goodspeed.engine.paged.pages import PagePool
 from verify_node.core import incoming
-from verify_node.rounds.outcomes import Moved
+from verify_node.scheduler.commit import Moved
 from verify_node.session import session as verify_session
 from verify_node.session.checks import Rejection
 from verify_node.session.session import MOST_LATE_S

@@ -6,6 +6,7 @@ from statistics import mean
 
 import pytest
 
+import experiments.orders  # noqa: F401 (registers rivals)
 from experiments.simulation.acceptance import Independent
 from experiments.simulation.arrivals import Arrival, dealt_out
 from experiments.simulation.faults import play
@@ -14,9 +15,9 @@ from experiments.simulation.world import World
 from experiments.simulation.worlds import TINY_POOL, some_settings
 from goodspeed.fair.latency import Linear
 from verify_node.core.core import VerifyCore
-from verify_node.packing.packing import plan
-from verify_node.packing.round import Round
-from verify_node.places.seating import _Seating
+from verify_node.scheduler.pack import plan
+from verify_node.scheduler.preempt import _Resolving
+from verify_node.scheduler.round import Round
 from verify_node.session.session import Session
 
 ORDERS = ("fcfs", "las", "sjf", "laps")
@@ -39,24 +40,24 @@ def test_every_text_is_the_targets_and_ends_whatever_befalls(order: str, cost: L
 @pytest.mark.parametrize("order", ["las", "laps"])
 def test_memory_is_taken_for_growth_and_for_waiters(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In those worlds both happen, so they try both."""
-    gave_way = {"give_to_holders": 0, "let_in": 0}
+    gave_way = {"serve_holders": 0, "admit": 0}
 
     def watch(name: str) -> None:
-        method = getattr(_Seating, name)
+        method = getattr(_Resolving, name)
 
-        def watched(self: _Seating) -> None:
-            num_before = len(self.leave)
+        def watched(self: _Resolving) -> None:
+            num_before = len(self.preempt)
             method(self)
-            gave_way[name] += len(self.leave) - num_before
+            gave_way[name] += len(self.preempt) - num_before
 
-        monkeypatch.setattr(_Seating, name, watched)
+        monkeypatch.setattr(_Resolving, name, watched)
 
     for name in gave_way:
         watch(name)
     for seed in range(13):
         play(seed, replace(some_settings(seed), order=order, round_cost=SLOW, **TINY_POOL))
-    assert gave_way["give_to_holders"] > 10
-    assert gave_way["let_in"] > 0
+    assert gave_way["serve_holders"] > 10
+    assert gave_way["admit"] > 0
 
 
 # -- what it brings ----------------------------------------------------------------------------------------------------
@@ -94,7 +95,6 @@ def mean_s(order: str, core_kind: type[VerifyCore] = VerifyCore) -> float:
         context_len=600,
         max_sessions=10_000,
         latency_s=(0.005,),
-        explore=0.0,
         arrivals=dealt_out(requests(2.0, 30.0), 4),
         order=order,
         core_kind=core_kind,

@@ -32,7 +32,6 @@ SETTINGS = Settings(
     max_sessions=10_000,
     latency_s=(0.005,),
     alpha=(0.8,),
-    explore=0.0,
     validate=False,
 )
 

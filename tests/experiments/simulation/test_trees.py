@@ -17,7 +17,6 @@ FREE = Linear(fixed_s=0.01)
 SENDING = Settings(
     num_clients=4,
     num_sessions=3,
-    explore=0.1,
     alpha=(0.6, 0.3),
     round_cost=FREE,
     known_cost=True,
@@ -54,7 +53,7 @@ def test_texts_are_the_targets(trees: Trees, num_pages: int, faults: Faults) -> 
 
 
 def test_alternatives_are_verified_and_accepted() -> None:
-    near = replace(SENDING, latency_s=(0.001,), draft_cost=(Linear(fixed_s=0.001),), explore=0.0, self_draft=False)
+    near = replace(SENDING, latency_s=(0.001,), draft_cost=(Linear(fixed_s=0.001),), self_draft=False)
     world, _ = play(replace(near, sizes=lambda client, number: (8, 100), stops=0.0))
     core = world.verify.core
     assert core is not None

@@ -8,7 +8,7 @@ from experiments.simulation.ngrams import NgramKind
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from goodspeed.fair.latency import Linear
-from verify_node.rounds import planner
+from verify_node.scheduler import start as starting
 
 ROUND = Linear(fixed_s=0.01, token_s=0.00001)
 NEAR = Settings(
@@ -17,7 +17,6 @@ NEAR = Settings(
     num_at_once=1,
     sizes=lambda client, number: (8, 200),
     stops=0.0,
-    explore=0.0,
     self_draft=False,
     alpha=(0.6,),
     latency_s=(0.0002,),
@@ -39,7 +38,7 @@ def seconds(settings: Settings) -> float:
 def shares(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
     """The time that it takes with waits for drafts, and without any."""
     waiting = seconds(settings)
-    monkeypatch.setattr(planner, "SHARE", 0.0)
+    monkeypatch.setattr(starting, "SHARE", 0.0)
     return waiting, seconds(settings)
 
 
@@ -60,6 +59,6 @@ def test_a_slow_one_holds_nobody_up(step_s: float, monkeypatch: pytest.MonkeyPat
 def test_beside_experiments_and_indexes_waiting_does_no_harm(
     ngrams: NgramKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = replace(NEAR, ngrams=(ngrams,), explore=0.1, num_at_once=2, draft_cost=(Linear(fixed_s=0.0003),))
+    settings = replace(NEAR, ngrams=(ngrams,), num_at_once=2, draft_cost=(Linear(fixed_s=0.0003),))
     waiting, going = shares(settings, monkeypatch)
     assert waiting < 1.02 * going

@@ -16,8 +16,8 @@ from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.generation import LogitRules, TokenBias
 from tests.together.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
-from verify_node.packing.round import Round
-from verify_node.target.target import RoundResult
+from verify_node.model.target import RoundResult
+from verify_node.scheduler.round import Round
 
 MARGIN = 1e-4
 """Nearer than this, the target's two best choices may change places: batches of another shape round differently."""

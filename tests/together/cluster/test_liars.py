@@ -47,7 +47,7 @@ def test_a_liar_is_found_and_goes_on_under_match() -> None:
     assert all(isinstance(each.end, Finish) for texts in served.values() for each in texts)
     check_same(requests[MATCHING][0], served[MATCHING][0])
     core = cluster.verify.core
-    clients = core.scheduler.clients
+    clients = core.allocator.clients
     assert [clients[name].suspicion.proven for name in (LYING, HONEST, MATCHING)] == [True, False, False]
     assert core.refusals == {"proposal": 1}  # told once
     assert sum(each.statistics.num_refusals for each in served[LYING]) == 1

@@ -37,7 +37,6 @@ def test_every_setting_of_the_core_can_be_given_on_the_command_line():
         "max_client_sessions": 12,
         "heartbeat_s": 0.5,
         "lease_s": 4.0,
-        "explore": 0.1,
         "admission": "none",
         "order": "laps",
     }

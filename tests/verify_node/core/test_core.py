@@ -21,8 +21,8 @@ from tests.fakes import (
     told,
 )
 from verify_node.core.register import FORGOTTEN_S
-from verify_node.rounds.outcomes import Outcome
-from verify_node.rounds.scheduler import INITIAL_ACCEPTANCE
+from verify_node.scheduler.allocate import INITIAL_ACCEPTANCE
+from verify_node.scheduler.round import Outcome
 
 
 @pytest.fixture
@@ -608,8 +608,8 @@ def test_two_processes_of_one_name_are_two_clients(desk):
     second = make_hello("a", boot_id=b"another!", draft_fingerprint="other")
     desk.up("b", second)
     assert client_names(desk) == {b"a": "a", b"b": "a-2"}
-    assert desk.core.scheduler.clients["a"].draft_fingerprint != "other"
-    assert desk.core.scheduler.clients["a-2"].draft_fingerprint == "other"
+    assert desk.core.allocator.clients["a"].draft_fingerprint != "other"
+    assert desk.core.allocator.clients["a-2"].draft_fingerprint == "other"
     desk.open("b", 7)
     desk.up("c", make_hello("a-2", boot_id=b"a third!"))  # which really is called so
     desk.up("a", Leave())
@@ -684,7 +684,7 @@ def test_what_was_learned_of_a_draft_model_is_not_believed_of_another(drafting):
     for _ in range(5):
         drafting.draft(alpha=0.0)
         drafting.round()
-    client = drafting.core.scheduler.clients["a"]
+    client = drafting.core.allocator.clients["a"]
     learned, most = client.acceptance.value, client.acceptance_bound.most
     assert learned < INITIAL_ACCEPTANCE
     drafting.hello("a", draft_fingerprint="")  # the same process says Hello again

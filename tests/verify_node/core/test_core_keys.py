@@ -130,7 +130,7 @@ def test_a_key_that_changes_says_hello_again(desk: KeyedDesk) -> None:
     assert set(desk.core.sessions) == {session_id(2)}
     assert code(desk.draft("b", 2, tokens=()) or desk.up("a", Ack(session_id(1), 1, 4))) == "hello_first"
     assert isinstance(desk.hello("a"), Welcome)
-    assert desk.core.scheduler.client("a").weight == 4.0
+    assert desk.core.allocator.client("a").weight == 4.0
     assert desk.core.enrol(dict(records), desk.now) == [], "nothing changed"
 
 
@@ -177,4 +177,4 @@ def test_without_keys_nobody_is_asked_for_one() -> None:
     desk = Desk()
     assert isinstance(desk.hello("a"), Welcome)
     assert desk.core.register.enrolled is None
-    assert desk.core.scheduler.client("a").max_round_tokens is None
+    assert desk.core.allocator.client("a").max_round_tokens is None

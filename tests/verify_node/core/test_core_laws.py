@@ -17,8 +17,8 @@ from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, Refusal, UpMessage, Verdict
 from tests.fakes import VOCAB, Desk, make_hello, make_open, next_token, session_id, told
-from verify_node.packing.round import Round
-from verify_node.rounds.outcomes import Outcome, Send
+from verify_node.core.replies import Send
+from verify_node.scheduler.round import Outcome, Round
 
 PEERS = ("a", "b")
 OWNERS = {1: "a", 2: "a", 3: "a", 4: "b", 5: "b"}

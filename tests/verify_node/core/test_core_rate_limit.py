@@ -129,8 +129,8 @@ def test_names_are_not_remembered_for_ever():
         desk.core.receive(b"x%d" % number, make_hello(f"n{number}", boot_id=b"bootboot"), float(number))
         desk.core.register.expire(float(number))
         desk.core.receive(b"kept", Heartbeat(b"bootboot"), float(number))
-    assert len(desk.core.scheduler.clients) < 100
-    assert "kept" in desk.core.scheduler.clients
+    assert len(desk.core.allocator.clients) < 100
+    assert "kept" in desk.core.allocator.clients
 
 
 # -- what never moves --------------------------------------------------------------------------------------------------

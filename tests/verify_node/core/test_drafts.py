@@ -8,8 +8,8 @@ from goodspeed.fair.latency import Linear
 from goodspeed.wire import odds
 from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Verdict
 from tests.fakes import VOCAB, Desk, alone, make_open, replace_message, request_of, session_id
-from verify_node.rounds.choice import ALL, SELDOM_UNWAITED, UNWAITED
-from verify_node.rounds.planner import SHARE
+from verify_node.scheduler.select import ALL, SELDOM_UNWAITED, UNWAITED
+from verify_node.scheduler.start import SHARE
 from verify_node.session.remainder import Remainder
 
 
@@ -221,7 +221,7 @@ def test_a_verdict_says_who_drafted_and_what_a_token_must_be_worth() -> None:
 def _priced(desk: Desk, chosen: Any) -> Any:
     """The last round's tokens were dear: each had to be worth half of what a client's first token is."""
     client = desk.session().client
-    desk.core.choice._least_value = 0.5 * desk.core.scheduler.worth_of(client)  # type: ignore[attr-defined]
+    desk.core.choice._least_value = 0.5 * desk.core.allocator.worth_of(client)  # type: ignore[attr-defined]
     return chosen
 
 

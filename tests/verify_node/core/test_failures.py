@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from goodspeed.wire.messages import Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
-from tests.verify_node.target.test_target import RealDesk
-from verify_node.rounds.failures import IMPOSSIBLE
-from verify_node.rounds.outcomes import Outcome
+from tests.verify_node.model.test_target import RealDesk
+from verify_node.scheduler.failures import IMPOSSIBLE
+from verify_node.scheduler.round import Outcome
 
 
 class Failing(Desk):
@@ -137,7 +137,7 @@ def test_an_outcome_that_cannot_be_costs_its_session_and_no_estimate(desk, agree
     assert (refusal.code, refusal.session_id) == ("failed", bad)
     assert IMPOSSIBLE in refusal.what
     assert len(desk.core.sessions) == 2
-    client = desk.core.scheduler.client("a")
+    client = desk.core.allocator.client("a")
     assert 0.0 < client.acceptance.value < 1.0
     assert client.suspicion.stake == 1.0
     numbers = [number for number in (1, 2, 3) if session_id(number) != bad]

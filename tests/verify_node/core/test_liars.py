@@ -19,8 +19,7 @@ from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Ack, Draft, Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
-from verify_node.packing.round import Round
-from verify_node.rounds.outcomes import Outcome
+from verify_node.scheduler.round import Outcome, Round
 from verify_node.session.client import LATE_ROUNDS
 from verify_node.session.session import LEAST_LATE_S, MOST_LATE_S, Session
 
@@ -116,7 +115,7 @@ def test_evidence_is_kept_over_short_sessions():
             desk.round()
             draft_all(desk)
         assert desk.session(number).finished
-    assert desk.core.scheduler.client("a").suspicion.proven
+    assert desk.core.allocator.client("a").suspicion.proven
 
 
 # -- what others can lose ----------------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.messages import Draft
 from tests.fakes import VOCAB, Desk, alone, make_open, request_of
 from verify_node.core.settings import PolicySettings
-from verify_node.rounds.caps import FIRST_LENGTH
-from verify_node.rounds.scheduler import LEAST_PERMISSION, PERMITTED, TRIED_AGAIN
+from verify_node.scheduler.allocate import FIRST_LENGTH, LEAST_PERMISSION, PERMITTED, TRIED_AGAIN
 
 TEXT = tuple(alone(request_of(make_open(1, max_tokens=40))))
 
@@ -28,7 +27,7 @@ def begin(rounds: str = "continuous", **opened: Any) -> Desk:
 def deliver(desk: Desk, *names: str) -> None:
     """Has these clients shown that they can draft as much as anybody may."""
     for name in names:
-        desk.core.scheduler.client(name).delivered = MAX_DRAFT
+        desk.core.allocator.client(name).delivered = MAX_DRAFT
 
 
 def draft_of(desk: Desk, *, source: NodeSource = "model", wrong: bool = False) -> Draft:
@@ -216,7 +215,7 @@ def test_every_policy_shares_out_permissions(name: str) -> None:
     permitted = [verdict.may_draft for verdict in desk.round()]
     wanted = policy.create().allocate([ClientState(0.9, 1.0), ClientState(0.3, 100.0)], int(PERMITTED * 8))
     assert permitted == [max(LEAST_PERMISSION, length) for length in wanted]
-    assert desk.core.scheduler.worth_of(desk.session(2).client) == 1.0, "only a policy with a utility weighs goodput"
+    assert desk.core.allocator.worth_of(desk.session(2).client) == 1.0, "only a policy with a utility weighs goodput"
 
 
 def test_a_policy_that_fails_permits_nothing_until_it_answers_again() -> None:

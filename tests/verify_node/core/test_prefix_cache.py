@@ -9,9 +9,8 @@ from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import Ack, Close, OpenSession, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
-from verify_node.packing.round import Round
-from verify_node.rounds.failures import NOT_NUMBERS
-from verify_node.rounds.outcomes import Outcome
+from verify_node.scheduler.failures import NOT_NUMBERS
+from verify_node.scheduler.round import Outcome, Round
 
 PROMPT = tuple(range(1, 31))
 """Seven full pages of four tokens, and two tokens."""

@@ -10,8 +10,8 @@ import pytest
 
 from goodspeed.wire.messages import Ack, Close
 from tests.fakes import Desk, alone, make_open, request_of, session_id
-from verify_node.packing.round import Round
-from verify_node.rounds.caps import FIRST_LENGTH
+from verify_node.scheduler.allocate import FIRST_LENGTH
+from verify_node.scheduler.round import Round
 from verify_node.session.client import LATE_ROUNDS
 from verify_node.session.session import LEAST_LATE_S, MOST_LATE_S
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.slo.headroom import FLOOR
 from tests.fakes import session_id
-from tests.verify_node.packing.sessions import make_session
+from tests.verify_node.scheduler.sessions import make_session
 from tests.verify_node.slo.deadlines import HandRounds, deadline, running
 from tests.verify_node.slo.deadlines import promised as held
-from verify_node.packing.packing import plan
-from verify_node.packing.round import Round, RoundLimits
+from verify_node.scheduler.pack import plan
+from verify_node.scheduler.round import Round, RoundLimits
 from verify_node.session.session import Session
 from verify_node.slo.allotting import Allotment, allot
 from verify_node.slo.floor import MOST_SHORT, Floor

@@ -10,7 +10,7 @@ from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, request_of, session_id
 from tests.verify_node.slo.deadlines import deadline, decided
-from verify_node.packing.packing import plan
+from verify_node.scheduler.pack import plan
 from verify_node.slo.allotting import Allotment
 from verify_node.slo.promises import GONE_S
 

@@ -213,7 +213,7 @@ async def test_who_is_enrolled_later_gets_in_with_what_the_key_allows(
         assert verify.core.refusals["not_enrolled"] >= 1
         here.enrol("late")
         assert [await one for one in texts] == [expected(request) for request in requests]
-        client = verify.core.scheduler.client("late")
+        client = verify.core.allocator.client("late")
         assert (client.weight, client.max_sessions, client.max_round_tokens) == (2.5, 1, 3)
         assert verify.core.refusals["too_many_sessions"] >= 1
         assert client.num_drafted > 0

@@ -10,7 +10,6 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from goodspeed.wire.fields import DraftSource
-from verify_node.arms.arms import ArmsReport
 from verify_node.core.counts import Counts
 from verify_node.daemon import VerifyDaemon
 from verify_node.watch.present import Present, log_utility, present_clients, shown
@@ -75,16 +74,6 @@ class Source(Struct, frozen=True):
     num_accepted: int
 
 
-class ArmRow(Struct, frozen=True):
-    """What is known of one way of drafting; see `arms.ArmReport`."""
-
-    arm: str
-    is_best: bool
-    relative_rate: float | None  # weighted tokens per second over the best arm's; None: not compared yet
-    standard_error: float | None
-    share: float  # of the busy time
-
-
 class Pool(Struct, frozen=True):
     """Pages of key/value memory."""
 
@@ -118,7 +107,6 @@ class Snapshot(Struct, frozen=True):
     clients: tuple[ClientRow, ...]
     events: tuple[Event, ...]
     sources: tuple[Source, ...] = ()
-    arms: tuple[ArmRow, ...] = ()  # empty where no other way of drafting is tried
     tiers: tuple[TierRow, ...] = ()  # empty where nobody asks for any service level
 
 
@@ -151,7 +139,6 @@ class Watch:
             clients=(*self._present(present, now), *self._lost(present, now)),
             events=tuple(self._events()),
             sources=_sources(core.counts),
-            arms=_arms(core.arms),
             tiers=tiers.rows(core, now),
         )
 
@@ -199,15 +186,6 @@ class Watch:
 
 def _sources(counts: Counts) -> tuple[Source, ...]:
     return tuple(Source(name, counts.drafted_by[name], counts.accepted_by[name]) for name in get_args(DraftSource))
-
-
-def _arms(found: ArmsReport | None) -> tuple[ArmRow, ...]:
-    if found is None:
-        return ()
-    return tuple(
-        ArmRow(one.arm.value, one.arm is found.best, one.relative_rate, one.standard_error, one.share)
-        for one in found.arms
-    )
 
 
 def _activity(moved_at: float | None, now: float) -> Activity:

@@ -22,7 +22,6 @@ SETTINGS = replace(
         round_cost=Linear(fixed_s=0.01, token_s=1e-3),
         known_cost=True,
         self_draft=False,
-        explore=0.0,
         latency_s=(0.0,),
     ),
     **POLICIES[OURS],

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+import experiments.orders  # noqa: F401 (registers rivals)
 from experiments.laps_sd_runs import ShortestRemaining
 from experiments.simulation.queueing.requests import Kind, Request, make, rounds
 from experiments.simulation.queueing.server import Server, Times
 from goodspeed.fair.latency import Linear, Roofline
 from goodspeed.order import create, names
-from goodspeed.order.stability import stable_rate
+from goodspeed.order.laps import stable_rate
 
 TIMES = Times(Roofline((Linear(fixed_s=1.0),)), Roofline((Linear(fixed_s=0.0),)), num_drafted=2, switch_s=0.1)
 """A round takes a second, however many share it, and so does a prompt."""

@@ -89,7 +89,6 @@ def test_clients_and_figures_move(page: Page) -> None:
     assert "joined" in page.text("#events")
     assert page.number("#pool-about") > 0
     assert page.text("#sources").startswith("model")
-    assert page.text("#arms-about").startswith("ways of drafting")
     assert page.errors() == []
 
 

@@ -16,7 +16,7 @@ from tests.verify_node.watch.window.browser import browser, need_browser
 from tests.verify_node.watch.window.serving import served
 from tests.verify_node.watch.window.snapshots import EMPTY, WRITES, make_app
 from verify_node.watch.window.feed import Feed
-from verify_node.watch.window.snapshot import ArmRow, Node, Snapshot, Source
+from verify_node.watch.window.snapshot import Node, Snapshot, Source
 from verify_node.watch.window.tiers import TierRow
 
 pytestmark = pytest.mark.nodes
@@ -47,11 +47,6 @@ TIERS = (
     TierRow("patient", 0, 0, (), 0, 0, {}),
 )
 SOURCES = (Source("model", 2000, 1500), Source("ngram", 40, 10), Source("self", 0, 0))
-ARMS = (
-    ArmRow("none", False, 0.8, 0.05, 0.06),
-    ArmRow("ngram", True, 1.0, 0.0, 0.9),
-    ArmRow("model", False, None, None, 0.04),
-)
 
 
 def take(_: float) -> Snapshot:
@@ -63,7 +58,6 @@ def take(_: float) -> Snapshot:
         num_clients=len(ROWS),
         clients=ROWS,
         sources=SOURCES,
-        arms=ARMS,
         tiers=TIERS,
     )
 
@@ -140,13 +134,3 @@ def test_service_levels_that_were_kept_and_who_is_behind(driver: Chrome) -> None
         ("urgent", ["urgent", told, "75 %", "75%"]),
         ("patient", ["patient", "none complete", NOTHING, "0%"]),
     ]
-
-
-def test_what_the_experiments_found_of_the_arms(driver: Chrome) -> None:
-    assert list(rows(driver, "#arms").items()) == [
-        ("none", ["none", "0.80 ± 0.04", "6 %", "6%"]),
-        ("ngram", ["ngram", "best", "90 %", "90%"]),
-        ("model", ["model", "not compared yet", "4 %", "4%"]),
-    ]
-    [best] = driver.find_elements(By.CSS_SELECTOR, "#arms .best")
-    assert best.get_attribute("data-key") == "ngram"

@@ -1,7 +1,6 @@
 """What a snapshot tells of a verify node: plain figures, nobody forgotten too soon, nothing for ever."""
 
 import math
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,7 @@ from goodspeed.wire.messages import Ack, Slo
 from tests.fakes import Desk
 from verify_node.watch.round_events import WallTime
 from verify_node.watch.window.recent import WINDOW_S
-from verify_node.watch.window.snapshot import LOST_SHOWN_S, STALLED_S, ArmRow, ClientRow, Node, Snapshot, Source, Watch
+from verify_node.watch.window.snapshot import LOST_SHOWN_S, STALLED_S, ClientRow, Node, Snapshot, Source, Watch
 from verify_node.watch.window.tiers import JUDGED_S, TierRow
 
 NODE = Node("00", "1.2.3", "tiny-target", "gradient", "continuous", 8)
@@ -66,7 +65,7 @@ def test_a_client_that_writes(scene: Scene) -> None:
     scene.write("a", 1)
     seen = scene.look(after_s=1.0)
     [row] = seen.clients
-    client = scene.desk.core.scheduler.clients["a"]
+    client = scene.desk.core.allocator.clients["a"]
     assert (row.name, row.state, row.since, row.draft_models) == ("a", "connected", EPOCH_S + 1.0, ("fake-draft",))
     assert (row.num_sessions, row.share, row.weight) == (1, 1.0, 1.0)
     assert (row.acceptance_rate, row.goodput) == (client.acceptance.value, client.goodput.value)
@@ -193,27 +192,6 @@ def test_what_drafted_the_tokens(scene: Scene) -> None:
         Source("ngram", 30, 20),
         Source("self", 7, 1),
     )
-
-
-def test_what_the_experiments_found(scene: Scene) -> None:
-    assert Scene(rounds="barrier").look().arms == ()  # nothing is tried under the paper's rules
-    scene.write("a", 1)
-    arms = {row.arm: row for row in scene.look().arms}
-    assert list(arms) == ["none", "ngram", "model"]
-    assert [row.is_best for row in arms.values()] == [False, False, True]
-    assert (arms["model"].relative_rate, arms["model"].share) == (1.0, 1.0)
-    assert arms["none"].relative_rate is None
-
-
-def test_each_arm_has_its_own_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene()
-    core, found = scene.desk.core, scene.desk.core.view.arms
-    assert found is not None
-    figures = {"none": (0.8, 0.05, 0.06), "ngram": (0.9, 0.02, 0.14), "model": (1.0, 0.0, 0.8)}
-    arms: Any = [dict(zip(FIGURES, figures[one.arm], strict=True)) for one in found.arms]
-    told = replace(found, arms=tuple(replace(one, **own) for one, own in zip(found.arms, arms, strict=True)))
-    monkeypatch.setattr(type(core.switching), "report", property(lambda _: told))
-    assert scene.look().arms == tuple(ArmRow(arm, arm == "model", *own) for arm, own in figures.items())
 
 
 # -- service levels ----------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // The live page: listens to snapshots, shows the newest, and says so when there are none.
 import { bar, byId, clockTime, count, duration, element, fixed, keep, percent, setBar, setText } from "./elements.js";
 import { colorOf, draw, interrupt, record } from "./charts.js";
-import { showArms, showSources } from "./drafting.js";
+import { showSources } from "./drafting.js";
 import { showTiers } from "./tiers.js";
 import { term } from "./terms.js";
 
@@ -69,7 +69,6 @@ function show(snapshot) {
   setText(byId("num-tokens"), count(snapshot.num_tokens));
   showClients(snapshot);
   showSources(snapshot.sources);
-  showArms(snapshot.arms);
   showTiers(snapshot.tiers);
   showSplit(rates);
   showPool(snapshot.pool);

@@ -1,0 +1,69 @@
+"""Rivals of the nodes' orders: least attained service, LAPS-SD's baseline, and shortest job first by length alone.
+
+Importing this registers them (`goodspeed.order.create`).
+"""
+
+from collections.abc import Sequence
+
+from goodspeed.order.base import AGING_S, Job, is_overdue, overdue_first, register
+from goodspeed.order.laps import FIRST_S, GROWTH, NUM_QUEUES, Queues
+
+
+@register("las")
+class Las:
+    """Higher queue first, then first come; who is in a lower queue than a waiter gives up its place.
+
+    A job keeps a place for S_1 of service at least, so that one which has waited for `aging_s` gets somewhere.
+    """
+
+    displaces = True
+    ages = True
+
+    def __init__(
+        self,
+        num_queues: int = NUM_QUEUES,
+        growth: float = GROWTH,
+        first_s: float = FIRST_S,
+        aging_s: float = AGING_S,
+    ) -> None:
+        self.queues = Queues(num_queues, growth, first_s)
+        self.aging_s = aging_s
+
+    def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
+        def key(job: Job) -> tuple[tuple[bool, float], int, float]:
+            return overdue_first(job, now, self.aging_s), self.queues.level(job.attained_s), job.arrived_at
+
+        return sorted(jobs, key=key)
+
+    def yields(self, holder: Job, waiter: Job, now: float) -> bool:
+        if holder.turn_s < self.queues.first_s:
+            return False
+        is_higher = self.queues.level(waiter.attained_s) < self.queues.level(holder.attained_s)
+        return is_higher or is_overdue(waiter, now, self.aging_s)
+
+    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+        return (-1.0 if is_overdue(waiter, now, self.aging_s) else self.queues.level(waiter.attained_s),)
+
+
+@register("sjf")
+class Sjf:
+    """By the tokens that are left; nobody gives up a place."""
+
+    displaces = False
+    ages = True
+
+    def __init__(self, aging_s: float = AGING_S) -> None:
+        """aging_s: whoever has waited for longer goes first."""
+        self.aging_s = aging_s
+
+    def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
+        def key(job: Job) -> tuple[tuple[bool, float], float, float]:
+            return overdue_first(job, now, self.aging_s), job.remaining_tokens, job.arrived_at
+
+        return sorted(jobs, key=key)
+
+    def yields(self, holder: Job, waiter: Job, now: float) -> bool:
+        return False
+
+    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+        return ()

@@ -1,0 +1,79 @@
+"""The match rule's draws where some rows have rules: in groups of any size the same, and few rows are copied."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+from goodspeed.exact.counts import TextCounts
+from goodspeed.exact.logit_rules import process
+from goodspeed.exact.masks import Words
+from goodspeed.wire.generation import LogitRules, Sampling
+from verify_node.model import match_sampling
+from verify_node.model.match_sampling import decide_match
+
+VOCAB = 64
+RULES = LogitRules(presence_penalty=1.5, repetition_penalty=1.5, min_p=0.05)
+
+
+@dataclass
+class Verified:
+    first_row: int
+    drafted: tuple[int, ...]
+    sampling: Sampling
+    rules: LogitRules | None = None
+    counts: TextCounts | None = None
+    base_len: int = 3
+    parents: None = None
+    may_ban: bool = False
+    allowed: Words | None = None
+
+    def banned_at(self, position: int) -> tuple[int, ...]:
+        return ()
+
+
+def make_entries() -> list[Verified]:
+    entries, first_row = list[Verified](), 0
+    for number in range(9):
+        drafted = tuple(range(number % 4))
+        rules = RULES if number in (2, 5, 6) else None
+        entries.append(Verified(first_row, drafted, Sampling(seed=number), rules, TextCounts.of([1, 2], [3])))
+        first_row += len(drafted) + 1
+    return entries
+
+
+ENTRIES = make_entries()
+NUM_ROWS = ENTRIES[-1].first_row + len(ENTRIES[-1].drafted) + 1
+LOGITS = torch.randn(NUM_ROWS, VOCAB, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("num_rows", [1, 4, 7, 1000])
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_draws_do_not_depend_on_groups(monkeypatch, num_rows, is_limited):
+    words = np.full((NUM_ROWS, 2), -1, np.int32)
+    words[::5] = 0x0F0F
+    rows = [slice(one.first_row, one.first_row + len(one.drafted) + 1) for one in ENTRIES]
+    entries = [
+        replace(one, allowed=words[some]) if is_limited and number % 3 else one
+        for number, (one, some) in enumerate(zip(ENTRIES, rows, strict=True))
+    ]
+    monkeypatch.setattr(match_sampling, "rows_at_once", lambda logits: num_rows)
+    together = decide_match(entries, LOGITS, VOCAB)
+    for entry, some, decision in zip(entries, rows, together, strict=True):
+        assert decide_match([replace(entry, first_row=0)], LOGITS[some], VOCAB) == [decision]
+
+
+def test_only_groups_with_rules_are_copied(monkeypatch):
+    copied = list[int]()
+
+    def noting(logits, *args, **options):
+        changed = process(logits, *args, **options)
+        if changed is not logits:
+            copied.append(len(logits))
+        return changed
+
+    monkeypatch.setattr(match_sampling, "process", noting)
+    monkeypatch.setattr(match_sampling, "rows_at_once", lambda logits: 1)
+    decide_match(ENTRIES, LOGITS, VOCAB)
+    assert copied == [3, 2, 3]

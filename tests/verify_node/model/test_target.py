@@ -1,0 +1,410 @@
+"""Rounds on a real, microscopic model: the target's text whatever is drafted, and bad proposals by name."""
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from msgspec.structs import replace
+
+from draft_node.core.actions import Propose, Request
+from draft_node.model.drafter import Drafter
+from goodspeed.app import generation
+from goodspeed.exact import proposals
+from goodspeed.exact.counts import TextCounts
+from goodspeed.wire.generation import Constraint, TokenBias
+from goodspeed.wire.messages import Ack, Draft, LogitRules, Sampling
+from tests.fakes import Desk, make_core, make_open, session_id
+from tests.micro import VOCAB, make_checkpoint, make_runner
+from verify_node.model.match_sampling import decide_match
+from verify_node.model.target import Target
+from verify_node.scheduler.round import Entry, Round
+
+CHECKPOINT = make_checkpoint(1)
+SAMPLINGS = [
+    Sampling(temperature=0.0),
+    Sampling(temperature=0.7, seed=3),
+    Sampling(temperature=1.0, top_k=9, top_p=0.9, seed=4),
+]
+
+
+RULES = [
+    None,
+    LogitRules(presence_penalty=1.5, frequency_penalty=0.5),
+    LogitRules(repetition_penalty=2.0, min_p=0.02),
+    LogitRules(min_p=0.2, logit_bias=tuple(TokenBias(token, -4.0) for token in range(0, VOCAB, 3))),
+]
+
+
+def make_target(*, records=False, **options):
+    return Target(CHECKPOINT, make_runner(CHECKPOINT, **options), records=records)
+
+
+def alone(opened):
+    """What the model writes by itself, one token at a time."""
+    return tuple(
+        generation.generate(
+            CHECKPOINT,
+            make_runner(CHECKPOINT),
+            opened.prompt,
+            opened.sampling,
+            opened.max_tokens,
+            opened.stop_ids,
+            min_tokens=opened.min_tokens,
+            rules=opened.logit_rules,
+        )
+    )
+
+
+class RealDesk(Desk):
+    """A verify node with a real target."""
+
+    def __init__(self, **options):
+        target = make_target(num_pages=options.pop("num_pages", 256))
+        core = make_core(pool=target.runner.pool, vocab_size=VOCAB, context_len=128, **options)
+        super().__init__(core)
+        self.real = target
+        self.target.run = lambda planned: self.real.run(planned).outcomes  # type: ignore[method-assign]
+
+
+def some_draft(rng, session, text):
+    """A draft that follows the right text for a while."""
+    done = len(session.tokens) - len(session.opened.prompt)
+    right = text[done : done + rng.randint(0, session.may_draft)]
+    tokens = tuple(token if rng.random() < 0.8 else rng.randrange(VOCAB) for token in right)
+    return Draft(session.session_id, session.epoch, len(session.tokens), tokens, complete=True)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"num_pages": 20}, {"rounds": "barrier", "policy": "fixed"}], ids=["roomy", "tiny pool", "barrier"]
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_every_text_is_the_targets_own_in_any_mix(seed, options):
+    """Drafts right and wrong, chunks of prompts, sessions that come and go, and memory taken away."""
+    rng = random.Random(seed)
+    desk = RealDesk(budget=12, max_round_tokens=24, **options)
+    desk.hello("a")
+    opened = {
+        session_id(number): make_open(
+            number,
+            prompt=tuple(rng.randrange(VOCAB) for _ in range(rng.choice([1, 5, 40]))),
+            sampling=replace_seed(rng.choice(SAMPLINGS), number),
+            max_tokens=rng.randint(1, 30),
+            stop_ids=rng.choice([(), (7,)]),
+            max_draft=rng.choice([0, 3, 64]),
+            logit_rules=RULES[number % len(RULES)],
+        )
+        for number in range(8)
+    }
+    texts = {key: alone(message) for key, message in opened.items()}
+    waiting = list(opened.values())
+    preempted = 0
+    for _ in range(600):
+        if waiting and rng.random() < 0.3:
+            desk.up("a", waiting.pop())
+        if rng.random() < 0.05:
+            reopen(desk, rng)
+        planned = desk.core.plan(desk.now)
+        preempted += len(planned.preempted) if planned else 0
+        if planned:
+            desk.finish(planned)
+        for session in list(desk.core.sessions.values()):
+            if session.may_draft and not session.finished and rng.random() < 0.8:
+                assert desk.up("a", some_draft(rng, session, texts[session.session_id])) == []
+            elif session.may_draft == 0:
+                desk.up("a", Ack(session.session_id, session.epoch, len(session.tokens)))
+        if not waiting and all(session.finished for session in desk.core.sessions.values()):
+            break
+    written = {key: tuple(session.tokens[len(session.opened.prompt) :]) for key, session in desk.core.sessions.items()}
+    assert written == texts
+    assert preempted or "num_pages" not in options
+
+
+def reopen(desk, rng):
+    """One of the sessions is lost, and opened again with what its draft node has of it."""
+    sessions = [session for session in desk.core.sessions.values() if not session.finished]
+    if sessions:
+        session = rng.choice(sessions)
+        prompt = session.opened.prompt
+        committed = tuple(session.tokens[len(prompt) :][: rng.randint(0, len(session.tokens) - len(prompt))])
+        assert desk.up("a", replace(session.opened, epoch=session.epoch + 1, committed=committed)) == []
+
+
+def replace_seed(sampling, seed):
+    return Sampling(sampling.temperature, sampling.top_k, sampling.top_p, seed)
+
+
+def entry(number, tokens, num_drafted=0, *, samples=True, **changes):
+    values: dict[str, Any] = {"sampling": Sampling(seed=number), "epoch": 1} | changes
+    return Entry(session_id(number), 0, tuple(tokens), num_drafted, samples, **values)
+
+
+def test_one_round_by_hand():
+    """A right draft, a wrong one, an empty one and a chunk of a prompt, in one forward pass."""
+    opened = [make_open(number, prompt=(1, 2, 3), max_tokens=5) for number in range(3)]
+    right = [alone(message) for message in opened]
+    wrong = (right[1][0], (right[1][1] + 1) % VOCAB, right[1][2])
+    planned = Round(
+        1,
+        (
+            entry(0, (1, 2, 3, *right[0][:3]), 3),
+            entry(9, range(10), samples=False),
+            entry(1, (1, 2, 3, *wrong), 3),
+            entry(2, (1, 2, 3)),
+        ),
+    )
+    result = make_target().run(planned)
+    outcomes = {outcome.session_id: outcome for outcome in result.outcomes}
+    assert [outcomes[session_id(number)].tokens for number in range(3)] == [right[0][:4], right[1][:2], right[2][:1]]
+    assert [outcomes[session_id(number)].num_accepted for number in range(3)] == [3, 1, 0]
+    assert outcomes[session_id(0)].agreement == 3
+    assert session_id(9) not in outcomes
+    assert all(outcome.decisions is None for outcome in result.outcomes)
+    assert result.forward_s > 0
+    assert result.verify_s > 0
+
+
+def test_a_recording_target_tells_what_agreed_after_a_disagreement_too():
+    """After another token the target draws something else; what it would draw there is drafted."""
+    opened = make_open(1, prompt=(1, 2, 3), max_tokens=6)
+    right = alone(opened)
+    wrong = (right[0] + 1) % VOCAB
+    after = alone(make_open(1, prompt=(1, 2, 3, wrong), max_tokens=1))[0]  # the noise is that of the position
+    planned = Round(1, (entry(1, (1, 2, 3, wrong, after, (after + 1) % VOCAB), 3), entry(2, (1, 2, 3))))
+    outcomes = make_target(records=True).run(planned).outcomes
+    assert [outcome.decisions.agreed for outcome in outcomes] == [(False, True, False), ()]
+    assert outcomes[0].tokens == right[:1]
+
+
+def test_a_round_of_nothing_but_prompts_decides_nothing():
+    assert make_target().run(Round(1, (entry(1, range(5), samples=False),))).outcomes == []
+
+
+# -- ratio -------------------------------------------------------------------------------------------------------------
+
+
+def draft(numbers, prompt, length, *, kind="lattice", k=32):
+    """What the target itself would draft for sessions of these numbers."""
+    drafter = Drafter(CHECKPOINT, make_runner(CHECKPOINT), kind=kind, k=k)
+    for number in numbers:
+        request = Request(session_id(number), prompt, Sampling(seed=number), 100, verification="ratio")
+        drafter.add(Propose(request, 1, 1, prompt, length))
+    done = []
+    while drafter.busy:
+        done += drafter.step()
+    return done
+
+
+BAD = {
+    "nothing": (lambda good: None, "ends after 0 of 3"),
+    "cut short": (lambda good: good[: len(good) // 2], "proposal"),
+    "too much": (lambda good: good + b"x", "bytes"),
+    "noise": (lambda good: bytes(range(len(good) % 256)), "proposal"),
+    "not what was drafted": (lambda good: good[: len(good) // 3] * 3, "probability zero"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "named"), BAD.values(), ids=BAD)
+def test_an_invalid_proposal_costs_its_session_the_draft_and_nobody_else_anything(spoil, named):
+    prompt = (1, 2, 3)
+    drafts = draft(range(3), prompt, 3)
+    bad = next(number for number, proposed in enumerate(drafts) if len(set(proposed.tokens)) == 3)
+
+    def planned(proposals_sent):
+        entries = [
+            entry(number, (*prompt, *proposed.tokens), 3, verification="ratio", proposal=sent)
+            for number, (proposed, sent) in enumerate(zip(drafts, proposals_sent, strict=True))
+        ]
+        return Round(1, (*entries, entry(7, (4, 5))))
+
+    good = [proposed.proposal for proposed in drafts]
+    if named == "probability zero":  # one token wide, so that no other can have been drafted
+        good[bad] = b"".join(narrow(token) for token in drafts[bad].tokens)
+    spoilt = [*good[:bad], spoil(good[bad]), *good[bad + 1 :]]
+    honest = {outcome.session_id: outcome for outcome in make_target().run(planned(good)).outcomes}
+    outcomes = {outcome.session_id: outcome for outcome in make_target().run(planned(spoilt)).outcomes}
+    outcome = outcomes.pop(session_id(bad))
+    honest.pop(session_id(bad))
+    assert named in outcome.invalid
+    assert (len(outcome.tokens), outcome.num_accepted, outcome.agreement) == (1, 0, 0.0)
+    assert {key: value.tokens for key, value in outcomes.items()} == {
+        key: value.tokens for key, value in honest.items()
+    }
+    assert not any(value.invalid for value in outcomes.values())
+
+
+def test_what_is_observed_depends_on_the_claim_and_not_on_the_tokens():
+    """A flat claim over all tokens tells how flat the target is, also where the likeliest is always sent."""
+    flat = proposals.make(torch.full((1, VOCAB), 1 / VOCAB), "lattice", k=VOCAB).pack()[0]
+    claimed = make_target().run(Round(1, (ratio_entry(0, (), flat),))).outcomes[0]
+    assert claimed.agreement == 0
+    with torch.inference_mode():
+        p = make_checkpoint(1).model(torch.tensor([[1, 2, 3]])).logits[0, -1].softmax(-1)
+    entries = [ratio_entry(token, (token,), flat) for token in range(VOCAB)]
+    outcomes = {
+        int.from_bytes(one.session_id, "big"): one for one in make_target().run(Round(1, tuple(entries))).outcomes
+    }
+    wanted = float(torch.minimum(p, torch.tensor(1 / VOCAB)).sum())
+    assert [one.agreement for one in outcomes.values()] == pytest.approx([wanted] * VOCAB, abs=1e-5)
+    likeliest = outcomes[int(p.argmax())]
+    assert likeliest.num_accepted == 1  # it is accepted, and is evidence for that very reason
+    assert likeliest.evidence[:-1] == pytest.approx([0.0] * 4, abs=1e-4)
+    assert likeliest.evidence[-1] == pytest.approx(math.log((1 + 1 / wanted) / 2), abs=1e-4)
+
+
+def test_rounds_that_are_chosen_for_their_noise_change_nothing_that_is_observed():
+    """A draft node knows the seed, and so what accepts; it may wait for a round that accepts everything."""
+    [proposed] = draft([1], (5, 6, 7), 4)
+    target, outcomes = make_target(), []
+    for number in range(30):
+        outcomes += target.run(Round(number, (ratio_entry(1, proposed.tokens, proposed.proposal),))).outcomes
+        target.runner.free(session_id(1))
+    assert len({one.num_accepted for one in outcomes}) > 1
+    assert len({round(one.agreement, 6) for one in outcomes}) == 1
+    assert len({one.evidence for one in outcomes}) == 1
+
+
+def test_a_text_that_is_opened_again_meets_other_noise_in_a_round_of_the_same_number():
+    """A verify node that comes back counts its rounds anew."""
+    [proposed] = draft([1], (5, 6, 7), 4)
+    target, outcomes = make_target(), []
+    for epoch in range(30):
+        outcomes += target.run(Round(1, (ratio_entry(1, proposed.tokens, proposed.proposal, epoch=epoch),))).outcomes
+        target.runner.free(session_id(1))
+    assert len({one.num_accepted for one in outcomes}) > 1
+
+
+def ratio_entry(number, tokens, positions, **changes):
+    """A draft after the text 1, 2, 3; `positions` is what is claimed."""
+    proposal = positions if tokens else None
+    return entry(number, (1, 2, 3, *tokens), len(tokens), verification="ratio", proposal=proposal, **changes)
+
+
+def narrow(token):
+    """A position of a proposal in which only this token can be drawn."""
+    probs = torch.zeros(1, VOCAB)
+    probs[0, token] = 1.0
+    return proposals.make(probs, "lattice", k=1).pack()[0]
+
+
+@pytest.mark.parametrize("kind", proposals.KINDS)
+def test_what_the_target_itself_drafted_is_accepted_whole(kind):
+    """Rounded to 16 bits the distributions are the same but for their last bits; so nearly always."""
+    drafts = draft(range(40), (1, 2, 3), 3, kind=kind, k=VOCAB)
+    entries = [
+        entry(number, (1, 2, 3, *proposed.tokens), 3, verification="ratio", proposal=proposed.proposal)
+        for number, proposed in enumerate(drafts)
+    ]
+    outcomes = make_target().run(Round(1, tuple(entries))).outcomes
+    assert sum(outcome.num_accepted for outcome in outcomes) >= 118
+    assert all(outcome.agreement == pytest.approx(3, abs=0.01) for outcome in outcomes)
+
+
+def test_a_recording_target_tells_ratios_and_decisions_and_decides_the_same():
+    """Half of each draft is another session's, so that some of it is rejected."""
+    first, second = draft(range(20), (1, 2, 3), 4), draft(range(20), (1, 2), 4)
+    entries = [
+        entry(number, (5, 6, 7, *proposed.tokens), 4, verification="ratio", proposal=proposed.proposal)
+        for number, proposed in enumerate(first[:10] + second[10:])
+    ]
+    planned = Round(1, (*entries, entry(30, (1, 2, 3), verification="ratio")))
+    plain, recorded = (make_target(records=records).run(planned).outcomes for records in (False, True))
+    assert [outcome.tokens for outcome in plain] == [outcome.tokens for outcome in recorded]
+    assert any(outcome.num_accepted < 4 for outcome in recorded[:20])
+    for outcome in recorded[:20]:
+        agreed, ratios = outcome.decisions.agreed, outcome.decisions.ratios
+        assert len(agreed) == len(ratios) == 4
+        assert outcome.num_accepted == (agreed.index(False) if False in agreed else 4)
+        assert all(0 <= ratio <= 1 and (passed or ratio < 1) for passed, ratio in zip(agreed, ratios, strict=True))
+    assert recorded[20].decisions.agreed == ()
+
+
+# -- rules for logits --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rules", RULES[1:])
+def test_each_row_of_a_draft_sees_what_is_drafted_before_it(rules):
+    opened = make_open(1, prompt=(1, 2, 3, 3), max_tokens=9, logit_rules=rules)
+    right = alone(opened)
+    assert right != alone(make_open(1, prompt=(1, 2, 3, 3), max_tokens=9)), "the rules change this text"
+    ruled = entry(1, (*opened.prompt, *right[:8]), 8, rules=rules, prompt_len=4, text=opened.prompt)
+    [outcome] = make_target().run(Round(1, (ruled,))).outcomes
+    assert (outcome.tokens, outcome.num_accepted) == (right, 8)
+
+
+def test_a_session_with_rules_changes_no_other_in_its_round():
+    plain = make_open(1, prompt=(1, 2, 3), max_tokens=4)
+    right = alone(plain)
+    ruled = entry(2, (1, 2, 3, 5, 5), 2, rules=RULES[1], prompt_len=3, text=(1, 2, 3))
+    outcomes = make_target().run(Round(1, (ruled, entry(1, (1, 2, 3, *right[:3]), 3)))).outcomes
+    assert outcomes[1].tokens == right
+
+
+def test_logprobs_are_of_the_models_own_logits():
+    ruled = entry(1, (1, 2, 3), rules=RULES[3], prompt_len=3, text=(1, 2, 3), num_logprobs=5)
+    [told], [plain] = (
+        make_target().run(Round(1, (one,))).outcomes for one in (ruled, entry(1, (1, 2, 3), num_logprobs=5))
+    )
+    assert told.logprobs[0].top_logprobs == plain.logprobs[0].top_logprobs
+
+
+def test_rows_that_a_form_leaves_nothing_fail_only_where_they_are_reached():
+    """What follows a rejected token decides nothing."""
+    target = make_target()
+    right = alone(make_open(1, prompt=(1, 2, 3), max_tokens=2))
+    wrong = (right[0] + 1) % VOCAB
+    for drafted, failed in ((wrong, ""), (right[0], "its rules leave no token to draw")):
+        planned = Round(1, (entry(1, (1, 2, 3, drafted), 1),))
+        logits = target.forward(planned)
+        target.runner.free(session_id(1))
+        words = np.array([[-1, -1], [0, 0]], np.int32)
+        with torch.inference_mode():
+            [decision] = decide_match(target._verified(planned, {session_id(1): words}), logits, VOCAB)
+        assert decision.failure == failed
+
+
+def test_masks_are_made_before_a_round_ends_that_failed(monkeypatch):
+    """The next one must not meet their matchers in use."""
+    target, waited = make_target(), list[bool]()
+
+    class Making:
+        def result(self) -> dict[bytes, object]:
+            waited.append(True)
+            return {}
+
+    class Beside:
+        def submit(self, make: object) -> Making:
+            return Making()
+
+    def forward(planned: Round) -> torch.Tensor:
+        raise RuntimeError("the device is gone")
+
+    monkeypatch.setattr(target, "_beside", Beside())
+    monkeypatch.setattr(target, "forward", forward)
+    monkeypatch.setattr(target._forms, "prepare", lambda planned: None)
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        target.run(Round(1, (entry(1, (1, 2, 3), constraint=Constraint("json_object")),)))
+    assert waited == [True]
+
+
+def test_a_text_is_counted_once_and_forgotten_with_its_memory(monkeypatch):
+    counted, count = list[int](), TextCounts._count
+
+    def noting(self: TextCounts, text: tuple[int, ...], first: int, step: int) -> None:
+        counted.append(len(text) - first)
+        count(self, text, first, step)
+
+    monkeypatch.setattr(TextCounts, "_count", noting)
+    desk = RealDesk()
+    desk.hello("a")
+    desk.open("a", 1, max_tokens=20, prompt=range(9), logit_rules=RULES[1])
+    for _ in range(3):
+        desk.round()
+    assert sum(counted) == len(desk.session(1).tokens) - 1, "but for the newest token"
+    assert len(desk.real._counted) == 1
+    desk.open("a", 2, max_tokens=20, logit_rules=RULES[3])
+    desk.real.runner.free(session_id(1))
+    desk.real.run(Round(1, (entry(2, (1, 2, 3), rules=RULES[3]),)))
+    assert len(desk.real._counted) == 0

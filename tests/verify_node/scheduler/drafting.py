@@ -1,0 +1,101 @@
+"""Sessions with drafts put there by hand, and what a choice makes of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from goodspeed.exact.positions import certain
+from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
+from goodspeed.fair.latency import Linear, Refined
+from goodspeed.fair.latency.models import CostModel
+from goodspeed.slo.objectives import Objectives
+from goodspeed.wire import odds
+from goodspeed.wire.fields import NodeSource
+from goodspeed.wire.messages import Draft, Slo
+from tests.fakes import make_open
+from tests.verify_node.phases import put
+from verify_node.scheduler.drafted import SelfDrafts
+from verify_node.scheduler.round import RoundLimits
+from verify_node.scheduler.select import ByOdds
+from verify_node.session.client import Client
+from verify_node.session.session import Session
+from verify_node.slo.deadline import Deadline
+
+NOW = 100.0
+"""When rounds are packed."""
+
+FREE = Linear(fixed_s=0.01)
+DEAR = Linear(fixed_s=0.01, token_s=0.01)
+
+
+def make_client(name: str = "a", **changes: Any) -> Client:
+    client = Client(name, AcceptanceEstimator(0.1, 0.7), GoodputEstimator(0.1, 1.0))
+    for key, value in changes.items():
+        setattr(client, key, value)
+    return client
+
+
+def make_session(number: int = 1, client: Client | None = None, *, prompt: Sequence[int] = (1, 2, 3), **changes: Any):
+    """Session `number`, which goes on without a draft, of a client of its own unless another is given."""
+    client = client or make_client(f"client-{number}")
+    opened = make_open(number, prompt=tuple(prompt), **({"max_tokens": 100} | changes))
+    acceptance = AcceptanceEstimator(0.1, client.acceptance.value)
+    limit = len(prompt) + opened.max_tokens
+    session = Session(opened, b"a", client, acceptance, list(prompt), number, len(prompt), limit)
+    put(session)
+    return session
+
+
+def drafting(
+    number: int,
+    claimed: Sequence[float] | None,
+    *,
+    tokens: Sequence[int] | None = None,
+    source: NodeSource = "model",
+    proposal: bytes | None = None,
+    **changes: Any,
+):
+    """A session with a draft on its text as it is; claimed: odds of its tokens, None: it says none.
+
+    Under the ratio rule each token is certain unless a proposal says otherwise.
+    """
+    session = make_session(number, **changes)
+    if tokens is None:
+        tokens = range(1, 1 + (4 if claimed is None else len(claimed)))
+    if session.verification == "ratio":
+        proposal = proposal or certain(tuple(tokens))
+    codes = b"" if claimed is None else odds.encode(claimed)
+    made_on = len(session.tokens)
+    draft = Draft(session.session_id, 1, made_on, tuple(tokens), codes, source, complete=True, proposal=proposal)
+    put(session, len(draft.tokens), draft)
+    return session
+
+
+def grow(session: Session, *tokens: int) -> None:
+    """A round commits tokens to a session that goes on."""
+    session.commit(tokens)
+
+
+def make_choice(
+    *,
+    budget: int = 8,
+    max_round_tokens: int = 64,
+    cost: CostModel = FREE,
+    worth: Any = None,
+    self_drafts: SelfDrafts | None = None,
+) -> ByOdds:
+    limits = RoundLimits(budget, max_round_tokens)
+    return ByOdds(Refined(cost), limits, worth or (lambda client: client.weight), self_drafts)
+
+
+def owe(session: Session, tokens: float, tpot_s: float = 0.1) -> Session:
+    """Gives a session objectives by which a round that takes no time owes it so many tokens."""
+    slo = Objectives(tpot_s=tpot_s)
+    session.deadline = Deadline.open(session.session_id, session.client.name, Slo(slo), slo, 0, 0.0, NOW)
+    session.deadline.delivered(1, NOW - tokens * tpot_s)
+    return session
+
+
+def lengths(choice: ByOdds, *sessions: Session) -> list[int]:
+    """How many drafted tokens of each session are verified."""
+    chosen = choice.choose(sessions, NOW)
+    return [len(chosen[one.session_id].tokens) if one.session_id in chosen else 0 for one in sessions]

@@ -1,0 +1,100 @@
+"""What a choice does for sessions with objectives, before tokens are chosen by what they bring."""
+
+import pytest
+
+from goodspeed.fair.latency import Linear
+from goodspeed.wire import odds
+from tests.verify_node.scheduler.drafting import (
+    DEAR,
+    NOW,
+    drafting,
+    lengths,
+    make_choice,
+    make_client,
+    make_session,
+    owe,
+)
+from verify_node.session.client import Client
+
+EVEN = (0.9, 0.9, 0.9, 0.9)
+POOR = (0.3, 0.3, 0.3, 0.3)
+
+
+def test_who_is_owed_more_than_a_token_has_drafts_verified_that_would_not_pay():
+    session = drafting(1, POOR)
+    assert lengths(make_choice(cost=DEAR), session) == [0]
+    assert lengths(make_choice(cost=DEAR), owe(session, 1.5)) == [4], "all of them bring less than 0.5"
+    assert lengths(make_choice(cost=DEAR), owe(drafting(1, POOR), 1.0)) == [1]
+
+
+def test_what_is_owed_is_chosen_before_what_brings_more():
+    behind, eager = drafting(1, (0.5,) * 6), drafting(2, (0.99,) * 6)
+    assert lengths(make_choice(budget=6), behind, eager) == [0, 6]
+    assert lengths(make_choice(budget=6), owe(behind, 9.0), eager) == [3, 3], "within its half of the budget"
+
+
+def test_who_is_on_time_gets_what_it_would_get_without_objectives():
+    for owed in (0.0, 0.8):
+        with_slo = lengths(make_choice(budget=4), owe(drafting(1, POOR), owed), drafting(2, EVEN))
+        assert with_slo == lengths(make_choice(budget=4), drafting(1, POOR), drafting(2, EVEN))
+
+
+def test_a_round_stays_short_for_whom_one_token_keeps_on_time():
+    """One token is due 50 ms after the first one; a round takes 10 ms, and 10 ms for every token."""
+    plain, on_time = (make_session(1, make_client("tight", weight=9.0)) for _ in range(2))
+    owe(on_time, 0.5)
+    eager = drafting(2, (0.99,) * 8, client=make_client("eager", weight=1.0))
+    cost = Linear(fixed_s=0.01, token_s=0.001)
+
+    def worth(client: Client) -> float:
+        return 1.0
+
+    assert lengths(make_choice(cost=cost, worth=worth, budget=64), on_time, eager)[1] == 8
+    tight = Linear(fixed_s=0.041, token_s=0.002)
+    assert lengths(make_choice(cost=tight, worth=worth), plain, eager)[1] > 2
+    assert lengths(make_choice(cost=tight, worth=worth), on_time, eager)[1] == 2, "41 + 2 x 2 + 2 x 2 ms"
+
+
+def test_a_tight_text_takes_no_more_than_its_share_by_keeping_rounds_short():
+    """It has no time for a single drafted token, and the weights are 1 to 9."""
+    on_time = owe(make_session(1), 0.5, tpot_s=0.05)
+    eager = drafting(2, (0.99,) * 8, client=make_client("eager", weight=9.0))
+    cost = Linear(fixed_s=0.01, token_s=0.006)
+    assert lengths(make_choice(cost=cost), on_time, eager)[1] == 7, "nine tenths of eight"
+
+
+def test_a_text_that_is_late_does_not_keep_everybodys_round_short():
+    late = owe(make_session(1), 30.0)
+    eager = drafting(2, (0.99,) * 8, client=make_client("eager", weight=9.0))
+    cost = Linear(fixed_s=0.01, token_s=0.01)
+    assert lengths(make_choice(cost=cost), late, eager)[1] > 2
+
+
+def test_who_is_behind_is_asked_to_draft_on_whatever_it_costs():
+    choice = make_choice(cost=DEAR)
+    behind, other = owe(drafting(1, EVEN), 3.0), drafting(2, EVEN)
+    lengths(choice, behind, other)
+    assert choice.owes_more(behind)
+    assert not choice.owes_more(other)
+    assert odds.bound(choice.least_odds(behind)) < odds.bound(choice.least_odds(other))
+
+
+@pytest.mark.parametrize("budget", [0, 1, 3])
+def test_no_need_breaks_the_budget(budget):
+    sessions = [owe(drafting(number, EVEN), 50.0) for number in range(1, 6)]
+    assert sum(lengths(make_choice(budget=budget), *sessions)) <= budget
+
+
+def test_a_liar_that_claims_certainty_and_a_millisecond_takes_its_part_and_no_more():
+
+    liar = owe(drafting(1, (1.0,) * 12), 1000.0, tpot_s=0.001)
+    honest = [owe(drafting(number, EVEN), 2.0) for number in range(2, 5)]
+    taken = lengths(make_choice(budget=8, cost=Linear(0.0, token_s=0.001)), liar, *honest)
+    assert taken == [2, 2, 2, 2], "a quarter of the budget each"
+
+
+def test_now_is_the_time_of_the_round():
+    session = owe(drafting(1, POOR), 1.5)
+    choice = make_choice(cost=DEAR)
+    assert not choice.choose([session], NOW - 1.0)[session.session_id].tokens
+    assert choice.choose([session], NOW)[session.session_id].tokens

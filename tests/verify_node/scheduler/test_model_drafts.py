@@ -1,0 +1,108 @@
+"""Whether draft models that share the verify node's machine may draft, in toy worlds that say what a round brings."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from verify_node.scheduler.model_drafts import COUNTED_ROUNDS, FIRST_SHARE, MANY, SETTLING_ROUNDS, ModelDrafts, Stretch
+
+STRETCH = SETTLING_ROUNDS + COUNTED_ROUNDS
+
+
+class World:
+    """Rounds that take longer where draft models draft, and bring more."""
+
+    def __init__(self, gain: float, num_sessions: int, *, is_shared: bool = True, noise: float = 0.0) -> None:
+        """gain: of the tokens per second with draft models over those without. noise: of a round's tokens."""
+        self.drafts = ModelDrafts(is_shared)
+        self.gain = gain
+        self.permitted: list[bool] = []
+        self._noise = noise
+        self._random = np.random.default_rng(1)
+        self._now = 0.0
+        client = SimpleNamespace(weight=1.0)
+        self.sessions: Any = [SimpleNamespace(uses_model=True, client=client) for _ in range(num_sessions)]
+
+    def run(self, num_rounds: int, num_sessions: int | None = None) -> bool:
+        """Returns what is permitted in the end."""
+        for _ in range(num_rounds):
+            self.permitted.append(self.drafts.permits)
+            num_tokens = 100 * (self.gain if self.drafts.permits else 1.0) * (1 + self._noise * self._random.normal())
+            self._now += 0.01
+            moved: Any = [SimpleNamespace(taken=range(int(num_tokens)), session=self.sessions[0])]
+            self.drafts.finished(moved, self.sessions[:num_sessions], self._now)
+        return self.drafts.permits
+
+    @property
+    def share(self) -> float:
+        """Of the rounds in which they might."""
+        return sum(self.permitted) / len(self.permitted)
+
+
+@pytest.mark.parametrize(("num_sessions", "permits"), [(1, True), (MANY - 1, True), (MANY, False), (3 * MANY, False)])
+def test_at_first_few_models_draft_and_many_do_not(num_sessions: int, permits: bool) -> None:
+    assert World(1.0, num_sessions).run(1) is permits
+
+
+@pytest.mark.parametrize("num_sessions", [1, MANY])
+@pytest.mark.parametrize("gain", [0.8, 1.25])
+def test_the_better_way_is_found_whichever_it_began_with(num_sessions: int, gain: float) -> None:
+    world = World(gain, num_sessions, noise=0.2)
+    world.run(100 * STRETCH)
+    world.permitted.clear()
+    world.run(100 * STRETCH)
+    assert (world.share if gain < 1.0 else 1.0 - world.share) <= 0.05
+
+
+def test_as_long_as_nothing_is_known_the_other_way_has_a_tenth_of_the_time() -> None:
+    world = World(1.0, 1, noise=0.1)
+    world.run(30 * STRETCH)
+    assert 0.0 < 1.0 - world.share <= FIRST_SHARE
+
+
+def test_elsewhere_models_always_may_and_nothing_is_tried() -> None:
+    world = World(0.5, 2 * MANY, is_shared=False)
+    world.run(40 * STRETCH)
+    assert world.share == 1.0
+
+
+def test_sessions_without_models_try_nothing() -> None:
+    world = World(0.5, 1)
+    world.sessions[0].uses_model = False
+    world.run(40 * STRETCH)
+    assert world.share == 1.0
+
+
+def test_what_was_found_at_one_load_is_not_believed_at_another_and_kept() -> None:
+    world = World(0.8, MANY - 4)
+    assert not world.run(100 * STRETCH)
+    assert world.run(1, 1)
+    assert not world.run(1)
+
+
+def test_a_number_of_sessions_that_wavers_leaves_no_load() -> None:
+    world = World(1.0, MANY)
+    for _ in range(3):
+        assert not world.run(1, MANY)
+        assert not world.run(1, MANY - 2)
+    assert world.run(1, MANY - 4)
+
+
+def test_rounds_that_settle_do_not_count() -> None:
+    stretch = Stretch()
+    for number in range(STRETCH):
+        assert not stretch.is_over
+        stretch.observe(1000.0 if number < SETTLING_ROUNDS else 2.0, 0.5)
+    assert stretch.is_over
+    assert stretch.rate == 4.0
+    assert Stretch().rate is None
+
+
+def test_time_in_which_nobody_asked_does_not_count() -> None:
+    drafts, session = ModelDrafts(True), SimpleNamespace(uses_model=True)
+    sessions: Any = [session]
+    drafts.begin(1000.0)
+    drafts.finished([], sessions, 1000.5)
+    assert drafts._stretch.seconds == 0.5

@@ -1,0 +1,211 @@
+"""What is in a round: by hand, then that no limit is ever exceeded."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from goodspeed.engine.paged.pages import PagePool
+from goodspeed.wire.generation import TokenBias
+from goodspeed.wire.messages import LogitRules
+from tests.fakes import session_id
+from tests.verify_node.scheduler.sessions import make_session
+from verify_node.scheduler.pack import plan
+from verify_node.scheduler.round import RoundLimits
+
+
+def pack(sessions, pool, budget=8, max_round_tokens=32):
+    return plan(1, sessions, sessions, RoundLimits(budget, max_round_tokens), pool)
+
+
+def ids(*numbers):
+    return tuple(session_id(number) for number in numbers)
+
+
+def test_an_entry_feeds_what_is_not_cached_and_the_draft():
+    pool = PagePool(8, 4)
+    [entry] = pack([make_session(1, prompt=5, cached=3, draft=2, pool=pool)], pool).entries
+    assert (entry.start, entry.tokens, entry.num_drafted, entry.base_len) == (3, (4, 5, 1, 1), 2, 5)
+    assert (entry.samples, entry.source, entry.epoch) == (True, "model", 1)
+
+
+def test_who_has_waited_longest_goes_first_and_the_rest_next_time():
+    pool = PagePool(20, 4)
+    sessions = [
+        make_session(n, cached=2, draft=3, ready_since=at, pool=pool) for n, at in [(1, 3.0), (2, 1.0), (3, 2.0)]
+    ]
+    planned = pack(sessions, pool, budget=6)
+    assert [entry.session_id for entry in planned.entries] == [session_id(2), session_id(3)]
+    assert planned.deferred == ids(1)
+    assert planned.num_drafted == 6
+
+
+def test_a_shorter_draft_fills_what_a_longer_one_leaves():
+    pool = PagePool(20, 4)
+    sessions = [make_session(n, cached=2, draft=length, pool=pool) for n, length in [(1, 5), (2, 4), (3, 3)]]
+    planned = pack(sessions, pool, budget=8)
+    assert planned.verified == ids(1, 3)
+    assert planned.deferred == ids(2)
+
+
+def test_a_long_prompt_is_fed_in_chunks_and_leaves_half_of_the_round_to_others():
+    pool = PagePool(50, 4)
+    long = make_session(1, prompt=100)
+    others = [make_session(n, cached=2, draft=3, ready_since=1.0, pool=pool) for n in (2, 3, 4, 5)]
+    planned = pack([long, *others], pool, budget=12)
+    assert planned.deferred == ()
+    assert [len(entry.tokens) for entry in planned.entries] == [16, 4, 4, 4, 4]
+    assert planned.prefilled == ids(1)
+    assert planned.verified == ids(2, 3, 4, 5)
+    assert (planned.entries[0].samples, planned.entries[0].base_len) == (False, 16)
+
+
+def test_the_last_chunk_samples():
+    pool = PagePool(50, 4)
+    session = make_session(1, prompt=40)
+    starts = []
+    while True:
+        [entry] = pack([session], pool).entries
+        starts.append((entry.start, len(entry.tokens), entry.samples))
+        pool.extend(session.session_id, len(entry.tokens))
+        if entry.samples:
+            break
+    assert starts == [(0, 16, False), (16, 16, False), (32, 8, True)]
+
+
+def test_two_long_prompts_share_the_half():
+    pool = PagePool(50, 4)
+    planned = pack([make_session(1, prompt=12), make_session(2, prompt=100)], pool)
+    assert [len(entry.tokens) for entry in planned.entries] == [12, 5]  # 11 before the newest, and 5: 16 together
+
+
+def test_a_preempted_draft_waits_until_its_text_is_fed_again():
+    pool = PagePool(50, 4)
+    session = make_session(1, prompt=40, draft=3)
+    [entry] = pack([session], pool).entries
+    assert (entry.num_drafted, entry.source, entry.samples) == (0, None, False)
+    pool.extend(session.session_id, 39)
+    [entry] = pack([session], pool).entries
+    assert (entry.num_drafted, entry.source, entry.samples) == (3, "model", True)
+
+
+def test_the_youngest_gives_way_to_an_older_one():
+    pool = PagePool(4, 4)
+    sessions = [make_session(n, prompt=5, cached=4, draft=3, ready_since=n, pool=pool) for n in (1, 2)]
+    idle = make_session(3, prompt=8, cached=7, waits=True, pool=pool)  # two pages, and awaits its draft
+    planned = plan(1, [*sessions, idle], sessions, RoundLimits(8, 32), pool)
+    assert planned.preempted == ids(3)
+    assert planned.verified == ids(1, 2)
+    assert session_id(3) not in pool
+
+
+def test_nobody_gives_way_to_a_younger_one():
+    pool = PagePool(2, 4)
+    idle = make_session(1, prompt=8, cached=7, waits=True, pool=pool)
+    planned = plan(1, [idle, young := make_session(2)], [young], RoundLimits(8, 32), pool)
+    assert (planned.entries, planned.deferred, planned.preempted) == ((), ids(2), ())
+
+
+def test_nobody_gives_way_in_vain():
+    pool = PagePool(4, 4)
+    oldest = make_session(1, prompt=12, cached=11, waits=True, pool=pool)  # idle, three pages
+    ready = make_session(2, prompt=9)  # needs three
+    youngest = make_session(3, cached=2, waits=True, pool=pool)  # one page would not be enough
+    planned = plan(1, [oldest, ready, youngest], [ready], RoundLimits(8, 32), pool)
+    assert (planned.entries, planned.preempted) == ((), ())
+
+
+def test_a_session_is_admitted_when_all_of_it_finds_room():
+    pool = PagePool(5, 4)
+    assert pack([make_session(1, prompt=21)], pool).deferred == ids(1)
+    planned = pack([make_session(1, prompt=20)], pool)
+    assert planned.admitted == planned.prefilled == ids(1)
+    assert len(planned.entries[0].tokens) == 16
+
+
+def test_pages_are_counted_once_for_all_entries_together():
+    pool = PagePool(3, 4)
+    sessions = [make_session(n, prompt=5, ready_since=n) for n in (1, 2)]
+    planned = pack(sessions, pool)
+    assert planned.verified == ids(1)
+    assert planned.deferred == ids(2)
+
+
+a_session = st.fixed_dictionaries(
+    {
+        "prompt": st.integers(1, 40),
+        "share_cached": st.floats(0, 1),
+        "draft": st.none() | st.integers(0, 12),
+        "ready": st.booleans(),
+        "ready_since": st.integers(0, 3),
+    }
+)
+
+
+@given(
+    st.lists(a_session, max_size=8),
+    st.integers(12, 20),
+    st.integers(1, 40),
+    st.integers(14, 40),
+)
+def test_no_limit_is_ever_exceeded_and_somebody_always_moves(descriptions, budget, more_tokens, num_pages):
+    pool = PagePool(num_pages, 4)
+    sessions, ready = [], []
+    for number, description in enumerate(descriptions, 1):
+        cached = int(description["share_cached"] * (description["prompt"] - 1))
+        if -(-cached // 4) > pool.num_free:
+            cached = 0
+        session = make_session(
+            number,
+            prompt=description["prompt"],
+            cached=cached or None,
+            draft=description["draft"] if description["ready"] else None,
+            ready_since=float(description["ready_since"]),
+            pool=pool,
+        )
+        sessions.append(session)
+        ready += [session] if description["ready"] else []
+    limits = RoundLimits(budget, budget + more_tokens)
+    planned = plan(1, sessions, ready, limits, pool)
+    by_id = {session.session_id: session for session in sessions}
+    assert planned.num_drafted <= limits.budget
+    assert planned.num_tokens <= limits.max_round_tokens
+    taking_part = [entry.session_id for entry in planned.entries]
+    assert sorted([*taking_part, *planned.deferred]) == sorted(session.session_id for session in ready)
+    assert not set(taking_part) & set(planned.preempted)
+    assert set(taking_part) == {*planned.prefilled, *planned.verified}
+    for key in planned.preempted:
+        assert key not in pool
+    for entry in planned.entries:
+        session = by_id[entry.session_id]
+        assert entry.start == pool.length(entry.session_id)
+        drafted = session.drafted.tokens if session.drafted and entry.samples else ()
+        assert entry.tokens == (*session.tokens[entry.start : entry.base_len], *drafted)
+        assert entry.samples == (entry.base_len == len(session.tokens))
+        pool.extend(entry.session_id, len(entry.tokens))  # never PoolExhausted
+    oldest = min(sessions, key=lambda session: session.admitted, default=None)
+    if oldest in ready:
+        assert planned.entries
+
+
+# -- what an entry has of its text -------------------------------------------------------------------------------------
+
+
+def test_an_entry_has_its_text_where_its_logits_depend_on_that():
+    pool = PagePool(8, 4)
+    plain, ruled = make_session(1, draft=2, cached=0, pool=pool), make_session(2, draft=2, cached=0, pool=pool)
+    rules = LogitRules(presence_penalty=0.1)
+    ruled.opened = replace(ruled.opened, logit_rules=rules)
+    ruled.tokens += (8, 9)
+    first, second = pack([plain, ruled], pool).entries
+    assert (first.rules, first.text) == (None, ())
+    assert (second.rules, second.text, second.prompt_len) == (rules, (1, 2, 3, 8, 9), 3)
+
+
+@pytest.mark.parametrize("rules", [LogitRules(min_p=0.1), LogitRules(logit_bias=(TokenBias(3, 1.0),))])
+def test_no_text_is_copied_for_rules_that_do_not_read_it(rules):
+    pool = PagePool(8, 4)
+    ruled = make_session(1, draft=2, cached=0, pool=pool)
+    ruled.opened = replace(ruled.opened, logit_rules=rules)
+    [entry] = pack([ruled], pool).entries
+    assert (entry.rules, entry.text) == (rules, ())

@@ -1,0 +1,254 @@
+"""Orders in a verify node whose memory is short: who keeps it, who waits, and that promises are above all of them."""
+
+from typing import Any
+
+import pytest
+
+import experiments.orders  # noqa: F401 (registers rivals)
+from goodspeed.errors import ConfigError
+from goodspeed.fair.latency import Linear
+from goodspeed.order import create, laps
+from goodspeed.order.base import AGING_S
+from goodspeed.slo.objectives import Objectives
+from goodspeed.wire.messages import Ack, Close, Slo
+from tests.fakes import Desk, alone, request_of, session_id
+from verify_node.core.settings import CoreSettings
+
+ORDERS = ("fcfs", "las", "sjf", "laps")
+COST = Linear(fixed_s=0.005, token_s=0.005)
+
+
+def desk_of(order: str, num_pages: int, **options: Any) -> Desk:
+    desk = Desk(self_draft=False, num_pages=num_pages, order=order, max_round_tokens=200, **options)
+    desk.hello(draft_model="")
+    return desk
+
+
+def resident(desk: Desk, *numbers: int) -> list[int]:
+    return [number for number in numbers if session_id(number) in desk.core.pool]
+
+
+@pytest.mark.parametrize(("order", "first"), [("fcfs", 1), ("las", 1), ("sjf", 2), ("laps", 2)])
+def test_memory_goes_to_whom_the_order_ranks_first(order: str, first: int) -> None:
+    """Eight pages of four tokens; either prompt leaves no room for the other. The second asks for four tokens only."""
+    desk = desk_of(order, 8)
+    desk.open(number=1, prompt=range(1, 21), max_tokens=12)
+    desk.open(number=2, prompt=range(1, 21), max_tokens=4)
+    desk.round()
+    assert resident(desk, 1, 2) == [first]
+
+
+@pytest.mark.parametrize(("order", "stays"), [("fcfs", 1), ("las", 2), ("sjf", 1), ("laps", 2)])
+def test_a_text_that_was_served_for_long_gives_way_to_a_new_one(order: str, stays: int) -> None:
+    """One that has had two seconds, at batch size 1, and has eight tokens before it; the new one wants one."""
+    desk = desk_of(order, 8)
+    desk.open(number=1, prompt=range(1, 13), max_tokens=20)
+    for _ in range(4):
+        desk.round(0.5)
+    desk.open(number=2, prompt=range(1, 21), max_tokens=1)
+    desk.round(0.5)
+    if stays == 1:
+        assert resident(desk, 1, 2) == [1]
+    else:
+        assert desk.session(2).finished
+        assert resident(desk, 1) == []
+        assert desk.core.counts.num_preempted == 1
+
+
+@pytest.mark.parametrize("order", ["las", "laps"])
+def test_one_of_many_texts_gives_way_to_a_new_one_after_some_rounds(order: str) -> None:
+    """32 texts fill the memory; after eleven rounds of 50 ms each has had S_1, as one alone would have."""
+    desk = desk_of(order, 32 * 4, max_client_sessions=100, max_sessions=100)
+    for number in range(1, 33):
+        desk.open(number=number, prompt=range(1, 5), max_tokens=500 + number)
+    for _ in range(11):
+        desk.round(0.05)
+        for number in range(1, 33):
+            desk.up("a", Ack(session_id(number), 1, len(desk.session(number).tokens)))
+    assert len(resident(desk, *range(1, 33))) == 32
+    assert desk.core.counts.num_preempted == 0
+    desk.open(number=40, prompt=range(1, 5), max_tokens=1)
+    desk.round(0.05)
+    assert desk.session(40).finished
+    assert desk.core.counts.num_preempted > 0
+
+
+@pytest.mark.parametrize(("order", "stays"), [("fcfs", 1), ("sjf", 2), ("laps", 2)])
+def test_of_two_that_grow_the_one_that_the_order_ranks_first_goes_on(order: str, stays: int) -> None:
+    """Six pages of four tokens for two prompts of eleven: nobody waits, and soon both need a fourth page."""
+    desk = desk_of(order, 6)
+    desk.open(number=1, prompt=range(1, 12), max_tokens=9)
+    desk.open(number=2, prompt=range(1, 12), max_tokens=5)
+    for _ in range(3):
+        desk.round()
+    assert resident(desk, 1, 2) == [stays]
+
+
+def test_with_first_come_first_served_an_older_text_loses_nothing_to_a_younger_one() -> None:
+    """It has decided for longer than S_1, and the other was let in just now; soon both need one more page."""
+    desk = desk_of("fcfs", 8)
+    desk.open(number=1, prompt=range(1, 9), max_tokens=20)
+    for _ in range(3):
+        desk.round(0.5)
+    desk.open(number=2, prompt=range(1, 16), max_tokens=12)
+    for _ in range(16):
+        assert resident(desk, 1)
+        desk.round(0.02)
+        for number in (1, 2):
+            desk.up("a", Ack(session_id(number), 1, len(desk.session(number).tokens)))
+    assert desk.core.counts.num_preempted > 0
+
+
+@pytest.mark.parametrize(("order", "stays"), [("fcfs", 1), ("sjf", 2), ("laps", 2)])
+def test_the_order_holds_too_while_rounds_go_one_by_one(
+    order: str, stays: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two that grow again, after a round on which the target failed."""
+    desk = desk_of(order, 6)
+    desk.open(number=1, prompt=range(1, 12), max_tokens=9)
+    desk.open(number=2, prompt=range(1, 12), max_tokens=5)
+    desk.round()
+    desk.round()
+    monkeypatch.setattr(desk.core, "_num_alone", 9)
+    assert len(resident(desk, 1, 2)) == 2
+    desk.round()
+    assert resident(desk, 1, 2) == [stays]
+
+
+def test_who_is_promised_something_yields_to_nobody() -> None:
+    """A text that has had two seconds would give way to a new one, if it were not promised anything."""
+    desk = desk_of("las", 8)
+    desk.open(number=1, prompt=range(1, 13), max_tokens=20)
+    for _ in range(4):
+        desk.round(0.5)
+    desk.open(number=2, prompt=range(1, 21), max_tokens=1)
+    held, new = desk.session(1), desk.session(2)
+    places = desk.core.preemption
+    needs = {new.session_id: 5}
+    assert places.resolve([held], [new], needs, (), now=desk.now).preempt == (held.session_id,)
+    kept = places.resolve([held], [new], needs, {held.session_id}, now=desk.now)
+    assert not kept.preempt
+    assert list(kept.wait) == [new.session_id]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_promised_sessions_never_give_way_and_go_before_all_others(order: str) -> None:
+    desk = desk_of(order, 8, admission="dp", cost=COST)
+    desk.open(number=1, prompt=range(1, 22), max_tokens=8)
+    desk.round()
+    slo = Slo(Objectives(ttft_s=1.0, tpot_s=0.1))
+    desk.open(number=2, slo=slo, prompt=range(1, 11), max_tokens=10)
+    assert desk.session(2).promised
+    desk.open(number=3, prompt=range(1, 9), max_tokens=1)  # shorter than both, and it waits if there is no room
+    desk.round()
+    while not desk.session(2).finished:
+        assert resident(desk, 2)
+        assert desk.round()
+    for _ in range(20):
+        desk.round()
+    for number in (1, 2, 3):
+        session = desk.session(number)
+        assert session.finished
+        assert tuple(session.tokens[len(session.opened.prompt) :]) == alone(request_of(session.opened))
+    assert desk.core.counts.num_preempted > 0
+
+
+@pytest.mark.parametrize("order", ["las", "sjf", "laps"])
+def test_with_enough_memory_the_order_is_not_asked_and_rounds_are_those_of_fcfs(
+    order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desks = [desk_of(order, 64), desk_of("fcfs", 64)]
+    monkeypatch.setattr(desks[0].core.preemption, "_order", None)
+    for step in range(30):
+        if step % 3 == 0:
+            for desk in desks:
+                desk.open(number=step, prompt=range(1, 8), max_tokens=9)
+        planned = [desk.core.plan(desk.now) for desk in desks]
+        assert planned[0] == planned[1]
+        for desk, one in zip(desks, planned, strict=True):
+            if one is not None:
+                desk.finish(one)
+
+
+def test_one_object_ranks_all_who_contend_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LAPS-SD counts rankings: whoever turned perceptible may be displaced in the first one after that alone."""
+    seen = []
+    rank = laps.Laps.rank
+
+    def watched(self: laps.Laps, jobs: Any, now: float) -> Any:
+        seen.append(sorted(job.job_id for job in jobs))
+        return rank(self, jobs, now)
+
+    monkeypatch.setattr(laps.Laps, "rank", watched)
+    desk = desk_of("laps", 8)
+    for number in (1, 2, 3):
+        desk.open(number=number, prompt=range(1, 13), max_tokens=9)
+    desk.round()
+    assert seen == [[session_id(number) for number in (1, 2, 3)]]
+    assert len(resident(desk, 1, 2, 3)) == 2
+    desk.round()
+    assert seen[1:] == seen[:1]
+
+
+def test_an_order_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match="there is no order 'oldest'; choose one of: fcfs, laps, las, sjf"):
+        CoreSettings(order="oldest")
+
+
+# -- nobody starves ----------------------------------------------------------------------------------------------------
+
+ROUND_S = 0.5
+SHORT = 6  # tokens of a short text, and so the most rounds after which it is over
+
+
+class Crowd:
+    """A long text, and short ones without end: as soon as one is over the next comes, so that two always wait."""
+
+    def __init__(self, order: str) -> None:
+        self.desk = desk_of(order, 8, max_client_sessions=1000, max_sessions=1000)
+        self.desk.open(number=1, prompt=range(1, 14), max_tokens=12)
+        self.short = [2, 3, 4]
+        for number in self.short:
+            self._open(number)
+        self.had_memory_at = 0.0
+        self.longest_wait_s = 0.0
+
+    def _open(self, number: int) -> None:
+        self.desk.open(number=number, prompt=range(1, 10), max_tokens=SHORT)
+
+    def step(self) -> None:
+        desk = self.desk
+        desk.round(ROUND_S)
+        for session in list(desk.core.sessions.values()):
+            desk.up("a", Ack(session.session_id, 1, len(session.tokens)))
+        for place, number in enumerate(self.short):
+            if desk.session(number).finished:
+                desk.up("a", Close(session_id(number), 1))
+                self.short[place] = max(self.short) + 1
+                self._open(self.short[place])
+        if resident(desk, 1):
+            self.had_memory_at = desk.now
+        self.longest_wait_s = max(self.longest_wait_s, desk.now - self.had_memory_at)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_long_text_among_short_ones_without_end_waits_no_longer_than_aging_and_those_who_hold_memory(
+    order: str,
+) -> None:
+    crowd = Crowd(order)
+    while not crowd.desk.session(1).finished:
+        crowd.step()
+        assert crowd.longest_wait_s <= AGING_S + 2 * SHORT * ROUND_S
+        assert crowd.desk.now < 12 * AGING_S
+    assert crowd.desk.core.sessions.keys() > {session_id(1)}
+
+
+def test_without_aging_it_would_wait_for_ever_where_the_shortest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the test above can fail: it is aging that lets the long text in."""
+    crowd = Crowd("sjf")
+    places = crowd.desk.core.preemption
+    monkeypatch.setattr(places, "_order", create("sjf", aging_s=1e9))
+    monkeypatch.setattr("verify_node.scheduler.preempt.AGING_S", 1e9)
+    while crowd.desk.now < 12 * AGING_S:
+        crowd.step()
+    assert crowd.longest_wait_s == crowd.desk.now

@@ -1,0 +1,269 @@
+"""Which drafted tokens a round verifies: small rounds by hand, then that no rule is ever broken."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goodspeed.engine.paged.pages import PagePool
+from goodspeed.exact.positions import certain
+from goodspeed.fair.latency import Linear
+from goodspeed.wire import odds
+from goodspeed.wire.messages import Draft
+from tests.fakes import session_id
+from tests.verify_node.phases import put
+from tests.verify_node.scheduler.drafting import (
+    DEAR,
+    NOW,
+    drafting,
+    grow,
+    lengths,
+    make_choice,
+    make_client,
+    make_session,
+)
+from verify_node.scheduler.pack import plan
+from verify_node.scheduler.round import RoundLimits
+from verify_node.scheduler.select import ALL, Whole
+
+EVEN = (0.9, 0.9, 0.9, 0.9)
+
+
+# -- colliding drafts --------------------------------------------------------------------------------------------------
+
+
+def test_colliding_drafts_fill_the_budget_and_nobody_is_deferred():
+    sessions = [drafting(number, EVEN) for number in range(1, 5)]
+    pool = PagePool(64, 4)
+    for session in sessions:
+        pool.extend(session.session_id, len(session.tokens) - 1)
+    planned = plan(1, sessions, sessions, RoundLimits(10, 64), pool, make_choice(budget=10).choose(sessions, NOW))
+    assert planned.num_drafted == 10
+    assert (planned.deferred, len(planned.verified)) == ((), 4)
+    whole = plan(1, sessions, sessions, RoundLimits(10, 64), pool, Whole().choose(sessions, NOW))
+    assert (whole.num_drafted, len(whole.deferred)) == (8, 2)
+
+
+def test_a_cut_draft_keeps_what_belongs_to_its_tokens():
+    sessions = [drafting(1, (0.96, 0.9, 0.9, 0.9), source="ngram"), drafting(2, EVEN)]
+    planned = plan(
+        1, sessions, sessions, RoundLimits(4, 64), PagePool(64, 4), make_choice(budget=4).choose(sessions, NOW)
+    )
+    for entry, session in zip(planned.entries, sessions, strict=True):
+        assert entry.num_drafted == 2
+        assert entry.tokens[-2:] == session.drafted.tokens[:2]
+        assert entry.odds == session.drafted.codes[:2]
+        assert entry.source == session.drafted.source
+
+
+def test_the_likelier_tokens_are_taken():
+    assert lengths(make_choice(budget=4), drafting(1, (0.9, 0.9, 0.9)), drafting(2, (0.5, 0.9, 0.9))) == [3, 1]
+
+
+def test_a_draft_without_odds_counts_by_the_acceptance_rate():
+    """0.7, 0.49 and 0.34 against 0.6, 0.54 and 0.49."""
+    assert lengths(make_choice(budget=3), drafting(1, None), drafting(2, (0.6, 0.9, 0.9))) == [1, 2]
+
+
+def test_worth_decides_who_gets_more():
+    heavy, light = (drafting(n, EVEN, client=make_client(f"{n}", weight=w)) for n, w in ((1, 3.0), (2, 1.0)))
+    assert lengths(make_choice(budget=4), heavy, light) == [4, 0]
+    assert lengths(make_choice(budget=5), heavy, light) == [4, 1]
+
+
+def test_more_sessions_than_a_round_has_tokens_leave_no_room_for_drafts():
+    sessions = [drafting(number, EVEN) for number in range(1, 7)]
+    assert sum(lengths(make_choice(budget=8, max_round_tokens=9), *sessions)) == 3
+    assert sum(lengths(make_choice(budget=8, max_round_tokens=5), *sessions)) == 0
+
+
+# -- the price of time -------------------------------------------------------------------------------------------------
+
+
+def test_a_token_that_costs_more_time_than_it_brings_is_not_verified():
+    assert lengths(make_choice(cost=DEAR), drafting(1, (0.9, 0.2))) == [1]  # 1.9 / 30 ms > 2.1 / 40 ms, 1 / 20 ms
+    assert lengths(make_choice(cost=Linear(fixed_s=0.0001, token_s=0.01)), drafting(1, EVEN)) == [0]
+
+
+def test_who_has_drafted_nothing_waits_for_a_longer_round_too():
+    """Alone, 0.6 more tokens for 3/4 of the time more would not pay with 9 others who get their one token later."""
+    alone = drafting(1, (0.6,))
+    others = [make_session(number) for number in range(2, 11)]
+    cost = Linear(fixed_s=0.01, token_s=0.0015)
+    assert lengths(make_choice(cost=cost), alone) == [1]  # 1.6 / 13 ms > 1 / 11.5 ms
+    assert lengths(make_choice(cost=cost), alone, *others)[0] == 0  # 10.6 / 26.5 ms < 10 / 25 ms
+
+
+def test_least_odds_follow_from_the_price_of_the_last_round():
+    choice, session = make_choice(cost=DEAR, budget=4), drafting(1, EVEN)
+    assert choice.least_odds(session) == ALL
+    lengths(choice, session)
+    assert choice.least_odds(session) < ALL
+    dearer = choice.least_odds(make_session(2, make_client("b", weight=0.5)))
+    assert dearer < choice.least_odds(session)  # a code: lower is likelier
+    lengths(choice, make_session(2), make_session(3))
+    assert choice.least_odds(session) < ALL
+
+
+def test_the_price_falls_again_in_rounds_without_drafts():
+    """Else own drafts would stop for good: they end where the last price ends them."""
+    cost = Linear(fixed_s=0.05, token_s=0.01)
+    choice = make_choice(cost=cost)
+    lengths(choice, *(drafting(number, EVEN) for number in range(1, 3)))
+    after_many = choice.least_odds(make_session())
+    lengths(choice, make_session(3))
+    assert choice.least_odds(make_session()) > after_many
+
+
+# -- hostile odds ------------------------------------------------------------------------------------------------------
+
+
+def test_claims_that_proved_wrong_do_not_push_others_out():
+    liar, honest = drafting(1, (1.0,) * 4), drafting(2, (0.8,) * 4)
+    assert lengths(make_choice(budget=4), liar, honest) == [4, 0]
+    for _ in range(40):
+        liar.client.calibration("model").observe(liar.drafted.codes, 0)
+    assert lengths(make_choice(budget=4), liar, honest) == [0, 4]
+
+
+def test_each_source_is_calibrated_by_itself():
+    """Wrong words of the index do not count for what the model says, nor for the verify node's own."""
+    session = drafting(1, (0.9, 0.9), source="ngram")
+    for _ in range(50):
+        session.client.calibration("ngram").observe(session.drafted.codes, 0)
+    other = drafting(2, (0.5, 0.5))
+    assert lengths(make_choice(budget=1), session, other) == [0, 1]
+    by_model = drafting(3, (0.9, 0.9), client=session.client)
+    assert lengths(make_choice(budget=1), by_model, other) == [1, 0]
+
+
+@given(st.lists(st.lists(st.floats(0.0, 1.0), max_size=6), min_size=1, max_size=8), st.integers(1, 12))
+def test_no_odds_break_the_budget(claimed, budget):
+    sessions = [drafting(number, each) if each else make_session(number) for number, each in enumerate(claimed, 1)]
+    found = lengths(make_choice(budget=budget, cost=DEAR), *sessions)
+    assert sum(found) <= budget
+    assert all(length <= len(each) for length, each in zip(found, claimed, strict=True))
+
+
+# -- the ratio rule ----------------------------------------------------------------------------------------------------
+
+
+@given(st.permutations([0.99, 0.7, 0.3, 0.01]), st.permutations([1, 2, 3, 4]))
+def test_a_draft_of_the_ratio_rule_is_never_cut_for_what_it_is(claimed, tokens):
+    """Whatever its tokens and their odds are, the cut is the same."""
+    usual = drafting(1, (0.5,) * 4, verification="ratio")
+    other = drafting(1, claimed, tokens=tokens, verification="ratio")
+    rival = drafting(2, (0.8, 0.6, 0.5, 0.4))
+    found = lengths(make_choice(budget=5), other, rival)
+    assert found == lengths(make_choice(budget=5), usual, rival)
+    assert 0 < found[0] < 4
+
+
+def test_a_draft_of_the_ratio_rule_is_cut_by_past_acceptance():
+    good, bad = (drafting(n, None, verification="ratio", client=make_client(f"{n}")) for n in (1, 2))
+    for _ in range(20):
+        bad.acceptance.observe(0.0, 4)  # 0.085
+    assert lengths(make_choice(budget=4), good, bad) == [4, 0]
+
+
+def test_what_a_cut_draft_was_drawn_from_is_cut_with_it():
+    session = drafting(1, None, verification="ratio", proposal=certain((1, 2, 3, 4)))
+    assert make_choice(budget=2).choose([session], NOW)[session.session_id].proposal == certain((1, 2))
+
+
+# -- what a key allows -------------------------------------------------------------------------------------------------
+
+
+def test_a_keys_limit_holds_over_all_of_its_sessions():
+    client = make_client("a", max_round_tokens=5)
+    sessions = [drafting(1, EVEN, client=client), drafting(2, EVEN, client=client), drafting(3, EVEN, client=client)]
+    found = lengths(make_choice(budget=12), *sessions, drafting(4, EVEN))
+    assert (sum(found[:3]), found[3]) == (5, 4)
+    assert max(found[:3]) == 2
+
+
+def test_a_key_that_may_draft_nothing_has_nothing_verified():
+    client = make_client("a", max_round_tokens=0)
+    assert lengths(make_choice(), drafting(1, EVEN, client=client)) == [0]
+
+
+# -- what is left of a draft -------------------------------------------------------------------------------------------
+
+
+def test_what_the_text_followed_of_a_draft_is_not_verified_again():
+    session = drafting(1, (0.9, 0.8, 0.7, 0.6), tokens=(11, 12, 13, 14), source="ngram")
+    grow(session, 11, 12)
+    chosen = make_choice().choose([session], NOW)[session.session_id]
+    assert (chosen.tokens, chosen.source) == ((13, 14), "ngram")
+    assert chosen.codes == odds.encode((0.7, 0.6))
+
+
+def test_a_draft_that_the_text_left_is_forgotten():
+    session = drafting(1, EVEN, tokens=(11, 12, 13, 14))
+    grow(session, 11, 9)
+    assert session.drafted is None
+    assert lengths(make_choice(), session) == [0]
+
+
+def test_nothing_is_left_of_a_draft_of_the_ratio_rule_that_was_in_a_round():
+    """What it was drawn from was part of a draw that is over."""
+    session = drafting(1, None, tokens=(11, 12, 13, 14), verification="ratio")
+    assert lengths(make_choice(), session) == [4]
+    grow(session, 11)
+    assert lengths(make_choice(), session) == [0]
+
+
+def test_a_draft_beyond_the_texts_end_is_cut_there():
+    session = drafting(1, EVEN, tokens=(11, 12, 13, 14), max_tokens=3)
+    assert lengths(make_choice(), session) == [2]  # and one more that the round brings
+
+
+def test_under_ratio_a_draft_beyond_the_texts_end_is_cut_with_its_proposal():
+    session = drafting(1, None, tokens=(11, 12, 13, 14), max_tokens=3, verification="ratio")
+    chosen = make_choice().choose([session], NOW)[session.session_id]
+    assert (chosen.tokens, chosen.proposal) == ((11, 12), certain((11, 12)))
+
+
+@pytest.mark.parametrize("source", ["model", "ngram"])
+@pytest.mark.parametrize("drafter", ["auto", "model", "ngram", "none"])
+def test_only_what_may_draft_for_a_session_is_verified(source, drafter):
+    found = lengths(make_choice(), drafting(1, EVEN, source=source, drafter=drafter))
+    assert found == [4 if drafter in ("auto", source) else 0]
+
+
+def test_a_draft_of_the_ratio_rule_is_nothing_without_what_it_was_drawn_from():
+    session = make_session(1, verification="ratio")
+    put(session, 4, Draft(session.session_id, 1, 3, (1, 2, 3, 4), complete=True))
+    assert lengths(make_choice(), session) == [0]
+
+
+def test_under_match_what_a_draft_was_drawn_from_is_not_read():
+    session = make_session(1)
+    put(session, 4, Draft(session.session_id, 1, 3, (1, 2), complete=True, proposal=b"nonsense"))
+    chosen = make_choice().choose([session], NOW)[session.session_id]
+    assert (chosen.tokens, chosen.proposal) == ((1, 2), None)
+
+
+# -- the paper ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_paper_verifies_as_much_as_was_permitted_whatever_it_claims():
+    session = drafting(1, (0.01,) * 4)
+    session.may_draft = 3
+    chosen = Whole().choose([session, make_session(2)], NOW)
+    assert chosen[session.session_id].tokens == session.drafted.tokens[:3]
+    assert chosen[session_id(2)].tokens == ()
+    assert Whole().least_odds(session) == ALL
+    assert Whole().hopes([session], 1) == []
+
+
+# -- it takes no longer than it must -----------------------------------------------------------------------------------
+
+
+def test_a_large_budget_is_not_gone_through():
+    class Counting(Linear):
+        def round_s(self, num_tokens, num_sessions, context_tokens):
+            assert np.size(num_tokens) < 10
+            return super().round_s(num_tokens, num_sessions, context_tokens)
+
+    assert lengths(make_choice(budget=1 << 20, max_round_tokens=1 << 21, cost=Counting(0.01)), drafting(1, EVEN)) == [4]

@@ -1,0 +1,169 @@
+"""Drafts from a session's own text, and how much of a round's time they may take."""
+
+from typing import Any
+
+import pytest
+
+from goodspeed.fair.latency import Linear
+from goodspeed.wire.messages import Sampling
+from tests.verify_node.scheduler.drafting import NOW, drafting, grow, lengths, make_choice, make_client, make_session
+from verify_node.scheduler import drafted as self_drafts
+from verify_node.scheduler.drafted import MAX_DRAFTS, MAX_LENGTH, TRIED_AGAIN, SelfDrafts, Wanting
+
+AGAIN = (5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16) * 3
+GREEDY = Sampling(temperature=0.0)
+
+
+def repeating(number: int = 1, prompt: Any = AGAIN, **changes: Any) -> Any:
+    return make_session(number, prompt=prompt, sampling=GREEDY, **changes)
+
+
+def silent(number: int) -> Any:
+    """A session in whose text nothing comes again."""
+    return make_session(number, prompt=range(100 * number, 100 * number + 20), sampling=GREEDY)
+
+
+def wanting(*sessions: Any, worth: float = 1.0, least_odds: float = 0.0) -> list[Wanting]:
+    return [Wanting(session, worth, least_odds) for session in sessions]
+
+
+def test_a_text_that_repeats_itself_is_drafted_from():
+    session = repeating()
+    [(of, drafted)] = SelfDrafts().draft(wanting(session))
+    assert of is session
+    assert drafted.tokens == AGAIN[:MAX_LENGTH]
+    assert (drafted.source, len(drafted.codes)) == ("self", MAX_LENGTH)
+
+
+def test_it_follows_the_text():
+    session, drafts = repeating(), SelfDrafts()
+    drafts.draft(wanting(session))
+    grow(session, 5, 6, 7)
+    [(_, drafted)] = drafts.draft(wanting(session))
+    assert drafted.tokens[:3] == (8, 9, 10)
+
+
+def test_a_session_that_was_opened_again_with_another_text_is_drafted_for_from_that():
+    drafts = SelfDrafts()
+    drafts.draft(wanting(repeating()))
+    other = (31, 32, 33, 34, 35, 36) * 3
+    [(_, drafted)] = drafts.draft(wanting(repeating(prompt=other)))
+    assert drafted.tokens[:6] == other[:6]
+
+
+def test_a_draft_ends_before_what_would_end_the_text():
+    [(_, drafted)] = SelfDrafts().draft(wanting(repeating(stop_ids=(8,))))
+    assert drafted.tokens == (5, 6, 7)
+
+
+def test_what_may_not_be_drawn_yet_is_not_drafted():
+    assert SelfDrafts().draft(wanting(repeating(stop_ids=(5,), min_tokens=10))) == []
+
+
+def test_a_draft_leaves_room_for_the_token_that_the_round_brings():
+    [(_, drafted)] = SelfDrafts().draft(wanting(repeating(max_tokens=4)))
+    assert drafted.tokens == (5, 6, 7)
+
+
+def test_odds_that_are_not_worth_their_time_are_not_drafted():
+    [(_, long)] = SelfDrafts().draft(wanting(repeating()))
+    [(_, short)] = SelfDrafts().draft(wanting(repeating(), least_odds=0.8))
+    assert 0 < len(short.tokens) < len(long.tokens)
+    assert SelfDrafts().draft(wanting(repeating(), least_odds=1.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("verification", "drafter", "num"),
+    [("match", "auto", 8), ("ratio", "auto", 0), ("match", "model", 0), ("match", "none", 0)],
+)
+def test_only_for_sessions_that_may_have_it(verification, drafter, num):
+    session = repeating(verification=verification, drafter=drafter)
+    assert lengths(make_choice(self_drafts=SelfDrafts()), session) == [num]
+
+
+def test_what_the_draft_node_drafted_goes_first():
+    session = drafting(1, (0.9, 0.9), tokens=(21, 22), prompt=AGAIN, sampling=GREEDY)
+    assert make_choice(self_drafts=SelfDrafts()).choose([session], NOW)[session.session_id].source == "model"
+
+
+def test_switched_off_there_are_none():
+    assert lengths(make_choice(), repeating()) == [0]
+
+
+class Asked(SelfDrafts):
+    """Notes the least odds that it is given."""
+
+    least_odds: list[float]
+
+    def draft(self, wanting: Any) -> Any:
+        self.least_odds = [one.least_odds for one in wanting]
+        return super().draft(wanting)
+
+
+def test_the_last_rounds_price_shortens_own_drafts():
+    asked = Asked()
+    choice = make_choice(cost=Linear(fixed_s=0.01, token_s=0.002), self_drafts=asked, budget=20)
+    choice.choose([repeating()], NOW)
+    assert asked.least_odds == [0.0]
+    choice.choose([repeating(client=make_client(weight=2.0)), repeating(2, client=make_client("b"))], NOW)
+    heavy, light = asked.least_odds
+    assert 0.1 < 2 * heavy == light < 1.0
+
+
+# -- bounds ------------------------------------------------------------------------------------------------------------
+
+
+def test_so_many_texts_a_round_and_those_of_the_highest_worth():
+    sessions = [repeating(number) for number in range(1, 3 * MAX_DRAFTS)]
+    asked = [Wanting(session, float(number), 0.0) for number, session in enumerate(sessions)]
+    served = {session.session_id for session, _ in SelfDrafts().draft(asked)}
+    assert served == {session.session_id for session in sessions[-MAX_DRAFTS:]}
+
+
+def test_texts_that_say_nothing_do_not_keep_others_out_and_have_another_turn():
+    mute = [silent(number) for number in range(1, 2 * MAX_DRAFTS)]
+    poor = repeating(1000)
+    drafts, seen = SelfDrafts(), 0
+    for _ in range(3):
+        seen += len(drafts.draft([*wanting(*mute, worth=9.0), *wanting(poor, worth=1.0)]))
+    assert seen >= 1
+    before = dict(drafts._misses)
+    drafts.draft([*wanting(*mute, worth=9.0), *wanting(poor, worth=1.0)])
+    assert sum(drafts._misses[key] > before[key] for key in before) >= TRIED_AGAIN
+
+
+def test_long_texts_are_indexed_over_several_rounds(monkeypatch):
+    monkeypatch.setattr(self_drafts, "MAX_INDEXED", 80)
+    sessions = [repeating(number) for number in range(1, 6)]  # 36 tokens each
+    drafts = SelfDrafts()
+    assert [len(drafts.draft(wanting(*sessions))) for _ in range(4)] == [2, 4, 5, 5]
+
+
+def test_one_text_that_is_longer_is_indexed_all_the_same(monkeypatch):
+    monkeypatch.setattr(self_drafts, "MAX_INDEXED", 10)
+    assert len(SelfDrafts().draft(wanting(repeating()))) == 1
+
+
+def test_memory_is_bounded_and_the_longest_unused_goes_first():
+    drafts = SelfDrafts(max_tokens=3 * len(AGAIN))
+    first, *others = [repeating(number) for number in range(1, 5)]
+    for session in (first, *others):
+        drafts.draft(wanting(session))
+    assert drafts._num_tokens == sum(map(len, drafts._texts.values())) <= 3 * len(AGAIN)
+    assert set(drafts._texts) == {session.session_id for session in others}
+
+
+def test_sessions_that_are_over_are_forgotten():
+    drafts, session, other = SelfDrafts(), repeating(1), silent(2)
+    drafts.draft(wanting(session, other))
+    drafts.keep({session.session_id})
+    assert (set(drafts._texts), drafts._misses) == ({session.session_id}, {})
+    assert drafts._num_tokens == len(AGAIN)
+    drafts.keep(set())
+    assert drafts._num_tokens == 0
+
+
+def test_a_client_is_worth_by_weight():
+    """The choice hands on what a token is worth."""
+    rich, poor = (repeating(number, client=make_client(f"{number}", weight=number)) for number in (2, 1))
+    assert lengths(make_choice(budget=MAX_LENGTH, self_drafts=SelfDrafts()), poor, rich) == [0, MAX_LENGTH]

@@ -1,0 +1,216 @@
+"""What sessions have had of the rounds' time, and how an order sees them, by hand."""
+
+from typing import Any
+
+import pytest
+
+from goodspeed.fair.lengths import PRIOR_TOKENS
+from goodspeed.order.base import AGING_S
+from goodspeed.order.laps import FIRST_S
+from goodspeed.wire.messages import Close, Sampling
+from tests.fakes import Desk, session_id
+from verify_node.scheduler.preempt import NUM_GONE
+from verify_node.scheduler.round import Entry
+from verify_node.scheduler.service import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Account
+
+
+def account(**known: Any) -> Account:
+    session: Any = None
+    return Account(session, arrived_at=0.0, wait_began_at=0.0, **known)
+
+
+def observe(
+    one: Account,
+    start: int,
+    num_fed: int,
+    num_drafted: int,
+    *,
+    decides: bool,
+    num_others: int = 0,
+    token_s: float = 0.01,
+) -> None:
+    """A round of so many tokens of its own, and of others'."""
+    entry = Entry(session_id(1), start, (0,) * num_fed, num_drafted, decides, Sampling())
+    one.observe(entry, token_s * (num_fed + num_others), token_s)
+
+
+def test_service_is_the_time_of_rounds() -> None:
+    one = account()
+    observe(one, 0, 6, 0, decides=False)
+    assert one.attained_s == pytest.approx(0.06)
+    assert (one.turn_s, one.num_decided) == (0.0, 0)
+    observe(one, 6, 5, 3, decides=True)  # the last token of its prompt but one, the last, and three drafted ones
+    assert one.attained_s == pytest.approx(0.11)
+    assert one.turn_s == one.deciding_s == pytest.approx(0.10 - 0.06), "the last token and what is drafted decide"
+    observe(one, 9, 1, 0, decides=True)
+    assert one.attained_s == pytest.approx(0.12), "one drafted token was accepted, two were not"
+
+
+def test_a_round_is_service_as_a_whole_to_all_who_take_part() -> None:
+    one = account()
+    observe(one, 0, 6, 0, decides=False, num_others=14)
+    assert one.attained_s == pytest.approx(0.2)
+    observe(one, 6, 5, 3, decides=True, num_others=15)
+    assert one.attained_s == pytest.approx(0.4)
+    assert one.turn_s == one.deciding_s == pytest.approx(0.19), "all but what it read itself"
+
+
+@pytest.mark.parametrize("num_others", [0, 10])
+def test_reading_again_is_no_service(num_others: int) -> None:
+    one, others_s = account(), num_others * 0.01
+    observe(one, 0, 9, 0, decides=True)
+    one.leave(1.0)
+    one.enter(2.0)
+    observe(one, 0, 8, 0, decides=False, num_others=num_others)
+    assert one.attained_s == pytest.approx(0.09)
+    observe(one, 8, 2, 0, decides=True, num_others=num_others)
+    assert one.attained_s == pytest.approx(0.10 + others_s), "one token is new"
+    assert one.turn_s == pytest.approx(0.01 + others_s)
+
+
+@pytest.mark.parametrize("num_sessions", [1, 8, 64])
+def test_a_turn_takes_as_many_rounds_however_many_share_them(num_sessions: int) -> None:
+    one, num_rounds = account(), 0
+    one.enter(0.0)
+    while one.claim[0] != SERVED:
+        observe(one, num_rounds, 1, 0, decides=True, num_others=num_sessions - 1, token_s=0.0499 / num_sessions)
+        num_rounds += 1
+    assert num_rounds == 11
+
+
+def test_a_turn_that_brought_too_little_belongs_to_the_wait_before_it() -> None:
+    one = account()
+    one.enter(1.0)
+    one.leave(2.0)
+    assert one.wait_began_at == 0.0
+    one.enter(3.0)
+    observe(one, 0, 1, 0, decides=True, token_s=FIRST_S)
+    one.leave(4.0)
+    assert one.wait_began_at == 4.0
+
+
+def test_claims() -> None:
+    one = account()
+    one.enter(AGING_S - 1.0)
+    assert one.claim[0] == IN_FIRST_S
+    one.enter(AGING_S + 1.0)
+    assert one.claim == (ENTERED_OVERDUE, 0.0)
+    observe(one, 0, 1, 0, decides=True, token_s=FIRST_S)
+    assert one.claim[0] == SERVED
+
+
+@pytest.fixture
+def desk() -> Desk:
+    desk = Desk(order="laps")
+    desk.hello()
+    return desk
+
+
+def job(desk: Desk, number: int = 1) -> Any:
+    places = desk.core.preemption
+    in_pool = session_id(number) in desk.core.pool
+    return places.accounts.job(desk.session(number), has_place=in_pool, recompute_s=0.5)
+
+
+def test_a_job_by_hand(desk: Desk) -> None:
+    desk.now = 7.0
+    desk.open(max_tokens=20)
+    new = job(desk)
+    assert (new.arrived_at, new.waits_since, new.attained_s, new.recompute_s) == (7.0, 7.0, 0.0, 0.5)
+    assert new.remaining_tokens == min(20.0, PRIOR_TOKENS)
+    assert desk.round(0.03), "three tokens of the prompt: one decides"
+    known = job(desk)
+    assert (known.arrived_at, known.waits_since) == (7.0, None)
+    assert known.attained_s == pytest.approx(0.03)
+    assert known.turn_s == known.round_s == pytest.approx(0.01)
+    assert known.remaining_tokens == 19.0
+    desk.draft(alpha=1.0)
+    [verdict] = desk.round(0.01)
+    assert job(desk).rates == (1.0,)
+    assert job(desk).num_drafted == verdict.num_verified > 0
+
+
+def test_lengths_are_learned_from_complete_texts_of_the_client(desk: Desk) -> None:
+    places = desk.core.preemption
+    desk.hello("b")
+    desk.open("a", 1, max_tokens=1)
+    desk.round()
+    assert desk.session(1).finished
+    assert len(places.accounts) == 0
+    desk.open("a", 2, max_tokens=100)
+    desk.open("b", 3, max_tokens=100)
+    assert job(desk, 2).remaining_tokens < job(desk, 3).remaining_tokens == 100.0
+
+
+def test_what_is_gone_is_forgotten(desk: Desk) -> None:
+    places = desk.core.preemption
+    desk.open()
+    desk.round()
+    assert len(places.accounts) == 1
+    places.keep({}, ())
+    assert len(places.accounts) == 0
+
+
+# -- whose account it is -----------------------------------------------------------------------------------------------
+
+
+def arrived_at(desk: Desk, number: int = 1) -> float:
+    return float(job(desk, number).arrived_at)
+
+
+def test_a_new_text_by_an_old_id_has_an_account_of_its_own(desk: Desk) -> None:
+    """Closed and opened in one moment, and opened again with another prompt, also while a round is in flight."""
+    desk.open(prompt=range(1, 10), max_tokens=20)
+    desk.round(0.5)
+    assert job(desk).attained_s > 0.0
+    desk.up("a", Close(session_id(1), 1))
+    desk.now = 7.0
+    desk.open(prompt=range(1, 10), max_tokens=20)
+    assert (arrived_at(desk), job(desk).attained_s) == (7.0, 0.0)
+    desk.round(0.5)
+    desk.open(epoch=2, prompt=range(2, 10), max_tokens=20)
+    assert (arrived_at(desk), job(desk).attained_s) == (7.5, 0.0)
+    planned = desk.core.plan(desk.now)
+    assert planned is not None
+    desk.open(epoch=3, prompt=range(3, 10), max_tokens=20)
+    desk.finish(planned, 0.5)
+    assert job(desk).attained_s == 0.0, "that round was another text's"
+
+
+def test_a_text_that_goes_on_after_a_loss_keeps_its_place(desk: Desk) -> None:
+    desk.open(prompt=range(1, 10), max_tokens=20)
+    desk.round(0.5)
+    before = job(desk)
+    committed = desk.text()
+    desk.now = 7.0
+    desk.open(epoch=2, prompt=range(1, 10), committed=committed, max_tokens=20)
+    assert job(desk) == before
+    desk.open(epoch=3, prompt=range(1, 10), committed=(committed[0] + 1,), max_tokens=20)
+    assert arrived_at(desk) == 7.0, "these tokens are another text's"
+
+
+def test_who_loses_its_memory_by_opening_again_begins_to_wait(desk: Desk) -> None:
+    """While a round is in flight nobody's memory is changed, so what is opened then has none."""
+    desk.open(prompt=range(1, 10), max_tokens=20)
+    desk.round(5.0)
+    desk.draft(alpha=1.0)
+    planned = desk.core.plan(desk.now)
+    assert planned is not None
+    assert job(desk).turn_s > FIRST_S
+    desk.now = 7.0
+    desk.open(epoch=2, prompt=range(1, 10), max_tokens=20)
+    desk.finish(planned, 0.5)
+    known = desk.core.preemption.accounts.of(desk.session())
+    assert (known.arrived_at, known.wait_began_at) == (0.0, 7.0)
+
+
+def test_accounts_of_closed_sessions_do_not_grow_in_number_without_rounds(desk: Desk) -> None:
+    accounts = desk.core.preemption.accounts
+    desk.open(max_tokens=20)
+    desk.round()
+    for number in range(2, 300):
+        desk.open(number=number, max_tokens=20)
+        accounts.of(desk.session(number))
+        desk.up("a", Close(session_id(number), 1))
+    assert len(accounts) <= NUM_GONE + 4
+    assert accounts.of(desk.session(1)).num_decided == 1

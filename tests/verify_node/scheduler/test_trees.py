@@ -1,0 +1,134 @@
+"""Drafted trees when a round is packed: what is left of them, which nodes are taken, and what is learned."""
+
+import pytest
+
+from goodspeed.exact import trees
+from goodspeed.fair.latency import Linear
+from goodspeed.wire import odds
+from goodspeed.wire.messages import Draft
+from tests.verify_node.scheduler.drafting import NOW, grow, make_choice, make_session, owe
+from verify_node.scheduler.commit import Moved
+from verify_node.scheduler.drafted import of_draft
+from verify_node.scheduler.round import Entry, Outcome
+
+CLAIMED = (0.6, 0.3, 0.9, 0.8, 0.05)
+TOKENS, PARENTS = (5, 6, 7, 8, 9), (-1, -1, 0, 2, 0)
+
+
+def growing(number=1, claimed=CLAIMED, tokens=TOKENS, parents=PARENTS, **changes):
+    """A session that has a tree drafted on its text."""
+    session = make_session(number, **changes)
+    packed = trees.pack(parents)
+    session.take_draft(
+        Draft(session.session_id, 1, len(session.tokens), tokens, odds.encode(claimed), parents=packed), NOW
+    )
+    return session
+
+
+def test_the_rest_of_a_tree_follows_the_text():
+    session = growing()
+    assert of_draft(session).parents == PARENTS
+    grow(session, 5)
+    rest = of_draft(session)
+    assert (rest.tokens, rest.parents) == ((7, 8, 9), (-1, 0, -1))
+    assert list(rest.codes) == list(odds.encode((0.9, 0.8, 0.05)))
+    grow(session, 7)
+    assert (of_draft(session).tokens, of_draft(session).parents) == ((8,), None), "a chain is left"
+    grow(session, 8)
+    assert session.drafted is None, "nothing is left"
+
+
+@pytest.mark.parametrize("text", [(4,), (6,), (5, 8)], ids=["no child", "a leaf", "no grandchild"])
+def test_a_tree_is_forgotten_where_the_text_leaves_or_ends_it(text):
+    session = growing()
+    grow(session, *text)
+    assert session.drafted is None
+
+
+def test_no_more_nodes_are_fed_than_the_text_may_grow():
+    session = growing(max_tokens=4)
+    chosen = make_choice().choose([session], NOW)[session.session_id]
+    assert chosen.tokens == (5, 7, 8), "the likeliest three of five, though all would pay"
+
+
+def test_the_likeliest_nodes_are_taken_with_their_parents():
+    session = growing()
+    chosen = make_choice(budget=3).choose([session], NOW)[session.session_id]
+    assert (chosen.tokens, chosen.parents) == ((5, 7, 8), None), "0.6, 0.54, 0.43 before 0.3"
+    chosen = make_choice(budget=4).choose([session], NOW)[session.session_id]
+    assert (chosen.tokens, chosen.parents) == ((5, 6, 7, 8), (-1, -1, 0, 2))
+
+
+def test_a_node_that_costs_more_than_it_brings_is_left_out():
+    session = growing()
+    dear = make_choice(cost=Linear(fixed_s=0.01, token_s=0.0028))
+    chosen = dear.choose([session], NOW)[session.session_id]
+    assert (chosen.tokens, chosen.parents) == ((5, 7, 8), None)
+
+
+def test_what_is_owed_counts_alternatives():
+    session = owe(growing(claimed=(0.4, 0.4, 0.1, 0.8, 0.05)), 2.0)
+    dear = make_choice(cost=Linear(fixed_s=0.01, token_s=0.01))
+    chosen = dear.choose([session], NOW)[session.session_id]
+    assert chosen.tokens == TOKENS, "all of them bring less than what is owed; the first choices half of that"
+
+
+def test_an_alternative_is_never_likelier_than_the_first_choice():
+    session = growing(claimed=(0.2, 1.0, 0.9, 0.9, 1.0))
+    chosen = make_choice(budget=1).choose([session], NOW)[session.session_id]
+    assert chosen.tokens == (5,), "a claim of 1.0 for the other is at most that of the first choice"
+
+
+def test_copies_of_a_token_take_no_room() -> None:
+    """After one token one other is right: sixty claims of a half for it bring no more than one token."""
+    copies = growing(1, claimed=(0.5,) * 60, tokens=(5,) * 60, parents=(-1,) * 60)
+    others = growing(2, claimed=(0.5,) * 20, tokens=tuple(range(20)), parents=(-1,) * 20)
+    honest = growing(3, claimed=(0.75,) * 8, tokens=tuple(range(8)), parents=tuple(range(-1, 7)))
+    chosen = make_choice(budget=12, cost=Linear(fixed_s=0.01, token_s=1e-5)).choose([copies, others, honest], NOW)
+    assert [len(chosen[one.session_id].tokens) for one in (copies, others, honest)] == [1, 2, 8]
+
+
+def moved(session, path, taken, parents=PARENTS):
+    tokens = tuple(TOKENS[node] for node in path)
+    outcome = Outcome(session.session_id, (*tokens, 99), len(path), 1.0, path=tuple(path))
+    entry = Entry(
+        session.session_id,
+        0,
+        (*session.tokens, *TOKENS),
+        5,
+        True,
+        session.opened.sampling,
+        odds=bytes(range(5)),
+        source="model",
+        parents=parents,
+    )
+    return Moved(session, entry, outcome, len(session.tokens), taken)
+
+
+def test_what_was_drawn_after_the_base_and_each_accepted_node_is_learned_from():
+    move = moved(growing(), (0, 4), (5, 9, 99))
+    assert move.claims == [
+        ("model", b"\x00", 1),
+        ("alternative", b"\x01", 0),
+        ("model", b"\x02", 0),
+        ("alternative", b"\x04", 1),
+    ]
+    assert move.alternatives == (2, 1)
+    assert (move.observation.num_drafted, move.observation.num_accepted) == (3, 1), "the first choices alone"
+    assert moved(growing(), (1,), (6, 99)).observation.num_accepted == 0
+
+
+def test_nothing_is_learned_behind_the_texts_end():
+    move = moved(growing(), (0, 2, 3), (5,))
+    assert [codes for _, codes, _ in move.claims] == [b"\x00", b"\x01", b"\x02", b"\x04"]
+
+
+def test_calibration_is_apart_for_alternatives():
+    session = growing()
+    for source, codes, right in moved(session, (1,), (6, 99)).claims * 50:
+        session.client.calibration(source).observe(codes, right)
+    low, high = (
+        session.client.calibration("model").odds(b"\x00"),
+        session.client.calibration("alternative").odds(b"\x01"),
+    )
+    assert low[0] < 0.3 < 0.7 < high[0]

@@ -1,0 +1,84 @@
+"""Masks of a round's sessions that have a form to keep, from what is drafted; and what their forms force afterwards.
+
+The matchers of sessions are kept here, on the model thread, as long as the session has key/value memory. Knows nothing
+about logits or rules.
+"""
+
+from collections.abc import Callable, Container, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from goodspeed.errors import GrammarError
+from goodspeed.exact.masks import Words
+from goodspeed.grammar.batch import Asked, Batch
+from goodspeed.grammar.compiling import Grammars
+from goodspeed.grammar.matcher import Matcher
+from goodspeed.grammar.matchers import Matchers
+from verify_node.scheduler.failures import NOT_NUMBERS
+from verify_node.scheduler.round import Entry, Outcome, Round
+
+Masks = Mapping[bytes, Words]
+"""By session, for those that have a form: what each of its rows may draw [num_drafted + 1, num_words]."""
+
+
+class Forms:
+    """What the forms of sessions allow."""
+
+    def __init__(self, grammars: Grammars | None) -> None:
+        """grammars: of the target's tokenizer; None: no session has a form."""
+        self._matchers = None if grammars is None else Matchers(grammars)
+        self._batch = Batch()
+        self._num_words = 0 if grammars is None else grammars.table.num_words
+
+    def prepare(self, planned: Round) -> Callable[[], Masks]:
+        """Returns what makes the masks of the round's entries that have a form; no other method is called until then.
+
+        Of each of them that is what may be drawn after the base and after each drafted token.
+        """
+        entries = [entry for entry in planned.entries if entry.constraint is not None and entry.samples]
+        asked = [Asked(self._matcher(entry), _output(entry), _drafted(entry), entry.parents) for entry in entries]
+        masks = self._batch.prepare(asked, self._num_words)
+        session_ids = [entry.session_id for entry in entries]
+        return lambda: dict(zip(session_ids, masks.make(), strict=True))
+
+    def told(self, outcomes: Sequence[Outcome], entries: Sequence[Entry]) -> list[Outcome]:
+        """Returns the outcomes with what must follow, under the match rule, and with why nothing can."""
+        by_session = {entry.session_id: entry for entry in entries}
+        found: list[Outcome] = []
+        for outcome in outcomes:
+            entry = by_session[outcome.session_id]
+            if outcome.failed:
+                if outcome.failed != NOT_NUMBERS and (problem := self.problem(entry)):  # no numbers are no form's fault
+                    outcome = replace(outcome, failed=problem, breaks_form=True)
+            elif entry.verification == "match":
+                outcome = replace(outcome, forced=self.forced(entry, outcome.tokens))
+            found.append(outcome)
+        return found
+
+    def forced(self, entry: Entry, tokens: Sequence[int]) -> tuple[int, ...]:
+        """Returns what the form says must follow the entry's text and these tokens; () where nothing must."""
+        if entry.constraint is None or not tokens or tokens[-1] in entry.stop_ids:
+            return ()
+        return self._matcher(entry).forced((*_output(entry), *tokens))
+
+    def problem(self, entry: Entry) -> str:
+        """Returns why nothing may follow the entry's text or draft."""
+        return "" if entry.constraint is None else self._matcher(entry).problem
+
+    def keep(self, sessions: Container[bytes]) -> None:
+        """Forgets all other sessions."""
+        if self._matchers is not None:
+            self._matchers.keep(sessions)
+
+    def _matcher(self, entry: Entry) -> Matcher:
+        if self._matchers is None or entry.constraint is None:
+            raise GrammarError("no forms are served here; the core refuses sessions with a constraint")
+        return self._matchers.of(entry.session_id, entry.constraint, entry.stop_ids)
+
+
+def _drafted(entry: Entry) -> tuple[int, ...]:
+    return entry.tokens[len(entry.tokens) - entry.num_drafted :]
+
+
+def _output(entry: Entry) -> tuple[int, ...]:
+    return entry.text[entry.prompt_len :]

@@ -1,0 +1,90 @@
+"""The target's raw logprobs of a round's tokens and of its prompts', for the sessions that want them.
+
+Knows nothing about rules, noise or masks.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import isnan
+from typing import NamedTuple
+
+import torch
+from msgspec.structs import replace
+from torch import Tensor
+
+from goodspeed.wire.fields import MIN_LOGPROB
+from goodspeed.wire.messages import TokenLogprobs
+from verify_node.scheduler.failures import NOT_NUMBERS
+from verify_node.scheduler.round import Outcome, PromptRows
+
+MAX_ROWS = 256
+"""Rows that are processed at once: with a vocabulary of 152,000 their copies take 300 MB."""
+
+
+class Place(NamedTuple):
+    """The row of logits that a session's first token comes from, and how many alternatives the session wants."""
+
+    first_row: int
+    num_top: int
+
+
+def with_logprobs(outcomes: Sequence[Outcome], places: Mapping[bytes, Place], logits: Tensor) -> list[Outcome]:
+    """Returns the outcomes, with logprobs for each session that has a place in logits [num_rows, vocab].
+
+    One transfer from the device. Only the rows of tokens that stay are read.
+    """
+    wanted = [outcome for outcome in outcomes if outcome.session_id in places and outcome.tokens]
+    if not wanted:
+        return list(outcomes)
+    rows: list[int] = []
+    for outcome in wanted:
+        first = places[outcome.session_id].first_row
+        rows += (first + offset for offset in outcome.offsets)
+    tokens = [token for outcome in wanted for token in outcome.tokens]
+    num_top = min(max(places[outcome.session_id].num_top for outcome in wanted), logits.shape[-1])
+    table = iter(_look_up(logits, rows, tokens, num_top))
+    found = {
+        outcome.session_id: tuple(
+            _told(next(table), num_top, places[outcome.session_id].num_top) for _ in outcome.tokens
+        )
+        for outcome in wanted
+    }
+    return [replace(outcome, logprobs=found.get(outcome.session_id, ())) for outcome in outcomes]
+
+
+def with_prompts(
+    outcomes: Sequence[Outcome], prompts: Sequence[tuple[bytes, int, PromptRows]], logits: Tensor
+) -> list[Outcome]:
+    """Returns the outcomes, with logprobs of what was read of prompts; a session that only read has one of its own.
+
+    prompts: each with its session and its first row in logits [num_rows, vocab]. One transfer from the device for each.
+    """
+    by_session = {outcome.session_id: outcome for outcome in outcomes}
+    for session_id, first_row, wanted in prompts:
+        num_top = min(wanted.num_top, logits.shape[-1])
+        table = _look_up(logits, range(first_row, first_row + len(wanted.tokens)), wanted.tokens, num_top)
+        before = by_session.get(session_id, Outcome(session_id, (), 0, 0.0))
+        if any(isnan(row[0]) for row in table):
+            by_session[session_id] = replace(before, tokens=(), logprobs=(), num_accepted=0, failed=NOT_NUMBERS)
+        else:
+            told = tuple(_told(row, num_top, num_top) for row in table)
+            by_session[session_id] = replace(before, prompt_logprobs=told)
+    return list(by_session.values())
+
+
+def _look_up(logits: Tensor, rows: Sequence[int], tokens: Sequence[int], num_top: int) -> list[list[float]]:
+    """Returns for each row: its token's logprob, the likeliest tokens' logprobs, then their ids (exact in fp64)."""
+    cells = torch.tensor([list(rows), list(tokens)]).to(logits.device, non_blocking=True)  # [2, num_wanted]
+    parts: list[Tensor] = []
+    for some_rows, some_tokens in zip(*(torch.split(each, MAX_ROWS) for each in cells), strict=True):
+        logprobs = logits[some_rows].log_softmax(-1, dtype=torch.float32).clamp(min=MIN_LOGPROB)
+        top = logprobs.topk(num_top)
+        own = logprobs.gather(-1, some_tokens.unsqueeze(-1))
+        parts.append(torch.cat([own.double(), top.values.double(), top.indices.double()], -1))
+    table: list[list[float]] = torch.cat(parts).tolist()
+    return table
+
+
+def _told(row: Sequence[float], num_top: int, num_wanted: int) -> TokenLogprobs:
+    """Returns a row of the table as `TokenLogprobs`, with as many alternatives as this session wants."""
+    top, ids = row[1 : 1 + num_top], row[1 + num_top :]
+    return TokenLogprobs(row[0], tuple(map(int, ids[:num_wanted])), tuple(top[:num_wanted]))

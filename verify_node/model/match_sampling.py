@@ -1,0 +1,201 @@
+"""The match rule on a round's logits: the target draws from each session's rows, and the draws are compared.
+
+`target.py` and the GPU benchmark both run it, so the benchmark times the code that is served. Needs torch and numpy
+only. Knows nothing about rounds, messages or key/value memory.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import inf, isfinite, isnan
+from operator import eq
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from goodspeed.exact import trees
+from goodspeed.exact.counts import TextCounts
+from goodspeed.exact.logit_rules import Rules, TextRows, process
+from goodspeed.exact.masks import Words
+from goodspeed.exact.rejection import match, match_tree
+from goodspeed.exact.sampling import Sampling, SamplingBatch, choose, rows_at_once
+from verify_node.scheduler.failures import NOT_NUMBERS
+
+
+class VerifiedEntry(Protocol):
+    """One session's part of a round: the target draws at its base and after each of its drafted tokens."""
+
+    @property
+    def first_row(self) -> int:
+        """The row of the logits that decides the token at `base_len`; the others follow it."""
+        ...
+
+    @property
+    def base_len(self) -> int: ...
+    @property
+    def drafted(self) -> Sequence[int]: ...
+    @property
+    def parents(self) -> Sequence[int] | None:
+        """The index of the token that each drafted one follows, or -1; None where each follows the one before it."""
+        ...
+
+    @property
+    def sampling(self) -> Sampling: ...
+    @property
+    def rules(self) -> Rules | None: ...
+    @property
+    def counts(self) -> TextCounts | None:
+        """How often each token is in the prompt and all that is committed, where the session's rules read them."""
+        ...
+
+    @property
+    def allowed(self) -> Words | None:
+        """What each of its rows may draw by its form; None where it has none."""
+        ...
+
+    @property
+    def may_ban(self) -> bool:
+        """Whether `banned_at` returns any token at some position of this round."""
+        ...
+
+    def banned_at(self, position: int) -> tuple[int, ...]:
+        """Token ids that may not be drawn at this position of the text."""
+        ...
+
+
+class MatchDecision(NamedTuple):
+    """The match rule's decision on one session's draft."""
+
+    target_tokens: list[int]  # the target's own draws: after the base, and after each drafted token
+    agrees: list[bool]  # of each drafted token: whether the target drew it too
+    accepted: Sequence[int]  # places of the accepted tokens, in order
+    agreement: int  # drafted tokens that the target drew too; of a tree those of its first choices
+    failure: str = ""  # why no token can be drawn
+
+    @property
+    def num_accepted(self) -> int:
+        return len(self.accepted)
+
+    @property
+    def next_token(self) -> int:
+        return self.target_tokens[self.accepted[-1] + 1 if self.accepted else 0]
+
+
+def decide_match(entries: Sequence[VerifiedEntry], logits: Tensor, num_tokens: int) -> list[MatchDecision]:
+    """Draws the target's own token at every position on the device, then compares with the drafts on the host.
+
+    logits [num_rows, vocab], of which the first num_tokens columns can be drawn; one transfer from their device.
+    """
+    rows, positions, counts = logit_rows(entries)
+    batch = SamplingBatch.of([entry.sampling for entry in entries], counts, device=logits.device)
+    wanted = logits if len(rows) == len(logits) else logits[int64_tensor(rows, logits)]
+    drawn: list[Tensor] = []
+    for some, texts in groups(text_rows(entries), rows_at_once(wanted)):
+        own = wanted[some]
+        changed = process(own, texts, num_tokens=num_tokens)
+        chosen = choose(changed, batch[some], int64_tensor(positions[some], logits), num_tokens=num_tokens)
+        drawn.append(torch.stack([chosen.double(), largest_logits(own, changed)]))  # ids are exact in fp64
+    tokens, tops = torch.cat(drawn, 1).tolist()
+    decided: list[MatchDecision] = []
+    first = 0
+    for entry, count in zip(entries, counts, strict=True):
+        target_tokens = [int(token) for token in tokens[first : first + count]]
+        decided.append(_decide(entry, target_tokens, tops[first : first + count]))
+        first += count
+    return decided
+
+
+def groups(texts: Sequence[TextRows], num_rows: int) -> Iterator[tuple[slice, Sequence[TextRows]]]:
+    """The rows of texts in groups of num_rows or a single text: where rules change rows of a group it is copied."""
+    if not any(text.is_changed for text in texts):
+        yield slice(None), texts
+        return
+    group, first = list[TextRows](), 0
+    size = 0
+    for text in texts:
+        if group and size + len(text.paths) > num_rows:
+            yield slice(first, first + size), group
+            group, first, size = [], first + size, 0
+        group.append(text)
+        size += len(text.paths)
+    yield slice(first, first + size), group
+
+
+def _decide(entry: VerifiedEntry, target_tokens: list[int], tops: list[float]) -> MatchDecision:
+    drafted, parents = entry.drafted, entry.parents
+    if parents is None:
+        num_accepted, agreement = match(target_tokens, drafted)
+        failed = failure(tops, range(num_accepted + 1))
+        return MatchDecision(
+            target_tokens, list(map(eq, target_tokens, drafted)), range(num_accepted), agreement, failed
+        )
+    path, _ = match_tree(target_tokens, drafted, parents)
+    agrees = [target_tokens[parent + 1] == token for parent, token in zip(parents, drafted, strict=True)]
+    agreement = sum(agrees[node] for node in trees.first_choices(parents))
+    return MatchDecision(target_tokens, agrees, path, agreement, failure(tops, [0, *(node + 1 for node in path)]))
+
+
+def logit_rows(entries: Sequence[VerifiedEntry]) -> tuple[list[int], list[int], list[int]]:
+    """Returns the rows of logits that are drawn from, the text position of each, and each session's number of rows."""
+    rows: list[int] = []
+    positions: list[int] = []
+    counts: list[int] = []
+    for entry in entries:
+        count = len(entry.drafted) + 1
+        rows += range(entry.first_row, entry.first_row + count)
+        positions += _positions(entry)
+        counts.append(count)
+    return rows, positions, counts
+
+
+def _positions(entry: VerifiedEntry) -> Sequence[int]:
+    """Position in the text of what is drawn after the base, and after each drafted token."""
+    if entry.parents is None:
+        return range(entry.base_len, entry.base_len + len(entry.drafted) + 1)
+    return [entry.base_len, *(entry.base_len + depth for depth in trees.depths(entry.parents))]
+
+
+def text_rows(entries: Sequence[VerifiedEntry]) -> list[TextRows]:
+    """The rows that `logit_rows` gives, as the rules for logits see them."""
+    return [_text_rows(entry) for entry in entries]
+
+
+def _text_rows(entry: VerifiedEntry) -> TextRows:
+    banned = [entry.banned_at(position) for position in _positions(entry)] if entry.may_ban else None
+    if entry.rules is None:
+        return TextRows([()] * (len(entry.drafted) + 1), banned=banned, allowed=entry.allowed)
+    return TextRows(
+        paths=[(), *trees.paths(entry.drafted, entry.parents)],
+        rules=entry.rules,
+        temperature=entry.sampling.temperature,
+        banned=banned,
+        counts=entry.counts,
+        allowed=entry.allowed,
+    )
+
+
+def largest_logits(wanted: Tensor, changed: Tensor) -> Tensor:
+    """Returns the largest logit of each row that is drawn from [num_rows], fp64.
+
+    A NaN where the model's own largest one is no number, -inf where rules leave no token.
+    """
+    tops = wanted.amax(-1).double()
+    tops = torch.where(tops.isfinite(), tops, torch.nan)
+    return tops if changed is wanted else torch.where(tops.isfinite(), changed.amax(-1).double(), tops)
+
+
+def failure(tops: Sequence[float], reached: Sequence[int]) -> str:
+    """Why a session cannot go on whose rows have these `largest_logits`; empty if it can.
+
+    Rows that are not among those reached follow rejected tokens: rules may leave nothing there.
+    """
+    if all(map(isfinite, tops)):
+        return ""
+    if any(isnan(top) or top == inf for top in tops):
+        return NOT_NUMBERS
+    return "its rules leave no token to draw" if any(tops[row] == -inf for row in reached) else ""
+
+
+def int64_tensor(values: Sequence[int] | Sequence[Sequence[int]], like: Tensor) -> Tensor:
+    """Returns an int64 tensor on the device of `like`, without waiting for it."""
+    return torch.from_numpy(np.array(values, np.int64)).to(like.device, non_blocking=True)

@@ -1,0 +1,260 @@
+"""What each round teaches, and who may draft how much next: Eq. (3), Eq. (4) and Eq. (5) of the GoodSpeed paper.
+
+Observes acceptance per session and goodput per client, and asks the policy how many tokens beyond its text each session
+may have drafted.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from goodspeed.errors import PolicyError
+from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
+from goodspeed.fair.policies import ClientState, Policy
+from goodspeed.fair.policies.gradient import goodput_bounds
+from goodspeed.wire.fields import MAX_DRAFT
+from verify_node.session.client import Client
+from verify_node.session.session import Session
+
+logger = logging.getLogger("goodspeed.verify")
+
+INITIAL_ACCEPTANCE = 0.7
+"""Optimistic, so that a new session is tried with a few tokens rather than none."""
+
+INITIAL_WORTH = 3.0
+"""Drafted tokens that it counts as, where evidence is weighed. With 1 chance decides too much, with 10 it is believed
+for too long; measured, see the log."""
+
+INITIAL_GOODPUT = 1.0
+"""What plain decoding gives."""
+
+SMALLEST_GOODPUT = 1e-9
+
+SMALLEST_WORTH = 1e-250
+
+LEAST_PERMISSION = 4
+"""Tokens that every draft model may draft where rounds go on meanwhile: fewer are gone when they arrive, and nobody
+could show by now that its drafts are worth more."""
+
+PERMITTED = 3.0
+"""The policy shares out so many budgets where drafted tokens are selected: the selection cuts what is too much, and a
+permission counts tokens that are still on their way. Measured with 1 to 4, see the log: with less, clients whose drafts
+are accepted are held up by their permissions; with more nothing is gained."""
+
+REACH = 2
+"""A permission is at most so many times what the draft node has delivered, beyond the least: room to show more."""
+
+TRIED_AGAIN = 20
+"""Rounds without a draft after which a session that waits for its drafts may draft one token: it may be better by now.
+All others may always draft a few."""
+
+TRIED_SHARE, MOST_TRIED_S = 0.02, 1.0
+"""Share of the time that a session spends on that at most where only itself waits. One that took longer than a second
+is tried again all the same: it may have been a pause."""
+
+
+class Observation(Struct, frozen=True):
+    """What one round showed of one session."""
+
+    session: Session
+    agreement: float  # sum of Eq. (3)'s indicators over the drafted positions
+    num_drafted: int
+    num_tokens: int  # delivered
+    num_accepted: int | None = None  # before the text's end, and that; None: all that was delivered but the last
+
+    @property
+    def delivered(self) -> tuple[int, int]:
+        """Drafted tokens accepted, and drafted, up to the text's end, which is itself not delivered."""
+        if self.num_accepted is None:
+            return max(0, self.num_tokens - 1), self.num_drafted
+        return self.num_accepted, min(self.num_drafted, self.num_tokens + 1)
+
+
+class Allocator:
+    """Keeps the estimates and turns them into permissions."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        budget: int,
+        *,
+        eta: float,
+        beta: float,
+        is_barrier: bool = False,
+        weigh_evidence: bool = True,
+        fairness: float = 1.0,
+    ) -> None:
+        """is_barrier: rounds wait for all drafts, which are verified whole. Then the budget itself is shared out.
+
+        fairness: of the utility U whose derivative a token is worth.
+        """
+        self.policy = policy
+        self.budget = budget
+        self.eta = eta
+        self.beta = beta
+        self.is_barrier = is_barrier
+        self.fairness = fairness
+        self._goodput_bounds = goodput_bounds(fairness)
+        self.worth = INITIAL_WORTH if weigh_evidence else None
+        self.clients: dict[str, Client] = {}
+        self.policy_error: PolicyError | None = None  # the last one
+        self.num_policy_errors = 0
+
+    def client(self, name: str) -> Client:
+        """The client of that name; its estimates outlive its connections."""
+        if name not in self.clients:
+            self.clients[name] = Client(name, self._unknown_acceptance(), GoodputEstimator(self.beta, INITIAL_GOODPUT))
+        return self.clients[name]
+
+    def set_draft_model(self, client: Client, draft_fingerprint: str, *, has_model: bool) -> None:
+        """Sets the client's draft model; what was estimated of another one is forgotten."""
+        client.set_draft_model(draft_fingerprint, self._unknown_acceptance(), has_model=has_model)
+
+    def _unknown_acceptance(self) -> AcceptanceEstimator:
+        return AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE, self.worth)
+
+    def worth_of(self, client: Client) -> float:
+        """What one token of this client is worth to the sum of utilities: w U'(X) = w X^-fairness.
+
+        Finite, and above 0.
+        """
+        least, most = self._goodput_bounds
+        goodput = min(max(client.goodput.value, SMALLEST_GOODPUT, least), most)
+        return float(max(client.weight * goodput**-self.fairness, SMALLEST_WORTH))
+
+    def session_acceptance(self, client: Client) -> AcceptanceEstimator:
+        """A new session starts from what its client's sessions have shown."""
+        return AcceptanceEstimator(self.eta, client.acceptance.value, client.acceptance.worth)
+
+    def observe(self, number: int, observations: Sequence[Observation]) -> None:
+        """Eq. (3) for every session, Eq. (4) once for every client, with the rounds since its last observation."""
+        tokens: dict[str, int] = defaultdict(int)
+        for seen in observations:
+            tokens[seen.session.client.name] += seen.num_tokens
+            if seen.num_drafted:
+                seen.session.observe_draft(seen.agreement, seen.num_drafted, *seen.delivered)
+        for name, num_tokens in tokens.items():
+            self.clients[name].observe_goodput(num_tokens, number)
+
+    def permit(self, number: int, sessions: Sequence[Session], round_s: float) -> dict[bytes, int]:
+        """How many tokens beyond its text each session may have drafted after verify round `number`, by Eq. (5).
+
+        sessions: every active session that has had its first token; those for which nothing may draft are left out.
+        Where rounds go on meanwhile, `PERMITTED` budgets are shared out. Nobody gets less than LEAST_PERMISSION, unless
+        it waits for its drafts, and nobody much more than its draft node has shown to deliver.
+        """
+        drafting = [one for one in sessions if one.takes_drafts and (one.uses_model or self.waits(one))]
+        rooms = limits_of_clients(drafting, number)
+        drafting = [one for one in drafting if rooms.get(one.session_id, 1)]
+        if not drafting:
+            return {}
+        budget = self.budget if self.is_barrier else int(PERMITTED * self.budget)
+        tried = [one for one in drafting if self.waits(one) and self._is_tried(one, number, round_s)][:budget]
+        states = [self._state(session, rooms, round_s) for session in drafting]
+        allocated = self._share_out(states, budget - len(tried))
+        if allocated is None:
+            return {}
+        permitted = {
+            session.session_id: min(max(length, self._least(session, rooms)), session.max_length)
+            for session, length in zip(drafting, allocated, strict=True)
+        }
+        return permitted | {one.session_id: max(1, permitted[one.session_id]) for one in tried}
+
+    def _share_out(self, states: Sequence[ClientState], budget: int) -> list[int] | None:
+        """The policy's answer; None where a policy of a user's own failed: that costs drafts, and never the node."""
+        try:
+            return self.policy.allocate(states, budget)
+        except PolicyError as error:
+            self.policy_error = error
+            self.num_policy_errors += 1
+            if self.num_policy_errors.bit_count() == 1:  # the first, the second, the fourth and so on
+                logger.error("%s", self.told_policy_error, exc_info=error.__cause__)
+            return None
+
+    @property
+    def told_policy_error(self) -> str | None:
+        """What was wrong with the policy's last wrong answer, and how often there was one; None if there never was."""
+        if self.policy_error is None:
+            return None
+        return f"{self.policy_error}; nobody drafts after such a round (so far: {self.num_policy_errors})"
+
+    def _state(self, session: Session, rooms: Mapping[bytes, int], round_s: float) -> ClientState:
+        """What the policy knows of a session."""
+        client = session.client
+        longest = min(session.max_length, MAX_DRAFT, rooms.get(session.session_id, MAX_DRAFT))
+        if not self.is_barrier:
+            longest = min(longest, LEAST_PERMISSION + int(REACH * client.delivered))
+        if not self.is_barrier and self.waits(session):  # what a round cannot verify is drafted in vain
+            longest = quickest(session, min(longest, self.budget), round_s)
+        return ClientState(
+            acceptance_rate=min(session.acceptance.value, session.acceptance_bound.most),
+            goodput=max(client.goodput.value, SMALLEST_GOODPUT),
+            weight=client.weight,
+            max_length=longest,
+            client_id=client.name,
+            draft_s_per_token=client.draft_s_per_token,
+            round_trip_s=session.round_trip_s,
+            context_len=len(session.tokens),
+        )
+
+    def _least(self, session: Session, rooms: Mapping[bytes, int]) -> int:
+        """Tokens that it may draft whatever the policy says, within its key's limit."""
+        return 0 if self.waits(session) else min(LEAST_PERMISSION, rooms.get(session.session_id, LEAST_PERMISSION))
+
+    def waits(self, session: Session) -> bool:
+        """Whether the session waits for its drafts, so that they cost it time."""
+        return self.is_barrier or session.verification == "ratio"
+
+    def _is_tried(self, session: Session, number: int, round_s: float) -> bool:
+        """Whether a session that may draft nothing has waited long enough for one token."""
+        if session.zero_since is None:
+            return False
+        wait_s = 0.0 if self.is_barrier else min(session.client.answer_s, MOST_TRIED_S) / TRIED_SHARE
+        return number - session.zero_since >= max(TRIED_AGAIN, wait_s / round_s if round_s else 0.0)
+
+
+FIRST_LENGTH = 4
+"""Longest draft that is waited for as long as nobody knows how long one takes."""
+
+
+def limits_of_clients(sessions: Sequence[Session], number: int = 0) -> dict[bytes, int]:
+    """Most drafted tokens of each session whose client has a limit, so that all of the client's together keep to it.
+
+    Its sessions share the limit; the remainder goes to others of them in each verify round `number`.
+    """
+    sharing: dict[str, list[Session]] = defaultdict(list)
+    clients: dict[str, Client] = {}
+    for session in sessions:
+        if session.client.max_round_tokens is not None:
+            sharing[session.client.name].append(session)
+            clients[session.client.name] = session.client
+    rooms: dict[bytes, int] = {}
+    for name, client in clients.items():
+        each, left = divmod(client.max_round_tokens or 0, len(sharing[name]))
+        own = sharing[name]
+        rooms |= {one.session_id: each + ((place + number) % len(own) < left) for place, one in enumerate(own)}
+    return rooms
+
+
+def quickest(session: Session, most: int, round_s: float) -> int:
+    """Length, at most `most`, with which the text of a session that waits for its drafts grows fastest; 0: without any.
+
+    A draft costs its session the way there and back and the time of its tokens. How long these take is known from what
+    the client's draft model drafted before; it begins with a few.
+    """
+    client = session.client
+    if not client.answer_s:
+        return min(most, FIRST_LENGTH)
+    alpha = session.acceptance.value
+    token_s = max(0.0, client.answer_s - session.round_trip_s) / (client.delivered + 1.0)
+    tokens, seconds = 1.0, round_s + session.round_trip_s + token_s
+    best, fastest = 0, tokens / seconds
+    for length in range(1, most + 1):
+        tokens += alpha**length
+        seconds += token_s
+        if tokens / seconds <= fastest:  # each token brings less than the one before: the pace falls from here on
+            break
+        best, fastest = length, tokens / seconds
+    return best if not round_s or fastest > 1.0 / round_s else 0

@@ -1,0 +1,135 @@
+"""Applies a finished round to its sessions: tokens committed, estimates moved. No I/O, no clock, no torch."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from goodspeed.engine.paged.pages import PagePool
+from goodspeed.exact import trees
+from goodspeed.wire import odds
+from goodspeed.wire.messages import Verdict
+from verify_node.scheduler.allocate import Allocator, Observation
+from verify_node.scheduler.round import Entry, Outcome, Round
+from verify_node.session.calibration import ClaimedOf
+from verify_node.session.phase import Phase
+from verify_node.session.session import Session
+
+
+class Moved(Struct, frozen=True):
+    """A session for which a round decided something: tokens, or the end of its text."""
+
+    session: Session
+    entry: Entry
+    outcome: Outcome
+    base_len: int
+    taken: tuple[int, ...]
+
+    @property
+    def num_verified(self) -> int:
+        return 0 if self.outcome.invalid else self.entry.num_drafted
+
+    @property
+    def observation(self) -> Observation:
+        """What a draft model drafted counts, and whatever the ratio rule decided on; guesses of an index do not."""
+        num_tokens = len(self.taken)
+        counts = self.entry.source == "model" or self.entry.proposal is not None
+        num_drafted = len(self.entry.first_choices) if counts else 0
+        return Observation(self.session, self.outcome.agreement, num_drafted, num_tokens, self._num_accepted)
+
+    @property
+    def _num_accepted(self) -> int:
+        """First choices accepted up to the text's end, and that; nothing beyond it was asked for."""
+        path, num_accepted = self.outcome.path, self.outcome.num_accepted
+        if path is not None:
+            pairs = enumerate(zip(path, self.entry.first_choices, strict=False))
+            num_accepted = next((place for place, (node, first) in pairs if node != first), len(path))
+        return min(num_accepted, len(self.taken) + 1)
+
+    @property
+    def claims(self) -> list[tuple[ClaimedOf, bytes, int]]:
+        """Codes of the odds that were claimed for tokens up to the first rejection, by source; how many were accepted.
+
+        What follows the text's end does not count: it is drafted at will, and accepted at no cost.
+        """
+        source, codes = self.entry.source, self.entry.odds[: min(self.num_verified, len(self.taken) + 1)]
+        if self.entry.is_forced or source is None or not codes:
+            return []  # nothing was claimed
+        if self.entry.parents is not None:
+            return self._claims_of_tree(self.entry.parents)
+        return [(source, codes, self._num_accepted)]
+
+    def _claims_of_tree(self, parents: Sequence[int]) -> list[tuple[ClaimedOf, bytes, int]]:
+        """The claims for all tokens after the base or an accepted one: what the target drew there is known."""
+        path = self.outcome.path or ()
+        tried = (trees.BASE, *path)[: len(self.taken) + 1]
+        claims: list[tuple[ClaimedOf, bytes, int]] = []
+        for at in tried:
+            for place, node in enumerate(node for node, parent in enumerate(parents) if parent == at):
+                source: ClaimedOf = "alternative" if place else self.entry.source or "model"
+                claims.append((source, self.entry.odds[node : node + 1], int(node in path)))
+        return claims
+
+    @property
+    def alternatives(self) -> tuple[int, int]:
+        """Tokens of a tree beside the first choices of its chain: how many, and how many of them were accepted."""
+        first = self.entry.first_choices
+        return self.entry.num_drafted - len(first), len({*(self.outcome.path or ())} - {*first})
+
+    def verdict(self, may_draft: int, least_odds: int = odds.LEAST) -> Verdict:
+        """The message with the decision."""
+        session = self.session
+        return Verdict(
+            session_id=session.session_id,
+            epoch=session.epoch,
+            base_len=self.base_len,
+            tokens=self.taken,
+            num_verified=self.num_verified,
+            num_accepted=self.outcome.num_accepted,
+            may_draft=may_draft,
+            finish_reason=session.finish_reason,
+            least_odds=least_odds,
+            source=self.entry.source,
+            promised=session.promised,
+            logprobs=session.logprobs_from(self.base_len),
+            num_cached=(session.num_cached or 0) if session.was_told_nothing else 0,
+            prompt_logprobs=session.told_of_prompt if session.last_verdict is None else None,
+        )
+
+
+def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> Moved:
+    """Adds the decided tokens to the session's text, and frees the memory of rejected ones, or of all at its end.
+
+    Full pages of the text are published: nothing that was only drafted is among them. At the end of a text that shares
+    with no other they are of no more use.
+    """
+    base_len = len(session.tokens)
+    taken = session.commit(outcome.tokens, outcome.logprobs)
+    session.must_follow(outcome.forced)
+    pool.truncate(session.session_id, min(entry.base_len + outcome.num_accepted, len(session.tokens)))
+    publish(session, pool)
+    if session.finished:
+        if not session.shares:
+            pool.withdraw(session.session_id)
+        pool.free(session.session_id)
+    return Moved(session, entry, outcome, base_len, taken)
+
+
+def publish(session: Session, pool: PagePool) -> None:
+    """Those who share with the session find what it has read so far; its text must not be ahead of its memory."""
+    pool.publish(session.session_id, session.prefix_scope, session.tokens)
+
+
+def observe(done: Round, moved: Sequence[Moved], allocator: Allocator) -> None:
+    """Observes acceptance and goodput (Eq. 3, 4), calibrations, and what waiting for drafts brings."""
+    allocator.observe(done.number, [move.observation for move in moved])
+    for move in moved:
+        for source, codes, num_accepted in move.claims:
+            move.session.client.calibration(source).observe(codes, num_accepted)
+        if move.entry.answered is not None:
+            move.session.client.observe_answer(move.outcome.num_accepted, in_time=move.entry.answered)
+        move.session.observe_model(move.outcome.num_accepted, move.entry.model_drafted)
+
+
+def active(sessions: Mapping[bytes, Session]) -> list[Session]:
+    """The sessions that go on and have had their first token."""
+    return [session for session in sessions.values() if session.phase is Phase.RUNNING]

@@ -1,0 +1,265 @@
+"""Fills the next forward pass: plan(number, sessions, ready, limits, pool, drafted) -> Round.
+
+Whoever has waited longest goes first; what does not fit goes first next time. When the memory is full the youngest
+session is preempted, or whoever `resolve` names (`preempt.py`).
+"""
+
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from math import inf
+from typing import TypeAlias
+
+from goodspeed.engine.paged.pages import PagePool
+from goodspeed.engine.paged.prefix_cache import Hit
+from verify_node.scheduler.drafted import NOTHING, Drafted, of_draft
+from verify_node.scheduler.memory import RoundMemory, followers
+from verify_node.scheduler.preempt import Shortage
+from verify_node.scheduler.round import Entry, PromptRows, Round, RoundLimits
+from verify_node.session.session import Session
+from verify_node.slo.allotting import Allotment
+
+Resolve: TypeAlias = Callable[[Iterable[Session], Sequence[Session], Mapping[bytes, int], Container[bytes]], Shortage]
+"""Who gives up memory, and who waits for it, of: those with memory, those who are ready, how many pages each of these
+needs beyond what it has, and those who are promised something."""
+
+
+def plan(
+    number: int,
+    sessions: Iterable[Session],
+    ready: Iterable[Session],
+    limits: RoundLimits,
+    pool: PagePool,
+    drafted: Mapping[bytes, Drafted] | None = None,
+    allotment: Allotment | None = None,
+    resolve: Resolve | None = None,
+) -> Round:
+    """Packs the ready sessions into one round within the budget, the token limit and the memory.
+
+    drafted: what each session has verified, by session; None: all that is drafted. allotment: what promised
+    sessions are owed; these go first, and are never preempted. resolve: decides who is preempted where memory is short;
+    None: older sessions take it from younger ones. Memory that a preemption needs is freed in `pool` at once.
+    """
+    ready = list(ready)
+    if drafted is None:
+        drafted = {session.session_id: of_draft(session) for session in ready}
+    resident = [session for session in sessions if session.session_id in pool]
+    packing = _Packing(limits, pool, drafted, resident, allotment)
+    ready.sort(key=packing.turn)
+    packing.follow(ready)
+    if resolve is not None:
+        packing.make_room(ready, resolve)
+    for session in ready:
+        packing.add(session)
+    return packing.round(number)
+
+
+class _Packing:
+    """A round while it is being filled."""
+
+    def __init__(
+        self,
+        limits: RoundLimits,
+        pool: PagePool,
+        drafted: Mapping[bytes, Drafted],
+        resident: list[Session],
+        allotment: Allotment | None,
+    ) -> None:
+        rank = allotment.rank if allotment is not None else ()
+        self.promised = {session_id: place for place, session_id in enumerate(rank)}
+        self.floor = allotment.floor if allotment is not None else {}
+        self.promised_prefill = allotment.prefill if allotment is not None else {}
+        kept = allotment.reserved if allotment is not None else frozenset()  # their memory is not taken
+        self.memory = RoundMemory(pool, drafted, resident, self.promised, kept)
+        self.budget = limits.budget
+        self.tokens = limits.max_round_tokens
+        if allotment is not None and allotment.round_tokens is not None:
+            self.tokens = min(self.tokens, max(1, allotment.round_tokens))
+        self.kept_free = sum(self.floor.values())  # of these tokens, for sessions with a floor that are not added yet
+        self.prefill = limits.max_round_tokens // 2  # the rest is for those who only need a token or a draft verified
+        self.prompt_rows = MAX_PROMPT_ROWS
+        self.pool = pool
+        self.drafted = drafted
+        self.entries: list[Entry] = []
+        self.deferred: list[bytes] = []
+        self.crowded_out: list[bytes] = []
+        self.without_memory: frozenset[Hashable] = frozenset()  # of the ready sessions, once `make_room` has decided
+        self.followed: Mapping[bytes, Session] = {}  # by those who wait for what another reads: that one
+        self.seen: set[bytes] = set()  # sessions that were given their part, or deferred
+
+    def turn(self, session: Session) -> tuple[float, bool, float, int]:
+        """Who goes first: promised sessions by what is due, then who has a floor, then who has waited longest."""
+        key = session.session_id
+        return self.promised.get(key, inf), key not in self.floor, session.ready_since, session.admitted
+
+    def follow(self, ready: Sequence[Session]) -> None:
+        """Finds out who follows whom; promised sessions follow nobody."""
+        self.followed = followers([session for session in ready if session.session_id not in self.promised], self.pool)
+
+    def make_room(self, ready: Sequence[Session], resolve: Resolve) -> None:
+        """If not all of them can have all that they need, `resolve` decides who can; the others wait.
+
+        Followers are skipped unless their leader is not admitted; then they compete normally, and the first one
+        admitted becomes leader.
+        """
+        num_followers = len(self.followed)
+        while True:
+            shortage = self._shortage(ready, resolve)
+            out = {*shortage.wait, *shortage.preempt}
+            held_up = {key for key, reader in self.followed.items() if reader.session_id in out}
+            if not held_up:
+                break
+            self.followed = {key: reader for key, reader in self.followed.items() if key not in held_up}
+        self.without_memory = shortage.wait
+        for victim in [session for session in self.memory.resident if session.session_id in shortage.preempt]:
+            self.memory.preempt(victim)
+        if len(self.followed) < num_followers:
+            self.follow([session for session in ready if session.session_id not in out])
+
+    def _shortage(self, ready: Sequence[Session], resolve: Resolve) -> Shortage:
+        asked = [session for session in ready if session.session_id not in self.followed]
+        most = self.tokens // self.pool.page_size + len(asked)  # pages that a round takes for those with memory
+        if self.pool.num_free >= most and all(session.session_id in self.pool for session in asked):
+            return Shortage()
+        needs = {session.session_id: self.memory.needed(session, self.memory.find(session)) for session in asked}
+        if sum(needs.values()) <= self.pool.num_free:
+            return Shortage()
+        return resolve(self.memory.resident, asked, needs, self.memory.kept)
+
+    def add(self, session: Session) -> None:
+        """Gives the session its part of the round, or defers it. One that others wait for goes before these."""
+        if session.session_id in self.seen:
+            return
+        self.seen.add(session.session_id)
+        self.kept_free -= self.floor.get(session.session_id, 0)
+        if self._waits_for_reader(session):
+            self.deferred.append(session.session_id)
+            return
+        hit = self.memory.find(session)
+        entry = self._entry(session, hit)
+        is_out = session.session_id in self.memory.preempted or session.session_id in self.without_memory
+        if entry is None or is_out or not self.memory.reserve(session, len(entry.tokens), hit):
+            self.deferred.append(session.session_id)
+            if entry is not None:
+                self.crowded_out.append(session.session_id)
+            return
+        self.entries.append(entry)
+        self.budget -= entry.num_drafted
+        self.tokens -= len(entry.tokens)
+        self.prompt_rows -= len(entry.prompt_rows.tokens) if entry.prompt_rows is not None else 0
+        if session.session_id not in self.promised:
+            self.prefill -= len(entry.tokens) - entry.num_drafted - entry.samples
+
+    def _waits_for_reader(self, session: Session) -> bool:
+        """Whether its leader prefills the same pages in this round."""
+        reader = self.followed.get(session.session_id)
+        if reader is None:
+            return False
+        self.add(reader)
+        return reader.session_id in self.memory.members
+
+    def _entry(self, session: Session, hit: Hit | None) -> Entry | None:
+        """What the session would feed: all of it, or else a chunk of what comes before its newest token."""
+        cached = self.pool.length(session.session_id) if hit is None else hit.num_tokens
+        prefill = len(session.tokens) - cached - 1  # at least 0: the newest token was never fed
+        drafted = self.drafted.get(session.session_id, NOTHING)
+        num_drafted = len(drafted.tokens)
+        if session.session_id in self.promised:
+            return self._promised_entry(session, cached, prefill, drafted)
+        most, room = min(self.prefill, self._most_read(session)), self.tokens - self.kept_free
+        if prefill <= most and num_drafted <= self.budget and prefill + 1 + num_drafted <= room:
+            return _whole(session, cached, drafted)
+        if session.session_id in self.floor and prefill <= most and prefill < room:
+            return _whole(session, cached, NOTHING)
+        num_tokens = min(prefill, most, room)
+        return _chunk(session, cached, num_tokens) if num_tokens > 0 else None
+
+    def _promised_entry(self, session: Session, cached: int, prefill: int, drafted: Drafted) -> Entry | None:
+        """What is allotted to a session of which the prompt is to be read; and to others a token, with their draft.
+
+        A draft that does not fit is left out: nobody who is promised something waits for the next round for it.
+        """
+        allotted, left = self.promised_prefill.get(session.session_id, prefill + 1), self.tokens - self.kept_free
+        num_tokens = min(allotted, left, self._most_read(session) + 1)
+        if num_tokens <= prefill:
+            return _chunk(session, cached, num_tokens) if num_tokens > 0 else None
+        room = min(self.budget, left - num_tokens)
+        return _whole(session, cached, drafted if len(drafted.tokens) <= room else NOTHING)
+
+    def _most_read(self, session: Session) -> int:
+        """Tokens before its newest one that it may be fed: all but where each of them has a row of logits."""
+        return self.prompt_rows if session.lacks_prompt_logprobs else len(session.tokens)
+
+    def round(self, number: int) -> Round:
+        ids = {entry.session_id: entry for entry in self.entries}
+        return Round(
+            number=number,
+            entries=tuple(self.entries),
+            prefilled=tuple(key for key, entry in ids.items() if not entry.samples or entry.base_len - entry.start > 1),
+            verified=tuple(key for key, entry in ids.items() if entry.samples),
+            admitted=tuple(self.memory.admitted),
+            deferred=tuple(self.deferred),
+            crowded_out=tuple(self.crowded_out),
+            preempted=tuple(self.memory.preempted),
+        )
+
+
+def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
+    """Everything that the session has not been fed, with what is drafted; cached: tokens that it has been."""
+    return Entry(
+        session_id=session.session_id,
+        start=cached,
+        tokens=(*session.tokens[cached:], *drafted.tokens),
+        num_drafted=len(drafted.tokens),
+        samples=True,
+        sampling=session.opened.sampling,
+        verification=session.verification,
+        epoch=session.epoch,
+        proposal=drafted.proposal,
+        num_logprobs=session.opened.num_logprobs,
+        stop_ids=session.opened.stop_ids if _needs_stop_ids(session) else (),
+        may_stop_at=session.may_stop_at,
+        odds=drafted.codes,
+        source=drafted.source if drafted.tokens else None,
+        parents=drafted.parents,
+        is_forced=drafted.is_forced,
+        answered=session.acked == len(session.tokens) if session.takes_drafts else None,
+        model_drafted=session.model_drafted,
+        rules=session.opened.logit_rules,
+        constraint=session.opened.constraint,
+        prompt_len=len(session.opened.prompt),
+        text=tuple(session.tokens) if session.is_text_read else (),
+        prompt_rows=prompt_rows(session, cached, len(session.tokens) - cached),
+    )
+
+
+def _needs_stop_ids(session: Session) -> bool:
+    """Whether the target has to know them: none may be drawn yet, or only where the output's form ends."""
+    return len(session.tokens) < session.may_stop_at or session.opened.constraint is not None
+
+
+def _chunk(session: Session, cached: int, num_tokens: int) -> Entry:
+    """The next tokens of a text that goes on in a later round."""
+    return Entry(
+        session_id=session.session_id,
+        start=cached,
+        tokens=tuple(session.tokens[cached : cached + num_tokens]),
+        num_drafted=0,
+        samples=False,
+        sampling=session.opened.sampling,
+        verification=session.verification,
+        epoch=session.epoch,
+        prompt_rows=prompt_rows(session, cached, num_tokens),
+    )
+
+
+MAX_PROMPT_ROWS = 256
+"""Rows of logits for prompts in one round: 156 MB with a vocabulary of 152,000."""
+
+
+def prompt_rows(session: Session, start: int, num_tokens: int) -> PromptRows | None:
+    """The rows that are new where num_tokens of its text are fed from position `start` on; None where none are."""
+    num_top, known = session.opened.num_prompt_logprobs, session.prompt_logprobs
+    if num_top is None or known is None:
+        return None
+    prompt = session.opened.prompt
+    first, end = len(known), min(start + num_tokens, len(prompt) - 1)
+    return PromptRows(first, prompt[first + 1 : end + 1], num_top) if first < end else None

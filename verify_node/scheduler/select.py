@@ -1,0 +1,255 @@
+"""Which drafted tokens the next round verifies: all that may be drafted, or those that are worth their time.
+
+`Whole` is the paper: drafts are verified as long as they were allowed to be. `ByOdds` looks at every drafted token that
+is there when a round is packed, in drafts and in what the verify node drafts itself from a session's own text. It
+verifies those that bring the most for the time that they add, as `goodspeed.selection` says: a token's worth is w U'(X)
+of its client, its odds are what its draft node claims, calibrated by what became of such claims. The others are cut,
+never deferred: under match a cut draft is exact. Under ratio a token must not be cut for what it is, so there its odds
+are the client's acceptance rate, whatever the token.
+"""
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from goodspeed.fair.by_value import Cost, take, take_needed
+from goodspeed.fair.candidates import Candidate, Ranked, path_odds, rank
+from goodspeed.fair.latency import Refined
+from goodspeed.wire import odds
+from verify_node.scheduler.allocate import limits_of_clients
+from verify_node.scheduler.drafted import Drafted, SelfDrafts, Wanting, claimed_odds, of_draft
+from verify_node.scheduler.round import RoundLimits
+from verify_node.session.client import Client
+from verify_node.session.draft_gain import DraftGain
+from verify_node.session.session import Session
+from verify_node.slo.needs import NONE, Needs
+
+ALL = odds.LEAST
+"""`least_odds` of a verify node that has no bound."""
+
+UNWAITED, SELDOM_UNWAITED = 8, 64
+"""One of so many rounds waits for no draft, so that it is known what goes on without; once that is known, fewer are."""
+
+LOWEST_BOUND = 0.02
+"""No bound that is told to a draft node is below: the next round may have more room than the last."""
+
+
+class Hope(NamedTuple):
+    """A session that is ready, and whose draft node may be about to draft something for it."""
+
+    session: Session
+    num_expected: float  # tokens that are accepted more if it is waited for
+    of_model: bool = False  # its draft model has to draft anew; else its draft node has a verdict to answer
+
+    @property
+    def due_at(self) -> float:
+        """When the draft should be there."""
+        return self.session.model_due_at if self.of_model else self.session.answer_due_at
+
+
+class Choice(Protocol):
+    """Chooses the drafted tokens of a round."""
+
+    def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
+        """What each ready session has verified, by session; those with nothing may be left out.
+
+        most: drafted tokens that promises leave room for; None for no bound but the budget.
+        """
+        ...
+
+    def least_odds(self, session: Session) -> int:
+        """Code of the path odds below which a token of this session would not have been verified in the last round."""
+        ...
+
+    def owes_more(self, session: Session) -> bool:
+        """Whether the last round owed this session more than the token that it brings anyway."""
+        ...
+
+    def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
+        """Those of the ready sessions for which a draft may be on its way. number: of the round to be packed."""
+        ...
+
+    def keep(self, open_sessions: Container[bytes]) -> None:
+        """Forgets what is kept of sessions that are not open any more."""
+        ...
+
+
+class Whole:
+    """Every draft as long as it was allowed to be; what does not fit into the budget waits for the next round."""
+
+    def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
+        """The drafts that arrived, by session; nothing is promised where drafts are not cut."""
+        return {session.session_id: of_draft(session).cut(session.may_draft) for session in ready}
+
+    def least_odds(self, session: Session) -> int:
+        """There is no bound."""
+        return ALL
+
+    def owes_more(self, session: Session) -> bool:
+        """What is owed is not looked at."""
+        return False
+
+    def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
+        """None: whoever may draft is waited for."""
+        return []
+
+    def keep(self, open_sessions: Container[bytes]) -> None:
+        """Nothing is kept."""
+
+
+class ByOdds:
+    """The tokens that are worth the time that they add to the round."""
+
+    def __init__(
+        self,
+        cost: Refined,
+        limits: RoundLimits,
+        worth: Callable[[Client], float],
+        self_drafts: SelfDrafts | None = None,
+    ) -> None:
+        """worth: of one token of a client, w U'(X). self_drafts: None where the verify node drafts nothing itself."""
+        self._cost = cost
+        self._limits = limits
+        self._worth = worth
+        self._self_drafts = self_drafts
+        self._owed_more: frozenset[bytes] = frozenset()  # sessions that the last round owed more than one token
+        self._least_value = 0.0  # worth x path odds that a token had to have in the last round
+
+    def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
+        """What each session with drafted tokens has verified, cut to what is worth it, by session.
+
+        First what texts with objectives are owed, then what brings the most, while the round stays short enough.
+        """
+        needs = self._needs(ready, now)
+        self._owed_more = needs.owed_more
+        worths = self._worths(ready)
+        drafted = self._drafted(ready, worths)
+        candidates = _candidates(drafted, worths)
+        ranked = {k: rank(one.odds, one.parents) for k, one in enumerate(candidates) if one.parents is not None}
+        if needs.owed_more:
+            candidates = self._with_needs(candidates, ranked, drafted, needs)
+        num_drafted = sum(len(one.tokens) for _, one in drafted)
+        budget = max(0, min(self._limits.budget, self._limits.max_round_tokens - len(ready), num_drafted))
+        budget = budget if most is None else min(budget, most)
+        seconds = self._seconds(ready, budget + 1)
+        alone = sum(worths[session.client.name] for session in ready)
+        first, _ = take_needed(candidates, budget, alone, ranked)
+        longest = max(sum(first.counts), needs.most_drafted(seconds, budget))
+        counts, value = take(candidates, first, longest, Cost(seconds.__getitem__), ranked)
+        num_chosen = sum(counts)
+        self._least_value = value / seconds[num_chosen] * (seconds[num_chosen + 1] - seconds[num_chosen])
+        return {
+            session.session_id: one.pick(sorted(ranked[k].nodes[: counts[k]])) if k in ranked else one.cut(counts[k])
+            for k, (session, one) in enumerate(drafted)
+        }
+
+    def least_odds(self, session: Session) -> int:
+        """From the price of one more token's time in the last round, which a session that is behind need not pay."""
+        if not self._least_value:
+            return ALL
+        price = 0.0 if self.owes_more(session) else self._least_value / self._worth(session.client)
+        return odds.code(max(LOWEST_BOUND, price))
+
+    def owes_more(self, session: Session) -> bool:
+        """Whether the last round owed this session more than the token that it brings anyway."""
+        return session.session_id in self._owed_more
+
+    def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
+        """Those of the ready sessions for which a draft may be on its way."""
+        if number % SELDOM_UNWAITED == 0:
+            return []
+        answers = [session for session in ready if session.hopes_for_answer]
+        models = [session for session in ready if session.hopes_for_model]
+        gains = [one.client.answer_gain for one in answers] + [one.client.model_gain for one in models]
+        if not gains or (number % UNWAITED == 0 and not all(gain.is_known for gain in gains)):
+            return []
+        worths = self._worths(ready)
+        mean = sum(worths[session.client.name] for session in ready) / len(ready)
+        most = self._limits.budget / len(ready)  # nobody holds up the others for more than an equal part of the budget
+
+        def hope(session: Session, gain: DraftGain, *, of_model: bool) -> Hope:
+            return Hope(session, min(most, gain.tokens) * worths[session.client.name] / mean, of_model)
+
+        kinds = [False] * len(answers) + [True] * len(models)
+        hoping = zip([*answers, *models], gains, kinds, strict=True)
+        return [hope(session, gain, of_model=of_model) for session, gain, of_model in hoping]
+
+    def keep(self, open_sessions: Container[bytes]) -> None:
+        """Forgets the texts of sessions that are over."""
+        if self._self_drafts is not None:
+            self._self_drafts.keep(open_sessions)
+
+    def _needs(self, ready: Sequence[Session], now: float) -> Needs:
+        """What is owed to the sessions of this round."""
+        deadlines = [session.deadline for session in ready if session.deadline is not None]
+        if not deadlines:
+            return NONE
+        weights = {session.client.name: session.client.weight for session in ready}
+        context = sum(len(session.tokens) for session in ready)
+        return Needs(deadlines, weights, float(self._cost.round_s(len(ready), len(ready), context)), now)
+
+    def _worths(self, ready: Sequence[Session]) -> dict[str, float]:
+        """What one token of each client is worth."""
+        clients = {session.client.name: session.client for session in ready}
+        return {name: self._worth(client) for name, client in clients.items()}
+
+    def _drafted(self, ready: Sequence[Session], worths: Mapping[str, float]) -> list[tuple[Session, Drafted]]:
+        """All drafted tokens that are there: a session's draft, or else what its own text says."""
+        found: list[tuple[Session, Drafted]] = []
+        wanting: list[Wanting] = []
+        for session in ready:
+            if session.takes_drafts:
+                drafted = of_draft(session)
+                if drafted.tokens:
+                    found.append((session, drafted))
+                elif self._self_drafts is not None and session.allows_ngrams:
+                    worth = worths[session.client.name]
+                    price = 0.0 if self.owes_more(session) else self._least_value / worth
+                    wanting.append(Wanting(session, worth, price))
+        if self._self_drafts is not None:
+            found += self._self_drafts.draft(wanting)
+        return [(session, one) for session, one in found if one.tokens]
+
+    def _with_needs(
+        self,
+        candidates: Sequence[Candidate],
+        ranked: Mapping[int, Ranked],
+        drafted: Sequence[tuple[Session, Drafted]],
+        needs: Needs,
+    ) -> list[Candidate]:
+        """The candidates with what their texts are owed."""
+        keys = [session.session_id for session, _ in drafted]
+        odds = {key: path_odds(candidates[k], ranked.get(k)) for k, key in enumerate(keys)}
+        needed = needs.of_drafts(odds, self._limits.budget)
+        return [replace(one, need=needed.get(key, 0.0)) for one, key in zip(candidates, keys, strict=True)]
+
+    def _seconds(self, ready: Sequence[Session], num_drafted: int) -> list[float]:
+        """Modelled seconds of a round with all of these sessions, by how many drafted tokens it verifies."""
+        num_sessions = len(ready)
+        context = sum(len(session.tokens) for session in ready)
+        num_tokens = np.arange(num_sessions, num_sessions + num_drafted + 1)
+        seconds: list[float] = self._cost.round_s(num_tokens, num_sessions, context).tolist()
+        return seconds
+
+
+def _candidates(drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str, float]) -> list[Candidate]:
+    """What each session has drafted, in this order, as the selection looks at it."""
+    rooms = limits_of_clients([session for session, _ in drafted])
+    return [
+        Candidate(
+            claimed_odds(session, one),
+            parents=one.parents,
+            worth=worths[session.client.name],
+            max_nodes=_most_nodes(session, one, rooms.get(session.session_id)),
+        )
+        for session, one in drafted
+    ]
+
+
+def _most_nodes(session: Session, drafted: Drafted, room: int | None) -> int | None:
+    """Each node of a tree takes a place of the context, wherever it stands. room: what the client's key leaves."""
+    if drafted.parents is None:
+        return room
+    return session.max_length if room is None else min(session.max_length, room)

@@ -1,6 +1,0 @@
-"""The target model: one forward pass over a round, and what the two rules decide on its logits.
-
-Knows nothing about peers, sockets or which sessions enter a round.
-
-Imports nothing of: asyncio, zmq, verify_node.core, verify_node.watch.
-"""
