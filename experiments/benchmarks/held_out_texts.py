@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from itertools import chain, islice
 
-from goodspeed.app.training import held_out
 from goodspeed.embedded import prompts
 from goodspeed.embedded.prompts import NUM_DOMAINS, Prompt
+from training import held_out
 
 Row = list[Prompt]
 """One prompt of each domain, in the domains' order."""

@@ -26,10 +26,10 @@ from typing import NamedTuple
 import torch
 
 from experiments.benchmarks.target_texts import TARGET, TargetText, grouped, index_of_others, write
-from goodspeed.app.training import domains
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.ngram.drafting import draft
 from goodspeed.ngram.index import GrowingText, NgramIndex
+from training import domains
 
 LENGTH = 8
 NUM_TOKENS = 150

@@ -25,7 +25,7 @@ BARE = ("tests/gpu/__main__.py", "experiments/benchmarks/gpu.py")
 """What `make gpu` runs, on a machine that has torch and transformers and nothing of ours installed."""
 
 AT_HAND = {"torch", "transformers", "numpy", "huggingface_hub", "safetensors"}  # transformers brings the last three
-OURS = {*PACKAGES, "experiments", "tests"}
+OURS = {*PACKAGES, "experiments", "training", "tests"}
 
 FILES = [str(path.relative_to(ROOT)) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 ROOMS = [str(Path(file).parent) for file in FILES if file.endswith("/__init__.py")]

@@ -11,11 +11,11 @@ from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
 from goodspeed.app.demo.commands import draft_command, verify_command
 from goodspeed.app.demo.options import DRAFT_NODE_BYTES, DemoConfig, clients
-from goodspeed.app.training import domains
 from goodspeed.command.config import add_options, from_namespace
 from goodspeed.embedded import prompts
 from goodspeed.engine import host_memory
 from goodspeed.errors import ConfigError
+from training import domains
 
 
 def test_by_default_every_domain_comes_once() -> None:

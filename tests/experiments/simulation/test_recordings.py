@@ -13,10 +13,10 @@ from experiments.simulation.replay import Replay, Replayed, survival
 from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
-from goodspeed.app.training import domains
 from goodspeed.errors import ConfigError
 from goodspeed.node import recording
 from goodspeed.node.recording import Drafted, Header, Opened, Recording, Round
+from training import domains
 
 HEADER = Header(
     version=recording.VERSION,

@@ -57,7 +57,7 @@ def make_targets() -> frozenset[str]:
 @cache
 def known_options() -> frozenset[str]:
     """Options written out in our sources, options that come from fields of settings, and their `--no-` forms."""
-    rooms = ("goodspeed", "verify_node", "draft_node", "experiments", "tests/fuzz", "tests/faults/soak")
+    rooms = ("goodspeed", "verify_node", "draft_node", "experiments", "training", "tests/fuzz", "tests/faults/soak")
     files = [path for room in rooms for path in (ROOT / room).rglob("*.py")]
     written = {option for path in files for option in re.findall(r'"(--[a-z][a-z0-9-]+)"', path.read_text("utf-8"))}
     settings = [path.read_text("utf-8") for path in files if path.stem in {"config", "options"}]
@@ -110,7 +110,7 @@ def test_every_option_that_is_named_exists(name: str) -> None:
 
 
 def test_nobody_is_told_to_install_this_project_from_an_index() -> None:
-    folders = ("goodspeed", "verify_node", "draft_node", "experiments", "tests", "docker", "docs")
+    folders = ("goodspeed", "verify_node", "draft_node", "experiments", "training", "tests", "docker", "docs")
     kinds = {".py", ".md", ".sh", ".yaml", ".txt", ".toml", ".service", ".Dockerfile", ".html", ".js"}
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in kinds]
     files += [*ROOT.glob("*.md"), ROOT / "Makefile", ROOT / "pyproject.toml"]

@@ -1,4 +1,4 @@
-"""`python -m goodspeed.app.training.train` makes the embedded models, in stages that resume where they stopped.
+"""`python -m training.train` makes the embedded models, in stages that resume where they stopped.
 
   corpus   the tokenizer (kept if there is one) and the stream of training tokens
   target   trains tiny-target on the stream
@@ -17,15 +17,15 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from goodspeed.app.training import corpus, family, tokenizer
-from goodspeed.app.training.run import Run, train
 from goodspeed.embedded import models
+from training import corpus, family, tokenizer
+from training.run import Run, train
 
 DRAFTS = ("tiny-draft-s", "tiny-draft-m")
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m goodspeed.app.training.train", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m training.train", description=__doc__.splitlines()[0])
     parser.add_argument("stages", nargs="*", metavar="STAGE", help="corpus, target, drafts; all by default")
     parser.add_argument("--minutes", type=float, default=30.0, help="time for each of target and drafts (default 30)")
     parser.add_argument("--state", type=Path, default=Path.home() / ".cache/goodspeed/tiny", help="folder of the state")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from goodspeed.app.training import domains, tokenizer
+from training import domains, tokenizer
 
 Tokens = npt.NDArray[np.uint16]
 

@@ -1,4 +1,4 @@
-"""`python -m goodspeed.app.training.evaluate`: the figures of the model card, measured on held-out text.
+"""`python -m training.evaluate`: the figures of the model card, measured on held-out text.
 
 - cross-entropy per domain, of documents that were held out, in nats per token and bits per byte;
 - acceptance of both drafts under both verification rules: the target writes on from the held-out prompts at a
@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from goodspeed.app.training import domains, family, held_out, tokenizer
 from goodspeed.embedded import models, prompts
 from goodspeed.exact import sampling
+from training import domains, family, held_out, tokenizer
 
 TARGET, *DRAFTS = models.NAMES
 TEMPERATURES = (0.0, 0.7, 1.0)
@@ -144,9 +144,7 @@ def tables(report: dict[str, Any]) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m goodspeed.app.training.evaluate", description="The model card's figures."
-    )
+    parser = argparse.ArgumentParser(prog="python -m training.evaluate", description="The model card's figures.")
     parser.add_argument("--weights", type=Path, default=models.WEIGHTS)
     parser.add_argument("--rows", type=int, default=48, help=f"rows of {ROW} tokens per domain for the cross-entropy")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""`python -m goodspeed.app.training.held_out` chooses prompts from documents that no model was trained on.
+"""`python -m training.held_out` chooses prompts from documents that no model was trained on.
 
 Knows nothing about models.
 """
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from goodspeed.app.training import corpus, domains
 from goodspeed.embedded.prompts import PATH, Prompt
+from training import corpus, domains
 
 PER_DOMAIN = 16
 MIN_REST = 500  # characters that the document goes on for: a prompt is the beginning of something long
@@ -67,9 +67,7 @@ def choose() -> list[Prompt]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m goodspeed.app.training.held_out", description="Choose the held-out prompts."
-    )
+    parser = argparse.ArgumentParser(prog="python -m training.held_out", description="Choose the held-out prompts.")
     parser.add_argument("--output", type=Path, default=PATH)
     output = parser.parse_args(argv).output
     prompts = choose()

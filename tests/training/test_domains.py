@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
-from goodspeed.app.training import domains, held_out
-from goodspeed.app.training.domains import Document
 from goodspeed.embedded import prompts
+from training import domains, held_out
+from training.domains import Document
 
 
 @pytest.fixture(scope="module")

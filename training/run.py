@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from goodspeed.app.training.optimizer import Optimizer, Schedule
+from training.optimizer import Optimizer, Schedule
 
 SAVE_EVERY_S = 180.0
 DECAY_SHARE = 0.25  # of the time a run is given

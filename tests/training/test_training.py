@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from goodspeed.app.training import corpus, family, tokenizer
-from goodspeed.app.training import run as run_module
-from goodspeed.app.training import train as train_module
-from goodspeed.app.training.domains import NAMES, SOURCES, sources
-from goodspeed.app.training.optimizer import Schedule
-from goodspeed.app.training.run import Run, train
 from goodspeed.embedded import models
+from training import corpus, family, tokenizer
+from training import run as run_module
+from training import train as train_module
+from training.domains import NAMES, SOURCES, sources
+from training.optimizer import Schedule
+from training.run import Run, train
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 32}
 TOKENS = torch.arange(40_000) % 7 + torch.arange(40_000) % 3

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from goodspeed.app.training import tokenizer
-from goodspeed.app.training.domains import chats
 from goodspeed.embedded import models
 from goodspeed.engine.tokenizing.generation_settings import TextDefaults, read
+from training import tokenizer
+from training.domains import chats
 
 TOKENIZER: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(models.path("tiny-target"))
 RAW: Tokenizer = tokenizer.load(models.path("tiny-target"))

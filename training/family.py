@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from goodspeed.app.training import tokenizer
+from training import tokenizer
 
 # Few, wide layers: on a CPU the cost of a small model is mostly one Python call after another.
 SHAPES = {

@@ -11,7 +11,7 @@ from itertools import count, islice
 from random import Random
 from typing import NamedTuple
 
-from goodspeed.app.training.domains import arithmetic, chats, conversions, queries, records, sources, stories
+from training.domains import arithmetic, chats, conversions, queries, records, sources, stories
 
 HELD_OUT_SHARE = 16  # one name in so many
 
