@@ -17,8 +17,8 @@ from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Proposed,
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from draft_node.core.session import Session
-from draft_node.serve.outboxes import Outboxes
-from draft_node.text.history_keeper import HistoryKeeper
+from draft_node.service.histories import HistoryKeeper
+from draft_node.service.outboxes import Outboxes
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.node.failures import Failures
 from goodspeed.wire.codec import FIXED_BYTES

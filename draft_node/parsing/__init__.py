@@ -5,6 +5,6 @@ Pieces of text go in, parts come out, and however a text is cut into pieces, the
 tokens, sessions or HTTP.
 
 Loads nothing of: torch, transformers, zmq, fastapi, pydantic.
-Imports nothing of: asyncio, threading, time, secrets, draft_node.core, draft_node.model, draft_node.serve,
-draft_node.text.
+Imports nothing of: asyncio, threading, time, secrets, draft_node.core, draft_node.model, draft_node.http,
+draft_node.service.
 """

@@ -1,0 +1,256 @@
+"""What a request may ask for beside its text: logprobs of its prompt, ids of tokens, drafts from a prediction."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from draft_node.core.actions import Statistics
+from draft_node.http.answers import CompletionChoice
+from draft_node.http.logprobs import for_prompt
+from draft_node.http.sampling import MAX_LEFT_OUT
+from draft_node.http.streams import Items, with_prompts
+from draft_node.service.answer import Piece
+from draft_node.service.request import Begun, Ended
+from draft_node.service.tokens import PromptTokens
+from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
+from tests.draft_node.http.fake import Api, Bytes, error_of, events_of
+
+HARNESS = {"echo": True, "logprobs": 1, "temperature": 0}
+EXPECTED = {"type": "content", "content": "abc"}
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+def chunks_of(answer: Any) -> list[dict[str, Any]]:
+    return [json.loads(event) for event in events_of(answer)[:-1]]
+
+
+# -- log-probabilities of prompts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_tokens", [0, 1])
+def test_an_echo_with_logprobs_as_evaluation_harnesses_read_it(api: Api, max_tokens: int) -> None:
+    answer = api.complete(**HARNESS, prompt="hey", max_tokens=max_tokens).json()
+    [choice] = answer["choices"]
+    told = choice["logprobs"]
+    assert choice["text"] == "hey" + "a" * max_tokens
+    assert choice["finish_reason"] == "length"
+    assert told["tokens"] == ["h", "e", "y", "a"][: 3 + max_tokens]
+    assert told["token_logprobs"] == [None, -1.5, -1.5, -0.25][: 3 + max_tokens]
+    assert told["top_logprobs"][:3] == [None, {"e": -1.5, "d": -0.5}, {"y": -1.5, "x": -0.5}]
+    assert told["text_offset"] == [0, 1, 2, 3][: 3 + max_tokens]
+    assert answer["usage"]["completion_tokens"] == max_tokens
+    [wanted] = api.service.wanted
+    assert (wanted.max_tokens, wanted.num_prompt_logprobs, wanted.num_logprobs) == (1, 1, 1)
+
+
+def test_the_one_token_after_a_scored_prompt_is_no_end_of_sequence(api: Api) -> None:
+    """Harnesses leave the last entry out, whatever it is."""
+    api.complete(**HARNESS, max_tokens=1)
+    api.complete(**HARNESS, max_tokens=2)
+    api.complete(max_tokens=1, logprobs=1)
+    assert [wanted.min_tokens for wanted in api.service.wanted] == [1, 0, 0]
+
+
+def test_an_echo_in_chunks_is_the_whole_one(api: Api) -> None:
+    body = {**HARNESS, "prompt": ["hey", "you"], "n": 2, "max_tokens": 3}
+    whole = api.complete(**body).json()["choices"]
+    joined: list[dict[str, Any]] = [{"text": "", "tokens": [], "token_logprobs": []} for _ in whole]
+    for chunk in chunks_of(api.complete(**body, stream=True)):
+        for choice in chunk["choices"]:
+            into = joined[choice["index"]]
+            into["text"] += choice["text"]
+            for name in ("tokens", "token_logprobs"):
+                into[name] += (choice["logprobs"] or {}).get(name, [])
+    for choice, into in zip(whole, joined, strict=True):
+        assert into == {"text": choice["text"]} | {
+            name: choice["logprobs"][name] for name in ("tokens", "token_logprobs")
+        }
+    read = [wanted.num_prompt_logprobs for wanted in api.service.wanted]
+    assert read == [1, None, 1, None] * 2  # one choice asks, in chunks, too
+
+
+def items_of(*items: tuple[int, Begun | Piece | Ended]) -> list[tuple[int, Begun | Piece | Ended]]:
+    """What comes out for two choices of each prompt."""
+
+    async def arrive() -> Items:
+        for each in items:
+            yield each
+
+    async def collect() -> list[tuple[int, Begun | Piece | Ended]]:
+        return [each async for each in with_prompts(arrive(), 2)]
+
+    return asyncio.run(collect())
+
+
+def test_choices_wait_for_the_prompt_that_is_read_for_another() -> None:
+    begun, a, b, prompt = (
+        Begun("t"),
+        Piece("a", ()),
+        Piece("b", ()),
+        Piece("", (), prompt=PromptTokens((1,), (), Bytes())),
+    )
+    ended = Ended("length", None, 1, Statistics())
+    told = items_of((3, begun), (3, a), (1, begun), (1, a), (0, begun), (0, prompt), (1, b), (0, b), (1, ended))
+    assert told == [(0, begun), (0, prompt), (1, begun), (1, prompt), (1, a), (1, b), (0, b), (1, ended)]
+    told = items_of((1, a), (0, ended), (1, ended))  # of a text that told nothing of its prompt
+    assert told == [(0, ended), (1, Piece("", ())), (1, a), (1, ended)]
+
+
+def test_prompt_logprobs_of_completions_have_vllms_shape(api: Api) -> None:
+    answer = api.complete(prompt=["hey", "o"], n=2, max_tokens=1, prompt_logprobs=1).json()
+    first, second, third, _ = answer["choices"]
+    likeliest = {"logprob": -0.5, "rank": 1, "decoded_token": "d"}
+    own = {"logprob": -1.5, "rank": None, "decoded_token": "e"}
+    assert first["prompt_logprobs"][:2] == [None, {str(ord("e")): own, str(ord("d")): likeliest}]
+    assert second["prompt_logprobs"] == first["prompt_logprobs"]
+    assert third["prompt_logprobs"] == [None]
+    assert [wanted.num_prompt_logprobs for wanted in api.service.wanted] == [1, None, 1, None]
+    assert first["text"] == "a"
+    assert "prompt_logprobs" not in api.complete(max_tokens=1).json()["choices"][0]
+
+
+def test_prompt_logprobs_and_an_echo_may_want_different_numbers(api: Api) -> None:
+    [choice] = api.complete(**HARNESS, max_tokens=1, prompt_logprobs=0).json()["choices"]
+    assert [len(told) for told in choice["logprobs"]["top_logprobs"][1:5]] == [2] * 4
+    assert [len(told) for told in choice["prompt_logprobs"][1:]] == [1] * 4
+
+
+def test_prompt_logprobs_of_chats_are_read_once(api: Api) -> None:
+    answer = api.chat(max_tokens=1, n=3, prompt_logprobs=0).json()
+    assert len(answer["prompt_logprobs"]) == answer["usage"]["prompt_tokens"]
+    assert [wanted.num_prompt_logprobs for wanted in api.service.wanted] == [0, None, None]
+
+
+def test_more_than_can_be_told_is_refused(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("draft_node.http.sampling.MAX_PROMPT_LOGPROBS", 9)
+    assert api.complete(prompt="123", prompt_logprobs=2).status_code == 200
+    for extra, param in [({"prompt_logprobs": 2}, "prompt_logprobs"), ({"echo": True, "logprobs": 2}, "echo")]:
+        error = error_of(api.complete(prompt="1234", **extra))
+        assert error["param"] == param
+        assert "at most 3 tokens" in error["message"]
+    assert MAX_PROMPT_LOGPROBS == 1 << 18
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_told_of_all_prompts_and_choices_is_bounded(
+    api: Api, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    monkeypatch.setattr("draft_node.http.sampling.MAX_PROMPT_LOGPROBS", 12)
+    body: dict[str, Any] = {**HARNESS, "max_tokens": 1, "stream": stream}
+    assert api.complete(**body, prompt=["12", "3"], n=2).status_code == 200
+    for many in ({"prompt": ["12", "34"], "n": 2}, {"prompt": ["123", "4567"]}, {"prompt": "1234", "n": 2}):
+        error = error_of(api.complete(**body, **many))
+        assert "at most 6 tokens, those of all prompts and choices" in error["message"]
+
+
+def test_an_echo_with_logprobs_is_read_once_for_all_choices(api: Api) -> None:
+    first, second = api.complete(**HARNESS, prompt="hey", n=2, max_tokens=1).json()["choices"]
+    assert first["logprobs"] == second["logprobs"]
+    read, told = api.service.wanted
+    assert (read.num_prompt_logprobs, told.num_prompt_logprobs) == (1, None)
+    assert read.min_tokens == told.min_tokens == 1
+
+
+def test_choices_are_made_one_after_the_other(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one is made the one before is JSON already."""
+    made: list[int] = []
+    write, tell = CompletionChoice.model_dump_json, for_prompt
+
+    def noted(choice: CompletionChoice, **options: Any) -> str:
+        made.append(choice.index)
+        return write(choice, **options)
+
+    def told(*given: Any) -> Any:
+        made.append(-1)
+        return tell(*given)
+
+    monkeypatch.setattr(CompletionChoice, "model_dump_json", noted)
+    monkeypatch.setattr("draft_node.http.completions.for_prompt", told)
+    assert api.complete(prompt="hey", n=3, max_tokens=1, prompt_logprobs=1).status_code == 200
+    assert made == [-1, 0, -1, 1, -1, 2]
+
+
+# -- ids of tokens -----------------------------------------------------------------------------------------------------
+
+
+def test_ids_of_tokens(api: Api) -> None:
+    [choice] = api.complete(prompt="hey", max_tokens=2, return_token_ids=True).json()["choices"]
+    assert (choice["prompt_token_ids"], choice["token_ids"]) == ([104, 101, 121], [97, 98])
+    answer = api.chat(max_tokens=2, return_token_ids=True).json()
+    assert answer["prompt_token_ids"] == list(b"user:hi;")
+    assert answer["choices"][0]["token_ids"] == [97, 98]
+    assert "token_ids" not in api.chat(max_tokens=2).json()["choices"][0]
+
+
+@pytest.mark.parametrize("extra", [{}, {"echo": True}, {"echo": True, "logprobs": 0}])
+def test_ids_of_tokens_in_chunks(api: Api, extra: dict[str, Any]) -> None:
+    chunks = chunks_of(api.complete(prompt="hey", max_tokens=2, return_token_ids=True, stream=True, **extra))
+    choices = [chunk["choices"][0] for chunk in chunks]
+    assert [choice["prompt_token_ids"] for choice in choices if "prompt_token_ids" in choice] == [[104, 101, 121]]
+    assert [token for choice in choices for token in choice.get("token_ids", [])] == [97, 98]
+    assert "".join(choice["text"] for choice in choices) == ("hey" if extra else "") + "ab"
+
+
+def test_ids_of_tokens_in_a_chats_chunks(api: Api) -> None:
+    first, *others = chunks_of(api.chat(max_tokens=2, return_token_ids=True, stream=True))
+    assert first["prompt_token_ids"] == list(b"user:hi;")
+    assert [token for chunk in others for token in chunk["choices"][0].get("token_ids", [])] == [97, 98]
+    assert not any("prompt_token_ids" in chunk for chunk in others)
+
+
+# -- predictions, priorities, metrics ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", ["abc", [{"type": "text", "text": "ab"}, {"type": "text", "text": "c"}]])
+def test_a_prediction_reaches_all_choices_and_is_accounted_for(api: Api, content: Any) -> None:
+    answer = api.chat(max_tokens=3, n=2, prediction=EXPECTED | {"content": content}).json()
+    assert [wanted.prediction for wanted in api.service.wanted] == [(97, 98, 99)] * 2
+    details = {"accepted_prediction_tokens": 2, "rejected_prediction_tokens": 4}  # one of an n-gram in each
+    assert answer["usage"]["completion_tokens_details"] == details
+    assert "completion_tokens_details" not in api.chat(max_tokens=3).json()["usage"]
+
+
+@pytest.mark.parametrize(
+    ("node", "drafter"), [("auto", "auto"), ("ngram", "ngram"), ("model", "auto"), ("none", "none")]
+)
+def test_what_drafts_from_a_prediction(node: str, drafter: str) -> None:
+    api = Api(drafter=node)
+    assert api.chat(max_tokens=1, prediction=EXPECTED).status_code == 200
+    assert api.service.wanted[0].drafter == drafter
+
+
+def test_of_a_long_prediction_counts_what_the_text_may_need(api: Api) -> None:
+    answer = api.chat(max_tokens=3, prediction=EXPECTED | {"content": "x" * 2000}).json()
+    assert [len(wanted.prediction) for wanted in api.service.wanted] == [3 + MAX_LEFT_OUT]
+    details = answer["usage"]["completion_tokens_details"]
+    assert details["accepted_prediction_tokens"] + details["rejected_prediction_tokens"] == 3 + MAX_LEFT_OUT
+
+
+def test_an_empty_prediction_is_none(api: Api) -> None:
+    assert api.chat(max_tokens=1, prediction=EXPECTED | {"content": ""}).status_code == 200
+    assert api.service.wanted[0].prediction == ()
+
+
+def test_a_prediction_beyond_the_context_is_refused(api: Api) -> None:
+    assert error_of(api.chat(prediction=EXPECTED | {"content": "x" * 2001}))["param"] == "prediction"
+
+
+def test_a_priority_reaches_the_line_if_that_knows_any(api: Api) -> None:
+    api.complete(max_tokens=1, priority=-3)
+    assert api.service.wanted[0].priority == -3
+    api.service.knows_priorities = False
+    assert error_of(api.complete(priority=1))["param"] == "priority"
+    assert api.complete(max_tokens=1, priority=0).status_code == 200
+
+
+def test_metrics_are_of_a_single_text_and_come_last(api: Api) -> None:
+    assert "metrics" not in api.complete(n=2, max_tokens=1).json()
+    *others, last = chunks_of(api.chat(max_tokens=2, stream=True, stream_options={"include_usage": True}))
+    assert last["metrics"]["speculative_decoding"]["num_spec_steps"] == 2
+    assert not any("metrics" in chunk for chunk in others)
