@@ -12,15 +12,6 @@ from starlette.responses import Response, StreamingResponse
 
 from draft_node.config import DraftConfig
 from draft_node.http import streams
-from draft_node.http.answers import (
-    ChatChoice,
-    ChatChunk,
-    ChatCompletion,
-    Completion,
-    CompletionChoice,
-    Usage,
-    json_with,
-)
 from draft_node.http.choices import Choice, mark_chunk, mark_whole, metrics_of, system_fingerprint_of, usage_of
 from draft_node.http.errors import ApiError
 from draft_node.http.requests import Generation, StreamOptions
@@ -32,6 +23,15 @@ from draft_node.service.request import Begun, Ended
 from draft_node.service.service import Service
 from draft_node.service.tokens import PromptTokens
 from goodspeed.node.web import user_of
+from goodspeed.node.web.bodies import (
+    ChatChoice,
+    ChatChunk,
+    ChatCompletion,
+    Completion,
+    CompletionChoice,
+    Usage,
+    json_with,
+)
 
 Chunk = ChatChunk | Completion
 

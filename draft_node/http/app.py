@@ -11,7 +11,6 @@ import goodspeed
 from draft_node.config import DraftConfig
 from draft_node.http import chat, completions, document, errors, prompts
 from draft_node.http.answering import now
-from draft_node.http.answers import Model, ModelList, Models, Ready, Status, Version
 from draft_node.http.body import BodyLimit, LargeWork
 from draft_node.http.document import READ
 from draft_node.http.errors import ApiError, declared
@@ -19,6 +18,7 @@ from draft_node.http.prompts import check_model
 from draft_node.http.responses import route as responses
 from draft_node.service.service import Service
 from goodspeed.node.web import KeyCheck, Keys
+from goodspeed.node.web.bodies import Model, ModelList, Models, Ready, Status, Version
 
 
 def create_app(

@@ -9,19 +9,6 @@ from starlette.responses import Response
 
 from draft_node.config import DraftConfig
 from draft_node.http.answering import answer, now
-from draft_node.http.answers import (
-    AssistantMessage,
-    ChatChoice,
-    ChatChunk,
-    ChatChunkChoice,
-    ChatCompletion,
-    ChatFinishReason,
-    ChatLogprobs,
-    Delta,
-    FinishReason,
-    MadeCallDelta,
-    Usage,
-)
 from draft_node.http.body import LargeWork, ignored_of, reads
 from draft_node.http.choices import Choice
 from draft_node.http.document import WORK, takes
@@ -35,6 +22,19 @@ from draft_node.service.request import Ended
 from draft_node.service.service import Service
 from draft_node.service.tokens import Token
 from goodspeed.node.web import user_of
+from goodspeed.node.web.bodies import (
+    AssistantMessage,
+    ChatChoice,
+    ChatChunk,
+    ChatChunkChoice,
+    ChatCompletion,
+    ChatFinishReason,
+    ChatLogprobs,
+    Delta,
+    FinishReason,
+    MadeCallDelta,
+    Usage,
+)
 
 
 class Shape:

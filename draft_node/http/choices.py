@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 
 from draft_node.core.actions import by_source
 from draft_node.core.counts import total
-from draft_node.http.answers import (
+from draft_node.http.wanted import Wish
+from draft_node.parsing.formats import Call
+from draft_node.service.answer import Piece, Span
+from draft_node.service.request import Begun, Ended
+from draft_node.service.tokens import PromptTokens, Token
+from goodspeed.node.web.bodies import (
     ChatChoice,
     ChatChunkChoice,
     CompletionChoice,
@@ -20,11 +25,6 @@ from draft_node.http.answers import (
     SpeculativeDecoding,
     Usage,
 )
-from draft_node.http.wanted import Wish
-from draft_node.parsing.formats import Call
-from draft_node.service.answer import Piece, Span
-from draft_node.service.request import Begun, Ended
-from draft_node.service.tokens import PromptTokens, Token
 from goodspeed.slo.kept import Kept
 
 

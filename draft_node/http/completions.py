@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from draft_node.config import DraftConfig
 from draft_node.http.answering import answer, now
-from draft_node.http.answers import Completion, CompletionChoice, FinishReason, Logprobs, Usage
 from draft_node.http.body import LargeWork, reads
 from draft_node.http.choices import Choice
 from draft_node.http.document import WORK, takes
@@ -22,6 +21,7 @@ from draft_node.service.request import Ended
 from draft_node.service.service import Service
 from draft_node.service.tokens import PromptTokens, Token
 from goodspeed.node.web import user_of
+from goodspeed.node.web.bodies import Completion, CompletionChoice, FinishReason, Logprobs, Usage
 
 
 class Shape:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from draft_node.http.fields import EMPTY, OF_ROLE, PART, PREDICTION, ROLE, SERVICE_TIER, UNKNOWN, UNSERVED
 from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
 from goodspeed.node.web import error_body
+from goodspeed.node.web.bodies import ErrorBody
 
 RETRY_AFTER_S = {429: 1, 503: 5}
 
@@ -152,19 +153,6 @@ def _route(status: int, method: str, path: str, allowed: str) -> str:
     if status == 405:
         return f"{method} {path} is not served" + (f"; use {allowed.replace(', ', ' or ')}" if allowed else "")
     return ""
-
-
-class ErrorDetail(BaseModel):
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class ErrorBody(BaseModel):
-    """What every answer but 200 has."""
-
-    error: ErrorDetail
 
 
 REASONS = {

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from draft_node.http.answers import ChatLogprobs, Logprobs, PromptLogprob, PromptLogprobs, TokenLogprob, TopLogprob
 from draft_node.service.tokens import Alternative, PromptTokens, Token
+from goodspeed.node.web.bodies import ChatLogprobs, Logprobs, PromptLogprob, PromptLogprobs, TokenLogprob, TopLogprob
 
 
 class Offsets:

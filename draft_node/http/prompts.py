@@ -8,7 +8,6 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from draft_node.config import DraftConfig
-from draft_node.http.answers import Detokenized, Tokenized, json_with
 from draft_node.http.body import LargeWork, check_elements, reads
 from draft_node.http.document import TAKE, takes
 from draft_node.http.errors import ApiError
@@ -29,6 +28,7 @@ from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.errors import PromptError, VerifyAway
 from goodspeed.node.web import user_of
+from goodspeed.node.web.bodies import Detokenized, Tokenized, json_with
 
 
 def check_model(name: str | None, config: DraftConfig) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from draft_node.http.answers import CalledFunction, MadeCall
 from draft_node.http.errors import ApiError
 from draft_node.http.requests import MAX_DEPTH, Effort, Function, Tool, ToolCall, ToolChoice
 from draft_node.parsing.formats import Call, ToolFormat
@@ -15,6 +14,7 @@ from draft_node.parsing.schemas import has_options
 from draft_node.service.chat_forms import ChatForms, depth
 from draft_node.service.spoken import Speech
 from goodspeed.engine.tokenizing.chat_inputs import Inputs
+from goodspeed.node.web.bodies import CalledFunction, MadeCall
 
 SWITCHES = ("enable_thinking", "thinking")
 """Variables by which templates switch thinking on and off: Qwen3's, SmolLM3's and GLM's; Granite's and DeepSeek's."""

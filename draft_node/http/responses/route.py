@@ -11,7 +11,6 @@ from starlette.responses import Response
 from draft_node.config import DraftConfig
 from draft_node.http import streams
 from draft_node.http.answering import now
-from draft_node.http.answers import Marked, Usage
 from draft_node.http.body import LargeWork, reads
 from draft_node.http.choices import Choice, metrics_of, system_fingerprint_of, usage_of
 from draft_node.http.document import WORK, takes
@@ -33,6 +32,7 @@ from draft_node.service.answer import Piece
 from draft_node.service.request import Begun, Ended, Wanted
 from draft_node.service.service import Service
 from goodspeed.node.web import user_of
+from goodspeed.node.web.bodies import Marked, Usage
 
 
 def router(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:

@@ -11,13 +11,13 @@ import pytest
 from starlette.types import Message
 
 from draft_node.http import answering, sampling, streams
-from draft_node.http.answers import CompletionChoice, TopLogprob
 from draft_node.http.body import LargeWork
 from draft_node.http.choices import Choice
 from draft_node.http.completions import Shape
 from draft_node.http.logprobs import for_chat, for_completion
 from draft_node.http.wanted import Wish
 from draft_node.service.request import Wanted
+from goodspeed.node.web.bodies import CompletionChoice, TopLogprob
 from goodspeed.wire.messages import Sampling
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, FakeService, error_of, events_of
 from tests.waiting import until

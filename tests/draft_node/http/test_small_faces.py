@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from draft_node.core.actions import Statistics
-from draft_node.http.answers import CompletionChoice
 from draft_node.http.logprobs import for_prompt
 from draft_node.http.sampling import MAX_LEFT_OUT
 from draft_node.http.streams import Items, with_prompts
 from draft_node.service.answer import Piece
 from draft_node.service.request import Begun, Ended
 from draft_node.service.tokens import PromptTokens
+from goodspeed.node.web.bodies import CompletionChoice
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from tests.draft_node.http.fake import Api, Bytes, error_of, events_of
 

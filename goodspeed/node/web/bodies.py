@@ -1,4 +1,4 @@
-"""Bodies of answers: OpenAI's formats, with `usage.goodspeed` in addition."""
+"""Bodies of answers, for the server and for `goodspeed chat`: OpenAI's formats, with `usage.goodspeed` in addition."""
 
 from collections.abc import Iterable
 from typing import Literal, TypeAlias, TypeVar
@@ -292,6 +292,19 @@ class Tokenized(BaseModel):
 
 class Detokenized(BaseModel):
     prompt: str
+
+
+class ErrorDetail(BaseModel):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """What every answer but 200 has."""
+
+    error: ErrorDetail
 
 
 def json_with(frame: BaseModel, name: str, members: str) -> str:
