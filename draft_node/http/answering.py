@@ -133,8 +133,6 @@ async def _collect(service: Service, wish: Wish) -> list[Choice]:
     async with aclosing(streams.write(service, wish.texts)) as items:
         async for index, item in items:
             choices[index].take(_without_text(item) if wish.is_only_echo else item)
-    for index, choice in enumerate(choices):
-        choice.prompt = choice.prompt or choices[index - index % wish.num_choices].prompt
     return choices
 
 
@@ -151,10 +149,7 @@ class Stream:
     async def written(self, service: Service, answers: FairQueue, user: str) -> AsyncGenerator[bytes, None]:
         """The events. Those that tell of a long prompt are made as large answers are."""
         wish, is_begun = self._wish, False
-        async with (
-            aclosing(streams.write(service, wish.texts)) as written,
-            aclosing(streams.with_prompts(written, wish.num_choices if wish.is_read_once else 1)) as items,
-        ):
+        async with aclosing(streams.write(service, wish.texts)) as items:
             async for index, arrived in items:
                 item = _without_text(arrived) if wish.is_only_echo else arrived
                 self._choices[index].take(item)

@@ -12,7 +12,7 @@ from draft_node.http.answering import answer, now
 from draft_node.http.body import LargeWork, ignored_of, reads
 from draft_node.http.choices import Choice
 from draft_node.http.document import WORK, takes
-from draft_node.http.logprobs import for_chat, for_prompt
+from draft_node.http.logprobs import for_chat
 from draft_node.http.requests import ChatRequest
 from draft_node.http.streams import unless_gone
 from draft_node.http.tools import has_switch, made
@@ -59,9 +59,6 @@ class Shape:
             choices=[],
             usage=usage,
         )
-        prompt, num_top = choices[0].prompt, self._wish.num_prompt_logprobs
-        if prompt is not None and num_top is not None:
-            answer.prompt_logprobs = for_prompt(prompt, num_top)
         if self._wish.returns_token_ids:
             answer.prompt_token_ids = list(self._wish.texts[0].prompt)
         return answer

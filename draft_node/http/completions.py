@@ -12,7 +12,7 @@ from draft_node.http.answering import answer, now
 from draft_node.http.body import LargeWork, reads
 from draft_node.http.choices import Choice
 from draft_node.http.document import WORK, takes
-from draft_node.http.logprobs import Offsets, echoed, for_completion, for_prompt
+from draft_node.http.logprobs import Offsets, echoed, for_completion
 from draft_node.http.requests import CompletionRequest
 from draft_node.http.streams import unless_gone
 from draft_node.http.wanted import Wish, of_completion
@@ -77,8 +77,6 @@ class Shape:
         wish, reason = self._wish, choice.ended.reason if choice.ended else None
         prompt = choice.prompt if self._echoes_logprobs else None
         told = self._choice(index, wish.echoes[index] + choice.text, choice.tokens, reason, prompt)
-        if choice.prompt is not None and wish.num_prompt_logprobs is not None:
-            told.prompt_logprobs = for_prompt(choice.prompt, wish.num_prompt_logprobs)
         if wish.returns_token_ids:
             told.prompt_token_ids = list(wish.texts[index].prompt)
         return told

@@ -8,7 +8,7 @@ from pydantic.json_schema import models_json_schema
 
 from draft_node.http import requests
 from draft_node.http.errors import declared
-from draft_node.http.responses.requests import Item, Part, ResponsesRequest
+from draft_node.http.responses.requests import ResponsesRequest
 from goodspeed.node.web import OPEN_PATHS
 
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
@@ -23,8 +23,6 @@ BODIES = (
     requests.CompletionRequest,
     requests.ChatRequest,
     ResponsesRequest,
-    Item,
-    Part,
     requests.TokenizeRequest,
     requests.DetokenizeRequest,
 )

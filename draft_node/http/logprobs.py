@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from draft_node.service.tokens import Alternative, PromptTokens, Token
-from goodspeed.node.web.bodies import ChatLogprobs, Logprobs, PromptLogprob, PromptLogprobs, TokenLogprob, TopLogprob
+from goodspeed.node.web.bodies import ChatLogprobs, Logprobs, TokenLogprob, TopLogprob
 
 
 class Offsets:
@@ -38,24 +38,6 @@ def for_completion(tokens: Sequence[Token], offsets: Offsets, echoed: Sequence[T
 def echoed(prompt: PromptTokens, num_top: int) -> list[Token]:
     """A prompt's tokens with so many alternatives each."""
     return [replace(token, top=token.top[:num_top]) for token in prompt.read()]
-
-
-def for_prompt(prompt: PromptTokens, num_top: int) -> PromptLogprobs:
-    """A prompt's log-probabilities in vLLM's shape."""
-    _, *others = prompt.read()
-    yield None
-    for token in others:
-        yield _by_id(token, num_top)
-
-
-def _by_id(token: Token, num_top: int) -> dict[str, PromptLogprob]:
-    """The likeliest tokens, and the token itself where it is none of them."""
-    told = {
-        str(other.id): PromptLogprob(logprob=other.logprob, rank=rank, decoded_token=other.text)
-        for rank, other in enumerate(token.top, 1)
-    }
-    own = told.get(str(token.id)) or PromptLogprob(logprob=_logprob(token), rank=None, decoded_token=token.text)
-    return {str(token.id): own} | dict(list(told.items())[:num_top])
 
 
 def for_chat(tokens: Sequence[Token]) -> ChatLogprobs:

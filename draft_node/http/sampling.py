@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any
 
 from draft_node.http.errors import ApiError
-from draft_node.http.requests import ChatRequest, CompletionRequest, Generation, RuleParameters, Slo
+from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, Generation, Slo
 from draft_node.service.request import Wanted
 from draft_node.service.service import Service
 from draft_node.service.writer import Levels
@@ -15,14 +15,14 @@ from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS, MAX_STOP_IDS, Otherwise
 from goodspeed.wire.generation import TokenBias
 
 
-def biases(request: RuleParameters, vocab_size: int) -> tuple[TokenBias, ...]:
+def biases(request: Generation, vocab_size: int) -> tuple[TokenBias, ...]:
     """What is added to which token's logit; ApiError for an id outside the vocabulary, if its size is known (not 0)."""
     given = {int(token): bias for token, bias in (request.logit_bias or {}).items()}
     _check_ids(given, "logit_bias", vocab_size)
     return tuple(TokenBias(token, float(bias)) for token, bias in sorted(given.items()) if bias)
 
 
-def stop_token_ids(request: RuleParameters, vocab_size: int, eos_ids: Collection[int]) -> tuple[int, ...]:
+def stop_token_ids(request: Generation, vocab_size: int, eos_ids: Collection[int]) -> tuple[int, ...]:
     """The request's tokens that end the text; ApiError for one outside the vocabulary, if its size is known (not 0).
 
     eos_ids: those that end it as well. ApiError too where they are too many together.
@@ -51,28 +51,25 @@ MAX_LEFT_OUT = 256
 """Tokens of a prediction beyond those that its text may have: it is read before the text begins, on the event loop."""
 
 
-def of_prompts(
-    texts: Sequence[Wanted], request: ChatRequest | CompletionRequest, *, echoed: int | None = None
-) -> list[Wanted]:
-    """The texts, with what is to be told of their prompts. echoed: alternatives told of each token of an echo.
+def echoed(texts: Sequence[Wanted], request: CompletionRequest) -> list[Wanted]:
+    """Returns the texts with the log-probabilities that an echo tells of their prompts.
 
-    A prompt is read for the first of its choices alone, and told of with each.
+    Whoever asks for one token after such an echo leaves the last entry out, and counts on it: that token is not an end
+    of sequence.
     """
-    wanted, param = request.prompt_logprobs, "prompt_logprobs" if request.prompt_logprobs is not None else "echo"
-    if wanted is not None and request.stream:
-        raise ApiError(400, "prompt_logprobs is not served with stream: true; leave out one of them", param=param)
-    if wanted is None and echoed is None:
+    if request.logprobs is None:
         return list(texts)
-    num_top = max(wanted or 0, echoed or 0)
+    if (request.n or 1) > 1:
+        raise ApiError(400, "n must be 1 where echo tells log-probabilities; send several requests", param="n")
     num_tokens = sum(len(text.prompt) for text in texts)
-    if num_tokens * (1 + num_top) > MAX_PROMPT_LOGPROBS:
-        longest = MAX_PROMPT_LOGPROBS // (1 + num_top)
-        what = f"{param}: {num_tokens} tokens with {num_top} alternatives each are too many to be told of"
-        ask = f"ask for at most {longest} tokens, those of all prompts and choices together, or for fewer alternatives"
-        raise ApiError(400, f"{what}; {ask}", param=param)
-    num_choices = request.n or 1
-    read = [None if i % num_choices else num_top for i in range(len(texts))]
-    return [_of_prompt(text, top, is_scored=echoed is not None) for text, top in zip(texts, read, strict=True)]
+    longest = MAX_PROMPT_LOGPROBS // (1 + request.logprobs)
+    if num_tokens > longest:
+        what = f"echo: {num_tokens} tokens with {request.logprobs} alternatives each are too many to be told of"
+        raise ApiError(400, f"{what}; ask for at most {longest}, or for fewer alternatives", param="echo")
+    least = [max(text.min_tokens, int(text.max_tokens == 1)) for text in texts]
+    return [
+        replace(one, num_prompt_logprobs=request.logprobs, min_tokens=n) for one, n in zip(texts, least, strict=True)
+    ]
 
 
 def check_told(texts: Sequence[Wanted], request: ChatRequest | CompletionRequest) -> None:
@@ -84,20 +81,13 @@ def check_told(texts: Sequence[Wanted], request: ChatRequest | CompletionRequest
         raise ApiError(400, f"{what}; {ask}", param="logprobs")
 
 
-def _of_prompt(text: Wanted, num_top: int | None, *, is_scored: bool) -> Wanted:
-    """is_scored: whoever asks for one token after an echo with log-probabilities leaves the last entry out, and counts
-    on it: the token is not an end of sequence then."""
-    min_tokens = max(text.min_tokens, int(is_scored and text.max_tokens == 1))
-    return replace(text, num_prompt_logprobs=num_top, min_tokens=min_tokens)
-
-
 def predicted(texts: Sequence[Wanted], expected: tuple[int, ...], request: ChatRequest) -> list[Wanted]:
     """The texts, with drafts from what is expected of them, too, unless the node drafts nothing.
 
     Of a long prediction the beginning counts, as much as the text may have, and more for what the text leaves out.
     """
-    asked = request.goodspeed.drafter if request.goodspeed is not None else None
-    if asked in ("model", "none") or _asks_for_none(request):
+    asked = request.goodspeed or Extension()
+    if asked.drafter in ("model", "none") or asked.speculate is False or asked.max_draft == 0:
         what = "prediction: drafts come from it, and goodspeed asks for none like these; leave out one of them"
         raise ApiError(400, what, param="prediction")
     return [
@@ -110,11 +100,6 @@ def predicted(texts: Sequence[Wanted], expected: tuple[int, ...], request: ChatR
     ]
 
 
-def _asks_for_none(request: Generation) -> bool:
-    asked = request.goodspeed
-    return asked is not None and (asked.speculate is False or asked.max_draft == 0)
-
-
 def checked_priority(request: Generation, service: Service) -> int:
     if request.priority and not service.knows_priorities:
         what = "priority: this node's --order takes places away by its own rule; leave it out, or send 0"
@@ -122,55 +107,49 @@ def checked_priority(request: Generation, service: Service) -> int:
     return request.priority or 0
 
 
-NEUTRAL = ("auto", "default")
-"""Values of `service_tier` that ask for nothing."""
-
 TTFT, TPOT = "x-slo-ttft-ms", "x-slo-tpot-ms"
-"""Headers with objectives in milliseconds."""
+"""Headers with objectives in milliseconds, those of the Kubernetes inference gateway."""
 
 
-class Asked(NamedTuple):
-    """What a request's texts are to keep, and what becomes of them where that cannot be promised."""
+def asked_slo(
+    request: ChatRequest | CompletionRequest, levels: Levels, headers: Mapping[str, str]
+) -> tuple[Objectives | None, Otherwise]:
+    """Returns the service level of the texts, and what becomes of them where it cannot be promised.
 
-    slo: Objectives | None
-    otherwise: Otherwise
-
-
-def asked(request: ChatRequest | CompletionRequest, levels: Levels, headers: Mapping[str, str]) -> Asked:
-    """What the request asks for; the tier called default for one that asks for nothing."""
-    slo = request.goodspeed.slo if request.goodspeed is not None else None
-    service_tier = request.service_tier if isinstance(request, ChatRequest) else None
-    named = service_tier if service_tier not in NEUTRAL else None
-    told = [name for name in (TTFT, TPOT) if name in headers]
-    ways = ["goodspeed.slo"] * (slo is not None) + ["service_tier"] * (named is not None) + told[:1]
-    if len(ways) > 1:
-        raise ApiError(400, f"{ways[0]} and {ways[1]} ask for two levels; send one of them", param=ways[1])
-    found: Objectives | None
+    `goodspeed.slo`, `service_tier` or headers say it; else the tier called default, if there is one.
+    """
+    own = request.goodspeed or Extension()
+    tier = request.service_tier if isinstance(request, ChatRequest) else None
+    ways: dict[str, Any] = {
+        "goodspeed.slo": own.slo,
+        "service_tier": tier if tier not in ("auto", "default") else None,
+        next((name for name in (TTFT, TPOT) if name in headers), TTFT): _of_headers(headers),
+    }
+    told = [name for name, value in ways.items() if value is not None]
+    if len(told) > 1:
+        raise ApiError(400, f"{told[0]} and {told[1]} ask for two levels; send one of them", param=told[1])
     try:
-        if slo is not None:
-            found = _of(slo, levels)
-        elif told:
-            found = levels.allowed(Objectives(_header(headers, TTFT), _header(headers, TPOT)))
-        else:
-            found = levels.tier(named) if named is not None else levels.default
+        found = _level(ways[told[0]], levels) if told else levels.default
     except RequestRefused as error:
-        raise ApiError(400, f"{ways[0]}: {error.what}", param=ways[0]) from None
-    return Asked(found, _otherwise(request, found))
-
-
-def _otherwise(request: ChatRequest | CompletionRequest, found: Objectives | None) -> Otherwise:
-    otherwise = request.goodspeed.otherwise if request.goodspeed is not None else None
-    if otherwise is not None and found is None:
+        raise ApiError(400, f"{told[0]}: {error.what}", param=told[0]) from None
+    if own.otherwise is not None and found is None:
         what = "goodspeed.otherwise is for texts that ask for a service level; send goodspeed.slo, too, or leave it out"
         raise ApiError(400, what, param="goodspeed.otherwise")
-    return otherwise or "best_effort"
+    return found, own.otherwise or "best_effort"
 
 
-def _of(slo: Slo, levels: Levels) -> Objectives:
-    if slo.tier is not None:
-        return levels.tier(slo.tier)
-    ttft_s, tpot_s = (None if one is None else one / 1000 for one in (slo.ttft_ms, slo.tpot_ms))
-    return levels.allowed(Objectives(ttft_s, tpot_s))
+def _level(asked: str | Slo | Objectives, levels: Levels) -> Objectives:
+    if isinstance(asked, str):
+        return levels.tier(asked)
+    if isinstance(asked, Slo):
+        ttft_s, tpot_s = (None if one is None else one / 1000 for one in (asked.ttft_ms, asked.tpot_ms))
+        asked = Objectives(ttft_s, tpot_s)
+    return levels.allowed(asked)
+
+
+def _of_headers(headers: Mapping[str, str]) -> Objectives | None:
+    found = Objectives(_header(headers, TTFT), _header(headers, TPOT))
+    return None if found.ttft_s is None and found.tpot_s is None else found
 
 
 def _header(headers: Mapping[str, str], name: str) -> float | None:

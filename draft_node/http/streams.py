@@ -16,7 +16,6 @@ from draft_node.http.errors import ApiError, ClientGone, of_service
 from draft_node.service.answer import Piece
 from draft_node.service.request import Begun, Ended, Wanted
 from draft_node.service.service import Service
-from draft_node.service.tokens import PromptTokens
 from goodspeed.errors import Busy, ServiceError
 
 T = TypeVar("T")
@@ -61,34 +60,6 @@ async def write(service: Service, texts: Sequence[Wanted]) -> Items:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def with_prompts(items: Items, num_choices: int) -> Items:
-    """The items of choices that are told of their prompt, when it is read for the first of them alone.
-
-    num_choices: of each prompt. The others' pieces wait until the prompt is there, or the first text is over, and begin
-    with the prompt as well.
-    """
-    waiting: dict[int, dict[int, list[Begun | Piece | Ended]]] = {}  # by first choice: the others' items
-    prompts: dict[int, PromptTokens | None] = {}  # of first choices; None: its text told nothing
-    begun: set[int] = set()  # choices that were told
-    async for index, item in items:
-        first = index - index % num_choices
-        if index == first:
-            yield index, item
-            if first not in prompts and (isinstance(item, Ended) or (isinstance(item, Piece) and item.prompt)):
-                prompts[first] = item.prompt if isinstance(item, Piece) else None
-            else:
-                continue
-        else:
-            waiting.setdefault(first, {}).setdefault(index, []).append(item)
-        if first in prompts:
-            for other, held in waiting.pop(first, {}).items():
-                for each in held:
-                    if other not in begun and not isinstance(each, Begun):
-                        begun.add(other)
-                        yield other, Piece("", (), prompt=prompts[first])
-                    yield other, each
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:

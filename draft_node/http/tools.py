@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from draft_node.http.errors import ApiError
-from draft_node.http.requests import MAX_DEPTH, Effort, Function, Tool, ToolCall, ToolChoice
+from draft_node.http.requests import MAX_DEPTH, Effort, Function, NamedTool, Tool, ToolCall, ToolChoice
 from draft_node.parsing.formats import Call, ToolFormat
 from draft_node.parsing.schemas import has_options
 from draft_node.service.chat_forms import ChatForms, depth
@@ -47,8 +47,8 @@ def talk_of(
     )
     called = _callable(functions, choice)
     schemas = {function.name: function.parameters or {} for function in called} if called else None
-    speech = chats.speech(schemas, one_call=one_call or _is_named(choice))
-    return Talk(inputs, speech, called, choice is not None and choice.type in ("required", "function"))
+    speech = chats.speech(schemas, one_call=one_call or isinstance(choice, NamedTool))
+    return Talk(inputs, speech, called, choice == "required" or isinstance(choice, NamedTool))
 
 
 def _is_of_object(parameters: Mapping[str, Any]) -> bool:
@@ -57,14 +57,10 @@ def _is_of_object(parameters: Mapping[str, Any]) -> bool:
     return "object" in types if isinstance(types, list) else types == "object"
 
 
-def _is_named(choice: ToolChoice | None) -> bool:
-    return choice is not None and choice.type == "function"
-
-
 def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: ChatForms) -> tuple[Function, ...]:
     """Returns the tools that the model is shown; with tool_choice none it is shown none."""
     if not tools:
-        if choice is not None and choice.type not in ("none", "auto"):
+        if choice not in (None, "none", "auto"):
             raise ApiError(400, "tool_choice asks for a call, and there are no tools; send tools", param="tool_choice")
         return ()
     if not chats.takes_tools:
@@ -90,12 +86,12 @@ def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: C
             param = f"tools.{i}.function.parameters"
             what = f"{param} must not have x-guidance, which says how strictly a schema is kept; leave it out"
             raise ApiError(400, what, param=param)
-    return () if choice is not None and choice.type == "none" else functions
+    return () if choice == "none" else functions
 
 
 def _callable(functions: tuple[Function, ...], choice: ToolChoice | None) -> tuple[Function, ...]:
     """Returns the tools that may be called: all, or the one that is named."""
-    if choice is None or choice.function is None:
+    if not isinstance(choice, NamedTool):
         return functions
     named = tuple(function for function in functions if function.name == choice.function.name)
     if not named:

@@ -21,8 +21,7 @@ from draft_node.http.prompts import (
     prompts_of,
 )
 from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, Generation
-from draft_node.http.sampling import asked as asked_slo
-from draft_node.http.sampling import biases, check_told, checked_priority, of_prompts, predicted, stop_token_ids
+from draft_node.http.sampling import asked_slo, biases, check_told, checked_priority, echoed, predicted, stop_token_ids
 from draft_node.http.tools import talk_of
 from draft_node.service.request import Wanted, drafting
 from draft_node.service.service import Service
@@ -45,16 +44,9 @@ class Wish:
     num_prompt_tokens: int
     echoes: list[str]  # what comes before each text
     draft_fingerprint: str = ""  # under the ratio rule the texts depend on the draft model, too
-    num_prompt_logprobs: int | None = None  # alternatives told of each token of a prompt, beside an echo's
     returns_token_ids: bool = False
     is_echo: bool = False
     is_only_echo: bool = False  # nothing is told of what follows the prompts
-    num_choices: int = 1  # that are told what the first of them was told of their prompt
-
-    @property
-    def is_read_once(self) -> bool:
-        """Whether prompts are told of that are read for the first of several choices alone."""
-        return self.num_choices > 1 and any(text.num_prompt_logprobs is not None for text in self.texts)
 
     @property
     def speech(self) -> Speech | None:
@@ -81,20 +73,18 @@ async def of_completion(
     ids = [await encoded(prompt, service, user) for prompt in prompts]
     max_tokens = max_tokens_of(request, DEFAULT_MAX_TOKENS, ids, service)
     texts = _wanted(request, ids, max_tokens, request.logprobs, service, config, user, headers, form)
-    texts = of_prompts(texts, request, echoed=request.logprobs if request.echo else None)
     echoes = [""] * len(prompts)
     if request.echo:
+        texts = echoed(texts, request)
         echoes = [await decoded(prompt, service, user) for prompt in prompts]
     return Wish(
         texts,
         sum(map(len, ids)),
         [echo for echo in echoes for _ in range(request.n or 1)],
         service.draft_fingerprint,
-        request.prompt_logprobs,
         bool(request.return_token_ids),
         is_echo=bool(request.echo),
         is_only_echo=request.max_tokens == 0,
-        num_choices=request.n or 1,
     )
 
 
@@ -125,7 +115,6 @@ async def of_chat(
     kept = await form_with_tools(form, talk, service, ids[0], user, param=of, ignore_eos=request.ignore_eos)
     texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, kept, is_chat=True)
     texts = [replace(text, speech=talk.speech) for text in texts]
-    texts[:1] = of_prompts(texts[:1], request)
     if request.prediction is not None:
         expected = await encode_prediction(request.prediction, ids[0], service, user)
         texts = predicted(texts, expected, request)
@@ -134,7 +123,6 @@ async def of_chat(
         len(ids[0]),
         [""] * len(texts),
         service.draft_fingerprint,
-        request.prompt_logprobs,
         bool(request.return_token_ids),
     )
 
@@ -167,7 +155,7 @@ def _wanted(
 ) -> list[Wanted]:
     """Returns what is wanted of each prompt and choice."""
     drafter, max_draft = _drafting(request.goodspeed or Extension(), config)
-    asked_for = asked_slo(request, service.levels, headers)
+    slo, otherwise = asked_slo(request, service.levels, headers)
     says = service.defaults(chat=is_chat)
     alike = partial(
         Wanted,
@@ -178,8 +166,8 @@ def _wanted(
         num_logprobs=num_logprobs,
         max_draft=max_draft,
         drafter=drafter,
-        slo=asked_for.slo,
-        otherwise=asked_for.otherwise,
+        slo=slo,
+        otherwise=otherwise,
         constraint=form,
         prefix_cache=request.goodspeed is None or request.goodspeed.prefix_cache is not False,
         user=user,

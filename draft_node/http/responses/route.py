@@ -24,7 +24,7 @@ from draft_node.http.responses.events import (
     Writing,
     new_id,
 )
-from draft_node.http.responses.requests import ResponsesRequest
+from draft_node.http.responses.requests import NamedTool, ResponsesRequest
 from draft_node.http.responses.translation import chat_of, renamed
 from draft_node.http.streams import EventStream, begun
 from draft_node.http.wanted import Wish, of_chat
@@ -140,7 +140,7 @@ def begun_body(request: ResponsesRequest, wanted: Wanted, model: str, now: int) 
         temperature=wanted.sampling.temperature,
         top_p=wanted.sampling.top_p,
         tools=[tool.model_dump() for tool in request.tools or ()],
-        tool_choice="auto" if choice is None else choice.type if choice.name is None else choice.model_dump(),
+        tool_choice=choice.model_dump() if isinstance(choice, NamedTool) else choice or "auto",
         parallel_tool_calls=request.parallel_tool_calls is not False,
         text=_text(request),
         reasoning={"effort": request.reasoning.effort if request.reasoning is not None else None, "summary": None},

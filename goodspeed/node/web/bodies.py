@@ -79,18 +79,6 @@ class Logprobs(BaseModel):
     text_offset: list[int]
 
 
-class PromptLogprob(BaseModel):
-    """vLLM's shape. The rank is known of the likeliest tokens only."""
-
-    logprob: float
-    rank: int | None
-    decoded_token: str
-
-
-PromptLogprobs: TypeAlias = Lazy[dict[str, PromptLogprob] | None]
-"""Of each token of a prompt: it and the likeliest ones at its place, by token id; null for the first."""
-
-
 class SpeculativeDecoding(BaseModel):
     """vLLM's shape. `acceptance_histogram[n]`: drafts of which n tokens were accepted. Steps with drafts count."""
 
@@ -130,7 +118,6 @@ class CompletionChoice(BaseModel):
     text: str
     logprobs: Logprobs | None
     finish_reason: FinishReason | None
-    prompt_logprobs: PromptLogprobs | None = None
     prompt_token_ids: list[int] | None = None
     token_ids: list[int] | None = None
     goodspeed: Marked | None = None
@@ -211,7 +198,6 @@ class ChatCompletion(BaseModel):
     system_fingerprint: str | None = None
     choices: list[ChatChoice]
     usage: Usage
-    prompt_logprobs: PromptLogprobs | None = None
     prompt_token_ids: list[int] | None = None
     metrics: Metrics | None = None
 

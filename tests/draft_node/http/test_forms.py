@@ -80,7 +80,7 @@ def test_structured_outputs(form, constraint):
             "response_format.json_schema.name",
             "must be given",
         ),
-        ({"response_format": {"type": "text", "more": 1}}, "response_format.more", "not a known parameter"),
+        ({"response_format": {"type": "text", "more": 1}}, "response_format.more", "not a parameter that is served"),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}},
             "response_format.json_schema.schema",
@@ -95,10 +95,14 @@ def test_structured_outputs(form, constraint):
         ({"structured_outputs": {"json": {"enum": ["v" * 70_000]}}}, "structured_outputs.json", "are the most"),
         ({"structured_outputs": {"choice": []}}, "structured_outputs.choice", "must not be empty"),
         ({"structured_outputs": {"regex": "a"}, "ignore_eos": True}, "ignore_eos", "ends where the form ends"),
-        ({"structured_outputs": {"backend": "x", "regex": "a"}}, "structured_outputs.backend", "not a known parameter"),
-        ({"guided_json": SCHEMA}, "guided_json", 'send structured_outputs: {"json": ...}'),
-        ({"guided_choice": ["a"]}, "guided_choice", 'send structured_outputs: {"choice": ...}'),
-        ({"guided_decoding_backend": "x"}, "guided_decoding_backend", "not supported"),
+        (
+            {"structured_outputs": {"backend": "x", "regex": "a"}},
+            "structured_outputs.backend",
+            "not a parameter that is served",
+        ),
+        ({"guided_json": SCHEMA}, "guided_json", "send structured_outputs"),
+        ({"guided_choice": ["a"]}, "guided_choice", "send structured_outputs"),
+        ({"guided_decoding_backend": "x"}, "guided_decoding_backend", "leave it out"),
     ],
 )
 def test_what_is_wrong_is_400_and_says_so(form, param, why):

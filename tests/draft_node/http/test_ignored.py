@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from draft_node.http.body import LARGE
-from draft_node.http.fields import IGNORED
+from draft_node.http.requests import IGNORED
 from tests.draft_node.http.fake import Api, error_of
 
 CACHE = {"type": "ephemeral"}
@@ -75,4 +75,4 @@ def test_what_would_change_the_answer_is_refused_by_name(api: Api, name: str) ->
 
 def test_what_is_continued_is_refused_by_name(api: Api) -> None:
     error = error_of(api.chat(continue_final_message=True))
-    assert (error["param"], error["code"]) == ("continue_final_message", "unsupported_parameter")
+    assert (error["param"], error["code"]) == ("continue_final_message", "unknown_parameter")

@@ -78,11 +78,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"seed": 1 << 63}, "seed"),
     ({"stream_options": {"include_usage": True}}, "stream_options"),
     ({"stream": True, "stream_options": {"surprise": True}}, "stream_options.surprise"),
-    ({"guided_json": {}}, "guided_json"),
+    ({"guided_json": {"type": "object"}}, "guided_json"),
     ({"logprobs": -1}, "logprobs"),
-    ({"prompt_logprobs": 21}, "prompt_logprobs"),
-    ({"prompt_logprobs": -1}, "prompt_logprobs"),
-    ({"prompt_logprobs": 1, "stream": True}, "prompt_logprobs"),
+    ({"prompt_logprobs": 1}, "prompt_logprobs"),
     ({"return_token_ids": 1}, "return_token_ids"),
     ({"priority": 0.5}, "priority"),
 ]
@@ -101,7 +99,7 @@ REFUSED_COMPLETION: list[tuple[dict[str, Any], str]] = [
     ({"prompt": [-1]}, "prompt"),
     ({"prompt": [256]}, "prompt"),
     ({"prompt": None}, "prompt"),
-    ({"tools": []}, "tools"),
+    ({"tools": [1]}, "tools"),
 ]
 REFUSED_CHAT: list[tuple[dict[str, Any], str]] = [
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
@@ -119,7 +117,10 @@ REFUSED_CHAT: list[tuple[dict[str, Any], str]] = [
     ({"messages": [{"role": "tool", "content": "x", "tool_call_id": "1"}]}, "messages.0.role"),
     ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.tool_call_id"),
     ({"messages": [{"role": "user"}]}, "messages.0.content"),
-    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "messages.0.content"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+        "messages.0.content.0.type",
+    ),
     ({"messages": [{"role": "user", "content": "no template"}]}, "messages"),
     ({"prompt": "hello"}, "prompt"),
     ({"prediction": "hello"}, "prediction"),

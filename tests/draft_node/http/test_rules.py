@@ -60,7 +60,7 @@ def test_tokens_that_end_a_text_are_too_many_together_with_the_targets_own(ask: 
 LARGEST: list[dict[str, Any]] = [
     {"stop_token_ids": list(range(2, 64)), "logit_bias": {str(token): 100 for token in range(256)}},
     {"temperature": 2, "top_k": (1 << 31) - 1, "top_p": 1, "seed": (1 << 63) - 1, "n": 3, "logprobs": 20},
-    {"temperature": 0, "top_k": -1, "top_p": 1e-6, "seed": -(1 << 63), "n": 3, "prompt_logprobs": 20},
+    {"temperature": 0, "top_k": -1, "top_p": 1e-6, "seed": -(1 << 63), "n": 3},
     {"presence_penalty": 2, "frequency_penalty": -2, "repetition_penalty": 100, "min_p": 1, "min_tokens": 4},
     {"repetition_penalty": 0.01, "goodspeed": {"slo": {"ttft_ms": 3_600_000, "tpot_ms": 0.1}, "max_draft": 1024}},
     {"structured_outputs": {"json": {"description": "x" * 65_000}}, "goodspeed": {"max_draft": 0}},

@@ -1,21 +1,13 @@
 """What a request may ask for beside its text: logprobs of its prompt, ids of tokens, drafts from a prediction."""
 
-import asyncio
 import json
 from typing import Any
 
 import pytest
 
-from draft_node.core.actions import Statistics
-from draft_node.http.logprobs import for_prompt
 from draft_node.http.sampling import MAX_LEFT_OUT
-from draft_node.http.streams import Items, with_prompts
-from draft_node.service.answer import Piece
-from draft_node.service.request import Begun, Ended
-from draft_node.service.tokens import PromptTokens
-from goodspeed.node.web.bodies import CompletionChoice
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
-from tests.draft_node.http.fake import Api, Bytes, error_of, events_of
+from tests.draft_node.http.fake import Api, error_of, events_of
 
 HARNESS = {"echo": True, "logprobs": 1, "temperature": 0}
 EXPECTED = {"type": "content", "content": "abc"}
@@ -58,7 +50,7 @@ def test_the_one_token_after_a_scored_prompt_is_no_end_of_sequence(api: Api) -> 
 
 
 def test_an_echo_in_chunks_is_the_whole_one(api: Api) -> None:
-    body = {**HARNESS, "prompt": ["hey", "you"], "n": 2, "max_tokens": 3}
+    body = {**HARNESS, "prompt": ["hey", "you"], "max_tokens": 3}
     whole = api.complete(**body).json()["choices"]
     joined: list[dict[str, Any]] = [{"text": "", "tokens": [], "token_logprobs": []} for _ in whole]
     for chunk in chunks_of(api.complete(**body, stream=True)):
@@ -71,109 +63,18 @@ def test_an_echo_in_chunks_is_the_whole_one(api: Api) -> None:
         assert into == {"text": choice["text"]} | {
             name: choice["logprobs"][name] for name in ("tokens", "token_logprobs")
         }
-    read = [wanted.num_prompt_logprobs for wanted in api.service.wanted]
-    assert read == [1, None, 1, None] * 2  # one choice asks, in chunks, too
-
-
-def items_of(*items: tuple[int, Begun | Piece | Ended]) -> list[tuple[int, Begun | Piece | Ended]]:
-    """What comes out for two choices of each prompt."""
-
-    async def arrive() -> Items:
-        for each in items:
-            yield each
-
-    async def collect() -> list[tuple[int, Begun | Piece | Ended]]:
-        return [each async for each in with_prompts(arrive(), 2)]
-
-    return asyncio.run(collect())
-
-
-def test_choices_wait_for_the_prompt_that_is_read_for_another() -> None:
-    begun, a, b, prompt = (
-        Begun("t"),
-        Piece("a", ()),
-        Piece("b", ()),
-        Piece("", (), prompt=PromptTokens((1,), (), Bytes())),
-    )
-    ended = Ended("length", None, 1, Statistics())
-    told = items_of((3, begun), (3, a), (1, begun), (1, a), (0, begun), (0, prompt), (1, b), (0, b), (1, ended))
-    assert told == [(0, begun), (0, prompt), (1, begun), (1, prompt), (1, a), (1, b), (0, b), (1, ended)]
-    told = items_of((1, a), (0, ended), (1, ended))  # of a text that told nothing of its prompt
-    assert told == [(0, ended), (1, Piece("", ())), (1, a), (1, ended)]
-
-
-def test_prompt_logprobs_of_completions_have_vllms_shape(api: Api) -> None:
-    answer = api.complete(prompt=["hey", "o"], n=2, max_tokens=1, prompt_logprobs=1).json()
-    first, second, third, _ = answer["choices"]
-    likeliest = {"logprob": -0.5, "rank": 1, "decoded_token": "d"}
-    own = {"logprob": -1.5, "rank": None, "decoded_token": "e"}
-    assert first["prompt_logprobs"][:2] == [None, {str(ord("e")): own, str(ord("d")): likeliest}]
-    assert second["prompt_logprobs"] == first["prompt_logprobs"]
-    assert third["prompt_logprobs"] == [None]
-    assert [wanted.num_prompt_logprobs for wanted in api.service.wanted] == [1, None, 1, None]
-    assert first["text"] == "a"
-    assert "prompt_logprobs" not in api.complete(max_tokens=1).json()["choices"][0]
-
-
-def test_prompt_logprobs_and_an_echo_may_want_different_numbers(api: Api) -> None:
-    [choice] = api.complete(**HARNESS, max_tokens=1, prompt_logprobs=0).json()["choices"]
-    assert [len(told) for told in choice["logprobs"]["top_logprobs"][1:5]] == [2] * 4
-    assert [len(told) for told in choice["prompt_logprobs"][1:]] == [1] * 4
-
-
-def test_prompt_logprobs_of_chats_are_read_once(api: Api) -> None:
-    answer = api.chat(max_tokens=1, n=3, prompt_logprobs=0).json()
-    assert len(answer["prompt_logprobs"]) == answer["usage"]["prompt_tokens"]
-    assert [wanted.num_prompt_logprobs for wanted in api.service.wanted] == [0, None, None]
-
-
-def test_more_than_can_be_told_is_refused(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("draft_node.http.sampling.MAX_PROMPT_LOGPROBS", 9)
-    assert api.complete(prompt="123", prompt_logprobs=2).status_code == 200
-    for extra, param in [({"prompt_logprobs": 2}, "prompt_logprobs"), ({"echo": True, "logprobs": 2}, "echo")]:
-        error = error_of(api.complete(prompt="1234", **extra))
-        assert error["param"] == param
-        assert "at most 3 tokens" in error["message"]
-    assert MAX_PROMPT_LOGPROBS == 1 << 18
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_is_told_of_all_prompts_and_choices_is_bounded(
-    api: Api, monkeypatch: pytest.MonkeyPatch, stream: bool
-) -> None:
+def test_more_than_can_be_told_of_prompts_is_refused(api: Api, monkeypatch: pytest.MonkeyPatch, stream: bool) -> None:
     monkeypatch.setattr("draft_node.http.sampling.MAX_PROMPT_LOGPROBS", 12)
     body: dict[str, Any] = {**HARNESS, "max_tokens": 1, "stream": stream}
-    assert api.complete(**body, prompt=["12", "3"], n=2).status_code == 200
-    for many in ({"prompt": ["12", "34"], "n": 2}, {"prompt": ["123", "4567"]}, {"prompt": "1234", "n": 2}):
-        error = error_of(api.complete(**body, **many))
-        assert "at most 6 tokens, those of all prompts and choices" in error["message"]
-
-
-def test_an_echo_with_logprobs_is_read_once_for_all_choices(api: Api) -> None:
-    first, second = api.complete(**HARNESS, prompt="hey", n=2, max_tokens=1).json()["choices"]
-    assert first["logprobs"] == second["logprobs"]
-    read, told = api.service.wanted
-    assert (read.num_prompt_logprobs, told.num_prompt_logprobs) == (1, None)
-    assert read.min_tokens == told.min_tokens == 1
-
-
-def test_choices_are_made_one_after_the_other(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While one is made the one before is JSON already."""
-    made: list[int] = []
-    write, tell = CompletionChoice.model_dump_json, for_prompt
-
-    def noted(choice: CompletionChoice, **options: Any) -> str:
-        made.append(choice.index)
-        return write(choice, **options)
-
-    def told(*given: Any) -> Any:
-        made.append(-1)
-        return tell(*given)
-
-    monkeypatch.setattr(CompletionChoice, "model_dump_json", noted)
-    monkeypatch.setattr("draft_node.http.completions.for_prompt", told)
-    assert api.complete(prompt="hey", n=3, max_tokens=1, prompt_logprobs=1).status_code == 200
-    assert made == [-1, 0, -1, 1, -1, 2]
+    assert api.complete(**body, prompt=["123", "456"]).status_code == 200
+    error = error_of(api.complete(**body, prompt=["123", "4567"]))
+    assert error["param"] == "echo"
+    assert "at most 6" in error["message"]
+    assert error_of(api.complete(**body, prompt="1", n=2))["param"] == "n"
+    assert MAX_PROMPT_LOGPROBS == 1 << 18
 
 
 # -- ids of tokens -----------------------------------------------------------------------------------------------------

@@ -226,21 +226,21 @@ DEEP: dict[str, Any] = {}
 for _ in range(40):
     DEEP = {"properties": DEEP}
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
-    ({"tools": "x"}, "tools", "must be a list of functions"),
-    ({"tools": [{"type": "function"}]}, "tools.0.function", "must be given: an object with a name"),
-    ({"tools": [{"type": "web_search"}]}, "tools.0.type", 'must be "function"'),
+    ({"tools": "x"}, "tools", "must be a list"),
+    ({"tools": [{"type": "function"}]}, "tools.0.function", "must be given"),
+    ({"tools": [{"type": "web_search"}]}, "tools.0.type", "must be 'function'"),
     (
         {"tools": [{"type": "function", "function": {"name": "a b"}}]},
         "tools.0.function.name",
-        "must be a name of 1 to 64",
+        "must match pattern",
     ),
     ({"tools": [function("x", strict="yes")]}, "tools.0.function.strict", "must be true or false"),  # type: ignore[arg-type]
     ({"tools": [function(), function()]}, "tools.1.function.name", "there is a tool called 'weather' already"),
     ({"tools": [function()] * 129}, "tools", "must have at most 128 members"),
     ({"tools": [function(a=DEEP)]}, "tools.0.function.parameters", "must not have more than 32 levels"),
     ({"tool_choice": "required"}, "tool_choice", "there are no tools"),
-    ({"tools": TOOLS, "tool_choice": "any"}, "tool_choice", 'must be "none", "auto", "required", or'),
-    ({"tools": TOOLS, "tool_choice": {"type": "allowed_tools"}}, "tool_choice", 'must be "none"'),
+    ({"tools": TOOLS, "tool_choice": "any"}, "tool_choice", "must be 'none', 'auto' or 'required'"),
+    ({"tools": TOOLS, "tool_choice": {"type": "allowed_tools"}}, "tool_choice.type", "must be 'function'"),
     (
         {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "x"}}},
         "tool_choice.function.name",
