@@ -14,7 +14,8 @@ from draft_node.config import DraftConfig
 from draft_node.http import streams
 from draft_node.http.choices import Choice, mark_chunk, mark_whole, metrics_of, system_fingerprint_of, usage_of
 from draft_node.http.errors import ApiError
-from draft_node.http.requests import Generation, StreamOptions
+from draft_node.http.requests import Extension, Generation, StreamOptions
+from draft_node.http.responses.requests import ResponsesRequest
 from draft_node.http.streams import EventStream, begun, event_of
 from draft_node.http.wanted import Wish
 from draft_node.service.answer import Piece
@@ -50,6 +51,19 @@ class Shape(Protocol):
     def last(self) -> Chunk: ...
 
 
+def check_stream(body: Generation | ResponsesRequest) -> None:
+    """Refuses what a stream alone can have, and what it cannot."""
+    own = body.goodspeed or Extension()
+    if body.stream_options is not None and not body.stream:
+        raise ApiError(400, "stream_options needs stream: true; send both, or neither", param="stream_options")
+    if own.mark_accepted and not body.stream:
+        what = "goodspeed.mark_accepted needs stream: true; send both, or neither"
+        raise ApiError(400, what, param="goodspeed.mark_accepted")
+    if body.stream and own.on_target_change == "restart":
+        what = "goodspeed.on_target_change: a stream cannot take back what it has sent; use fail, or leave out stream"
+        raise ApiError(400, what, param="goodspeed.on_target_change")
+
+
 async def answer(
     request: Request,
     body: Generation,
@@ -63,19 +77,15 @@ async def answer(
 
     answers: where large ones are written.
     """
-    if body.stream_options is not None and not body.stream:
-        raise ApiError(400, "stream_options needs stream: true; send both, or neither", param="stream_options")
-    mark_accepted = body.goodspeed is not None and bool(body.goodspeed.mark_accepted)
-    if mark_accepted and not body.stream:
-        raise ApiError(
-            400, "goodspeed.mark_accepted needs stream: true; send both, or neither", param="goodspeed.mark_accepted"
-        )
-    if body.stream and body.goodspeed is not None and body.goodspeed.on_target_change == "restart":
-        what = "goodspeed.on_target_change: a stream cannot take back what it has sent; use fail, or leave out stream"
-        raise ApiError(400, what, param="goodspeed.on_target_change")
+    check_stream(body)
     streams.check_room(service, config, len(wish.texts), body.n or 1)
     if body.stream:
-        streamed = Stream(wish, shape, body.stream_options or StreamOptions(), mark_accepted=mark_accepted)
+        streamed = Stream(
+            wish,
+            shape,
+            body.stream_options or StreamOptions(),
+            mark_accepted=(body.goodspeed or Extension()).mark_accepted is True,
+        )
         written = streamed.written(service, answers, user_of(request.scope))
         return EventStream(await begun(request.receive, written), write=bytes)
     choices = await streams.unless_gone(request.receive, _collect(service, wish))

@@ -16,7 +16,7 @@ from draft_node.service.answer import Piece
 from draft_node.service.request import Wanted, drafting
 from draft_node.service.writer import Writer, Writing, begins_anew
 from goodspeed.command.events import EventLog
-from goodspeed.command.prompts import Prompt, cut_notice, no_prompts_error, parse
+from goodspeed.command.prompts import Prompt, no_prompts_error, parse
 from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.command.streams import standard
 from goodspeed.engine.tokenizing.text import encode
@@ -24,9 +24,6 @@ from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.node.defaults import SamplingRequest
 from goodspeed.slo.kept import Times
-
-READING_S = 2.0
-"""If the first token takes longer than this, a status line says that the prompt is being read."""
 
 
 @dataclass(slots=True)
@@ -93,14 +90,11 @@ class Console:
         self.num_failed = 0
         self.unfinished = {index: prompt.text for index, prompt in enumerate(prompts or [])}  # and not failed
         self._writer = Writer(daemon, vocabulary, config.tiers)
-        self._told_of_context = False
         self._encoding = asyncio.Lock()  # tokenizers do not like to be used twice at a time
 
     async def run(self) -> None:
         """Serves all prompts, as many at once as the node serves together."""
         if self.prompts is None:
-            if sys.stdin is not None and sys.stdin.isatty():
-                self.reporter.say("type a prompt and press Enter; Ctrl-D ends")
             await self._run_standard_input(jsonl=self.config.prompts == standard_input.NAME)
         else:
             await self._run_list(self.prompts)
@@ -205,12 +199,9 @@ class Console:
         """Serves the prompt with one target. Returns whether it has to be asked for again under the next target."""
         index, prompt = serving.index, serving.prompt
         self.events.write("start", index=index, session=serving.session, domain=prompt.domain, prompt=prompt.text)
-        self._tell_of_context(serving)
-        reading = asyncio.get_running_loop().call_later(READING_S, self._tell_of_reading, serving)
         try:
             async with aclosing(serving.writing.pieces()) as pieces:
                 async for piece in pieces:
-                    reading.cancel()
                     self._show(serving, piece)
                     if serving.writing.answer.is_complete:
                         self._finish(serving)
@@ -219,26 +210,7 @@ class Console:
             if isinstance(error, RequestRefused) and begins_anew(error, len(serving.token_ids)):
                 return True
             self._fail(index, prompt.text, error.code, error.what)
-        finally:
-            reading.cancel()
         return False
-
-    def _tell_of_context(self, serving: _Serving) -> None:
-        """Says, for the first such prompt only, that --max-tokens exceeds the room in the target's context."""
-        welcome = self.daemon.link.welcome
-        if welcome is None or self._told_of_context:
-            return
-        sentence = cut_notice(
-            self.config.max_tokens, len(serving.writing.request.prompt), welcome.context_len, "the target's"
-        )
-        if sentence is not None:
-            self._told_of_context = True
-            self.reporter.say("prompt %d: " + sentence.text, serving.index + 1, *sentence.values)
-
-    def _tell_of_reading(self, serving: _Serving) -> None:
-        if self.daemon.link.connected:  # else that is told
-            num_tokens = f"{len(serving.writing.request.prompt):,}"
-            self.reporter.say("prompt %d: the target is reading %s tokens", serving.index + 1, num_tokens)
 
     def _show(self, serving: _Serving, piece: Piece) -> None:
         token_ids = [token.id for token in piece.tokens]

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from draft_node.config import DraftConfig
 from draft_node.http import streams
-from draft_node.http.answering import now
+from draft_node.http.answering import check_stream, now
 from draft_node.http.body import LargeWork, reads
 from draft_node.http.choices import Choice, metrics_of, system_fingerprint_of, usage_of
 from draft_node.http.document import WORK, takes
@@ -43,7 +43,10 @@ def router(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
         request: Request, body: Annotated[ResponsesRequest, Depends(reads(ResponsesRequest, work.bodies))]
     ) -> Response:
         """Keeps nothing: a conversation goes on when all of it is sent as input."""
-        _check(body)
+        if body.goodspeed is not None and body.goodspeed.mark_accepted:
+            what = "goodspeed.mark_accepted is not served here; ask for a chat completion"
+            raise ApiError(400, what, param="goodspeed.mark_accepted")
+        check_stream(body)
         chat = chat_of(body)
         with renamed():
             wanted = of_chat(chat, service, config, user_of(request.scope), request.headers)
@@ -58,19 +61,6 @@ def router(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
         return Response(whole.model_dump_json(), media_type="application/json")
 
     return routes
-
-
-def _check(body: ResponsesRequest) -> None:
-    """Refuses what is asked of GoodSpeed and has no place in a response."""
-    extension = body.goodspeed
-    if extension is not None and extension.mark_accepted:
-        what = "goodspeed.mark_accepted is not served here; ask for a chat completion"
-        raise ApiError(400, what, param="goodspeed.mark_accepted")
-    if extension is not None and extension.on_target_change == "restart" and body.stream:
-        what = "goodspeed.on_target_change: a stream cannot take back what it has sent; use fail, or leave out stream"
-        raise ApiError(400, what, param="goodspeed.on_target_change")
-    if body.stream_options is not None and not body.stream:
-        raise ApiError(400, "stream_options needs stream: true; send both, or neither", param="stream_options")
 
 
 def _writing(body: ResponsesRequest, wish: Wish, config: DraftConfig) -> Writing:

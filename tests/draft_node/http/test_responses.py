@@ -21,7 +21,12 @@ SPOKEN = (
 WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {"city": {}}}}
 TOOLS = {"tools": [WEATHER]}
 OF_CALLS = ("arguments", "output", "call_id", "name")
-OF_SCHEMAS: list[tuple[str, Any]] = [("schema", {}), ("name", "n"), ("strict", False), ("description", "d")]
+OF_SCHEMAS: list[tuple[str, Any]] = [
+    ("schema", {"type": "object"}),
+    ("name", "n"),
+    ("strict", True),
+    ("description", "d"),
+]
 LONG = {"description": "x" * 70_000}
 
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import sys
 import threading
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
@@ -23,7 +22,6 @@ from draft_node.service import standard_input
 from draft_node.service.console import Console
 from goodspeed.command.events import EventLog
 from goodspeed.command.prompts import Prompt, read_file
-from goodspeed.command.reporter import Reporter
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.tokenizing.text import encode
@@ -218,65 +216,6 @@ def test_lines_that_are_wrong_are_not_nothing(give: Callable[..., None]) -> None
     assert run(make_console(FakeDaemon().connect(), None, prompts="-"))[0]["error"]["code"] == "prompt"
 
 
-def test_more_tokens_than_the_target_holds_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = [Prompt("The river"), Prompt("The sea")]
-    console = make_console(FakeDaemon().connect(), asked, max_tokens=5000, max_sessions=1)
-    console.reporter = Reporter("x")
-    run(console)
-    num_prompt = len(console.daemon.served[0].prompt)  # type: ignore[attr-defined]
-    assert capsys.readouterr().err == (
-        f"x: prompt 1: --max-tokens 5000 is cut to {CONTEXT_LEN - num_prompt}: the target's context has {CONTEXT_LEN} "
-        f"tokens, of which the prompt takes {num_prompt}; a text that fills it ends there, with finish_reason length\n"
-    )
-    fits = make_console(FakeDaemon().connect(), asked[:1], max_tokens=CONTEXT_LEN - num_prompt)
-    fits.reporter = Reporter("x")
-    run(fits)
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize("connected", [True, False])
-def test_a_first_token_that_takes_long_is_told_once(
-    connected: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Where the verify node is away, that is what is told, elsewhere."""
-    monkeypatch.setattr(module, "READING_S", 0.0)
-    due = asyncio.Event()
-
-    class Reading(FakeDaemon):
-        async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
-            asyncio.get_running_loop().call_later(0.0, due.set)  # after what was to be called in 0 s before it
-            await due.wait()
-            yield Deliver(request.prompt[:1])
-            yield Finish("length")
-
-    daemon = Reading().connect()
-    daemon.link.connected = connected
-    console = make_console(daemon, [Prompt("The river " * 600)])
-    console.reporter = Reporter("x")
-    run(console)
-    said = re.findall(r"^x: prompt 1: the target is reading (1,\d\d\d) tokens\n$", capsys.readouterr().err)
-    assert len(said) == connected
-
-
-def test_a_first_token_that_comes_soon_is_not_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(module, "READING_S", 0.0)
-    due = asyncio.Event()
-
-    class Quick(FakeDaemon):
-        async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
-            yield Deliver(request.prompt[:1])
-            asyncio.get_running_loop().call_later(0.0, due.set)  # after what was to be called in 0 s before it
-            await due.wait()
-            yield Finish("length")
-
-    console = make_console(Quick().connect(), [Prompt("The river")])
-    console.reporter = Reporter("x")
-    run(console)
-    assert capsys.readouterr().err == ""
-
-
 def test_who_leaves_closes_what_is_generated_and_tells_what_is_unfinished() -> None:
     daemon = FakeDaemon(at_once=9).connect()  # so many never come: all wait
     console = make_console(daemon, [Prompt("one"), Prompt("two"), Prompt("three")], max_sessions=2)
@@ -399,17 +338,6 @@ def test_what_the_draft_model_wrote_alone_is_told(capsys: pytest.CaptureFixture[
     assert [event["local"] for event in told if event["event"] == "tokens"] == [False, True]
     assert [event["num_local"] for event in told if event["event"] == "finish"] == [4]
     assert captured.err == "prompt 1: 4 of its 5 tokens are the draft model's own\n"
-
-
-def test_whoever_sits_at_a_terminal_is_told_that_prompts_are_wanted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr(Console, "_run_standard_input", lambda self, jsonl: asyncio.sleep(0))
-    console = make_console(FakeDaemon(), None)
-    console.reporter = Reporter("x")
-    asyncio.run(console.run())
-    assert capsys.readouterr().err == "x: type a prompt and press Enter; Ctrl-D ends\n"
 
 
 def test_tokens_are_told_with_what_drafted_them_so_far(capsys: pytest.CaptureFixture[str]) -> None:
