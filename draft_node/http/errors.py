@@ -16,12 +16,6 @@ from goodspeed.node.web.bodies import ErrorBody
 
 RETRY_AFTER_S = {429: 1, 503: 5}
 
-NOT_SERVED = re.compile(
-    r"/v1/(embeddings|images|audio|videos|realtime|moderations|rerank|score|files|uploads|batches|fine_tuning|assistants"
-    r"|threads|vector_stores|conversations|containers|evals)(/|\Z)"
-)
-"""Paths of the API that are not served. Proxies take 404 for a node that is broken, and leave it alone for a while."""
-
 TYPES = {401: "invalid_request_error", 429: "rate_limit_error", 503: "service_unavailable"}
 
 USERS_FAULT = {"prompt", "vocabulary", "unsupported", "constraint", "too_large", "malformed", "slo"}
@@ -147,8 +141,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def frameworks(request: Request, error: HTTPException) -> Response:
         headers = dict(error.headers or {})
-        if error.status_code == 404 and (found := NOT_SERVED.match(request.url.path)):
-            what = f"/v1/{found[1]} is not served: this node only writes texts; GET / lists what there is"
+        _, version, *rest = request.url.path.split("/")
+        if error.status_code == 404 and version == "v1" and rest:
+            # Proxies take 404 for a node that is broken, and leave it alone for a while.
+            what = f"/v1/{rest[0][:64]} is not served: this node only writes texts; GET / lists what there is"
             return ApiError(400, what, code="not_served").response()
         what = _route(error.status_code, request.method, request.url.path[:200], headers.get("Allow", ""))
         return ApiError(error.status_code, what or error.detail).response(headers)

@@ -72,12 +72,7 @@ def _turn(message: Message, where: str, service: Service) -> dict[str, Any]:
     }
     role = "system" if message.role == "developer" else message.role
     given = {name: value for name, value in others.items() if value}
-    return {"role": role, "content": _content(message), **given, **calls}
-
-
-def _content(message: Message) -> str:
-    """Returns the text of a message; one that only calls tools may have none."""
-    return _text(message.content)
+    return {"role": role, "content": _text(message.content), **given, **calls}
 
 
 def _text(content: str | list[TextPart] | None) -> str:

@@ -8,7 +8,7 @@ import contextlib
 import io
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -66,7 +66,7 @@ class Client:
             raise ChatError(f"{self.door.url} does not serve the model {wanted!r}; it serves {served}")
         return wanted or names[0]
 
-    def stream(self, request: dict[str, Any]) -> Iterator[ChatChunk]:
+    def stream(self, request: dict[str, Any]) -> Generator[ChatChunk, None, None]:
         """Yields an answer's chunks; closing the iterator makes the node end the answer."""
         with self._errors(), self.http.sse("/v1/chat/completions", method="POST", json=request) as source:
             self._check(source.response)
