@@ -124,7 +124,7 @@ clients: $(READY)
 	  && $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$($(CLIENTS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/goodspeed.pth" \
 	  && $(CLIENTS)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt openai-agents langchain-openai $(LITELLM_NEEDS) \
 	  && $(CLIENTS)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-deps litellm && touch $(CLIENTS)/.ready; }
-	$(CLIENTS)/bin/python -m pytest -p no:langsmith_plugin tests/together/http/test_other_clients.py tests/draft_node/serve/api/test_agents.py $(ARGS)
+	$(CLIENTS)/bin/python -m pytest -p no:langsmith_plugin tests/together/http/test_other_clients.py tests/draft_node/http/test_agents.py $(ARGS)
 
 # Known vulnerabilities of all that is installed, from the package index, or with ARGS="--vulnerability-service osv". Needs
 # the network, so CI does not run it. --strict: a package of which the service says nothing is an error, not a pass.

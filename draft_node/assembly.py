@@ -13,9 +13,8 @@ from draft_node.core.line import Line
 from draft_node.core.link import VerifyLink
 from draft_node.daemon import DraftDaemon
 from draft_node.preflight import read_keys
-from draft_node.text import corpus
-from draft_node.text.corpus import Report
-from draft_node.text.history_keeper import HistoryKeeper
+from draft_node.service import histories
+from draft_node.service.histories import HistoryKeeper, Report
 from goodspeed.command.reporter import QUIET
 from goodspeed.engine.folders import public_name
 from goodspeed.engine.tokenizing import tokenizer_folder
@@ -69,7 +68,7 @@ def read_history(settings: NgramSettings, vocabulary: Vocabulary, report: Report
         report("--history-file %s: %d texts, %d tokens", settings.history_file, num_texts, history.num_tokens)
     if settings.corpora:
         report("reading %s ...", ", ".join(settings.corpora))
-    for tokens in corpus.read(settings.corpora, vocabulary.tokenizer, settings.history_tokens, report):
+    for tokens in histories.read_corpus(settings.corpora, vocabulary.tokenizer, settings.history_tokens, report):
         history.add_shared(tokens)
     return history
 

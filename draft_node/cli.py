@@ -18,7 +18,7 @@ from goodspeed.wire import descriptors
 
 if TYPE_CHECKING:  # they import HTTP
     from draft_node.daemon import DraftDaemon
-    from draft_node.serve.console import Console
+    from draft_node.service.console import Console
     from goodspeed.node import web
 
 PROGRAM = "goodspeed-draft"
@@ -57,7 +57,7 @@ def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, repor
     # Imported late, since HTTP and torch, if there is a model, take seconds: after the checks, but before the node is
     # built, which starts the clock of --connect-timeout-s.
     from draft_node.assembly import assemble
-    from draft_node.serve.face import Face
+    from draft_node.http.server import Face
 
     config = found.config
     daemon, vocabulary = assemble(config, found.keys, reporter.say)
@@ -73,7 +73,7 @@ def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, repor
 
 def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
     from draft_node.assembly import assemble
-    from draft_node.serve.console import Console
+    from draft_node.service.console import Console
 
     config = found.config
     daemon, vocabulary = assemble(config, found.keys, reporter.say)
@@ -101,7 +101,7 @@ async def _work(
     config: DraftConfig, daemon: "DraftDaemon", console: "Console", events: EventLog, reporter: Reporter
 ) -> None:
     """Serves until the prompts are done, or the daemon gives up."""
-    from draft_node.serve.connection_report import tell
+    from draft_node.service.connection import tell
 
     serving = asyncio.create_task(daemon.serve())
     asking = asyncio.create_task(console.run())

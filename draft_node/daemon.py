@@ -17,8 +17,7 @@ from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Proposed,
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from draft_node.core.session import Session
-from draft_node.serve.outboxes import Outboxes
-from draft_node.text.history_keeper import HistoryKeeper
+from draft_node.service.histories import HistoryKeeper
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.node.failures import Failures
 from goodspeed.wire.codec import FIXED_BYTES
@@ -74,7 +73,7 @@ class DraftDaemon:
         self.ready = asyncio.Event()  # texts can be begun
         self._history = history
         self._failed_looks = Failures(logger, "a look around", ENDS)
-        self._outboxes = Outboxes()
+        self._outboxes: dict[bytes, asyncio.Queue[Deliver | Finish | Fail]] = {}  # of users who are there
 
     # -- for users -------------------------------------------------------------------------------------------------
 
@@ -83,18 +82,19 @@ class DraftDaemon:
 
         Leaving the iteration early closes the session at both nodes.
         """
-        with self._outboxes.one(request.session_id) as outbox:
-            try:
-                self._carry_out(self.core.begin(request, time.monotonic()))
-                while True:
-                    item = await outbox.get()
-                    yield item
-                    if not isinstance(item, Deliver):
-                        return
-            finally:
-                if self.drafting is not None:
-                    self.drafting.forget(request.session_id)
-                self._carry_out(self.core.forget(request.session_id, time.monotonic()))
+        outbox = self._outboxes[request.session_id] = asyncio.Queue()
+        try:
+            self._carry_out(self.core.begin(request, time.monotonic()))
+            while True:
+                item = await outbox.get()
+                yield item
+                if not isinstance(item, Deliver):
+                    return
+        finally:
+            if self.drafting is not None:
+                self.drafting.forget(request.session_id)
+            self._carry_out(self.core.forget(request.session_id, time.monotonic()))
+            del self._outboxes[request.session_id]
 
     async def end_generations(self, fail: Fail) -> None:
         """Closes what is running at both nodes; its users, and all that come later, are told why."""
@@ -251,7 +251,8 @@ class DraftDaemon:
                 case act.Reconnect():
                     self.lines.reconnect(action.link)
                 case act.Tell():
-                    self._outboxes.tell(action.session_id, action.item)
+                    if (outbox := self._outboxes.get(action.session_id)) is not None:
+                        outbox.put_nowait(action.item)
                 case act.Propose():
                     self._propose(action)
                 case act.Connected():

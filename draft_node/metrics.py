@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from draft_node.core.actions import by_source
 from draft_node.core.counts import KNOWN, Texts
 from draft_node.daemon import DraftDaemon
-from draft_node.serve.levels import Levels
+from draft_node.service.writer import Levels
 from goodspeed.node import metrics
 from goodspeed.node.counts import ResponseCounts
 from goodspeed.node.metrics import counter, counters, counters_by, gauge, histogram

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from draft_node.config import NAME, DraftConfig, default_name
-from draft_node.serve import standard_input
+from draft_node.service import standard_input
+from goodspeed.command.prompts import Prompt, read_file
 from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.command.running import warn_trusted_network
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import ConfigError
 from goodspeed.ngram import history_file
 from goodspeed.node.preflight import bind_http, find_model
-from goodspeed.text.prompts import Prompt, read_file
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.keys import read_draft_pair, read_verify_key
 from goodspeed.wire.zmq.authentication import checked_pair

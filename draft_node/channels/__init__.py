@@ -6,5 +6,5 @@
 Knows nothing about what a message means.
 
 Loads nothing of: torch, transformers, fastapi, uvicorn, prometheus_client.
-Imports nothing of: draft_node.model, draft_node.serve, draft_node.text.
+Imports nothing of: draft_node.model, draft_node.http, draft_node.service.
 """

@@ -2,5 +2,5 @@
 
 Knows nothing about messages, sockets or users.
 
-Imports nothing of: zmq, draft_node.serve, draft_node.text.
+Imports nothing of: zmq, draft_node.http, draft_node.service.
 """

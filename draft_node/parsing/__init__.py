@@ -1,10 +1,9 @@
-"""An assistant's text taken apart while it comes: what it thinks, the tools that it calls, and what it says.
+"""Takes an assistant's text apart while it comes: what it thinks, the tools that it calls, and what it says.
 
-Pieces of text go in, parts come out, and however a text is cut into pieces, the parts are the same. Formats are data
-(`formats.py`); which of them a model writes is told from its chat template (`detection.py`). Knows nothing about
-tokens, sessions or HTTP.
+Pieces of text go in, parts come out, and however a text is cut into pieces, the parts are the same. Formats are data,
+told from a model's chat template (`formats.py`).
 
 Loads nothing of: torch, transformers, zmq, fastapi, pydantic.
-Imports nothing of: asyncio, threading, time, secrets, draft_node.core, draft_node.model, draft_node.serve,
-draft_node.text.
+Imports nothing of: asyncio, threading, time, secrets, draft_node.core, draft_node.model, draft_node.http,
+draft_node.service.
 """

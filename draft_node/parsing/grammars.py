@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from draft_node.parsing.coercion import choices_of, types_of
+from draft_node.parsing.bodies import FUNCTION, FUNCTION_ENDS, PARAMETER, PARAMETER_ENDS
 from draft_node.parsing.formats import Formats, ToolFormat
-from draft_node.parsing.references import needed, without_definitions
-from draft_node.parsing.xml_body import FUNCTION, FUNCTION_ENDS, PARAMETER, PARAMETER_ENDS
+from draft_node.parsing.schemas import choices_of, needed, types_of, without_definitions
 
 ANY_TEXT = r"/(.|\n)*/"
 OPENED, CLOSED = ">\n", f"\n{PARAMETER_ENDS}\n"

@@ -7,10 +7,8 @@ is none is content, marker included. Each character is looked at once or twice, 
 from collections.abc import Mapping
 from typing import Any
 
-from draft_node.parsing.bodies import Body, JsonBody, MistralBody
-from draft_node.parsing.formats import Formats, ToolFormat
-from draft_node.parsing.parts import Call, Content, Dropped, Part, Thinking, joined
-from draft_node.parsing.xml_body import XmlBody
+from draft_node.parsing.bodies import Body, JsonBody, MistralBody, XmlBody
+from draft_node.parsing.formats import Call, Content, Dropped, Formats, Part, Thinking, ToolFormat, joined
 
 
 class Parser:

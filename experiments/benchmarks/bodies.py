@@ -2,7 +2,7 @@
 
 Reading JSON holds the interpreter until all is built, and every other user of the node waits. Each body here has up
 to 4 MiB of what costs most in its kind: lists, numbers, texts, unknown members. It is read, or refused, as the node
-does it (`draft_node.serve.api.request.body`). Figures are the thread's own CPU time, the best of five, so that other
+does it (`draft_node.http.body`). Figures are the thread's own CPU time, the best of five, so that other
 processes of the machine do not count. Wanted: 50 ms at most for each.
 
 It takes about 5 s; about 3 s with --quick.
@@ -19,10 +19,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from draft_node.serve.api.request.body import validated
-from draft_node.serve.api.request.elements import MAX_BARE_BYTES, MAX_CONTAINERS, MAX_STRINGS, MAX_VALUES
-from draft_node.serve.api.request.errors import ApiError
-from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from draft_node.http.body import MAX_BARE_BYTES, MAX_CONTAINERS, MAX_STRINGS, MAX_VALUES, validated
+from draft_node.http.errors import ApiError
+from draft_node.http.requests import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
 
 SIZE = 4 << 20
 WANTED_MS = 50.0

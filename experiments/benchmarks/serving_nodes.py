@@ -137,9 +137,9 @@ def work() -> int:
 
 async def _work(config: Any) -> None:
     from draft_node.assembly import assemble
-    from draft_node.serve import standard_input
-    from draft_node.serve.face import Face
-    from draft_node.serve.service import Service
+    from draft_node.http.server import Face
+    from draft_node.service import standard_input
+    from draft_node.service.service import Service
     from goodspeed.command.events import EventLog
     from goodspeed.command.running import until_signal
 
@@ -167,7 +167,8 @@ async def write_all(service: Any, texts: Sequence[Text]) -> Direct:
 
 
 async def _write(service: Any, text: Text) -> tuple[str, int]:
-    from draft_node.serve.service import Ended, Piece, Wanted
+    from draft_node.service.answer import Piece
+    from draft_node.service.request import Ended, Wanted
     from goodspeed.wire.fields import MAX_DRAFT
     from goodspeed.wire.messages import Sampling
 

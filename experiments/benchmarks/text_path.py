@@ -1,6 +1,6 @@
 """What the draft node's event loop spends on a token between the session and the user's text.
 
-Bytes to characters, stop strings and the tokens' own texts (`draft_node/text/answer.py`), for the embedded tokenizer
+Bytes to characters, stop strings and the tokens' own texts (`draft_node/service/answer.py`), for the embedded tokenizer
 on its own texts, delivered in pieces of three tokens as a draft node would. CPU time; `share` is that of one core
 when 16 sessions get 100 tokens per second each. Nothing of a model, of messages or of HTTP is in it.
 
@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from draft_node.core.actions import Deliver
-from draft_node.text.answer import Answer
-from draft_node.text.token_text import TokenTexts
+from draft_node.service.answer import Answer
+from draft_node.service.tokens import TokenTexts
 from goodspeed.embedded import prompts
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.tokenizing.text import encode_prompt
-from goodspeed.text.streaming import TextStream
+from goodspeed.engine.tokenizing.text_stream import TextStream
 from goodspeed.wire.messages import TokenLogprobs
 
 TOKENS_PER_S = 16 * 100

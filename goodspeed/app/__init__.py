@@ -1,7 +1,8 @@
 """The `goodspeed` command: one model alone, the demo, the chat, and the training of the embedded models.
 
-Knows nothing about either node's code, and no node imports it. The libraries of `demo` and `chat` alone are the
+No node imports it. The libraries of `demo` and `chat` alone are the
 extra `app`.
 
 Imports nothing of: zmq.
+Only rooms that say so import: httpx2, pydantic, rich.
 """

@@ -3,5 +3,5 @@
 Knows nothing about rounds, drafts or the wire.
 
 Imports nothing of: asyncio, threading, zmq, goodspeed.app, goodspeed.command, goodspeed.exact, goodspeed.fair,
-goodspeed.node, goodspeed.text, goodspeed.wire.
+goodspeed.node, goodspeed.wire.
 """

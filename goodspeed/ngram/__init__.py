@@ -5,5 +5,5 @@ Knows nothing about models, sessions, messages or nodes.
 
 Loads nothing of: torch, zmq, transformers, numpy.
 Imports nothing of: asyncio, threading, time, goodspeed.app, goodspeed.command, goodspeed.engine, goodspeed.exact,
-goodspeed.fair, goodspeed.node, goodspeed.text, goodspeed.wire, draft_node, verify_node.
+goodspeed.fair, goodspeed.node, goodspeed.wire, draft_node, verify_node.
 """

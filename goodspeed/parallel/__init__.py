@@ -5,5 +5,5 @@ computes its own part. The others hold their heads of the weights and of the key
 nothing about rounds, sessions or the wire.
 
 Imports nothing of: asyncio, zmq, goodspeed.app, goodspeed.command, goodspeed.exact, goodspeed.fair, goodspeed.node,
-goodspeed.text, goodspeed.wire.
+goodspeed.wire.
 """

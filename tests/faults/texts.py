@@ -19,9 +19,8 @@ from typing import Literal
 import openai
 import torch
 
-from draft_node.serve.api.response.logprobs import name
-from draft_node.text.token_text import TokenTexts
-from draft_node.text.tokens import Token
+from draft_node.http.logprobs import name
+from draft_node.service.tokens import Token, TokenTexts
 from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints

@@ -19,18 +19,17 @@ import msgspec
 import torch
 from starlette.requests import Request
 
-from draft_node.serve.api.large import LargeWork
-from draft_node.serve.api.request import schemas
-from draft_node.serve.api.request.body import BodyLimit, reads
-from draft_node.serve.api.request.errors import ApiError
-from draft_node.serve.api.request.fields import Strict
+from draft_node.http import requests as schemas
+from draft_node.http.body import BodyLimit, LargeWork, reads
+from draft_node.http.errors import ApiError
+from draft_node.http.requests import Strict
+from goodspeed.command import prompts
 from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError
 from goodspeed.exact import positions, proposals
 from goodspeed.fair.latency import Sample, saved
 from goodspeed.node import api_keys, recording
-from goodspeed.text import prompts
 from goodspeed.wire import keys
 from goodspeed.wire.codec import decode_down, decode_up
 from goodspeed.wire.enrolled import Enrolled

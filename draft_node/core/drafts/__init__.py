@@ -4,5 +4,5 @@ Knows nothing about a session's states.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
 Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, draft_node.model,
-draft_node.serve, draft_node.text.
+draft_node.http, draft_node.service.
 """

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from goodspeed.command import sampling_options
+from goodspeed.command import prompts, sampling_options
 from goodspeed.command.config import Settings, option
+from goodspeed.command.prompts import Prompt
 from goodspeed.embedded.prompts import PATH as HELD_OUT
 from goodspeed.engine import host_memory
 from goodspeed.errors import ConfigError
@@ -14,8 +15,6 @@ from goodspeed.fair import policies
 from goodspeed.node import options
 from goodspeed.node.options import NO_MODEL
 from goodspeed.slo.objectives import parse_tiers
-from goodspeed.text import prompts
-from goodspeed.text.prompts import Prompt
 from goodspeed.wire.fields import MAX_CONTEXT, Verification
 
 DRAFT_NODE_BYTES, NGRAM_NODE_BYTES = 160 << 20, 80 << 20

@@ -12,15 +12,15 @@ from goodspeed.app import form_options, token_options
 from goodspeed.command import model_options, sampling_options
 from goodspeed.command.config import Settings, add_options, from_namespace, option
 from goodspeed.command.events import print_json
+from goodspeed.command.prompts import cut_notice
 from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import add_common_options
+from goodspeed.engine.tokenizing.text_stream import GrowingText
 from goodspeed.errors import ConfigError, GrammarError
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.grammar.matcher import Matcher
 from goodspeed.node import defaults
 from goodspeed.node.preflight import find_model
-from goodspeed.text.growing import GrowingText
-from goodspeed.text.prompts import cut_notice
 from goodspeed.wire.fields import MAX_CONTEXT
 from goodspeed.wire.generation import Constraint
 

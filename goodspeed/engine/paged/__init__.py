@@ -3,6 +3,6 @@
 Knows nothing about checkpoints, memory sizes or sampling.
 
 Imports nothing of: asyncio, threading, zmq, goodspeed.app, goodspeed.command, goodspeed.exact, goodspeed.fair,
-goodspeed.node, goodspeed.text, goodspeed.wire, goodspeed.engine.checkpoints, goodspeed.engine.runner,
+goodspeed.node, goodspeed.wire, goodspeed.engine.checkpoints, goodspeed.engine.runner,
 goodspeed.engine.tokenizing.
 """

@@ -4,5 +4,5 @@ Knows nothing about weights: a node without a model serves users with this alone
 
 Loads nothing of: torch.
 Imports nothing of: asyncio, threading, zmq, goodspeed.app, goodspeed.command, goodspeed.exact, goodspeed.fair,
-goodspeed.node, goodspeed.text, goodspeed.wire, goodspeed.engine.paged, goodspeed.engine.runner.
+goodspeed.node, goodspeed.wire, goodspeed.engine.paged, goodspeed.engine.runner.
 """

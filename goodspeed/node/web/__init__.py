@@ -1,9 +1,8 @@
-"""The HTTP server of both nodes: its address, its API keys, its connection and time limits, its error format.
+"""The HTTP server of both nodes: its address, API keys, connection and time limits, and the bodies of its answers.
 
-Beyond loopback it serves only with API keys; `/health` and `/ready` need none. Knows nothing about the ASGI
-application that it serves.
+Beyond loopback it serves only with API keys; `/health` and `/ready` need none.
 
-Only rooms that say so import: h11, starlette, uvicorn.
+Only rooms that say so import: h11, pydantic, starlette, uvicorn.
 """
 
 from goodspeed.node.web.address import (

@@ -8,19 +8,23 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-USAGE: dict[str, Any] = {"completion_tokens": 5, "goodspeed": {"rounds": 2, "drafted": 4, "accepted": 3}}
+OWN: dict[str, Any] = {"rounds": 2, "drafted": 4, "accepted": 3, "local": 0, "drafted_by": {}, "accepted_by": {}}
+USAGE: dict[str, Any] = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8, "goodspeed": OWN}
+FRAME: dict[str, Any] = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "first"}
+MODEL: dict[str, Any] = {"object": "model", "created": 1, "owned_by": "goodspeed", "max_model_len": 9}
+MODELS: dict[str, Any] = {"target": "t", "target_fingerprint": "1", "draft": "d", "draft_fingerprint": "2"}
 
 
 def chunk(text: str | None = None, reason: str | None = None, **more: Any) -> bytes:
-    choice = {"index": 0, "delta": {} if text is None else {"content": text}, "finish_reason": reason, **more}
-    return event({"choices": [choice], "usage": None})
+    choice = {"index": 0, "delta": {} if text is None else {"content": text}, "finish_reason": reason, "logprobs": None}
+    return event({**FRAME, "choices": [{**choice, **more}], "usage": None})
 
 
 def event(data: dict[str, Any]) -> bytes:
     return b"data: " + json.dumps(data, ensure_ascii=False).encode() + b"\n\n"
 
 
-LAST = event({"choices": [], "usage": USAGE}) + b"data: [DONE]\n\n"
+LAST = event({**FRAME, "choices": [], "usage": USAGE}) + b"data: [DONE]\n\n"
 
 
 @dataclass
@@ -31,12 +35,17 @@ class Stub:
     status: int = 200
     body: bytes = chunk("") + chunk("Hel") + chunk("lo") + chunk(None, "stop") + LAST
     headers: dict[str, str] = field(default_factory=dict)
-    models: bytes = b'{"data": [{"id": "first"}, {"id": "second"}]}'
+    models: bytes = json.dumps(
+        {"object": "list", "data": [{**MODEL, "id": name, "goodspeed": MODELS} for name in ("first", "second")]}
+    ).encode()
     asked: list[dict[str, Any]] = field(default_factory=list)
     keys: set[str | None] = field(default_factory=set)
 
     def refuse(self, status: int, what: str, **headers: str) -> None:
-        self.status, self.body = status, json.dumps({"error": {"message": what, "code": None}}).encode()
+        self.status, self.body = (
+            status,
+            json.dumps({"error": {"message": what, "type": "t", "param": None, "code": None}}).encode(),
+        )
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 

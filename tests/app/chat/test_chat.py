@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from goodspeed.app import cli
-from goodspeed.app.chat.options import KEY_VARIABLE
-from tests.app.chat.stub import LAST, USAGE, Stub, chunk, event, serving
+from goodspeed.app.subcommands.chat import KEY_VARIABLE
+from tests.app.chat.stub import FRAME, LAST, OWN, USAGE, Stub, chunk, event, serving
 
 Talk = Callable[..., tuple[int, str, str]]
 
@@ -54,10 +54,10 @@ def test_only_what_is_set_is_sent(stub: Stub, talk: Talk) -> None:
     talk("hi", url=f"{stub.url}/v1/")
     plain = {"model": "first", "stream": True, "stream_options": {"include_usage": True}}
     assert stub.asked[-1] == {**plain, "messages": [{"role": "user", "content": "hi"}]}
-    sampling = {"max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "top_k": 5, "seed": 3, "stop": "\n\n"}
+    sampling = {"max_tokens": 9, "temperature": 0.5, "seed": 3}
     words = [word for name, value in sampling.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    talk("hi", *words, "--model", "second", "--no-speculate", "--max-draft", "2", "--tint")
-    extension = {"speculate": False, "max_draft": 2, "mark_accepted": True}
+    talk("hi", *words, "--model", "second", "--no-speculate", "--tint", "--tier", "fast")
+    extension = {"speculate": False, "mark_accepted": True, "slo": "fast"}
     assert stub.asked[-1].pop("messages")
     assert stub.asked[-1] == {**plain, **sampling, "model": "second", "goodspeed": extension}
 
@@ -93,12 +93,12 @@ def test_what_the_draft_model_wrote_alone_is_shown_and_counted(
     stub: Stub, talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether tints are wanted or not; where the node tells spans, by them."""
-    usage = {**USAGE, "goodspeed": {**USAGE["goodspeed"], "local": 2}}
+    usage = {**USAGE, "goodspeed": {**OWN, "local": 2}}
     spans = [{"text": "!", "accepted": False}, {"text": "?", "accepted": False, "local": True}]
     body = (
         chunk("He") + chunk("llo", goodspeed={"local": True}) + chunk("!?", goodspeed={"local": True, "spans": spans})
     )
-    stub.body = body + event({"choices": [], "usage": usage}) + b"data: [DONE]\n\n"
+    stub.body = body + event({**FRAME, "choices": [], "usage": usage}) + b"data: [DONE]\n\n"
     assert "2 tokens by the draft model alone" in talk("hi")[2]
     assert json.loads(talk("hi", "--json")[1].splitlines()[-1])["answers"][0]["num_local"] == 2
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -109,8 +109,8 @@ def test_what_the_draft_model_wrote_alone_is_shown_and_counted(
 def test_what_the_model_thinks_is_dimmed_and_not_sent_back(
     stub: Stub, talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    thoughts = [{"index": 0, "delta": {"reasoning_content": text}, "finish_reason": None} for text in ("h", "m\x1b")]
-    stub.body = b"".join(event({"choices": [one]}) for one in thoughts) + chunk("Hel") + chunk("lo") + LAST
+    thoughts = [chunk(delta={"reasoning_content": text}) for text in ("h", "m\x1b")]
+    stub.body = b"".join(thoughts) + chunk("Hel") + chunk("lo") + LAST
     _, out, err = talk("one\ntwo\n")
     assert out == "Hello\nHello\n"
     assert err.startswith("hm\\x1b\n\n[5 tokens")
@@ -147,11 +147,11 @@ def test_a_node_that_tells_no_usage(stub: Stub, talk: Talk) -> None:
 @pytest.mark.parametrize(
     ("status", "headers", "said"),
     [
-        (401, {}, " wants an API key; name a file with one by --api-key FILE, or set GOODSPEED_API_KEY"),
+        (401, {}, " answered 401: it is so; name a file with a key by --api-key FILE, or set GOODSPEED_API_KEY"),
         (404, {}, " answered 404: it is so"),
-        (429, {"Retry_After": "7"}, " is busy (429): it is so (try again in 7 s)"),
-        (503, {"Retry_After": "5"}, " cannot answer now (503): it is so (try again in 5 s)"),
-        (503, {"Retry_After": "\x1b"}, " cannot answer now (503): it is so"),
+        (429, {"Retry_After": "7"}, " answered 429: it is so (try again in 7 s)"),
+        (503, {"Retry_After": "5"}, " answered 503: it is so (try again in 5 s)"),
+        (503, {"Retry_After": "\x1b"}, " answered 503: it is so"),
     ],
 )
 def test_a_refusal_is_one_line(stub: Stub, talk: Talk, status: int, headers: dict[str, str], said: str) -> None:
@@ -163,11 +163,12 @@ def test_a_refusal_is_one_line(stub: Stub, talk: Talk, status: int, headers: dic
     ("rest", "said"),
     [
         (
-            event({"error": {"message": "the node\nwent", "code": "verify_away"}}) + b"data: [DONE]\n\n",
+            event({"error": {"message": "the node\nwent", "type": "t", "param": None, "code": "verify_away"}})
+            + b"data: [DONE]\n\n",
             ": the node went",
         ),
         (b"", " without saying why; look at the node's log"),
-        (event({"choices": [], "usage": USAGE}), " without saying why; look at the node's log"),
+        (event({**FRAME, "choices": [], "usage": USAGE}), " without saying why; look at the node's log"),
     ],
 )
 def test_an_answer_that_breaks_off(stub: Stub, talk: Talk, rest: bytes, said: str) -> None:
@@ -205,7 +206,7 @@ def test_what_is_no_event_stream(stub: Stub, talk: Talk) -> None:
 def test_a_model_that_is_not_served(stub: Stub, talk: Talk) -> None:
     said = f"goodspeed: {stub.url} does not serve the model 'third'; it serves first, second\n"
     assert talk("hi", "--model", "third") == (1, "", said)
-    stub.models = b'{"data": []}'
+    stub.models = b'{"object": "list", "data": []}'
     assert talk("hi") == (1, "", f"goodspeed: {stub.url} serves no model\n")
 
 
@@ -229,7 +230,7 @@ def test_the_key_is_of_a_file_or_the_environment(
     talk("hi", "--api-key", str(file))
     assert stub.keys == {None, "Bearer from-the-environment", "Bearer from-a-file"}
     stub.refuse(401, "no")
-    assert " does not know this API key; " in talk("hi")[2]
+    assert " answered 401: no; name a file" in talk("hi")[2]
     monkeypatch.setenv(KEY_VARIABLE, "two words here")
     assert talk("hi")[2].startswith(f"goodspeed: {KEY_VARIABLE} holds no key; ")
     assert "cannot read it" in talk("hi", "--api-key", str(tmp_path / "none"))[2]

@@ -1,48 +1,46 @@
 """A person at a terminal: commands, answers that are stopped, lines given up; and what stays of a conversation."""
 
 import builtins
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
 import pytest
 
-from goodspeed.app.chat import lines
-from goodspeed.app.chat.conversation import INTERRUPTED, Conversation
-from goodspeed.app.chat.options import ChatConfig
-from goodspeed.app.chat.run import HELP, converse
-from goodspeed.app.chat.screen import Page
-from goodspeed.app.chat.wire import Choice, Chunk, Delta, Usage
+from goodspeed.app import chat
+from goodspeed.app.chat import HELP, Client, Conversation, converse
+from goodspeed.app.subcommands.chat import ChatConfig, Door
 from goodspeed.errors import ChatError
+from goodspeed.node.web.bodies import ChatChunk, ChatChunkChoice, Delta, Usage
 
 
-@dataclass
-class Node:
+def piece(text: str | None, reason: Any = None, usage: Usage | None = None) -> ChatChunk:
+    choice = ChatChunkChoice(index=0, delta=Delta(content=text), logprobs=None, finish_reason=reason)
+    return ChatChunk(
+        id="1", object="chat.completion.chunk", created=1, model="m", choices=[] if usage else [choice], usage=usage
+    )
+
+
+class Node(Client):
     """Says "one two"; what `end` does comes after so many words."""
 
-    end: Callable[[], None] | None = None
-    after: int = 0
-    asked: list[list[str]] = field(default_factory=list)
-    is_closed: bool = True
+    def __init__(self, end: Callable[[], None] | None = None, after: int = 0) -> None:
+        super().__init__(Door("http://127.0.0.1:1"))
+        self.end, self.after = end, after
+        self.asked: list[list[str]] = []
+        self.is_closed = True
 
-    @contextmanager
-    def stream(self, request: Mapping[str, object]) -> Iterator[Iterator[Chunk]]:
-        messages = request["messages"]
-        assert isinstance(messages, list)
-        self.asked.append([message["content"] for message in messages])
+    def stream(self, request: dict[str, Any]) -> Generator[ChatChunk, None, None]:
+        self.asked.append([message["content"] for message in request["messages"]])
         self.is_closed = False
         try:
-            yield self._chunks()
+            for number, word in enumerate(["one ", "two"]):
+                if self.end is not None and number == self.after:
+                    self.end()
+                yield piece(word)
+            yield piece(None, "stop")
+            yield piece(None, usage=Usage(prompt_tokens=1, completion_tokens=2, total_tokens=3))
         finally:
             self.is_closed = True
-
-    def _chunks(self) -> Iterator[Chunk]:
-        for number, word in enumerate(["one ", "two"]):
-            if self.end is not None and number == self.after:
-                self.end()
-            yield Chunk((Choice(Delta(word)),))
-        yield Chunk((Choice(Delta(), "stop"),))
-        yield Chunk(usage=Usage(2))
 
 
 def interrupt() -> None:
@@ -58,7 +56,7 @@ def talk(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("FORCE_COLOR", raising=False)
 
     def talk(node: Node, *typed: str, system: str | None = None) -> tuple[str, str]:
-        converse(Conversation(ChatConfig(system=system), "model", node), Page(tint=False), typed)
+        converse(Conversation(ChatConfig(system=system), node, "model"), typed)
         captured = capsys.readouterr()
         return captured.out, captured.err
 
@@ -70,10 +68,7 @@ def test_commands(talk: Callable[..., tuple[str, str]]) -> None:
     out, err = talk(node, "a", " ", "/help", "/reset ", "/resat", "b", " /c", "/quit", "d", system="s")
     assert node.asked == [["s", "a"], ["s", "b"]]
     assert out == "one two\none two\n"
-    told = err.splitlines()
-    assert told[1 : 1 + len(HELP.splitlines())] == HELP.splitlines()
-    assert "a new conversation" in told
-    assert "/resat is no command; /help tells which there are" in told
+    assert err.splitlines().count(HELP) == 3
 
 
 def test_an_answer_that_is_stopped_stays_as_far_as_it_came(talk: Callable[..., tuple[str, str]]) -> None:
@@ -96,12 +91,12 @@ def test_a_turn_without_an_answer_is_forgotten(talk: Callable[..., tuple[str, st
     assert node.is_closed
 
 
-def test_times_are_from_the_question_on() -> None:
+def test_times_are_from_the_question_on(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter([10.0, 12.0, 14.0])
-    answer = Conversation(ChatConfig(), "model", Node(), lambda: next(ticks)).ask("a", lambda spans: None)
-    assert (answer.first_s, answer.elapsed_s, answer.tokens_per_s) == (2.0, 4.0, 0.5)
-    assert (answer.reason, answer.acceptance_rate) == ("stop", None)
-    assert answer.reason != INTERRUPTED
+    monkeypatch.setattr("goodspeed.app.chat.time.perf_counter", lambda: next(ticks))
+    answer = Conversation(ChatConfig(), Node(), "model").ask("a")
+    assert (answer.first_s, answer.elapsed_s, answer.figures()["tokens_per_s"]) == (2.0, 4.0, 0.5)
+    assert (answer.reason, answer.figures()["acceptance_rate"]) == ("stop", None)
 
 
 def test_a_typed_line_can_be_given_up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,5 +109,5 @@ def test_a_typed_line_can_be_given_up(monkeypatch: pytest.MonkeyPatch, capsys: p
         raise happening
 
     monkeypatch.setattr(builtins, "input", typed)
-    assert list(lines.typed()) == ["a", "b"]
-    assert capsys.readouterr().out == "\n\n"
+    assert list(chat.typed()) == ["a", "b"]
+    assert capsys.readouterr().out == "\n"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.parsing.coercion import arguments_of, types_of
+from draft_node.parsing.schemas import arguments_of, types_of
 
 SCHEMA: dict[str, Any] = {
     "properties": {

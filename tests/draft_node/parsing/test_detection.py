@@ -2,8 +2,7 @@
 
 import pytest
 
-from draft_node.parsing.detection import formats, knows
-from draft_node.parsing.formats import THINKING, TOOLS
+from draft_node.parsing.formats import THINKING, TOOLS, formats_of, mentions
 from tests.chats import MISTRAL, PLAIN, QWEN3, R1
 
 LLAMA = 'Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}.'
@@ -27,15 +26,15 @@ CODER = "{{- '<tool_call>\\n<function=' + call.name + '>\\n' }}{{ '<parameter=' 
     ],
 )
 def test_formats_of_templates(template: str | None, thinking: str | None, tools: str | None) -> None:
-    found = formats(template)
+    found = formats_of(template)
     assert found.thinking == (THINKING[thinking] if thinking else None)
     assert found.tools == (TOOLS[tools] if tools else None)
 
 
 def test_a_name_counts_more_than_the_template() -> None:
-    found = formats(QWEN3, tools="mistral", thinking="none")
+    found = formats_of(QWEN3, tools="mistral", thinking="none")
     assert (found.thinking, found.tools) == (None, TOOLS["mistral"])
-    assert formats(None, tools="hermes", thinking="think").markers == (
+    assert formats_of(None, tools="hermes", thinking="think").markers == (
         "<think>",
         "</think>",
         "<tool_call>",
@@ -44,7 +43,7 @@ def test_a_name_counts_more_than_the_template() -> None:
 
 
 def test_variables_of_templates() -> None:
-    assert knows(QWEN3, "enable_thinking")
-    assert knows("{% if not tools is defined %}{% set tools = none %}{% endif %}", "tools")
-    assert not knows("{{ my_tools }}", "tools")
-    assert not knows(None, "tools")
+    assert mentions(QWEN3, "enable_thinking")
+    assert mentions("{% if not tools is defined %}{% set tools = none %}{% endif %}", "tools")
+    assert not mentions("{{ my_tools }}", "tools")
+    assert not mentions(None, "tools")

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from jsonschema import validate
 
-from draft_node.parsing.formats import NO_FORMATS, THINKING, TOOLS, Formats
+from draft_node.parsing.formats import NO_FORMATS, THINKING, TOOLS, Call, Content, Formats, Part, Thinking, joined
 from draft_node.parsing.grammars import MAX_CHARS, Form, Opened, Tool, grammar
 from draft_node.parsing.parser import Parser
-from draft_node.parsing.parts import Call, Content, Part, Thinking, joined
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.grammar.matcher import Matcher
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS

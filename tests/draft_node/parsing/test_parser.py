@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draft_node.parsing.formats import Formats
-from draft_node.parsing.parts import Call, Content, Thinking
+from draft_node.parsing.formats import Call, Content, Formats, Thinking
 from tests.draft_node.parsing.texts import ALL, CASES, HERMES, Case, parse, told
 
 MARKERS = sorted(

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from draft_node.parsing.formats import THINKING, TOOLS, Formats
+from draft_node.parsing.formats import THINKING, TOOLS, Call, Content, Formats, Part, Thinking, joined
 from draft_node.parsing.parser import Parser
-from draft_node.parsing.parts import Call, Content, Part, Thinking, joined
 
 THINK = THINKING["think"]
 HERMES = Formats(THINK, TOOLS["hermes"])

@@ -9,8 +9,8 @@ from tokenizers import normalizers, processors
 
 from goodspeed.engine import checkpoints
 from goodspeed.engine.tokenizing import text
+from goodspeed.engine.tokenizing.text_stream import TextStream
 from goodspeed.errors import PromptError
-from goodspeed.text.streaming import TextStream
 
 MakeTokenizer = Callable[..., Any]
 

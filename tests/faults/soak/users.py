@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 
 import httpx2
 
-from draft_node.serve.api.response.logprobs import name as token_name
-from draft_node.text.token_text import TokenTexts
-from draft_node.text.tokens import Token
+from draft_node.http.logprobs import name as token_name
+from draft_node.service.tokens import Token, TokenTexts
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.wire.messages import Sampling

@@ -11,16 +11,18 @@ import pytest
 
 from draft_node import assembly as draft_assembly
 from draft_node.config import DraftConfig
-from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest
-from draft_node.serve.api.request.wanted import of_chat, of_completion
-from draft_node.serve.console import Console
-from draft_node.serve.service import Piece, Service, Wanted
+from draft_node.http.requests import ChatRequest, CompletionRequest
+from draft_node.http.wanted import of_chat, of_completion
+from draft_node.service.answer import Piece
+from draft_node.service.console import Console
+from draft_node.service.request import Wanted
+from draft_node.service.service import Service
 from goodspeed.app.subcommands.generate import GenerateConfig, generate, ignore
 from goodspeed.command.events import EventLog
+from goodspeed.command.prompts import Prompt
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings, TextDefaults
 from goodspeed.fair.latency import Refined
-from goodspeed.text.prompts import Prompt
 from goodspeed.wire.handshake import Defaults, Welcome
 from goodspeed.wire.memory_network import MemoryNetwork
 from tests.together.cluster.cluster import load

@@ -18,9 +18,11 @@ from draft_node import metrics as draft_metrics
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Proposed
 from draft_node.daemon import DraftDaemon
-from draft_node.serve.service import Busy, Ended, RequestRefused, Service, Wanted
+from draft_node.service.request import Ended, Wanted
+from draft_node.service.service import Service
 from goodspeed.command.events import EventLog
 from goodspeed.engine import checkpoints
+from goodspeed.errors import Busy, RequestRefused
 from goodspeed.fair.latency import Refined
 from goodspeed.node.counts import ResponseCounts
 from goodspeed.node.metrics import Registry, exposition

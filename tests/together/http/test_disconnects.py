@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from draft_node.config import DraftConfig
-from draft_node.serve.api import create_app
-from draft_node.serve.service import Service
+from draft_node.http.app import create_app
+from draft_node.service.service import Service
 from goodspeed.node import web
 from tests.together.cluster.cluster import Cluster, load
 

@@ -12,7 +12,7 @@ import torch
 from openai.types.chat import ChatCompletionMessageParam
 from transformers import AutoModelForCausalLM
 
-from draft_node.serve.api.request.wanted import choice_seed
+from draft_node.http.wanted import choice_seed
 from goodspeed.app.subcommands.generate import GenerateConfig, generate, ignore
 from goodspeed.embedded import prompts
 from goodspeed.embedded.models import path

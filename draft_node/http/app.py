@@ -1,0 +1,168 @@
+"""The application: its routes, errors, limits and keys around one service, and the routes about the node itself."""
+
+from collections.abc import Callable
+
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp
+
+import goodspeed
+from draft_node.config import DraftConfig
+from draft_node.http import chat, completions, document, errors, prompts
+from draft_node.http.answering import now
+from draft_node.http.body import BodyLimit, LargeWork
+from draft_node.http.document import READ
+from draft_node.http.errors import ApiError, declared
+from draft_node.http.prompts import check_model
+from draft_node.http.responses import route as responses
+from draft_node.service.service import Service
+from goodspeed.node.web import KeyCheck, Keys
+from goodspeed.node.web.bodies import Model, ModelList, Models, Ready, Status, Version
+
+
+def create_app(
+    service: Service,
+    config: DraftConfig,
+    exposition: "Exposition",
+    keys: Keys | None = None,
+    work: LargeWork | None = None,
+) -> ASGIApp:
+    """exposition: the metrics as text with their content type, asked for at each scrape; work: the caller closes it."""
+    api = create_api(service, config, exposition, keyed=keys is not None, work=work)
+    guarded: ASGIApp = BodyLimit(api, config.http_max_body_bytes)
+    return guarded if keys is None else KeyCheck(guarded, keys)
+
+
+def create_api(
+    service: Service,
+    config: DraftConfig,
+    exposition: "Exposition",
+    *,
+    keyed: bool = False,
+    work: LargeWork | None = None,
+) -> FastAPI:
+    """Builds the routes, without a limit on bodies or a check of keys; the document says whether keys are needed."""
+    work = work or LargeWork()
+    # Its pages for people load scripts from elsewhere; the document itself is enough.
+    app = FastAPI(
+        title="GoodSpeed draft node",
+        version=goodspeed.__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    errors.install(app)
+    app.include_router(completions.router(service, config, work))
+    app.include_router(chat.router(service, config, work))
+    app.include_router(responses.router(service, config, work))
+    app.include_router(prompts.routes_of_tokens(service, config, work))
+    app.include_router(_node_routes(service, config, exposition))
+    document.complete(app, keyed=keyed)
+    return app
+
+
+LOCAL = "local: the verify node is away, and texts are the draft model's own"
+"""Ready, and another distribution than one asked for."""
+
+LANDING = """\
+GoodSpeed draft node {version}: the OpenAI API for the model {model!r}.
+
+POST /v1/chat/completions   a conversation
+POST /v1/completions        a text that goes on
+POST /v1/responses          a conversation as items, without state
+GET  /v1/models             the model; /v1/models/NAME likewise
+POST /tokenize              a text as token ids
+POST /detokenize            token ids as a text
+GET  /health                200 while the process lives
+GET  /ready                 200 while texts are let in
+GET  /version               the release
+GET  /metrics               for Prometheus
+GET  /openapi.json          all of it in detail
+
+docs/HTTP.md of the project says what requests may have.
+"""
+
+Exposition = Callable[[], tuple[bytes, str]]
+"""Metrics as text, and their content type."""
+
+
+def _node_routes(service: Service, config: DraftConfig, exposition: Exposition) -> APIRouter:
+    routes, started = APIRouter(), now()
+
+    @routes.get("/", responses=READ, response_class=Response)
+    async def landing() -> Response:
+        """What this is, and which routes there are."""
+        return PlainTextResponse(LANDING.format(version=goodspeed.__version__, model=config.served_model_name))
+
+    @routes.get("/health", responses=READ)
+    async def health() -> Status:
+        """The process lives."""
+        return Status(status="ok")
+
+    @routes.get("/ready", responses={**READ, **declared(503)})
+    async def ready() -> Ready:
+        """The model is loaded, the verify node is there, and texts are let in.
+
+        With `--fallback local` the verify node may be away; the status then says so.
+        """
+        return _ready(service)
+
+    @routes.get("/version", responses=READ)
+    async def version() -> Version:
+        return Version(version=goodspeed.__version__)
+
+    @routes.get("/v1/models", responses=READ)
+    async def models() -> ModelList:
+        """The one model; `max_model_len` is 0 while the verify node, which knows it, is away."""
+        return ModelList(object="list", data=[_model(service, config, started)])
+
+    @routes.get("/v1/models/{name:path}", responses=READ)
+    async def model(name: str) -> Model:
+        check_model(name, config)
+        return _model(service, config, started)
+
+    @routes.get("/metrics", responses=READ, response_class=Response)
+    async def metrics() -> Response:
+        content, content_type = exposition()
+        return Response(content, headers={"Content-Type": content_type})
+
+    _answer_head(routes)
+    return routes
+
+
+def _ready(service: Service) -> Ready:
+    """The answer of `/ready`; ApiError says why texts are not let in."""
+    if service.draining:
+        raise ApiError(503, "not ready: shutting down", code="draining")
+    if not service.is_ready:
+        what = "not ready: the verify node is away; start it, or see this node's standard error"
+        raise ApiError(503, what, code="verify_away")
+    target = service.target
+    status = LOCAL if service.is_local else "ready"
+    return Ready(status=status, target=target.name, target_fingerprint=target.fingerprint)
+
+
+def _model(service: Service, config: DraftConfig, started: int) -> Model:
+    target = service.target
+    return Model(
+        id=config.served_model_name,
+        object="model",
+        created=started,
+        owned_by="goodspeed",
+        max_model_len=service.context_len,
+        goodspeed=Models(
+            target=target.name,
+            target_fingerprint=target.fingerprint,
+            draft=service.draft_model,
+            draft_fingerprint=service.draft_fingerprint,
+        ),
+    )
+
+
+def _answer_head(routes: APIRouter) -> None:
+    """Wherever GET is served: load balancers and load tools ask that way whether a route is there. The server leaves
+    the body out; the document leaves out the method."""
+    for route in list(routes.routes):
+        if isinstance(route, APIRoute):
+            routes.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)

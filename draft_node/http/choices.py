@@ -1,0 +1,191 @@
+"""One text of a request as far as it is written, and what an answer says of all: models, usage, origins, metrics."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from draft_node.core.actions import by_source
+from draft_node.core.counts import total
+from draft_node.http.wanted import Wish
+from draft_node.parsing.formats import Call
+from draft_node.service.answer import Piece, Span
+from draft_node.service.request import Begun, Ended
+from draft_node.service.tokens import PromptTokens, Token
+from goodspeed.node.web.bodies import (
+    ChatChoice,
+    ChatChunkChoice,
+    CompletionChoice,
+    CompletionDetails,
+    KeptSlo,
+    Marked,
+    MarkedSpan,
+    Metrics,
+    PromptTokensDetails,
+    Speculation,
+    SpeculativeDecoding,
+    Usage,
+)
+from goodspeed.slo.kept import Kept
+
+
+@dataclass(slots=True)
+class Choice:
+    """One text so far."""
+
+    text: str = ""
+    thinking: str = ""
+    calls: list[Call] = field(default_factory=list)
+    tokens: list[Token] = field(default_factory=list)
+    ended: Ended | None = None
+    target_fingerprint: str | None = None
+    num_local: int = 0  # tokens so far that the draft model wrote alone
+    prompt: PromptTokens | None = None  # with log-probabilities, once they are there
+
+    def take(self, item: Begun | Piece | Ended) -> None:
+        match item:
+            case Begun():
+                self.text, self.thinking, self.calls, self.tokens, self.num_local = "", "", [], [], 0
+                self.prompt = None
+                self.target_fingerprint = item.target_fingerprint
+            case Piece():
+                self.text += item.text
+                self.thinking += item.thinking
+                self.calls += [piece.call for piece in item.parts if piece.call is not None]
+                self.tokens += item.tokens
+                self.num_local += sum(token.local for token in item.tokens)
+                self.prompt = item.prompt or self.prompt
+            case Ended():
+                self.ended, self.num_local = item, item.num_local
+
+
+def system_fingerprint_of(wish: Wish, choices: Sequence[Choice]) -> str | None:
+    """Which models the text depends on: the target, and under the ratio rule the draft model too.
+
+    None where not all of it is from one target: some of it the draft model wrote alone, or choices differ.
+    """
+    targets = {choice.target_fingerprint for choice in choices}
+    if len(targets) != 1 or None in targets or any(choice.num_local for choice in choices):
+        return None
+    parts = [*targets, *([wish.draft_fingerprint] if wish.texts[0].verification == "ratio" else [])]
+    return "_".join(["fp", *map(str, parts)])
+
+
+def usage_of(wish: Wish, choices: Sequence[Choice]) -> Usage:
+    """So far; what drafting did is known of texts that are complete."""
+    num_tokens = sum(choice.ended.num_tokens if choice.ended else len(choice.tokens) for choice in choices)
+    all_of = total(*(choice.ended.statistics for choice in choices if choice.ended))
+    told = Speculation(
+        rounds=all_of.num_rounds,
+        drafted=all_of.num_drafted,
+        accepted=all_of.num_accepted,
+        local=sum(choice.num_local for choice in choices),
+        drafted_by=by_source(all_of.drafted),
+        accepted_by=by_source(all_of.accepted),
+    )
+    kept = [choice.ended.kept for choice in choices if choice.ended and choice.ended.kept]
+    if kept and len(kept) == len(choices):
+        told.slo = _slo(kept)  # left out where nothing was asked for, and before all is known
+    usage = Usage(
+        prompt_tokens=wish.num_prompt_tokens,
+        completion_tokens=num_tokens,
+        total_tokens=wish.num_prompt_tokens + num_tokens,
+        prompt_tokens_details=PromptTokensDetails(cached_tokens=_num_cached(wish, choices)),
+        goodspeed=told,
+    )
+    details = _details(wish, choices, all_of.accepted["ngram"])
+    if details.model_fields_set:
+        usage.completion_tokens_details = details
+    return usage
+
+
+def _details(wish: Wish, choices: Sequence[Choice], num_ngram: int) -> CompletionDetails:
+    """num_ngram: tokens that n-gram drafts brought into the texts."""
+    details = CompletionDetails()
+    if wish.thinks:
+        details.reasoning_tokens = sum(choice.ended.num_thinking for choice in choices if choice.ended)
+    if num_predicted := sum(len(text.prediction) for text in wish.texts):
+        details.accepted_prediction_tokens = min(num_ngram, num_predicted)
+        details.rejected_prediction_tokens = num_predicted - details.accepted_prediction_tokens
+    return details
+
+
+def _num_cached(wish: Wish, choices: Sequence[Choice]) -> int:
+    """Tokens of the prompts that were not read: of each prompt by the choice for which the fewest were in memory.
+
+    The other choices find what that one has read.
+    """
+    fewest: dict[tuple[int, ...], int] = {}
+    for wanted, choice in zip(wish.texts, choices, strict=True):
+        num_cached = choice.ended.statistics.num_cached if choice.ended else 0
+        fewest[wanted.prompt] = min(fewest.get(wanted.prompt, num_cached), num_cached)
+    return sum(fewest.values())
+
+
+def _slo(kept: Sequence[Kept]) -> KeptSlo:
+    """What is told of a request with objectives: its tier, the longest times of its texts, and whether all attained."""
+    told = [one.described() for one in kept]
+    longest = {
+        name: max((one[name] for one in told if one[name] is not None), default=None) for name in ("ttft_ms", "tpot_ms")
+    }
+    promised = [one["promised"] for one in told]
+    return KeptSlo(
+        tier=told[0]["tier"],
+        **longest,
+        attained=all(one["attained"] for one in told),
+        promised=None if None in promised else all(promised),
+    )
+
+
+def metrics_of(choices: Sequence[Choice]) -> Metrics | None:
+    """Returns the metrics of a request's only text; None for several texts, as vLLM does, and without drafts."""
+    if len(choices) != 1 or choices[0].ended is None or not choices[0].ended.statistics.drafts:
+        return None
+    return Metrics(speculative_decoding=_told(choices[0].ended.statistics.drafts))
+
+
+def _told(drafts: Counter[tuple[int, int]]) -> SpeculativeDecoding:
+    """drafts: how many had so many tokens verified, and so many accepted."""
+    longest = max(num_verified for num_verified, _ in drafts)
+    histogram = [0] * (longest + 1)
+    num_drafted = num_accepted = 0
+    for (verified, accepted), count in drafts.items():
+        histogram[accepted] += count
+        num_drafted += count * verified
+        num_accepted += count * accepted
+    num_steps = drafts.total()
+    return SpeculativeDecoding(
+        mean_acceptance_length=1 + num_accepted / num_steps,
+        draft_acceptance_rate=num_accepted / num_drafted,
+        acceptance_histogram=histogram,
+        num_spec_steps=num_steps,
+        num_accepted_draft_tokens=num_accepted,
+        num_draft_tokens=num_drafted,
+        num_spec_tokens=longest,
+    )
+
+
+def mark_chunk(choice: ChatChunkChoice | CompletionChoice, item: Piece | Ended, *, spans: bool) -> None:
+    """Marks one choice of a chunk; `spans`: by spans, too."""
+    if isinstance(item, Ended):
+        mark_whole(choice, item)
+        return
+    marked = Marked()
+    if spans:
+        marked.spans = [_span(span) for span in item.spans]
+    if any(span.local for span in item.spans):
+        marked.local = True
+    if marked.model_fields_set:
+        choice.goodspeed = marked
+
+
+def mark_whole(choice: ChatChoice | ChatChunkChoice | CompletionChoice, ended: Ended | None) -> None:
+    """Marks a choice whose text is complete."""
+    if ended is not None and ended.num_local:
+        choice.goodspeed = Marked(local_tokens=ended.num_local)
+
+
+def _span(span: Span) -> MarkedSpan:
+    marked = MarkedSpan(text=span.text, accepted=span.accepted)
+    if span.local:
+        marked.local = True
+    return marked

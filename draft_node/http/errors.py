@@ -1,0 +1,180 @@
+"""Every error of a request as OpenAI's clients read it: status, message, type, param and code."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from draft_node.http.requests import MEMBER
+from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
+from goodspeed.node.web import error_body
+from goodspeed.node.web.bodies import ErrorBody
+
+RETRY_AFTER_S = {429: 1, 503: 5}
+
+TYPES = {401: "invalid_request_error", 429: "rate_limit_error", 503: "service_unavailable"}
+
+USERS_FAULT = {"prompt", "vocabulary", "unsupported", "constraint", "too_large", "malformed", "slo"}
+"""Codes of refusals that the request brought upon itself."""
+
+
+class ApiError(Exception):
+    """An answer other than 200."""
+
+    def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = error_body(
+            message, type=TYPES.get(status, "invalid_request_error"), param=param, code=code or _code(status)
+        )
+
+    def response(self, headers: dict[str, str] | None = None) -> Response:
+        retry = RETRY_AFTER_S.get(self.status)
+        return JSONResponse(
+            self.body, self.status, {**(headers or {}), **({"Retry-After": str(retry)} if retry else {})}
+        )
+
+
+class ClientGone(Exception):
+    """The user disconnected: nobody reads the answer."""
+
+
+def _code(status: int) -> str:
+    return {404: "not_found", 405: "method_not_allowed", 413: "too_large", 415: "unsupported_media_type"}.get(
+        status, "invalid_value"
+    )
+
+
+def of_service(error: ServiceError | PromptError) -> ApiError:
+    match error:
+        case Busy():
+            return ApiError(429, error.what, code=error.code)
+        case RequestRefused() if error.code in USERS_FAULT:
+            return ApiError(400, error.what, code="unsupported_form" if error.code == "constraint" else error.code)
+        case ServiceError():
+            return ApiError(503, error.what, code=error.code)
+        case _:
+            return ApiError(400, str(error), param="prompt", code="prompt")
+
+
+def of_validation(error: ValidationError) -> ApiError:
+    """Returns the first error of a body; of a value that is of no branch of its union, the most deeply nested one."""
+    errors = error.errors(include_url=False, include_input=False)
+    alike = [one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]]
+    found = max(alike, key=lambda one: (len(one["loc"]), not one["type"].endswith("_type")))
+    kind, context, param = found["type"], found.get("ctx", {}), _param(found["loc"])
+    if kind == "json_invalid":
+        return ApiError(400, f"the body is not valid JSON: {context.get('error', 'not JSON')}", code="invalid_json")
+    if kind == MEMBER:
+        param = f"{param}.{context['name']}".lstrip(".")[:128]
+        return ApiError(400, f"{param} {context['what']}", param=param, code=context["code"] or None)
+    if not param:
+        return ApiError(400, "the body must be a JSON object", code="invalid_json")
+    place = param.rpartition(".")[2]
+    says = UNIONS[place] if kind.endswith("_type") and place in UNIONS and len(alike) > 1 else _sentence(found["msg"])
+    code = "missing_parameter" if kind == "missing" else None
+    return ApiError(400, f"{param} {says}", param=param, code=code)
+
+
+UNIONS = {
+    "prompt": "must be a string, a list of strings, a list of token ids, or a list of such lists; none of them empty",
+    "stop": "must be a string, or a list of at most 4; each has 1 to 256 characters",
+    "content": "must be a string or a list of text parts",
+    "input": "must be a string, or a list of messages, function calls, their outputs and reasoning",
+    "slo": "must be a tier's name, or an object with ttft_ms, tpot_ms or both",
+    "tool_choice": 'must be "none", "auto", "required", or an object that names a function',
+}
+"""What is said of values of several types."""
+
+WORDS = (
+    (r"Field required", "must be given"),
+    (r"Value error, ", ""),
+    (r"^\w+ should ", "must "),
+    (r"a valid dictionary.*", "an object"),
+    (r"a valid boolean", "true or false"),
+    (r"a valid integer", "a whole number"),
+    (r"a valid (list|array)", "a list"),
+    (r"a valid (number|string)", r"a \1"),
+    (r" after validation, not \d+", ""),
+    (r"less than or equal to", "at most"),
+    (r"greater than or equal to", "at least"),
+    (r"have at least 1 (item|character)", "not be empty"),
+    (r"(\d) items?$", r"\1 members"),
+)
+"""What pydantic says of an input, as it is said of a parameter."""
+
+
+def _sentence(message: str) -> str:
+    for pattern, words in WORDS:
+        message = re.sub(pattern, words, message)
+    return message
+
+
+def _param(loc: Sequence[str | int]) -> str:
+    """Returns the dotted name, without pydantic's own words for the branches of a union."""
+    if loc and loc[0] in ("prompt", "stop"):
+        return str(loc[0])
+    parts = (str(part) for part in loc if isinstance(part, int) or re.fullmatch(r"[a-z_0-9]\w{0,63}", part))
+    return ".".join(part for part in parts if part != "str")
+
+
+def install(app: FastAPI) -> None:
+    """Has the application answer with these."""
+
+    @app.exception_handler(ApiError)
+    async def ours(request: Request, error: ApiError) -> Response:
+        return error.response()
+
+    @app.exception_handler(ServiceError)
+    @app.exception_handler(PromptError)
+    async def services(request: Request, error: ServiceError | PromptError) -> Response:
+        return of_service(error).response()
+
+    @app.exception_handler(ClientGone)
+    async def gone(request: Request, error: ClientGone) -> Response:
+        return Response(status_code=499)  # sent to nobody
+
+    @app.exception_handler(HTTPException)
+    async def frameworks(request: Request, error: HTTPException) -> Response:
+        headers = dict(error.headers or {})
+        _, version, *rest = request.url.path.split("/")
+        if error.status_code == 404 and version == "v1" and rest:
+            # Proxies take 404 for a node that is broken, and leave it alone for a while.
+            what = f"/v1/{rest[0][:64]} is not served: this node only writes texts; GET / lists what there is"
+            return ApiError(400, what, code="not_served").response()
+        what = _route(error.status_code, request.method, request.url.path[:200], headers.get("Allow", ""))
+        return ApiError(error.status_code, what or error.detail).response(headers)
+
+
+def _route(status: int, method: str, path: str, allowed: str) -> str:
+    """The message for 404 and 405; empty for other statuses."""
+    if status == 404:
+        return f"there is nothing at {path}; GET / lists what there is"
+    if status == 405:
+        return f"{method} {path} is not served" + (f"; use {allowed.replace(', ', ' or ')}" if allowed else "")
+    return ""
+
+
+REASONS = {
+    400: "The request is wrong; `param` names what.",
+    401: "No valid API key.",
+    404: "No such route, or no such model.",
+    405: "The route has another method.",
+    413: "The body is too large.",
+    415: "The body is not plain JSON.",
+    429: "Too many texts are waiting; see Retry-After.",
+    503: "Draining, or the verify node is away; see Retry-After.",
+}
+
+
+def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Returns the error answers as the OpenAPI document declares them."""
+    return {
+        status: {"model": ErrorBody, "description": REASONS[status]}
+        | ({"headers": {"Retry-After": {"schema": {"type": "string"}}}} if status in RETRY_AFTER_S else {})
+        for status in statuses
+    }

@@ -1,0 +1,174 @@
+"""The form that an answer keeps, as one `Constraint` that compiles: of its content, and of its calls."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from msgspec.structs import replace
+
+from draft_node.http.errors import ApiError
+from draft_node.http.requests import ResponseFormat, Schema, StructuredOutputs
+from draft_node.http.tools import Talk
+from draft_node.parsing.formats import Formats
+from draft_node.parsing.grammars import Form, Opened, Tool, grammar
+from draft_node.service.chat_forms import ChatForms
+from draft_node.service.service import Service
+from goodspeed.errors import GrammarError
+from goodspeed.grammar.wording import without_place
+from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS, ConstraintKind
+from goodspeed.wire.generation import Constraint
+
+
+async def form_of(
+    structured: StructuredOutputs | None,
+    response_format: ResponseFormat | None,
+    service: Service,
+    user: str,
+    *,
+    ignore_eos: bool | None,
+) -> Constraint | None:
+    """Returns the form that the answer keeps, which can be served; None where it is free text.
+
+    ApiError 400 with the library's reason for one that cannot be served, 429 where too many of this user's wait.
+    """
+    found = [each for each in (_of_format(response_format), _of_structured(structured)) if each is not None]
+    if not found:
+        return None
+    if len(found) > 1:
+        what = "response_format and structured_outputs both say which form the answer keeps; send one of them"
+        raise ApiError(400, what, param="structured_outputs")
+    [(param, constraint)] = found
+    if ignore_eos:
+        what = f"ignore_eos: an answer in a form ends where the form ends; leave it out, or {param.partition('.')[0]}"
+        raise ApiError(400, what, param="ignore_eos")
+    if len(constraint.source) > MAX_CONSTRAINT_CHARS:
+        what = f"{param} has {len(constraint.source)} characters as JSON; {MAX_CONSTRAINT_CHARS} are the most"
+        raise ApiError(400, what, param=param)
+    try:
+        await service.check_form(constraint, user)
+    except GrammarError as error:
+        raise ApiError(400, f"{param}: {error}", param=param, code="unsupported_form") from error
+    return constraint
+
+
+def _of_format(given: ResponseFormat | None) -> tuple[str, Constraint] | None:
+    if given is None:
+        return None
+    if (given.json_schema is not None) is not (given.type == "json_schema"):
+        what = 'response_format.json_schema must be given with "type": "json_schema", and only then'
+        raise ApiError(400, what, param="response_format.json_schema")
+    if given.type == "text":
+        return None
+    if given.json_schema is None or given.json_schema.schema_ is None:
+        return "response_format", Constraint("json_object")
+    return "response_format.json_schema.schema", Constraint("json_schema", json.dumps(given.json_schema.schema_))
+
+
+def _of_structured(given: StructuredOutputs | None) -> tuple[str, Constraint] | None:
+    if given is None:
+        return None
+    if given.json_object is False:
+        raise ApiError(400, "structured_outputs.json_object must be true, or left out", param="structured_outputs")
+    members: list[tuple[str, ConstraintKind, str | None]] = [
+        ("json", "json_schema", _as_source(given.json_)),
+        ("regex", "regex", given.regex),
+        ("choice", "choice", _as_source(given.choice)),
+        ("grammar", "grammar", given.grammar),
+        ("json_object", "json_object", "" if given.json_object else None),
+    ]
+    named = [(name, Constraint(kind, source)) for name, kind, source in members if source is not None]
+    if len(named) != 1:
+        what = "structured_outputs must have exactly one of json, regex, choice, grammar and json_object"
+        raise ApiError(400, what, param="structured_outputs")
+    [(name, constraint)] = named
+    return f"structured_outputs.{name}", constraint
+
+
+def _as_source(given: Schema | list[str] | str | None) -> str | None:
+    return given if given is None or isinstance(given, str) else json.dumps(given)
+
+
+async def form_with_tools(
+    form: Constraint | None,
+    talk: Talk,
+    service: Service,
+    prompt: tuple[int, ...],
+    user: str,
+    *,
+    param: str,
+    ignore_eos: bool | None,
+) -> Constraint | None:
+    """Returns the form of all of an answer, which can be served; None where it is free. form: of its content, by param.
+
+    ApiError 400 with the reason for one that cannot be served, 429 where too many of this user's wait.
+    """
+    opened = service.chats.opened(prompt, talk.speech)
+    with _refused("tools"):
+        kept = of_tools(form, talk, service.chats, opened)
+    if kept is not None and ignore_eos:
+        what = "ignore_eos: an answer with calls in a form ends where the form ends; leave it out"
+        raise ApiError(400, what, param="ignore_eos")
+    if kept is not None or form is None:
+        return kept if kept is None else await _served(kept, "tools", service, user)
+    with _refused(param):
+        whole = _after_thinking(form, talk, service.chats, opened)
+    return whole if whole.source == form.source else await _served(whole, param, service, user)
+
+
+@contextmanager
+def _refused(param: str) -> Iterator[None]:
+    """A grammar that cannot be written is the fault of this parameter."""
+    try:
+        yield
+    except ValueError as error:
+        raise ApiError(400, f"{param}: {error}", param=param, code="unsupported_form") from error
+
+
+async def _served(form: Constraint, param: str, service: Service, user: str) -> Constraint:
+    """Returns the form, which was made here and compiles; ApiError 400 with the reason where it does not."""
+    try:
+        await service.check_form(form, user)
+    except GrammarError as error:
+        what = f"{param}: {without_place(str(error))}"
+        raise ApiError(400, what, param=param, code="unsupported_form") from error
+    return form
+
+
+def of_tools(form: Constraint | None, talk: Talk, chats: ChatForms, opened: Opened) -> Constraint | None:
+    """Returns the form of an answer with tools; None where they ask for none.
+
+    opened: what the prompt says of thinking.
+    """
+    is_strict = any(function.strict for function in talk.functions)
+    if talk.speech is None or not talk.functions or not (talk.is_forced or is_strict or form is not None):
+        return None
+    content = _content(form)
+    if form is not None and content is None and not talk.is_forced:
+        what = "structured_outputs and tools go together as JSON only; send response_format, or no tools"
+        raise ApiError(400, what, param="structured_outputs")
+    asked = Form(talk.speech.formats, chats.markers, opened, talk.is_forced, talk.speech.one_call, content)
+    tools = [Tool(one.name, one.parameters or {}, strict=bool(one.strict)) for one in talk.functions]
+    return Constraint("grammar", grammar(asked, tools), asked.after)
+
+
+def _after_thinking(form: Constraint, talk: Talk, chats: ChatForms, opened: Opened) -> Constraint:
+    """Returns a form of the content alone: what is thought before is free.
+
+    Where the model may think or not, and the form is no JSON, it does not think.
+    """
+    formats = Formats(talk.speech.formats.thinking) if talk.speech is not None else Formats()
+    asked = Form(formats, chats.markers, opened, content=_content(form))
+    if opened == "closed":
+        return form
+    if asked.content is None:
+        return replace(form, after=asked.after)
+    return Constraint("grammar", grammar(asked, ()), asked.after)
+
+
+def _content(form: Constraint | None) -> Mapping[str, Any] | None:
+    """Returns the JSON schema of a form; None where it is no JSON."""
+    if form is None or form.kind not in ("json_object", "json_schema"):
+        return None
+    schema = json.loads(form.source) if form.kind == "json_schema" else {"type": "object"}
+    return schema if isinstance(schema, dict) else {}

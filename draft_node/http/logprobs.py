@@ -1,0 +1,76 @@
+"""Log-probabilities of tokens in the shapes of OpenAI's API: the target's own, before temperature."""
+
+import codecs
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from draft_node.service.tokens import Alternative, PromptTokens, Token
+from goodspeed.node.web.bodies import ChatLogprobs, Logprobs, TokenLogprob, TopLogprob
+
+
+class Offsets:
+    """Finds where tokens begin in their text, in characters; a token that continues a character begins with it."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._num_chars = 0
+
+    def of(self, tokens: Sequence[Token]) -> list[int]:
+        offsets = []
+        for token in tokens:
+            offsets.append(self._num_chars)
+            self._num_chars += len(self._decoder.decode(token.raw))
+        return offsets
+
+
+def for_completion(tokens: Sequence[Token], offsets: Offsets, echoed: Sequence[Token] = ()) -> Logprobs:
+    """echoed: a prompt that comes before the tokens; nothing is told of what its first one follows."""
+    first, told = echoed[:1], [*echoed[1:], *tokens]
+    return Logprobs(
+        tokens=[name(token) for token in (*first, *told)],
+        token_logprobs=[*(None for _ in first), *map(_logprob, told)],
+        top_logprobs=_tops(len(first), told),
+        text_offset=offsets.of([*first, *told]),
+    )
+
+
+def echoed(prompt: PromptTokens, num_top: int) -> list[Token]:
+    """A prompt's tokens with so many alternatives each."""
+    return [replace(token, top=token.top[:num_top]) for token in prompt.read()]
+
+
+def for_chat(tokens: Sequence[Token]) -> ChatLogprobs:
+    return ChatLogprobs(content=map(_told, tokens))
+
+
+def _told(token: Token) -> TokenLogprob:
+    tops = [TopLogprob(token=other.text, logprob=other.logprob, bytes=list(other.raw)) for other in token.top]
+    return TokenLogprob(token=token.text, logprob=_logprob(token), bytes=list(token.raw), top_logprobs=tops)
+
+
+def name(token: Token | Alternative) -> str:
+    """A token's text; that of a part of a character shows its bytes, so that two of them differ."""
+    try:
+        return token.raw.decode() or token.text
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in token.raw)
+
+
+def _tops(num_untold: int, told: Sequence[Token]) -> Iterator[dict[str, float] | None]:
+    yield from (None for _ in range(num_untold))
+    yield from map(_by_name, told)
+
+
+def _by_name(token: Token) -> dict[str, float]:
+    """The token itself, and the likeliest."""
+    named = {name(token): _logprob(token)}
+    for other in token.top:
+        named.setdefault(name(other), other.logprob)
+    return named
+
+
+def _logprob(token: Token) -> float:
+    if token.logprob is None:
+        raise RuntimeError("a token came without the log-probability that was asked for")
+    return token.logprob

@@ -1,0 +1,216 @@
+"""Prompts of requests as token ids, and how many tokens may follow them: both have to fit into the context."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from draft_node.config import DraftConfig
+from draft_node.http.body import LargeWork, check_elements, reads
+from draft_node.http.document import TAKE, takes
+from draft_node.http.errors import ApiError
+from draft_node.http.requests import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    Generation,
+    Message,
+    Prediction,
+    TextPart,
+    TokenizeRequest,
+)
+from draft_node.http.streams import unless_gone
+from draft_node.http.tools import talk_of, turn_calls
+from draft_node.service.queues import num_chat_chars
+from draft_node.service.service import Service
+from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
+from goodspeed.errors import PromptError, VerifyAway
+from goodspeed.node.web import user_of
+from goodspeed.node.web.bodies import Detokenized, Tokenized, json_with
+
+
+def check_model(name: str | None, config: DraftConfig) -> None:
+    if name is not None and name != config.served_model_name:
+        what = f"the model {name[:80]!a} is not served here; ask for {config.served_model_name!r}"
+        raise ApiError(404, what, param="model", code="model_not_found")
+
+
+async def encode_prompt(prompt: str, service: Service, user: str) -> tuple[int, ...]:
+    _check_chars(len(prompt), "prompt", service)
+    return await service.encode(prompt, user)
+
+
+async def encode_chat(
+    messages: Sequence[Message], service: Service, user: str, inputs: Inputs = NOTHING
+) -> tuple[int, ...]:
+    calls = [call.function.arguments.encode() for message in messages for call in message.tool_calls or ()]
+    check_elements(*calls)  # JSON inside of the body's strings, where it was not counted
+    turns = [_turn(message, f"messages.{i}", service) for i, message in enumerate(messages)]
+    _check_chars(num_chat_chars(turns, inputs), "messages", service)
+    try:
+        return await service.encode_chat(turns, user, inputs)
+    except PromptError as error:
+        raise ApiError(400, str(error), param="messages", code="prompt") from None
+
+
+def _turn(message: Message, where: str, service: Service) -> dict[str, Any]:
+    """Returns a message for a chat template: one text, and `system` for what OpenAI has renamed `developer`.
+
+    where: its dotted name, for errors.
+    """
+    if (message.role == "tool" or message.tool_calls) and not service.chats.takes_tools:
+        param = f"{where}.{'role' if message.role == 'tool' else 'tool_calls'}"
+        what = f"{param}: tools are not supported, since this model's chat template knows none; leave the message out"
+        raise ApiError(400, what, param=param, code="unsupported_parameter")
+    calls = {"tool_calls": turn_calls(message.tool_calls, where)} if message.tool_calls else {}
+    others = {
+        "name": message.name,
+        "tool_call_id": message.tool_call_id,
+        "reasoning_content": message.reasoning_content or message.reasoning,
+    }
+    role = "system" if message.role == "developer" else message.role
+    given = {name: value for name, value in others.items() if value}
+    return {"role": role, "content": _text(message.content), **given, **calls}
+
+
+def _text(content: str | list[TextPart] | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(part.text for part in content)
+
+
+def prompts_of(request: CompletionRequest) -> list[str | list[int]]:
+    prompt = request.prompt
+    if isinstance(prompt, str):
+        return [prompt]
+    return [prompt] if isinstance(prompt[0], int) else list(prompt)
+
+
+async def encoded(prompt: str | list[int], service: Service, user: str) -> tuple[int, ...]:
+    if isinstance(prompt, str):
+        return await encode_prompt(prompt, service, user)
+    if service.vocab_size and max(prompt) >= service.vocab_size:
+        what = f"prompt: {max(prompt)} is no token id; they go from 0 to {service.vocab_size - 1}"
+        raise ApiError(400, what, param="prompt", code="vocabulary")
+    return tuple(prompt)
+
+
+async def encode_prediction(
+    prediction: Prediction, prompt: tuple[int, ...], service: Service, user: str
+) -> tuple[int, ...]:
+    """Token ids of what the answer to a conversation is expected to be."""
+    text = _text(prediction.content)
+    _check_chars(len(text), "prediction", service)
+    return await service.encode_answer(prompt, text, user) if text else ()
+
+
+async def decoded(prompt: str | list[int], service: Service, user: str) -> str:
+    return prompt if isinstance(prompt, str) else await service.decode(prompt, user)
+
+
+def _check_chars(num_chars: int, param: str, service: Service) -> None:
+    """Refuses a long text before the work: a tokenizer takes seconds and a gigabyte for some million characters."""
+    if num_chars > service.max_chars:
+        what = f"{param}: {num_chars} characters do not fit into the context; at most {service.max_chars} can"
+        raise ApiError(400, what, param=param, code="context_length_exceeded")
+
+
+def check_within_reach(service: Service) -> None:
+    """Refuses a request before the work while no context length is known, since the verify node is away."""
+    if not service.context_len:
+        raise VerifyAway("verify_away", service.absence)
+
+
+def max_tokens_of(request: Generation, default: int, ids: Sequence[tuple[int, ...]], service: Service) -> list[int]:
+    """Returns max_tokens for each prompt: what is asked for must fit into the context, the default is cut to it."""
+    check_within_reach(service)  # it may have gone while prompts were encoded
+    asked = _one_of(request)
+    left = [service.context_len - len(prompt) for prompt in ids]
+    least = min(left)
+    if least < (asked or 1):
+        raise _too_long(request, service.context_len, service.context_len - least, asked)
+    if asked == 0 and not (isinstance(request, CompletionRequest) and request.echo):
+        raise ApiError(400, "max_tokens must be at least 1; 0 is for echo: true alone", param="max_tokens")
+    if asked == 0 and request.min_tokens:
+        raise ApiError(400, "min_tokens must not be more than max_tokens, which is 0", param="min_tokens")
+    return [min(default, room) if asked is None else max(asked, 1) for room in left]
+
+
+def _too_long(request: Generation, context_len: int, num_tokens: int, asked: int | None) -> ApiError:
+    """The error for a prompt of so many tokens, with what is asked for beyond it."""
+    param, verb = ("messages", "take") if isinstance(request, ChatRequest) else ("prompt", "takes")
+    taken = f"the context has {context_len} tokens, and the {param} {verb} {num_tokens} of them"
+    if asked and num_tokens < context_len:
+        name = name_of_max_tokens(request)
+        what = f"{name} must be at most {context_len - num_tokens}: {taken}"
+        return ApiError(400, what, param=name, code="context_length_exceeded")
+    return ApiError(400, f"{param} must be shorter: {taken}", param=param, code="context_length_exceeded")
+
+
+def name_of_max_tokens(request: Generation) -> str:
+    """The name by which the request sent it; the older one if it sent both, or neither."""
+    only_new = request.max_tokens is None and request.max_completion_tokens is not None
+    return "max_completion_tokens" if only_new else "max_tokens"
+
+
+def _one_of(request: Generation) -> int | None:
+    """max_tokens by either of its names."""
+    old, new = request.max_tokens, request.max_completion_tokens
+    if old is not None and new is not None and old != new:
+        raise ApiError(
+            400, "max_tokens and max_completion_tokens differ; send one of them", param="max_completion_tokens"
+        )
+    return new if new is not None else old
+
+
+SLICE = 1 << 14
+"""Token ids that are written at once."""
+
+
+def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
+    routes = APIRouter()
+
+    @routes.post("/tokenize", response_model=Tokenized, responses=TAKE, openapi_extra=takes(TokenizeRequest))
+    async def tokenize(
+        request: Request, body: Annotated[TokenizeRequest, Depends(reads(TokenizeRequest, work.bodies))]
+    ) -> Response:
+        """`prompt`, or `messages` by the chat template; `max_model_len` is 0 while the verify node is away."""
+        check_model(body.model, config)
+        if (body.prompt is None) == (body.messages is None):
+            raise ApiError(400, "send either prompt or messages", param="prompt")
+        user = user_of(request.scope)
+        if body.messages is not None:
+            talk = talk_of(service.chats, tools=body.tools, settings=body.chat_template_kwargs)
+            encoding = encode_chat(body.messages, service, user, talk.inputs)
+        elif body.tools or body.chat_template_kwargs:
+            name = "tools" if body.tools else "chat_template_kwargs"
+            raise ApiError(400, f"{name} is for messages; send messages, or leave it out", param=name)
+        else:
+            encoding = encode_prompt(body.prompt or "", service, user)
+        ids = await unless_gone(request.receive, encoding)
+        content = await work.answers.run(user, len(ids), lambda: _tokenized(ids, service.context_len))
+        return Response(content, media_type="application/json")
+
+    @routes.post("/detokenize", responses=TAKE, openapi_extra=takes(DetokenizeRequest))
+    async def detokenize(
+        request: Request, body: Annotated[DetokenizeRequest, Depends(reads(DetokenizeRequest, work.bodies))]
+    ) -> Detokenized:
+        check_model(body.model, config)
+        if body.tokens and max(body.tokens) >= service.vocab_size:
+            what = f"tokens: {max(body.tokens)} is no token id; they go from 0 to {service.vocab_size - 1}"
+            raise ApiError(400, what, param="tokens", code="vocabulary")
+        decoding = service.decode(body.tokens, user_of(request.scope))
+        return Detokenized(prompt=await unless_gone(request.receive, decoding))
+
+    return routes
+
+
+def _tokenized(ids: Sequence[int], max_model_len: int) -> str:
+    """The answer, made in slices: between them others have the interpreter."""
+    slices = (ids[start : start + SLICE] for start in range(0, len(ids), SLICE))
+    tokens = ",".join(json.dumps(each, separators=(",", ":"))[1:-1] for each in slices)
+    return json_with(
+        Tokenized(tokens=[], count=len(ids), max_model_len=max_model_len, token_strs=None), "tokens", tokens
+    )

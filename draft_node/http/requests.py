@@ -1,0 +1,396 @@
+"""Bodies of requests, checked strictly: no conversions, no NaN, and a member that is not known is refused by name.
+
+Members that ask for nothing are taken whatever they are called: null, false and empty ones, and those of `NEUTRAL` at
+the value that changes nothing. Those of `IGNORED` are ignored, which the answer's header says. `wanted.py` checks what
+depends on settings; `errors.py` words the errors.
+"""
+
+import re
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic_core import PydanticCustomError
+
+from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, SHORTEST_S
+from goodspeed.wire.fields import (
+    MAX_BIASES,
+    MAX_CONSTRAINT_CHARS,
+    MAX_CONTEXT,
+    MAX_STOP_IDS,
+    Drafter,
+    Otherwise,
+)
+
+MAX_LOGPROBS = 20
+MAX_MESSAGES = MAX_PARTS = 1024
+MAX_DETOKENIZED = 1 << 16
+MAX_BIAS = 100.0
+MAX_TOOLS, MAX_CALLS, MAX_DEPTH = 128, 128, 32
+"""Tools of a request, calls of a message, and lists and objects in each other in a tool's parameters."""
+
+MAX_DESCRIPTION_CHARS, MAX_ARGUMENTS_CHARS, MAX_ID_CHARS = 1 << 14, 1 << 20, 256
+INT64 = (1 << 63) - 1
+
+MEMBER = "member"
+"""The error that `refused` makes: of a member of the object at its place."""
+
+IGNORED = frozenset(
+    {
+        *("cache_control", "cache_prompt", "id_slot", "keep_alive", "ttl"),  # what to keep in memory, and where
+        *("chat_id", "request_id", "session_id", "litellm_metadata"),  # names for others' logs
+        *("user", "metadata", "safety_identifier", "prompt_cache_key"),  # who asks: kept nowhere
+        *("provider", "safety_settings"),  # whom a router is to ask, and what a hosted model is to refuse
+        *("parsed", "parsed_arguments", "index"),  # what the official client adds to an answer that is sent back
+        "verbosity",  # a hint; no model is told
+    }
+)
+"""Members that real clients send for other servers, anywhere in a body: they ask for no other answer of this one."""
+
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "best_of": (1,),
+    "function_call": ("none", "auto"),
+    "modalities": (["text"],),
+    **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens", "add_special_tokens"), (True,)),
+    "add_generation_prompt": (True,),
+    "verbosity": ("medium",),
+    "truncation": ("disabled",),
+    "include": (["reasoning.encrypted_content"],),  # thinking is told in any case, in plain text
+    "top_logprobs": (0,),
+}
+"""Values that change nothing, beside null, false and empty ones."""
+
+INSTEAD = {
+    "best_of": "send n for several choices",
+    "functions": "send tools",
+    "function_call": "send tool_choice",
+    **{f"guided_{kind}": "send structured_outputs" for kind in ("json", "regex", "choice", "grammar")},
+    **dict.fromkeys(("previous_response_id", "conversation"), "no response is kept here; send all of it as input"),
+    "store": "no answer is kept here",
+    "background": "a response is made while its request waits, or is streamed",
+}
+"""Advice about members that are not served."""
+
+
+def refused(name: str, what: str, code: str = "") -> PydanticCustomError:
+    """Returns the error of a member of the object that is checked; `what` follows its name."""
+    return PydanticCustomError(MEMBER, "refused", {"name": name, "what": what, "code": code})
+
+
+class Strict(BaseModel):
+    """A part of a body. Its context, where there is one, is the set of ignored members' names."""
+
+    # Not extra="forbid", which makes an error of every unknown field: a body can have very many.
+    model_config = ConfigDict(
+        extra="allow",
+        strict=True,
+        frozen=True,
+        allow_inf_nan=False,
+        json_schema_extra={"additionalProperties": False},
+    )
+
+    @model_validator(mode="after")
+    def _knows_all(self, info: ValidationInfo) -> Self:
+        for name, value in (self.model_extra or {}).items():
+            if value is None or value is False or value in ("", [], {}) or _is_neutral(name, value):
+                continue
+            if name not in IGNORED:
+                advice = INSTEAD.get(name, "leave it out")
+                raise refused(name, f"is not a parameter that is served here; {advice}", "unknown_parameter")
+            if info.context is not None:
+                info.context.add(name)
+        return self
+
+
+def _is_neutral(name: str, value: Any) -> bool:
+    return any(value == one and type(value) is type(one) for one in NEUTRAL.get(name, ()))
+
+
+def few(most: int, names: str = "", what: str = "") -> BeforeValidator:
+    """Refuses an object with too many members, or other names, at once: very many errors take very long."""
+
+    def check(given: object) -> object:
+        if isinstance(given, dict) and len(given) > most:
+            raise ValueError(f"must have at most {most} members")
+        if isinstance(given, dict) and not all(re.fullmatch(names, key) for key in given):
+            raise ValueError(what)
+        return given
+
+    return BeforeValidator(check)
+
+
+def _few(most: int, least: int = 0) -> Any:
+    return Field(fail_fast=True, min_length=least, max_length=most)
+
+
+Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
+TokenIds: TypeAlias = Annotated[list[TokenId], Field(fail_fast=True, min_length=1)]
+NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=MAX_CONTEXT)]
+NumLogprobs: TypeAlias = Annotated[int, Field(ge=0, le=MAX_LOGPROBS)]
+Stop: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
+Penalty: TypeAlias = Annotated[float, Field(ge=-2, le=2)]
+LogitBias: TypeAlias = Annotated[
+    dict[str, Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]],
+    Field(max_length=MAX_BIASES),
+    few(MAX_BIASES, r"0|[1-9][0-9]{0,9}", 'must have token ids as its names, like {"50256": -100}'),
+]
+Milliseconds: TypeAlias = Annotated[float, Field(ge=1000 * SHORTEST_S, le=1000 * LONGEST_S)]
+Schema: TypeAlias = dict[str, Any]
+Source: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_CONSTRAINT_CHARS)]
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+ServiceTier: TypeAlias = Literal["auto", "default", "flex", "priority", "scale"]
+"""What OpenAI's clients may send; all but the first two are served where there is a tier of that name."""
+
+
+# -- forms of answers --------------------------------------------------------------------------------------------------
+
+
+class JsonSchema(Strict):
+    """A named JSON schema, as OpenAI has it."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    schema_: Schema | None = Field(default=None, alias="schema", description="left out: any JSON object")
+    description: Annotated[str, Field(max_length=4096)] | None = Field(default=None, description="taken, and not used")
+    strict: bool | None = Field(default=None, description="the schema is kept in any case")
+
+
+class ResponseFormat(Strict):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
+class StructuredOutputs(Strict):
+    """Exactly one of these."""
+
+    json_: Schema | Source | None = Field(default=None, alias="json", description="a JSON schema, or one as a string")
+    regex: Source | None = None
+    choice: Annotated[list[str], _few(4096, 1)] | None = None
+    grammar: Source | None = Field(default=None, description="in Lark's syntax, as llguidance has it")
+    json_object: bool | None = Field(default=None, description="true: any JSON object")
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+
+class Function(Strict):
+    name: Name
+    description: Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS)] | None = None
+    parameters: dict[str, Any] | None = Field(default=None, description="a JSON schema; none: an object of no members")
+    strict: bool | None = Field(default=None, description="true: a call's arguments keep the schema")
+
+
+class Tool(Strict):
+    type: Literal["function"]
+    function: Function
+
+
+class NamedFunction(Strict):
+    name: Name
+
+
+class NamedTool(Strict):
+    type: Literal["function"]
+    function: NamedFunction
+
+
+ToolChoice: TypeAlias = Literal["none", "auto", "required"] | NamedTool
+
+
+class CalledFunction(Strict):
+    name: Name
+    arguments: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)]
+
+
+class ToolCall(Strict):
+    """A call in a message of the assistant, as an answer had it."""
+
+    id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
+    type: Literal["function"]
+    function: CalledFunction
+
+
+Tools: TypeAlias = Annotated[list[Tool], _few(MAX_TOOLS)] | None
+
+
+# -- what both kinds of completion take --------------------------------------------------------------------------------
+
+
+class StreamOptions(Strict):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = Field(
+        default=None, description="with include_usage: usage so far in every chunk"
+    )
+
+
+class Slo(Strict):
+    """Objectives in milliseconds: one, or both."""
+
+    ttft_ms: Milliseconds | None = None
+    tpot_ms: Milliseconds | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.ttft_ms is None and self.tpot_ms is None:
+            raise ValueError("must have ttft_ms, tpot_ms or both")
+        return self
+
+
+class Extension(Strict):
+    """GoodSpeed's own parameters."""
+
+    speculate: bool | None = Field(default=None, description="false: the target alone decodes, token by token")
+    max_draft: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = Field(
+        default=None, description="longest draft; 0: none"
+    )
+    drafter: Drafter | None = Field(
+        default=None,
+        description="what may draft: auto takes what pays, model and ngram only that, none leaves all to the target; "
+        "without it the node's --drafter counts",
+    )
+    mark_accepted: bool | None = Field(
+        default=None, description="with stream: each choice of a chunk tells which text came from accepted drafts"
+    )
+    on_target_change: Literal["fail", "restart"] | None = Field(
+        default=None,
+        description="when the verify node comes back with another target model: fail (the default) ends the text with "
+        "`target_changed`, restart begins it anew; not with stream",
+    )
+    prefix_cache: bool | None = Field(
+        default=None, description="false: no keys and values are shared between this text and others, either way"
+    )
+    slo: Annotated[str, Field(max_length=MAX_TIER_CHARS)] | Slo | None = Field(
+        default=None, description="what the text is to keep: the name of a tier, or ttft_ms, tpot_ms or both"
+    )
+    otherwise: Otherwise | None = Field(
+        default=None,
+        description="where the verify node cannot promise that: best_effort (the default) serves the text as well as "
+        "promises to others allow, refuse answers 429",
+    )
+
+
+class Generation(Strict):
+    """What both kinds of completion take."""
+
+    model: str | None = None
+    max_tokens: NumTokens | None = None
+    max_completion_tokens: NumTokens | None = None
+    min_tokens: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = None
+    ignore_eos: bool | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=1e-6, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, lt=1 << 31)] | None = Field(default=None, description="0 and -1 are off")
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None, description="least probability, as a part of the largest one, after temperature; 0 is off"
+    )
+    presence_penalty: Penalty | None = Field(default=None, description="taken from each token that the output has")
+    frequency_penalty: Penalty | None = Field(
+        default=None, description="taken from each token for each time that the output has it"
+    )
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = Field(
+        default=None, description="divides (multiplies below 0) logits of what prompt or output have; 1 is off"
+    )
+    logit_bias: LogitBias | None = Field(default=None, description="token ids with what is added to their logits")
+    seed: Annotated[int, Field(ge=-INT64 - 1, le=INT64)] | None = None
+    n: Annotated[int, Field(ge=1)] | None = None
+    stop: Stop | Annotated[list[Stop], _few(4)] | None = None
+    stop_token_ids: Annotated[list[TokenId], _few(MAX_STOP_IDS)] | None = Field(
+        default=None, description="tokens that end the text, also with ignore_eos"
+    )
+    structured_outputs: StructuredOutputs | None = Field(default=None, description="exactly one of its members")
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    return_token_ids: bool | None = Field(default=None, description="adds the ids of the tokens of prompt and answer")
+    priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = Field(
+        default=None, description="among one user's texts that wait for their turn, the lowest goes first; default 0"
+    )
+    goodspeed: Extension | None = None
+
+
+class CompletionRequest(Generation):
+    prompt: (
+        str
+        | Annotated[list[str], Field(fail_fast=True, min_length=1)]
+        | TokenIds
+        | Annotated[list[TokenIds], Field(fail_fast=True, min_length=1)]
+    )
+    max_tokens: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = Field(default=None, description="0 only with echo")
+    echo: bool | None = Field(default=None, description="the prompt before the text, with its logprobs where asked for")
+    logprobs: NumLogprobs | None = None
+
+
+class TextPart(Strict):
+    type: Literal["text"]
+    text: str
+
+
+Text: TypeAlias = str | Annotated[list[TextPart], _few(MAX_PARTS, 1)]
+
+
+class Message(Strict):
+    """A turn; only the assistant calls tools and thinks, and only a tool answers a call."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Text | None = Field(default=None, description="may be left out, or null, where there are tool_calls")
+    name: Annotated[str, Field(max_length=512)] | None = None
+    tool_calls: Annotated[list[ToolCall], _few(MAX_CALLS)] | None = None
+    tool_call_id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)] | None = None
+    reasoning_content: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)] | None = Field(
+        default=None, description="what the assistant thought; templates show the model what it needs of it"
+    )
+    reasoning: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)] | None = Field(
+        default=None, description="the same under its other name"
+    )
+
+    @model_validator(mode="after")
+    def _is_of_its_role(self) -> Self:
+        if self.content is None and not (self.role == "assistant" and self.tool_calls):
+            code = "" if "content" in self.model_fields_set else "missing_parameter"
+            raise refused("content", "must be given: a string or a list of text parts", code)
+        if self.role == "tool" and self.tool_call_id is None:
+            raise refused("tool_call_id", "must be given: the id of the call that this answers", "missing_parameter")
+        of = {"tool_call_id": "tool", **dict.fromkeys(("tool_calls", "reasoning_content", "reasoning"), "assistant")}
+        for name, role in of.items():
+            if self.role != role and getattr(self, name):
+                raise refused(name, f'is for messages of the role "{role}"; leave it out')
+        return self
+
+
+class Prediction(Strict):
+    """A text that the answer is expected to be much like."""
+
+    type: Literal["content"]
+    content: Text
+
+
+class ChatRequest(Generation):
+    messages: Annotated[list[Message], _few(MAX_MESSAGES, 1)]
+    response_format: ResponseFormat | None = None
+    tools: Tools = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = Field(default=None, description="false: the answer ends after its first call")
+    reasoning_effort: Effort | None = Field(
+        default=None, description="for the chat template; none switches thinking off where the template can"
+    )
+    chat_template_kwargs: dict[str, Any] | None = Field(default=None, description="variables of the chat template")
+    enable_thinking: bool | None = Field(
+        default=None, description="switches thinking on or off; ignored where the model cannot think"
+    )
+    logprobs: bool | None = None
+    top_logprobs: NumLogprobs | None = None
+    service_tier: ServiceTier | None = Field(
+        default=None, description="auto and default ask for nothing; another one for the tier of that name"
+    )
+    prediction: Prediction | None = Field(default=None, description="drafts come from it, too")
+
+
+class TokenizeRequest(Strict):
+    model: str | None = None
+    prompt: str | None = None
+    messages: Annotated[list[Message], _few(MAX_MESSAGES, 1)] | None = None
+    tools: Tools = Field(default=None, description="with messages")
+    chat_template_kwargs: dict[str, Any] | None = Field(default=None, description="with messages")
+
+
+class DetokenizeRequest(Strict):
+    model: str | None = None
+    tokens: Annotated[list[TokenId], _few(MAX_DETOKENIZED)]

@@ -1,0 +1,206 @@
+"""The body of a request for a response, and its items as messages of a chat.
+
+What needs state that is kept between requests is no parameter here. What an earlier response had as output may be sent
+back as it was: thinking, text and calls of the assistant that follow each other are one message.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Discriminator, Field, Tag
+
+from draft_node.http.requests import (
+    INT64,
+    MAX_DESCRIPTION_CHARS,
+    MAX_MESSAGES,
+    MAX_PARTS,
+    MAX_TOOLS,
+    Effort,
+    Extension,
+    Name,
+    NumTokens,
+    Schema,
+    ServiceTier,
+    Strict,
+    few,
+)
+
+Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
+
+
+class Part(Strict):
+    type: Literal["input_text", "output_text", "text", "summary_text", "reasoning_text"]
+    text: str
+    annotations: list[Any] | None = Field(default=None, description="of an earlier response; taken, and not looked at")
+    logprobs: list[Any] | None = Field(default=None, description="likewise")
+
+
+Parts: TypeAlias = Annotated[list[Part], Field(fail_fast=True, max_length=MAX_PARTS)]
+
+
+class Item(Strict):
+    """What every item may have."""
+
+    id: Mark = None
+    status: Mark = None
+
+
+class MessageItem(Item):
+    type: Literal["message"] = "message"
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | Parts
+    phase: Mark = None
+
+
+class CallItem(Item):
+    type: Literal["function_call"]
+    call_id: str
+    name: str
+    arguments: str
+
+
+class OutputItem(Item):
+    """What came of a call."""
+
+    type: Literal["function_call_output"]
+    call_id: str
+    output: str | Parts
+
+
+class ReasoningItem(Item):
+    type: Literal["reasoning"]
+    summary: Parts | None = None
+    content: str | Parts | None = None
+
+
+def _kind(default: str) -> Discriminator:
+    """Tells the branch of a union by its `type`. Tags have a bracket, so that no error names them."""
+
+    def kind(given: Any) -> str:
+        found = given.get("type") or default if isinstance(given, dict) else getattr(given, "type", default)
+        return f"[{found}]"
+
+    return Discriminator(kind, custom_error_type="kind", custom_error_message="is of a type that is not served")
+
+
+AnyItem: TypeAlias = Annotated[
+    Annotated[MessageItem, Tag("[message]")]
+    | Annotated[CallItem, Tag("[function_call]")]
+    | Annotated[OutputItem, Tag("[function_call_output]")]
+    | Annotated[ReasoningItem, Tag("[reasoning]")],
+    _kind("message"),
+]
+
+
+class FunctionTool(Strict):
+    """A function that may be called; other tools are not served."""
+
+    type: Literal["function"]
+    name: str
+    description: Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS)] | None = None
+    parameters: Schema | None = None
+    strict: bool | None = None
+
+
+class NamedTool(Strict):
+    type: Literal["function"]
+    name: Name
+
+
+class PlainFormat(Strict):
+    type: Literal["text", "json_object"]
+
+
+class SchemaFormat(Strict):
+    type: Literal["json_schema"]
+    name: str
+    description: str | None = None
+    schema_: Schema | None = Field(default=None, alias="schema")
+    strict: bool | None = None
+
+
+class TextConfig(Strict):
+    format: (
+        Annotated[
+            Annotated[PlainFormat, Tag("[text]")]
+            | Annotated[PlainFormat, Tag("[json_object]")]
+            | Annotated[SchemaFormat, Tag("[json_schema]")],
+            _kind("text"),
+        ]
+        | None
+    ) = None
+
+
+class Reasoning(Strict):
+    effort: Effort | None = None
+
+
+class StreamOptions(Strict):
+    """None of OpenAI's is served but at its neutral value."""
+
+
+class ResponsesRequest(Strict):
+    input: str | Annotated[list[AnyItem], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)]
+    instructions: str | None = Field(default=None, description="a message of the system before the input")
+    model: str | None = None
+    max_output_tokens: NumTokens | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=1e-6, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, lt=1 << 31)] | None = Field(default=None, description="0 and -1 are off")
+    seed: Annotated[int, Field(ge=-INT64 - 1, le=INT64)] | None = None
+    tools: Annotated[list[FunctionTool], Field(fail_fast=True, max_length=MAX_TOOLS)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    parallel_tool_calls: bool | None = None
+    text: TextConfig | None = None
+    reasoning: Reasoning | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    service_tier: ServiceTier | None = None
+    metadata: Annotated[
+        dict[str, Annotated[str, Field(max_length=512)]] | None,
+        few(16, r"(?s).{0,64}", "must have names of at most 64 characters"),
+    ] = Field(default=None, description="told again, and kept nowhere")
+    user: Mark = Field(default=None, description="taken, and kept nowhere")
+    goodspeed: Extension | None = None
+
+
+def messages_of(items: str | Sequence[AnyItem], instructions: str | None) -> list[dict[str, Any]]:
+    """Returns the conversation as messages of a chat request."""
+    messages: list[dict[str, Any]] = [] if instructions is None else [{"role": "system", "content": instructions}]
+    if isinstance(items, str):
+        return [*messages, {"role": "user", "content": items}]
+    turn: dict[str, Any] = {}  # of the assistant, as far as it goes; the last message
+    for item in items:
+        if isinstance(item, OutputItem):
+            message = {"role": "tool", "tool_call_id": item.call_id, "content": _text(item.output)}
+        elif isinstance(item, MessageItem) and item.role != "assistant":
+            message = {"role": item.role, "content": _text(item.content)}
+        else:
+            if not turn or not _continues(turn, item):
+                turn = {"role": "assistant"}
+                messages.append(turn)
+            _grow(turn, item)
+            continue
+        messages.append(message)
+        turn = {}
+    return messages
+
+
+def _continues(turn: dict[str, Any], item: Item) -> bool:
+    """Returns whether an item of the assistant may be of the turn so far: thinking, then text, then calls."""
+    return isinstance(item, CallItem) or (isinstance(item, MessageItem) and not turn.keys() & {"tool_calls", "content"})
+
+
+def _grow(turn: dict[str, Any], item: Item) -> None:
+    match item:
+        case ReasoningItem():
+            turn["reasoning_content"] = _text(item.content) or _text(item.summary)
+        case CallItem():
+            function = {"name": item.name, "arguments": item.arguments}
+            turn.setdefault("tool_calls", []).append({"id": item.call_id, "type": "function", "function": function})
+        case MessageItem():
+            turn["content"] = _text(item.content)
+
+
+def _text(parts: str | Sequence[Part] | None) -> str:
+    return parts if isinstance(parts, str) else "".join(part.text for part in parts or ())

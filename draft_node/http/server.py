@@ -1,0 +1,113 @@
+"""`goodspeed-draft --http`: runs the daemon, its service and the HTTP server in one event loop."""
+
+import asyncio
+from functools import partial
+
+from draft_node.config import DraftConfig
+from draft_node.daemon import DraftDaemon
+from draft_node.http.app import create_app
+from draft_node.http.body import LargeWork
+from draft_node.metrics import create_registry
+from draft_node.service.chat_forms import ChatForms
+from draft_node.service.connection import tell
+from draft_node.service.service import Service
+from goodspeed.command.events import EventLog
+from goodspeed.command.reporter import QUIET, Reporter
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
+from goodspeed.node import metrics, web
+from goodspeed.node.counts import ResponseCounts
+
+
+class Face:
+    """Serves until cancelled; then admits no more texts, and running ones may finish within `drain_timeout_s`."""
+
+    def __init__(
+        self,
+        config: DraftConfig,
+        vocabulary: Vocabulary,
+        daemon: DraftDaemon,
+        events: EventLog,
+        bound: web.BoundAddress | None,
+        reporter: Reporter = QUIET,
+    ) -> None:
+        """bound: what `web.bind_http` gave; None has the settings' address taken now."""
+        self.config = config
+        self.vocabulary = vocabulary
+        self.daemon = daemon
+        self.events = events
+        self.bound = bound or web.bind_http(config.http or "", config.api_key)
+        self.reporter = reporter
+        self.all_finished = True
+        self.chats = ChatForms.of(
+            vocabulary.tokenizer,
+            tools=config.tool_parser,
+            thinking=config.reasoning_parser,
+            settings=config.chat_template_kwargs or "",
+        )
+        daemon.core.stays = True  # users are told that the verify node is away, for as long as it is
+
+    async def run(self) -> None:
+        keys = self.bound.keys
+        service = Service(
+            self.daemon,
+            self.vocabulary,
+            max_waiting=self.config.http_max_waiting,
+            tiers=self.config.tiers,
+            chats=self.chats,
+        )
+        work = LargeWork()
+        answers = ResponseCounts()
+        exposition = partial(metrics.exposition, create_registry(self.daemon, service.texts, service.levels, answers))
+        app = create_app(service, self.config, exposition, keys, work)
+        app = web.Counted(web.LocalHost(app) if keys is None else app, answers)
+        with self.bound.listener as listener:
+            web.start_listening(listener)
+            serving = asyncio.create_task(self.daemon.serve())
+            answering = asyncio.create_task(web.serve(app, listener, max_connections=self._max_connections))
+            url = web.url(listener)
+            self.events.write("ready", name=self.config.name, model=self.config.model, url=url)
+            telling = asyncio.create_task(tell(self.config, self.daemon, self.events, self.reporter, url))
+            try:
+                await asyncio.wait([serving, answering, telling], return_when=asyncio.FIRST_COMPLETED)
+                for task in (serving, answering, telling):
+                    if task.done():
+                        task.result()
+            finally:
+                if not serving.done():
+                    self._tell_that_it_ends()
+                self.all_finished = await service.drain(self.config.drain_timeout_s)
+                await _stop(telling, answering)  # while it still serves, sessions can be closed
+                await _stop(serving)
+                work.close()
+                service.close()
+
+    def _tell_that_it_ends(self) -> None:
+        num_texts = self.daemon.num_running + self.daemon.num_waiting
+        if not num_texts:
+            self.reporter.say("stopping")
+            return
+        texts = "1 unfinished text" if num_texts == 1 else f"{num_texts} unfinished texts"
+        what = "draining: %s may go on for %g s; a second signal (Ctrl-C) ends this node at once"
+        self.reporter.say(what, texts, self.config.drain_timeout_s)
+
+    @property
+    def _max_connections(self) -> int:
+        """Room for every user whose text runs or waits, and as many who ask something else."""
+        return max(web.MAX_CONNECTIONS, 2 * (self.config.max_sessions + self.config.http_max_waiting))
+
+    def summary(self) -> dict[str, object]:
+        """Counts over all texts, for the `stopped` event."""
+        statistics = self.daemon.statistics
+        return {
+            "name": self.config.name,
+            "model": self.config.model,
+            "all_finished": self.all_finished,
+            "acceptance_rate": statistics.acceptance_rate,
+            **statistics.by_name(),
+        }
+
+
+async def _stop(*tasks: "asyncio.Task[None]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,177 @@
+"""Tools and thinking in requests: what the chat template is given, and how answers are taken apart."""
+
+import json
+import secrets
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from draft_node.http.errors import ApiError
+from draft_node.http.requests import MAX_DEPTH, Effort, Function, NamedTool, Tool, ToolCall, ToolChoice
+from draft_node.parsing.formats import Call, ToolFormat
+from draft_node.parsing.schemas import has_options
+from draft_node.service.chat_forms import ChatForms, depth
+from draft_node.service.spoken import Speech
+from goodspeed.engine.tokenizing.chat_inputs import Inputs
+from goodspeed.node.web.bodies import CalledFunction, MadeCall
+
+SWITCHES = ("enable_thinking", "thinking")
+"""Variables by which templates switch thinking on and off: Qwen3's, SmolLM3's and GLM's; Granite's and DeepSeek's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """How a chat is put to its template, and how the answer is taken apart."""
+
+    inputs: Inputs
+    speech: Speech | None
+    functions: tuple[Function, ...] = ()  # that may be called
+    is_forced: bool = False  # one of them has to be
+
+
+def talk_of(
+    chats: ChatForms,
+    *,
+    tools: Sequence[Tool] | None = None,
+    choice: ToolChoice | None = None,
+    one_call: bool = False,
+    effort: Effort | None = None,
+    thinks: bool | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Talk:
+    """Returns what a request's tools and settings come to; ApiError where this model's template knows no such thing."""
+    functions = _functions(tools, choice, chats)
+    inputs = Inputs(
+        tuple(map(_shown, functions)), _settings(effort, thinks, settings or {}, chats, tools=bool(functions))
+    )
+    called = _callable(functions, choice)
+    schemas = {function.name: function.parameters or {} for function in called} if called else None
+    speech = chats.speech(schemas, one_call=one_call or isinstance(choice, NamedTool))
+    return Talk(inputs, speech, called, choice == "required" or isinstance(choice, NamedTool))
+
+
+def _is_of_object(parameters: Mapping[str, Any]) -> bool:
+    """Whether the schema's own type, where it says one, may be an object."""
+    types = parameters.get("type", "object")
+    return "object" in types if isinstance(types, list) else types == "object"
+
+
+def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: ChatForms) -> tuple[Function, ...]:
+    """Returns the tools that the model is shown; with tool_choice none it is shown none."""
+    if not tools:
+        if choice not in (None, "none", "auto"):
+            raise ApiError(400, "tool_choice asks for a call, and there are no tools; send tools", param="tool_choice")
+        return ()
+    if not chats.takes_tools:
+        what = "tools are not supported: this model's chat template knows none; leave them out"
+        raise ApiError(400, what, param="tools", code="unsupported_parameter")
+    if chats.formats.tools is None:
+        what = "tools are not supported: this node cannot read the model's calls (--tool-parser); leave them out"
+        raise ApiError(400, what, param="tools", code="unsupported_parameter")
+    functions = tuple(tool.function for tool in tools)
+    names = [function.name for function in functions]
+    for i, function in enumerate(functions):
+        if function.name in names[:i]:
+            what = f"tools.{i}.function.name: there is a tool called {function.name!r} already; give each its own name"
+            raise ApiError(400, what, param=f"tools.{i}.function.name")
+        if depth(function.parameters) > MAX_DEPTH:
+            param = f"tools.{i}.function.parameters"
+            raise ApiError(400, f"{param} must not have more than {MAX_DEPTH} levels", param=param)
+        if not _is_of_object(function.parameters or {}):
+            param = f"tools.{i}.function.parameters"
+            what = f'{param}.type must be "object", or left out: the arguments of a call are an object'
+            raise ApiError(400, what, param=param)
+        if has_options(function.parameters):
+            param = f"tools.{i}.function.parameters"
+            what = f"{param} must not have x-guidance, which says how strictly a schema is kept; leave it out"
+            raise ApiError(400, what, param=param)
+    return () if choice == "none" else functions
+
+
+def _callable(functions: tuple[Function, ...], choice: ToolChoice | None) -> tuple[Function, ...]:
+    """Returns the tools that may be called: all, or the one that is named."""
+    if not isinstance(choice, NamedTool):
+        return functions
+    named = tuple(function for function in functions if function.name == choice.function.name)
+    if not named:
+        what = f"tool_choice.function.name: no tool is called {choice.function.name!r}; name one of tools"
+        raise ApiError(400, what, param="tool_choice.function.name")
+    return named
+
+
+def _shown(function: Function) -> dict[str, Any]:
+    """Returns a tool as templates read it."""
+    parameters = function.parameters or {"type": "object", "properties": {}}
+    description = {} if function.description is None else {"description": function.description}
+    return {"type": "function", "function": {"name": function.name, **description, "parameters": parameters}}
+
+
+def _settings(
+    effort: Effort | None, thinks: bool | None, given: Mapping[str, Any], chats: ChatForms, *, tools: bool
+) -> dict[str, Any]:
+    """Returns the template's variables: the request's, those that its effort stands for, and else the node's."""
+    wrong = chats.settings_error(given, tools=tools)
+    if wrong is not None:
+        raise ApiError(400, f"chat_template_kwargs {wrong}", param="chat_template_kwargs")
+    return {**chats.settings, **_effort(effort, chats, tools=tools), **_thinking(thinks, chats, tools=tools), **given}
+
+
+def _thinking(thinks: bool | None, chats: ChatForms, *, tools: bool) -> dict[str, Any]:
+    """Returns the template's switches; none where there are none, which is refused of a model that cannot but think."""
+    if thinks is None:
+        return {}
+    found = {name: thinks for name in SWITCHES if chats.knows(name, tools=tools)}
+    if not found and not thinks and chats.formats.thinking is not None:
+        what = "enable_thinking: this model's chat template cannot switch thinking off; leave it out"
+        raise ApiError(400, what, param="enable_thinking", code="unsupported_parameter")
+    return found
+
+
+def has_switch(chats: ChatForms, *, tools: bool) -> bool:
+    """Whether thinking can be switched on and off."""
+    return any(chats.knows(name, tools=tools) for name in SWITCHES)
+
+
+def _effort(effort: Effort | None, chats: ChatForms, *, tools: bool) -> dict[str, Any]:
+    """Returns the variables that an effort stands for, of those that the template knows."""
+    if effort is None:
+        return {}
+    found: dict[str, Any] = {name: effort != "none" for name in SWITCHES if chats.knows(name, tools=tools)}
+    if chats.knows("reasoning_effort", tools=tools) and (effort != "none" or not found):
+        found["reasoning_effort"] = effort
+    if not found and (effort != "none" or chats.formats.thinking is not None):
+        what = "reasoning_effort is not supported: this model's chat template knows none; leave it out"
+        raise ApiError(400, what, param="reasoning_effort", code="unsupported_parameter")
+    return found
+
+
+def turn_calls(calls: Sequence[ToolCall], where: str) -> list[dict[str, Any]]:
+    """Returns a message's calls as templates read them: with their arguments as objects."""
+    found = []
+    for i, call in enumerate(calls):
+        try:
+            arguments = json.loads(call.function.arguments or "{}")
+        except (ValueError, RecursionError):
+            arguments = None
+        if not isinstance(arguments, dict) or depth(arguments) > MAX_DEPTH:
+            param = f"{where}.tool_calls.{i}.function.arguments"
+            raise ApiError(400, f"{param} must be a JSON object as a string", param=param)
+        function = {"name": call.function.name, "arguments": arguments}
+        found.append({"id": call.id, "type": "function", "function": function})
+    return found
+
+
+ALPHABET = string.ascii_letters + string.digits
+
+
+def call_id(tools: ToolFormat | None) -> str:
+    """Returns a new id; the templates of some families take those of their own form only."""
+    form = tools or ToolFormat("", "json", ())
+    return form.id_prefix + "".join(secrets.choice(ALPHABET) for _ in range(form.id_length))
+
+
+def made(call: Call, tools: ToolFormat | None) -> MadeCall:
+    """Returns a call as an answer has it."""
+    function = CalledFunction(name=call.name, arguments=call.arguments)
+    return MadeCall(id=call_id(tools), type="function", function=function)

@@ -1,0 +1,225 @@
+"""Turns a request into the texts that it asks for: one `Wanted` for each prompt and choice."""
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from draft_node.config import DraftConfig
+from draft_node.http.errors import ApiError
+from draft_node.http.forms import form_of, form_with_tools
+from draft_node.http.prompts import (
+    check_model,
+    check_within_reach,
+    decoded,
+    encode_chat,
+    encode_prediction,
+    encoded,
+    max_tokens_of,
+    name_of_max_tokens,
+    prompts_of,
+)
+from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, Generation
+from draft_node.http.sampling import asked_slo, biases, check_told, checked_priority, echoed, predicted, stop_token_ids
+from draft_node.http.tools import talk_of
+from draft_node.service.request import Wanted, drafting
+from draft_node.service.service import Service
+from draft_node.service.spoken import Speech
+from goodspeed.node.defaults import SamplingRequest
+from goodspeed.wire.fields import Drafter
+from goodspeed.wire.generation import Constraint, TokenBias
+
+DEFAULT_MAX_TOKENS = 16
+"""The max_tokens of a completion that does not say; OpenAI's."""
+
+MAX_SEED = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Everything that one request wants: choices in order, prompt by prompt."""
+
+    texts: list[Wanted]
+    num_prompt_tokens: int
+    echoes: list[str]  # what comes before each text
+    draft_fingerprint: str = ""  # under the ratio rule the texts depend on the draft model, too
+    returns_token_ids: bool = False
+    is_echo: bool = False
+    is_only_echo: bool = False  # nothing is told of what follows the prompts
+
+    @property
+    def speech(self) -> Speech | None:
+        """How the answers are taken apart; the same for all of them."""
+        return self.texts[0].speech if self.texts else None
+
+    @property
+    def thinks(self) -> bool:
+        """Whether what a model thinks is told apart."""
+        return self.speech is not None and self.speech.formats.thinking is not None
+
+
+async def of_completion(
+    request: CompletionRequest, service: Service, config: DraftConfig, user: str, headers: Mapping[str, str]
+) -> Wish:
+    check_model(request.model, config)
+    _check_n(request, config)
+    prompts = prompts_of(request)
+    if len(prompts) > config.http_max_prompts:
+        what = f"prompt holds {len(prompts)} prompts; send at most {config.http_max_prompts} in one request"
+        raise ApiError(400, what, param="prompt")
+    check_within_reach(service)
+    form = await form_of(request.structured_outputs, None, service, user, ignore_eos=request.ignore_eos)
+    ids = [await encoded(prompt, service, user) for prompt in prompts]
+    max_tokens = max_tokens_of(request, DEFAULT_MAX_TOKENS, ids, service)
+    texts = _wanted(request, ids, max_tokens, request.logprobs, service, config, user, headers, form)
+    echoes = [""] * len(prompts)
+    if request.echo:
+        texts = echoed(texts, request)
+        echoes = [await decoded(prompt, service, user) for prompt in prompts]
+    return Wish(
+        texts,
+        sum(map(len, ids)),
+        [echo for echo in echoes for _ in range(request.n or 1)],
+        service.draft_fingerprint,
+        bool(request.return_token_ids),
+        is_echo=bool(request.echo),
+        is_only_echo=request.max_tokens == 0,
+    )
+
+
+async def of_chat(
+    request: ChatRequest, service: Service, config: DraftConfig, user: str, headers: Mapping[str, str]
+) -> Wish:
+    check_model(request.model, config)
+    _check_n(request, config)
+    if request.top_logprobs is not None and not request.logprobs:
+        raise ApiError(400, "top_logprobs needs logprobs: true; send both, or neither", param="top_logprobs")
+    num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
+    talk = talk_of(
+        service.chats,
+        tools=request.tools,
+        choice=request.tool_choice,
+        one_call=request.parallel_tool_calls is False,
+        effort=request.reasoning_effort,
+        thinks=request.enable_thinking,
+        settings=request.chat_template_kwargs,
+    )
+    check_within_reach(service)
+    form = await form_of(
+        request.structured_outputs, request.response_format, service, user, ignore_eos=request.ignore_eos
+    )
+    ids = [await encode_chat(request.messages, service, user, talk.inputs)]
+    max_tokens = max_tokens_of(request, config.max_tokens, ids, service)
+    of = "response_format" if request.structured_outputs is None else "structured_outputs"
+    kept = await form_with_tools(form, talk, service, ids[0], user, param=of, ignore_eos=request.ignore_eos)
+    texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, kept, is_chat=True)
+    texts = [replace(text, speech=talk.speech) for text in texts]
+    if request.prediction is not None:
+        expected = await encode_prediction(request.prediction, ids[0], service, user)
+        texts = predicted(texts, expected, request)
+    return Wish(
+        texts,
+        len(ids[0]),
+        [""] * len(texts),
+        service.draft_fingerprint,
+        bool(request.return_token_ids),
+    )
+
+
+def choice_seed(seed: int, choice: int) -> int:
+    """Choice 0 has the request's own seed; the others have theirs from it."""
+    if choice == 0 and seed >= 0:
+        return seed
+    digest = hashlib.blake2b(f"{seed} {choice}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) & MAX_SEED
+
+
+def _check_n(request: Generation, config: DraftConfig) -> None:
+    if (request.n or 1) > config.http_max_n:
+        raise ApiError(400, f"n must be at most {config.http_max_n}", param="n")
+
+
+def _wanted(
+    request: ChatRequest | CompletionRequest,
+    ids: Sequence[tuple[int, ...]],
+    max_tokens: Sequence[int],
+    num_logprobs: int | None,
+    service: Service,
+    config: DraftConfig,
+    user: str,
+    headers: Mapping[str, str],
+    form: Constraint | None,
+    *,
+    is_chat: bool = False,
+) -> list[Wanted]:
+    """Returns what is wanted of each prompt and choice."""
+    drafter, max_draft = _drafting(request.goodspeed or Extension(), config)
+    slo, otherwise = asked_slo(request, service.levels, headers)
+    says = service.defaults(chat=is_chat)
+    alike = partial(
+        Wanted,
+        min_tokens=_min_tokens(request, max_tokens),
+        ignore_eos=bool(request.ignore_eos),
+        stop_token_ids=stop_token_ids(request, service.vocab_size, () if request.ignore_eos else service.eos_ids),
+        is_chat=is_chat,
+        num_logprobs=num_logprobs,
+        max_draft=max_draft,
+        drafter=drafter,
+        slo=slo,
+        otherwise=otherwise,
+        constraint=form,
+        prefix_cache=request.goodspeed is None or request.goodspeed.prefix_cache is not False,
+        user=user,
+        priority=checked_priority(request, service),
+        verification=config.verification,
+        restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",
+        target=service.target_fingerprint,
+    )
+    bias = biases(request, service.vocab_size)
+    texts = []
+    for prompt, most in zip(ids, max_tokens, strict=True):
+        for choice in range(request.n or 1):
+            asked = _sampling_request(request, choice, bias)
+            own = asked.resolve(says)
+            chosen = partial(alike, sampling=own.sampling, stop=own.stop, logit_rules=own.rules)
+            texts.append(chosen(prompt=prompt, max_tokens=most, resolve=asked.resolve))
+    check_told(texts, request)
+    return texts
+
+
+def _min_tokens(request: ChatRequest | CompletionRequest, max_tokens: Sequence[int]) -> int:
+    """Tokens before which nothing ends a text; ApiError 400 where some text may not have so many."""
+    least = request.min_tokens or 0
+    if any(least > most for most in max_tokens):
+        raise ApiError(400, f"min_tokens must not be more than {name_of_max_tokens(request)}", param="min_tokens")
+    return least
+
+
+def _sampling_request(request: Generation, choice: int, bias: tuple[TokenBias, ...]) -> SamplingRequest:
+    return SamplingRequest(
+        seed=secrets.randbits(63) if request.seed is None else choice_seed(request.seed, choice),
+        temperature=request.temperature,
+        top_k=None if request.top_k is None else max(request.top_k, 0),
+        top_p=request.top_p,
+        stop=(request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ()),
+        adds_stops=not request.ignore_eos,
+        presence_penalty=request.presence_penalty,
+        frequency_penalty=request.frequency_penalty,
+        repetition_penalty=request.repetition_penalty,
+        min_p=request.min_p,
+        logit_bias=bias,
+    )
+
+
+def _drafting(extension: Extension, config: DraftConfig) -> tuple[Drafter, int]:
+    """Returns what may draft, and the longest draft: without drafts one is none and the other 0."""
+    asked, says_none = extension.drafter, extension.speculate is False or extension.max_draft == 0
+    if asked == "model" and not config.has_model:
+        what = "goodspeed.drafter: this draft node has no model; send auto, ngram or none"
+        raise ApiError(400, what, param="goodspeed.drafter")
+    if says_none and asked in ("model", "ngram"):
+        what = f"goodspeed.drafter: {asked} drafts, and the request asks for no drafts, too; drop one of them"
+        raise ApiError(400, what, param="goodspeed.drafter")
+    longest = config.max_draft if extension.max_draft is None else min(extension.max_draft, config.max_draft)
+    return drafting("none" if says_none else asked or config.drafter, longest)

@@ -1,0 +1,130 @@
+"""Tells what the chat template of a node's tokenizer knows, and how its chats are taken apart."""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from draft_node.parsing.formats import AUTO, NO_FORMATS, Formats, formats_of, mentions
+from draft_node.parsing.grammars import Opened
+from draft_node.service.spoken import Speech
+from goodspeed.engine.tokenizing import chat_template
+from goodspeed.engine.tokenizing.chat_template import RESERVED
+from goodspeed.engine.tokenizing.fast_tokenizer import SPECIAL
+from goodspeed.engine.tokenizing.text import end_of
+from goodspeed.errors import ConfigError
+
+MAX_SETTINGS, MAX_SETTINGS_CHARS, MAX_DEPTH = 16, 1 << 14, 8
+"""Bounds of `chat_template_kwargs`: members, characters of its JSON, and lists and objects in each other."""
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatForms:
+    """The forms of one node's chats; without a template there are none."""
+
+    tokenizer: Any = field(default=None, repr=False)
+    plain: str | None = None  # the template for conversations without tools
+    tooled: str | None = None  # for those with tools; most often the same
+    formats: Formats = NO_FORMATS
+    special: Mapping[str, int] = field(default_factory=dict)  # ids of special tokens by their texts
+    markers: Mapping[str, int] = field(default_factory=dict)  # ids of the formats' markers that are tokens
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what the node sets for requests that do not
+
+    @classmethod
+    def of(cls, tokenizer: Any, *, tools: str = AUTO, thinking: str = AUTO, settings: str = "") -> "ChatForms":
+        """tools, thinking: formats by name, `auto` or `none`. settings: a JSON object of the template's variables.
+
+        Raises ConfigError for settings that are wrong, or that the template does not know.
+        """
+        templates = getattr(tokenizer, "chat_template", None)
+        plain, tooled = (chat_template.for_tools(templates, tools=one) for one in (False, True))
+        formats = Formats(formats_of(plain, thinking=thinking).thinking, formats_of(tooled, tools=tools).tools)
+        added = tokenizer.added_tokens_decoder
+        forms = cls(
+            tokenizer=tokenizer,
+            plain=plain,
+            tooled=tooled,
+            formats=formats,
+            special={token.content: i for i, token in added.items() if token.special},
+            markers={token.content: i for i, token in added.items() if token.content in formats.markers},
+        )
+        return replace(forms, settings=forms.node_settings(settings)) if settings else forms
+
+    def knows(self, name: str, *, tools: bool = False) -> bool:
+        """Returns whether the template mentions a variable of this name."""
+        return mentions(self.tooled if tools else self.plain, name)
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the template shows tools to the model."""
+        return self.knows("tools", tools=True)
+
+    def speech(self, schemas: Mapping[str, Mapping[str, Any]] | None, *, one_call: bool = False) -> Speech | None:
+        """Returns how an answer is taken apart; schemas: of the tools that may be called, None where there are none.
+
+        None where nothing is to be found in it.
+        """
+        formats = self.formats if schemas is not None else Formats(self.formats.thinking)
+        if not formats.markers:
+            return None
+        return Speech(formats, self._hidden(formats.markers), schemas or {}, one_call)
+
+    def opened(self, prompt: tuple[int, ...], speech: Speech | None) -> Opened:
+        """Returns whether a prompt opened what the model thinks, or the model may do so itself."""
+        return opened(self.tokenizer, prompt, speech)
+
+    def _hidden(self, markers: Collection[str]) -> frozenset[int] | None:
+        hidden = frozenset(i for text, i in self.special.items() if text not in markers)
+        return hidden if len(hidden) < len(self.special) else None
+
+    def settings_error(self, settings: Mapping[str, Any], *, tools: bool = False) -> str | None:
+        """Returns what is wrong with variables for the template; None where nothing is."""
+        if len(settings) > MAX_SETTINGS:
+            return f"must have at most {MAX_SETTINGS} members"
+        for name in settings:
+            if not NAME.fullmatch(name) or name in RESERVED or name in SPECIAL:
+                return f"must not set {name[:64]!a}, which is no variable of a template's own"
+            if not self.knows(name, tools=tools):
+                return f"sets {name!r}, which this model's chat template does not know; leave it out"
+        if depth(settings) > MAX_DEPTH:
+            return f"must not have more than {MAX_DEPTH} lists and objects in each other"
+        if len(json.dumps(settings)) > MAX_SETTINGS_CHARS:
+            return f"must have at most {MAX_SETTINGS_CHARS} characters"
+        return None
+
+    def node_settings(self, text: str) -> dict[str, Any]:
+        """Returns the settings of `--chat-template-kwargs`; ConfigError where they are wrong."""
+        try:
+            settings = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"--chat-template-kwargs is not JSON ({error}); give an object") from error
+        if not isinstance(settings, dict):
+            raise ConfigError("--chat-template-kwargs must be a JSON object, with the template's variables by name")
+        wrong = self.settings_error(settings)
+        if wrong is not None:
+            raise ConfigError(f"--chat-template-kwargs {wrong}")
+        return settings
+
+
+def depth(value: Any) -> int:
+    """Returns how many lists and objects are in each other, at most; a value that is neither has none."""
+    level, found = [value], 0
+    while level := [one for one in level if isinstance(one, dict | list)]:
+        found += 1
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+    return found
+
+
+def opened(tokenizer: Any, prompt: tuple[int, ...], speech: Speech | None) -> Opened:
+    """Returns whether a prompt ends in the marker that begins what the model thinks, in that which ends it, or neither.
+
+    What is not told apart is closed.
+    """
+    thinking = speech.formats.thinking if speech is not None else None
+    if thinking is None:
+        return "closed"
+    end = end_of(tokenizer, prompt).rstrip()
+    return "open" if end.endswith(thinking.opens) else "closed" if end.endswith(thinking.closes) else "may"

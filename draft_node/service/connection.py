@@ -1,0 +1,120 @@
+"""Tells those who started a draft node how it stands with its verify node, as lines and as events."""
+
+import asyncio
+import time
+from contextlib import suppress
+
+from draft_node.config import DraftConfig
+from draft_node.daemon import DraftDaemon
+from goodspeed.command.events import EventLog
+from goodspeed.command.reporter import Reporter, Sentence
+from goodspeed.untrusted import sanitize
+
+FIRST_S = 2.0
+"""A verify node that is there answers sooner: only then is waiting worth a word."""
+
+MOST_S = 600.0
+"""Between two words about the same waiting; it is three times as long each time until then."""
+
+
+class ConnectionStatus:
+    """What was told last, and when waiting is told again."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+        self._was_connected: bool | None = None  # None before the first time
+        self._was_local = False
+        self._trouble: str | None = None
+        self._target: tuple[str, str] | None = None  # name and fingerprint, as they were last
+        self._away_s = 0.0  # at the last look
+        self._next_s = FIRST_S
+
+    def look(
+        self,
+        *,
+        connected: bool,
+        away_s: float,
+        trouble: str | None,
+        local: bool = False,
+        target: tuple[str, str] = ("", ""),
+    ) -> list[Sentence]:
+        """What is to be said now.
+
+        away_s: for how long it has not been there; trouble: why it lets nobody in; target: name and fingerprint of the
+        target that is there.
+        """
+        trouble = None if trouble is None else sanitize(trouble)  # in the verify node's own words
+        found = self._arrived(target) if connected else self._missed(away_s, trouble, local)
+        self._away_s, self._was_local = away_s, local and not connected
+        return found
+
+    def _arrived(self, target: tuple[str, str]) -> list[Sentence]:
+        before, self._was_connected = self._was_connected, True
+        known, self._target = self._target, target
+        self._next_s, self._trouble = FIRST_S, None
+        if before is None:
+            return [Sentence("connected to %s", (self._endpoint,))]
+        if before:
+            return []
+        if known is not None and known != target:
+            what = "the verify node is back after %.1f s with another target: %s (it was %s); texts of that one end"
+            names = [sanitize(name) for name, _ in (target, known)]
+            same = ", of other weights or precision" if names[0] == names[1] else ""
+            return [Sentence(what, (self._away_s, names[0], names[1] + same))]
+        texts = "; texts are the target's again" if self._was_local else ""
+        return [Sentence("the verify node is back after %.1f s" + texts, (self._away_s,))]
+
+    def _missed(self, away_s: float, trouble: str | None, local: bool) -> list[Sentence]:
+        found = []
+        if self._was_connected:
+            self._was_connected = False
+            found.append(Sentence("the verify node at %s is away; texts wait for it", (self._endpoint,)))
+        if trouble is not None and trouble != self._trouble:
+            self._trouble = trouble
+            found.append(Sentence("the verify node at %s does not let this node in: %s", (self._endpoint, trouble)))
+        if local and not self._was_local:
+            found.append(Sentence("texts are the draft model's own from here on, as --fallback local has it", ()))
+        if away_s >= self._next_s:
+            self._next_s = min(3 * self._next_s, self._next_s + MOST_S)
+            found.append(self._waiting(away_s))
+        return found
+
+    def _waiting(self, away_s: float) -> Sentence:
+        what_to_do = "" if self._trouble else "; start goodspeed-verify there, or check --verify"
+        return Sentence("waiting for the verify node at %s (since %.0f s)" + what_to_do, (self._endpoint, away_s))
+
+
+LOOK_S = 0.1
+"""Seconds between looks. Absences shorter than this are not reported: reconnecting takes about as long."""
+
+
+async def tell(
+    config: DraftConfig, daemon: DraftDaemon, events: EventLog, reporter: Reporter, url: str | None = None
+) -> None:
+    """Tells until cancelled. `url` is that of the HTTP face, which is ready as soon as texts can be begun."""
+    if config.fallback == "local":
+        what = "the draft model writes on alone, which is another distribution"
+        reporter.say(f"--fallback local: while the verify node is away, {what}")
+    status_lines = ConnectionStatus(", ".join(config.verify))
+    has_connected = is_ready = False
+    while True:
+        connected = daemon.connected.is_set()
+        away_s, trouble = daemon.away_s(time.monotonic()), daemon.link.trouble
+        welcome = daemon.link.welcome
+        target = (welcome.target, welcome.target_fingerprint) if welcome is not None else ("", "")
+        said = status_lines.look(
+            connected=connected, away_s=away_s, trouble=trouble, local=daemon.is_local, target=target
+        )
+        reporter.say_all(said)
+        if connected and not has_connected:
+            has_connected = True
+            events.write("connected", name=config.name, verify=", ".join(config.verify))
+        if url is not None and daemon.ready.is_set() and not is_ready:
+            is_ready = True
+            reporter.say("ready at %s", url)
+        if has_connected:
+            await asyncio.sleep(LOOK_S)
+            continue
+        with suppress(TimeoutError):  # at once when it is there: a short text may end before the next look
+            async with asyncio.timeout(LOOK_S):
+                await daemon.connected.wait()

@@ -1,0 +1,315 @@
+"""Converses in the terminal with the model behind a draft node, over its OpenAI API.
+
+Answers go to standard output; all else goes to standard error, so that a pipe carries answers alone. No text of a node
+reaches a terminal as a control character.
+"""
+
+import contextlib
+import io
+import sys
+import time
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import httpx2
+from pydantic import BaseModel, ValidationError
+from rich.console import Console
+from rich.style import Style
+
+from goodspeed.app.subcommands.chat import KEY_VARIABLE, ChatConfig, Door
+from goodspeed.command.events import print_json
+from goodspeed.errors import ChatError, ConfigError
+from goodspeed.node.web.bodies import ChatChunk, ChatChunkChoice, ErrorBody, MarkedSpan, ModelList, Usage
+
+M = TypeVar("M", bound=BaseModel)
+
+TIMEOUT = httpx2.Timeout(10.0, read=600.0)
+"""The read timeout is long because a text may wait in the node's queue."""
+
+INTERRUPTED = "interrupted"
+ACCEPTED, LOCAL, DIM, PLAIN = Style(color="green"), Style(color="yellow"), Style(dim=True), Style()
+HELP = "/reset forgets the conversation, /quit or Ctrl-D ends; Ctrl-C stops an answer"
+
+
+def safe(text: str) -> str:
+    """Returns text with what a terminal may obey or cannot show escaped as in a Python string."""
+    return "".join(
+        char if char.isprintable() or char in "\n\t\xa0\u200d" else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def _line(text: str) -> str:
+    return safe(" ".join(text[:500].split()))
+
+
+@dataclass
+class Client:
+    """An HTTP client of a node; every failure is a ChatError."""
+
+    door: Door
+
+    def __post_init__(self) -> None:
+        headers = {"Authorization": f"Bearer {self.door.key}"} if self.door.key is not None else {}
+        self.http = httpx2.Client(base_url=self.door.url, headers=headers, timeout=TIMEOUT)
+
+    def model(self, wanted: str | None) -> str:
+        """Returns the model to use, the wanted or the first; ChatError when it is not served."""
+        with self._errors(), self.http.stream("GET", "/v1/models") as response:
+            self._check(response)
+            names = [model.id for model in self._parse(response.read(), ModelList).data]
+        if not names:
+            raise ChatError(f"{self.door.url} serves no model")
+        if wanted is not None and wanted not in names:
+            served = _line(", ".join(names))
+            raise ChatError(f"{self.door.url} does not serve the model {wanted!r}; it serves {served}")
+        return wanted or names[0]
+
+    def stream(self, request: dict[str, Any]) -> Generator[ChatChunk, None, None]:
+        """Yields an answer's chunks; closing the iterator makes the node end the answer."""
+        with self._errors(), self.http.sse("/v1/chat/completions", method="POST", json=request) as source:
+            self._check(source.response)
+            for event in source:
+                if event.data == "[DONE]":
+                    return
+                if event.data.startswith('{"error"'):
+                    what = self._parse(event.data.encode(), ErrorBody).error.message
+                    raise ChatError(f"{self.door.url} broke the answer off: {_line(what)}")
+                yield self._parse(event.data.encode("utf-8", "replace"), ChatChunk)
+            raise ChatError(f"{self.door.url} broke the answer off without saying why; look at the node's log")
+
+    def _parse(self, body: bytes, kind: type[M]) -> M:
+        try:
+            return kind.model_validate_json(body)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            what = _line(f"{where}: {first['msg']}")
+            raise ChatError(f"{self.door.url} does not answer as a draft node does: {what}") from None
+
+    def _check(self, response: httpx2.Response) -> None:
+        """Raises ChatError for every status but 200."""
+        status = response.status_code
+        if status == 200:
+            return
+        try:
+            what = _line(ErrorBody.model_validate_json(response.read()).error.message)
+        except ValidationError:
+            what = f"{_line(response.reason_phrase) or 'no reason given'}; is it a draft node's --http?"
+        hint = f"; name a file with a key by --api-key FILE, or set {KEY_VARIABLE}" if status == 401 else ""
+        after = response.headers.get("retry-after", "")
+        again = f" (try again in {after} s)" if after.isdecimal() else ""
+        raise ChatError(f"{self.door.url} answered {status}: {what}{hint}{again}")
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turns the network's errors into ChatErrors."""
+        try:
+            yield
+        except httpx2.ConnectError as error:
+            raise ChatError(f"{self.door.url} cannot be reached ({error}); does a draft node serve there?") from None
+        except httpx2.TimeoutException:
+            raise ChatError(f"{self.door.url} does not answer in time; does a draft node serve there?") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            what = _line(str(error)) or type(error).__name__
+            raise ChatError(f"the connection to {self.door.url} broke: {what}") from None
+
+
+@dataclass
+class Answer:
+    """One answer with its times and counts."""
+
+    text: str = ""
+    reason: str | None = None
+    first_s: float | None = None  # until the first text
+    elapsed_s: float = 0.0
+    usage: Usage | None = None  # told with the last chunk, so not of an answer that was stopped
+
+    def figures(self) -> dict[str, Any]:
+        """Returns the text with its figures; null for a figure that the node did not tell."""
+        usage, own = self.usage, self.usage.goodspeed if self.usage is not None else None
+        told = {name: getattr(own, name, None) for name in ("rounds", "drafted", "accepted", "local")}
+        return {
+            "text": self.text,
+            "finish_reason": self.reason,
+            "num_tokens": usage.completion_tokens if usage is not None else None,
+            "tokens_per_s": usage.completion_tokens / self.elapsed_s if usage is not None else None,
+            "first_s": self.first_s,
+            "elapsed_s": self.elapsed_s,
+            "acceptance_rate": own.accepted / own.drafted if own is not None and own.drafted else None,
+            **{f"num_{name}": count for name, count in told.items()},
+            "slo": own.slo.model_dump() if own is not None and own.slo is not None else None,
+        }
+
+    def footer(self) -> str:
+        """Returns one line with the figures, for people."""
+        told, parts = self.figures(), ["stopped"] if self.reason == INTERRUPTED else []
+        if self.usage is not None:
+            parts += [f"{told['num_tokens']} tokens", f"{told['tokens_per_s']:.1f} tokens/s"]
+        if self.first_s is not None:
+            parts.append(f"the first after {1e3 * self.first_s:.0f} ms")
+        if told["num_rounds"] is not None:
+            rate = told["acceptance_rate"]
+            parts.append("nothing drafted" if rate is None else f"acceptance {rate:.2f}")
+            parts.append(f"{told['num_rounds']} rounds")
+        if told["num_local"]:
+            parts.append(f"{told['num_local']} tokens by the draft model alone")
+        if slo := told["slo"]:
+            promise = {True: " (promised)", False: " (best effort)", None: ""}[slo["promised"]]
+            parts.append(f"{slo['tier'] or 'service level'} {'kept' if slo['attained'] else 'missed'}{promise}")
+        if self.reason == "length":
+            parts.append("cut at the most tokens of an answer")
+        return f"[{', '.join(parts)}]"
+
+
+@dataclass
+class Conversation:
+    """The turns so far, each shown as it comes; every request sends all of them."""
+
+    config: ChatConfig
+    client: Client
+    model: str
+    json: bool = False
+    messages: list[dict[str, str]] = field(init=False)
+    answers: list[Answer] = field(default_factory=list)
+    is_thinking: bool = False
+
+    def __post_init__(self) -> None:
+        self.has_colours = [_has_colours(Console(stderr=stderr)) for stderr in (False, True)]
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all turns but the system message."""
+        self.messages = [{"role": "system", "content": self.config.system}] if self.config.system else []
+
+    def ask(self, text: str) -> Answer:
+        """Returns the answer once it is shown. Ctrl-C stops it; its text so far stays in the conversation.
+
+        A turn without any answer is forgotten, so that it can be tried again.
+        """
+        self.messages.append({"role": "user", "content": text})
+        answer, started = Answer(), time.perf_counter()
+        try:
+            with contextlib.closing(self.client.stream(self.config.request(self.model, self.messages))) as chunks:
+                for chunk in chunks:
+                    answer.usage = chunk.usage or answer.usage
+                    for choice in chunk.choices[:1]:
+                        answer.reason = choice.finish_reason or answer.reason
+                        if choice.delta.content or choice.delta.reasoning_content:
+                            answer.first_s = answer.first_s or time.perf_counter() - started
+                            answer.text += choice.delta.content or ""
+                            self._show(choice)
+        except KeyboardInterrupt:
+            answer.reason = INTERRUPTED
+        finally:
+            answer.elapsed_s = time.perf_counter() - started
+            self.messages += [{"role": "assistant", "content": answer.text}] if answer.text else []
+            if not answer.text:
+                self.messages.pop()
+            if not self.json and answer.text and not answer.text.endswith("\n"):
+                print(flush=True)
+        self.answers.append(answer)
+        if self.json:
+            print_json({"event": "answer", "turn": len(self.answers) - 1, **answer.figures()})
+        else:
+            self.say(answer.footer())
+        return answer
+
+    def _show(self, choice: ChatChunkChoice) -> None:
+        """Shows what a chunk adds. Thinking is dimmed and goes to standard error; it is no part of the answer."""
+        thinking, spans = choice.delta.reasoning_content or "", _spans(choice)
+        if self.json:
+            kind = {"event": "thinking" if thinking else "text", "turn": len(self.answers)}
+            told = [{"text": one.text, "accepted": one.accepted, "local": bool(one.local)} for one in spans]
+            print_json({**kind, "text": thinking or choice.delta.content, "spans": told})
+            return
+        if thinking:
+            self.say(thinking, end="")
+        elif self.is_thinking:
+            self.say("\n")
+        self.is_thinking = bool(thinking)
+        for span in spans:
+            style = LOCAL if span.local else ACCEPTED if span.accepted and self.config.tint else PLAIN
+            sys.stdout.write(style.render(safe(span.text)) if self.has_colours[0] else safe(span.text))
+        sys.stdout.flush()
+
+    def say(self, text: str, end: str = "\n") -> None:
+        """Says something beside the answers, on standard error."""
+        print(DIM.render(safe(text)) if self.has_colours[1] else safe(text), end=end, file=sys.stderr, flush=True)
+
+
+def _spans(choice: ChatChunkChoice) -> list[MarkedSpan]:
+    """Returns the text in spans; one span of the target's where the node marks none."""
+    text, told = choice.delta.content or "", choice.goodspeed
+    if told is not None and told.spans is not None and "".join(span.text for span in told.spans) == text:
+        return told.spans
+    return [MarkedSpan(text=text, accepted=False, local=told is not None and told.local)]
+
+
+def _has_colours(console: Console) -> bool:
+    return console.color_system is not None and not console.no_color
+
+
+def run(config: ChatConfig, door: Door, *, json: bool) -> int:
+    """Converses until the input ends; returns the exit status. ChatError when the node cannot be used."""
+    client = Client(door)
+    with client.http:
+        conversation = Conversation(config, client, client.model(config.model), json)
+        if not json and sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
+            conversation.say(f"{conversation.model} at {door.url}; {HELP}")
+            converse(conversation, typed())
+            return 0
+        if json:
+            print_json({"event": "ready", "url": door.url, "model": conversation.model})
+        result: dict[str, Any] = {"url": door.url, "model": conversation.model}
+        try:
+            for text in given():
+                if conversation.ask(text).reason == INTERRUPTED:
+                    raise KeyboardInterrupt
+        except (ChatError, KeyboardInterrupt) as error:
+            result["error"] = str(error) or INTERRUPTED
+            raise
+        finally:
+            if json:
+                answers = [answer.figures() for answer in conversation.answers]
+                print_json({**result, "messages": conversation.messages, "answers": answers})
+    return 0
+
+
+def converse(conversation: Conversation, turns: Iterable[str]) -> None:
+    """Converses with a person: an error is shown, and the loop goes on."""
+    for text in filter(None, map(str.strip, turns)):
+        if text == "/quit":
+            return
+        if text == "/reset":
+            conversation.reset()
+        elif text.startswith("/"):
+            conversation.say(HELP)
+        else:
+            try:
+                conversation.ask(text)
+            except ChatError as error:
+                print(f"goodspeed: {error}", file=sys.stderr, flush=True)
+
+
+def typed() -> Iterator[str]:
+    """Yields lines typed at a terminal until Ctrl-D; Ctrl-C discards the current one."""
+    with contextlib.suppress(ImportError):  # a Python without it has no history and no arrow keys
+        import readline  # noqa: F401 (its import changes `input`)
+    while True:
+        try:
+            yield input("> ")
+        except EOFError:
+            return
+        except KeyboardInterrupt:
+            print()
+
+
+def given() -> Iterator[str]:
+    """Yields the lines of standard input that are not blank; bytes that are no UTF-8 become replacement characters."""
+    if sys.stdin is None:
+        raise ConfigError("standard input is closed; give it one line for each turn")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+    yield from (line.rstrip("\r\n") for line in sys.stdin if line.strip())

@@ -1,0 +1,183 @@
+"""Decodes token ids to text piece by piece, up to the first stop string, never cutting a character."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from goodspeed.engine.tokenizing.text import decode, decode_all_but
+
+REPLACEMENT = "\ufffd"
+"""A decoder's character for bytes that are no UTF-8; at the end of a text they mostly are an incomplete character."""
+
+MAX_OPEN = 3
+"""Most replacement characters that an incomplete character decodes to."""
+
+MAX_WINDOW = 16
+"""Most tokens in the window of a text that never ends in a complete character."""
+
+
+class TextStream:
+    """Text of a growing list of tokens; `push` returns the new, certain text, `end` the rest."""
+
+    def __init__(self, tokenizer: Any, hidden: Collection[int] | None = None) -> None:
+        """hidden: special tokens that are no part of the text; None: all of them."""
+        self._tokenizer = tokenizer
+        self._hidden = hidden
+        self._window: list[int] = []  # the last tokens: those before can no longer change the text
+        self._num_given = 0  # characters of the window's text that were given out
+
+    def push(self, tokens: Sequence[int]) -> str:
+        """Returns the text that these tokens complete."""
+        self._window += tokens
+        text = self._decode()
+        num_open = _num_open(text)
+        new = text[self._num_given : len(text) - num_open]
+        if not num_open:
+            self._forget(1, num_open)
+        elif len(self._window) > MAX_WINDOW:
+            self._forget(MAX_WINDOW // 2, num_open)
+        else:
+            self._num_given += len(new)
+        return new
+
+    def end(self) -> str:
+        """Returns the text that was held back."""
+        new = self._decode()[self._num_given :]
+        self._num_given += len(new)
+        return new
+
+    def _decode(self) -> str:
+        if self._hidden is None:
+            return decode(self._tokenizer, self._window)
+        return decode_all_but(self._tokenizer, self._window, self._hidden)
+
+    def _forget(self, all_but: int, num_open: int) -> None:
+        """Keeps the last `all_but` tokens as context; num_open characters of their text are not released yet."""
+        del self._window[:-all_but]
+        self._num_given = len(self._decode()) - num_open
+
+
+def _num_open(text: str) -> int:
+    """Returns the number of characters at the end that the next tokens may change."""
+    return min(len(text) - len(text.rstrip(REPLACEMENT)), MAX_OPEN)
+
+
+class StopFinder:
+    """Releases text as soon as it is certain to come before any stop string.
+
+    The match that is complete first wins; of those complete at the same character, the longest.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        """Raises ValueError for an empty stop string, which would match everywhere."""
+        if "" in stops:
+            raise ValueError("a stop string is empty; give at least one character")
+        self._matchers = [_Matcher(stop) for stop in sorted(stops, key=len, reverse=True)]
+        self._held = ""  # what may yet become the beginning of a stop string
+        self.found: str | None = None
+
+    def push(self, text: str, *, counts: bool = True) -> str:
+        """Returns the text that is certain now; nothing more once a stop string is found.
+
+        With counts=False a stop string that this piece completes is text like any other.
+        """
+        if self.found is not None:
+            return ""
+        text, num_seen = self._held + text, len(self._held)
+        for end, char in enumerate(text[num_seen:], num_seen + 1):
+            complete = [matcher.stop for matcher in self._matchers if matcher.take(char)]
+            if complete and counts:
+                self.found = complete[0]
+                return self._give(text, end - len(self.found), len(text))
+        start = len(text) - max((matcher.num_matched for matcher in self._matchers), default=0)
+        return self._give(text, start, start)
+
+    def end(self) -> str:
+        """Returns the text that was held back; call it when the text is complete."""
+        return self._give(self._held, len(self._held), len(self._held))
+
+    def _give(self, text: str, end: int, held_from: int) -> str:
+        self._held = text[held_from:]
+        return text[:end]
+
+
+@dataclass(slots=True)
+class _Matcher:
+    """The longest beginning of one stop string that the text so far ends with."""
+
+    stop: str
+    num_matched: int = 0
+    _borders: list[int] = field(init=False)  # by length of a beginning: the longest of its ends that is one, too
+
+    def __post_init__(self) -> None:
+        self._borders = [0, 0]
+        for index in range(1, len(self.stop)):
+            self._borders.append(self._longest(self._borders[index], self.stop[index]))
+
+    def take(self, char: str) -> bool:
+        """Adds a character; returns whether it completes the stop string."""
+        self.num_matched = self._longest(self.num_matched, char)
+        if self.num_matched < len(self.stop):
+            return False
+        self.num_matched = self._borders[self.num_matched]  # of an own end, the next one may begin
+        return True
+
+    def _longest(self, length: int, char: str) -> int:
+        """Returns the longest matching beginning after `char`, where `length` characters matched before it."""
+        while length and self.stop[length] != char:
+            length = self._borders[length]
+        return length + (self.stop[length] == char)
+
+
+class LeadingWhitespace:
+    """Takes a text in pieces, and gives out its pieces without the text's leading whitespace."""
+
+    def __init__(self, *, is_left_out: bool) -> None:
+        self._is_left_out = is_left_out  # as yet
+
+    def push(self, text: str) -> str:
+        """Returns what is left of the next piece."""
+        if not self._is_left_out:
+            return text
+        text = text.lstrip()
+        self._is_left_out = not text
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What one token adds. All counts are characters."""
+
+    num_decoded: int  # some may be held back until it is certain that no stop string begins there
+    num_left_out: int  # whitespace before the text, dropped
+    text: str  # certain, and given out
+
+
+class GrowingText:
+    """Takes tokens and gives out text that is certain, until a stop string is complete."""
+
+    def __init__(self, tokenizer: Any, stops: Sequence[str], *, is_trimmed: bool) -> None:
+        """is_trimmed: the text begins with its first character that is no whitespace; stop strings are looked for in
+        the text as the model wrote it."""
+        self._stream = TextStream(tokenizer)
+        self._stops = StopFinder(stops)
+        self._leading = LeadingWhitespace(is_left_out=is_trimmed)
+
+    @property
+    def stop(self) -> str | None:
+        """The stop string that ended the text."""
+        return self._stops.found
+
+    def push(self, token_id: int, *, counts: bool = True) -> Growth:
+        """Adds a token; with counts=False, a stop string that it completes is text like any other."""
+        decoded = self._stream.push([token_id])
+        return self._grow(len(decoded), self._stops.push(decoded, counts=counts))
+
+    def end(self, *, counts: bool = True) -> Growth:
+        """What was held back, when no more tokens come; it may still complete a stop string."""
+        decoded = self._stream.end()
+        return self._grow(len(decoded), self._stops.push(decoded, counts=counts) + self._stops.end())
+
+    def _grow(self, num_decoded: int, text: str) -> Growth:
+        kept = self._leading.push(text)
+        return Growth(num_decoded, len(text) - len(kept), kept)

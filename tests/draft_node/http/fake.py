@@ -1,0 +1,191 @@
+"""A service without nodes: writes the alphabet, fails when told to, and keeps what it was asked for."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+from starlette.testclient import TestClient
+
+from draft_node.config import DraftConfig
+from draft_node.core.actions import Statistics
+from draft_node.http.app import create_app
+from draft_node.service.answer import Piece, Span
+from draft_node.service.chat_forms import ChatForms
+from draft_node.service.request import Begun, Ended, Target, Wanted
+from draft_node.service.service import Service
+from draft_node.service.tokens import Alternative, PromptTokens, Token, TokenText, TokenTexts
+from draft_node.service.writer import Levels
+from goodspeed.engine.tokenizing import tokenizer_folder
+from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
+from goodspeed.errors import PromptError, RequestRefused, ServiceError
+from goodspeed.grammar.compiling import Grammars
+from goodspeed.node.web import Keys
+from goodspeed.slo.kept import Kept
+from goodspeed.slo.objectives import Objectives
+from goodspeed.wire.generation import Constraint
+from goodspeed.wire.handshake import Defaults, SloTerms
+from goodspeed.wire.messages import TokenLogprobs
+from tests.draft_node.service.test_levels import levels
+
+CONTEXT_LEN = 1000
+FORMS = Grammars(tokenizer_folder.load("tiny-target"))
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class Bytes(TokenTexts):
+    """A token is a byte."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __getitem__(self, token_id: int) -> TokenText:
+        return TokenText(chr(token_id), bytes([token_id]))
+
+
+class FakeService(Service):
+    """A token is a byte; the text of every choice is the alphabet, over and over."""
+
+    # What the service asks its daemon and its checkpoint for; there are none here.
+    is_ready: bool = True
+    is_local: bool = False
+    context_len: int = CONTEXT_LEN
+    vocab_size: int = 256
+    eos_ids: tuple[int, ...] = (0, 1)
+    max_chars: int = 2 * CONTEXT_LEN
+    absence: str = "the verify node has been away for 9 s; ask again later"
+    num_running: int = 0
+    num_waiting: int = 0
+    target: Target = Target("big-model", "b1")
+    target_fingerprint: str | None = "b1"
+    draft_model: str = "small-model"
+    draft_fingerprint: str = "d1"
+    knows_priorities: bool = True
+    chats: ChatForms = ChatForms()
+
+    def __init__(self) -> None:
+        self.draining = False
+        self.num_encoded = 0
+        self.completion_defaults = self.chat_defaults = Defaults()
+        self.users: set[str] = set()
+        self.wanted: list[Wanted] = []
+        self.error: Exception | None = None
+        self.fails_after = 0  # tokens
+        self.local_from: int | None = None  # from this token on the draft model writes alone
+        self.known_levels = levels({}, SloTerms())
+        self.cached: list[int] = []  # tokens of the prompt that each next text finds in memory
+        self.slow_choices = 0  # texts whose objectives are missed
+        self.retargets_after: int | None = None  # after this token another target begins anew, or the text fails
+
+    @property
+    def levels(self) -> Levels:
+        return self.known_levels
+
+    def _kept(self, slo: Objectives) -> Kept:
+        self.slow_choices -= 1
+        is_slow = self.slow_choices >= 0
+        return Kept(slo, "slow" if is_slow else "attained", 0.4, 0.09 if is_slow else 0.01)
+
+    async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
+        self.wanted.append(wanted)
+        yield Begun(self.target.fingerprint)
+        if wanted.num_prompt_logprobs is not None:
+            yield Piece("", (), prompt=self.prompt(wanted))
+        if self.retargets_after is not None:
+            for _ in range(self.retargets_after):
+                yield Piece("?", (self.token("?", wanted.num_logprobs),), (Span("?", False, False),))
+            if not wanted.restarts:
+                raise RequestRefused("target_changed", "another target")
+            yield Begun("b2")
+        for index in range(wanted.max_tokens):
+            if self.error is not None and index >= self.fails_after:
+                raise self.error
+            letter, local = LETTERS[index % 26], self.local_from is not None and index >= self.local_from
+            token = replace(self.token(letter, wanted.num_logprobs), local=local)
+            yield Piece(letter, (token,), (Span(letter, index % 2 == 0 and not local, local),))
+        num_local = 0 if self.local_from is None else wanted.max_tokens - self.local_from
+        statistics = Statistics(num_rounds=2, num_drafted=3, num_accepted=1)
+        statistics.num_cached = self.cached.pop(0) if self.cached else 0
+        statistics.drafted.update(ngram=2, model=1)
+        statistics.accepted.update(ngram=1)
+        statistics.drafts.update({(2, 1): 1, (1, 0): 1})
+        kept = self._kept(wanted.slo) if wanted.slo is not None else None
+        yield Ended("length", None, wanted.max_tokens, statistics, num_local, kept)
+
+    @staticmethod
+    def prompt(wanted: Wanted) -> PromptTokens:
+        """Each token after the first has -1.5, and the likeliest is the one before it in the alphabet, with -0.5."""
+        num_top = wanted.num_prompt_logprobs or 0
+        told = [TokenLogprobs(-1.5, (token - 1,)[:num_top], (-0.5,)[:num_top]) for token in wanted.prompt[1:]]
+        return PromptTokens(wanted.prompt, tuple(told), Bytes())
+
+    @staticmethod
+    def token(letter: str, num_logprobs: int | None) -> Token:
+        if num_logprobs is None:
+            return Token(ord(letter), letter, letter.encode())
+        others = [Alternative(i, LETTERS[i], LETTERS[i].encode(), -0.5 - i) for i in range(num_logprobs)]
+        return Token(ord(letter), letter, letter.encode(), -0.25, tuple(others))
+
+    async def check_form(self, constraint: Constraint, user: str) -> None:
+        FORMS.get(constraint)
+
+    async def encode(self, text: str, user: str) -> tuple[int, ...]:
+        if not text:
+            raise PromptError("the prompt is empty; give at least one character")
+        self.num_encoded += 1
+        self.users.add(user)
+        return tuple(text.encode())
+
+    async def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
+    ) -> tuple[int, ...]:
+        if any(message["content"] == "no template" for message in messages):
+            raise PromptError("this tokenizer has no chat template; send a plain prompt, or use a model made for chat")
+        self.num_encoded += 1
+        self.users.add(user)
+        return tuple("".join(f"{message['role']}:{message['content']};" for message in messages).encode())
+
+    async def encode_answer(self, prompt: tuple[int, ...], text: str, user: str) -> tuple[int, ...]:
+        return tuple(text.encode())
+
+    def defaults(self, *, chat: bool) -> Defaults:
+        return self.chat_defaults if chat else self.completion_defaults
+
+    async def decode(self, token_ids: Sequence[int], user: str) -> str:
+        self.users.add(user)
+        return bytes(token_ids).decode()
+
+
+class Api:
+    """The application around such a service, and a client of it."""
+
+    def __init__(self, *, keys: Keys | None = None, service: FakeService | None = None, **options: Any) -> None:
+        self.service = service or FakeService()
+        self.config = DraftConfig(**{"model": "tiny-draft-s", "http": "127.0.0.1:0"} | options)
+        self.app = create_app(self.service, self.config, lambda: (b"metrics 1\n", "text/plain"), keys)
+        self.client = TestClient(self.app)
+
+    def complete(self, **body: Any) -> Any:
+        return self.client.post("/v1/completions", json={"prompt": "hello", **body})
+
+    def chat(self, **body: Any) -> Any:
+        return self.client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "hi"}], **body})
+
+    def fail(self, error: ServiceError | Exception, after: int = 0) -> None:
+        self.service.error, self.service.fails_after = error, after
+
+
+def error_of(answer: Any, status: int = 400) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    error: dict[str, Any] = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"]
+    return error
+
+
+def events_of(answer: Any) -> list[str]:
+    """The data of all events."""
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = answer.text.split("\n\n")
+    assert events.pop() == ""
+    assert all(event.startswith("data: ") for event in events)
+    return [event.removeprefix("data: ") for event in events]

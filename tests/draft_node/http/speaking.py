@@ -1,0 +1,68 @@
+"""A service without nodes that writes what it is told to, token by token, taken apart as the real one does it."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from draft_node.core.actions import Deliver, Finish, Statistics
+from draft_node.service.answer import Answer, Piece
+from draft_node.service.chat_forms import ChatForms
+from draft_node.service.request import Begun, Ended, Wanted
+from draft_node.service.tokens import TokenTexts
+from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
+from goodspeed.engine.tokenizing.text import encode_chat
+from goodspeed.grammar.compiling import Grammars
+from goodspeed.wire.generation import Constraint
+from goodspeed.wire.messages import TokenLogprobs
+from tests.chats import QWEN3, ids_of, tokenizer, vocabulary
+from tests.draft_node.http.fake import FakeService
+
+
+class SpeakingService(FakeService):
+    """Writes `says`, `num_at_once` tokens in a piece, and then the end of the text."""
+
+    context_len: int = 100_000
+    max_chars: int = 1_000_000
+
+    def __init__(self, says: str, template: str = QWEN3, num_at_once: int = 1, **options: str) -> None:
+        super().__init__()
+        self.tokenizer = tokenizer(template)
+        self.chats = ChatForms.of(self.tokenizer, **options)
+        self.says = says
+        self.num_at_once = num_at_once
+        self.prompts: list[str] = []
+        self.grammars = Grammars(vocabulary())
+
+    async def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
+    ) -> tuple[int, ...]:
+        ids = encode_chat(self.tokenizer, messages, inputs)
+        self.prompts.append(self.tokenizer.decode(ids))
+        return tuple(ids)
+
+    async def check_form(self, constraint: Constraint, user: str) -> None:
+        self.grammars.get(constraint)
+
+    async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
+        self.wanted.append(wanted)
+        yield Begun("b1")
+        answer = Answer(
+            self.tokenizer,
+            TokenTexts(self.tokenizer),
+            wanted.stop,
+            wanted.min_tokens,
+            speech=wanted.speech,
+            is_thinking=self.chats.opened(wanted.prompt, wanted.speech) == "open",
+        )
+        written = ids_of(self.says)
+        ids, reason = written[: wanted.max_tokens], "stop" if len(written) <= wanted.max_tokens else "length"
+        for start in range(0, len(ids), self.num_at_once):
+            some = tuple(ids[start : start + self.num_at_once])
+            told = () if wanted.num_logprobs is None else tuple(TokenLogprobs(-0.5, (), ()) for _ in some)
+            yield answer.take(Deliver(some, told, accepted=tuple(i % 2 == 0 for i in range(len(some)))))
+            if answer.is_complete:
+                break
+        if not answer.is_complete:
+            yield answer.take(Finish("stop" if reason == "stop" else "length"))
+        yield Ended(
+            answer.reason, answer.stop, answer.num_tokens, Statistics(), answer.num_local, None, answer.num_thinking
+        )

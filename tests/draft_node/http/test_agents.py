@@ -1,0 +1,114 @@
+"""Loops of agents over both endpoints: a call, its result, and the answer, as the clients that people use drive them.
+
+The model is a script, so that it calls what it should. Clients that are not installed are skipped by name.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import openai
+import pytest
+from openai.lib.responses_tool_runner import RegisteredFunction, ResponsesToolRunner
+from starlette.testclient import TestClient
+
+from draft_node.service.answer import Piece
+from draft_node.service.request import Begun, Ended, Wanted
+from tests.draft_node.http.fake import Api
+from tests.draft_node.http.speaking import SpeakingService
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+CALL = '<think>\nI ask.\n</think>\n\n<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+ANSWER = "It is cold in Oslo."
+SCHEMA: dict[str, object] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+
+
+class Scripted(SpeakingService):
+    """Calls a tool, and answers when it has the result."""
+
+    def __init__(self, num_at_once: int = 5) -> None:
+        super().__init__(CALL, num_at_once=num_at_once)
+
+    async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
+        self.says = ANSWER if "<tool_response>" in self.prompts[-1] else CALL
+        async for item in super().write(wanted):
+            yield item
+
+
+@pytest.fixture
+def service() -> Scripted:
+    return Scripted()
+
+
+def check(service: Scripted, answer: str) -> None:
+    """One call and one answer were written, and the model had the tool's result."""
+    assert answer == ANSWER
+    assert len(service.prompts) == 2
+    assert "3 degrees in Oslo" in service.prompts[1]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_official_tool_runner(service: Scripted, stream: bool) -> None:
+    http = TestClient(Api(service=service).app, base_url="http://testserver/v1")
+    client = openai.OpenAI(base_url="http://testserver/v1", api_key="none", http_client=http, max_retries=0)
+    weather = RegisteredFunction(
+        {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False},
+        lambda given: f"3 degrees in {given['city']}",
+    )
+    runner = ResponsesToolRunner(functions=[weather])
+    response = runner.run(client, {"model": "goodspeed", "input": "Oslo?", "store": False}, max_steps=4, stream=stream)
+    check(service, response.output_text)
+
+
+def official(agents: Any, service: Scripted) -> openai.AsyncOpenAI:
+    """The official client of an application in this process, for those who need it asynchronous."""
+    httpx = pytest.importorskip("httpx2")
+    transport = httpx.ASGITransport(app=Api(service=service).app)
+    http = httpx.AsyncClient(transport=transport)
+    return openai.AsyncOpenAI(base_url="http://testserver/v1", api_key="none", http_client=http, max_retries=0)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("kind", ["OpenAIChatCompletionsModel", "OpenAIResponsesModel"])
+def test_the_agents_sdk(service: Scripted, kind: str, streamed: bool) -> None:
+    agents = pytest.importorskip("agents")
+    agents.set_tracing_disabled(True)
+
+    def weather(city: str) -> str:
+        return f"3 degrees in {city}"
+
+    async def run() -> str:
+        model = getattr(agents, kind)(model="goodspeed", openai_client=official(agents, service))
+        tool = agents.function_tool(weather, strict_mode=False)
+        agent = agents.Agent(name="one", model=model, tools=[tool])
+        if not streamed:
+            return str((await agents.Runner.run(agent, "Oslo?", max_turns=4)).final_output)
+        result = agents.Runner.run_streamed(agent, "Oslo?", max_turns=4)
+        async for _ in result.stream_events():
+            pass
+        return str(result.final_output)
+
+    check(service, asyncio.run(run()))
+
+
+@pytest.mark.parametrize("by_responses", [False, True])
+def test_langchain(service: Scripted, by_responses: bool) -> None:
+    langchain = pytest.importorskip("langchain_openai")
+    messages = pytest.importorskip("langchain_core.messages")
+    http = TestClient(Api(service=service).app, base_url="http://testserver/v1")
+    options: dict[str, Any] = {"model": "goodspeed", "base_url": "http://testserver/v1", "api_key": "none"}
+    model = langchain.ChatOpenAI(**options, http_client=http, use_responses_api=by_responses, max_retries=0)
+    tool = {"type": "function", "function": {"name": "weather", "description": "x", "parameters": SCHEMA}}
+    bound = model.bind_tools([tool])
+    turns = [messages.HumanMessage("Oslo?")]
+    first = bound.invoke(turns)
+    [call] = first.tool_calls
+    assert (call["name"], call["args"]) == ("weather", {"city": "Oslo"})
+    turns += [first, messages.ToolMessage("3 degrees in Oslo", tool_call_id=call["id"])]
+    check(service, bound.invoke(turns).text)

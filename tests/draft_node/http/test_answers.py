@@ -1,0 +1,261 @@
+"""What answers look like, whole and streamed, and how they break."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from draft_node.core.actions import Statistics
+from draft_node.http.logprobs import Offsets, for_completion
+from draft_node.http.streams import write
+from draft_node.service.answer import Piece
+from draft_node.service.request import Ended, Wanted
+from draft_node.service.tokens import Token
+from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
+from goodspeed.wire.messages import Sampling
+from tests.draft_node.http.fake import LETTERS, Api, FakeService, error_of, events_of
+
+SPECULATION = {
+    "rounds": 2,
+    "drafted": 3,
+    "accepted": 1,
+    "local": 0,
+    "drafted_by": {"model": 1, "ngram": 2, "self": 0},
+    "accepted_by": {"model": 0, "ngram": 1, "self": 0},
+}
+METRICS = {
+    "mean_acceptance_length": 1.5,
+    "draft_acceptance_rate": 1 / 3,
+    "acceptance_histogram": [1, 1, 0],
+    "num_spec_steps": 2,
+    "num_accepted_draft_tokens": 1,
+    "num_draft_tokens": 3,
+    "num_spec_tokens": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def api() -> Api:
+    return Api()
+
+
+def chunks_of(answer: Any) -> list[dict[str, Any]]:
+    *events, done = events_of(answer)
+    assert done == "[DONE]"
+    return [json.loads(event) for event in events]
+
+
+def test_a_completion(api: Api) -> None:
+    answer = api.complete(max_tokens=3).json()
+    assert answer.pop("id").startswith("cmpl-")
+    assert answer.pop("created") > 1.7e9
+    assert answer == {
+        "object": "text_completion",
+        "model": "goodspeed",
+        "system_fingerprint": "fp_b1",
+        "choices": [{"index": 0, "text": "abc", "logprobs": None, "finish_reason": "length"}],
+        "usage": {
+            "prompt_tokens": 5,
+            "completion_tokens": 3,
+            "total_tokens": 8,
+            "prompt_tokens_details": {"cached_tokens": 0},
+            "goodspeed": SPECULATION,
+        },
+        "metrics": {"speculative_decoding": METRICS},
+    }
+
+
+def test_a_chat(api: Api) -> None:
+    answer = api.chat(max_tokens=3).json()
+    assert answer.pop("id").startswith("chatcmpl-")
+    assert answer["object"] == "chat.completion"
+    message = {"role": "assistant", "content": "abc", "refusal": None}
+    assert answer["choices"] == [{"index": 0, "message": message, "logprobs": None, "finish_reason": "length"}]
+
+
+def test_prompts_and_choices_in_order_with_the_prompt_before_them(api: Api) -> None:
+    answer = api.complete(prompt=[[72, 105], [72, 111]], n=2, max_tokens=2, echo=True).json()
+    assert [(choice["index"], choice["text"]) for choice in answer["choices"]] == [
+        (0, "Hiab"),
+        (1, "Hiab"),
+        (2, "Hoab"),
+        (3, "Hoab"),
+    ]
+    assert answer["usage"]["prompt_tokens"] == 4
+    assert answer["usage"]["completion_tokens"] == 8
+    assert answer["usage"]["goodspeed"] == {
+        "rounds": 8,
+        "drafted": 12,
+        "accepted": 4,
+        "local": 0,
+        "drafted_by": {"model": 4, "ngram": 8, "self": 0},
+        "accepted_by": {"model": 0, "ngram": 4, "self": 0},
+    }
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_joined_chunks_are_the_whole_text(api: Api, n: int) -> None:
+    texts = [""] * n
+    reasons: list[list[str | None]] = [[] for _ in range(n)]
+    for chunk in chunks_of(api.complete(prompt="Hi", n=n, max_tokens=30, stream=True, echo=True)):
+        assert "usage" not in chunk
+        (choice,) = chunk["choices"]
+        texts[choice["index"]] += choice["text"]
+        reasons[choice["index"]] += [choice["finish_reason"]] * (choice["finish_reason"] is not None)
+    assert texts == ["Hi" + LETTERS + LETTERS[:4]] * n
+    assert reasons == [["length"]] * n
+
+
+def test_a_streamed_chat_says_first_who_speaks_and_last_why_it_ends(api: Api) -> None:
+    chunks = chunks_of(api.chat(max_tokens=2, stream=True))
+    assert [chunk["choices"][0]["delta"] for chunk in chunks] == [
+        {"role": "assistant", "content": ""},
+        {"content": "a"},
+        {"content": "b"},
+        {},
+    ]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None, None, None, "length"]
+    assert len({chunk["id"] for chunk in chunks}) == 1
+
+
+@pytest.mark.parametrize("ask", [Api.complete, Api.chat])
+def test_usage_comes_last(api: Api, ask: Any) -> None:
+    *others, last = chunks_of(ask(api, max_tokens=3, stream=True, stream_options={"include_usage": True}))
+    assert all(chunk["usage"] is None for chunk in others)
+    assert last["choices"] == []
+    assert last["usage"]["completion_tokens"] == 3
+    assert last["usage"]["goodspeed"] == SPECULATION
+
+
+def test_usage_as_it_grows(api: Api) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    chunks = chunks_of(api.complete(max_tokens=3, stream=True, stream_options=options))
+    assert [chunk["usage"]["completion_tokens"] for chunk in chunks] == [1, 2, 3, 3, 3]
+    assert all(chunk["usage"]["prompt_tokens"] == 5 for chunk in chunks)
+
+
+def test_logprobs_of_a_completion(api: Api) -> None:
+    logprobs = api.complete(max_tokens=3, logprobs=1).json()["choices"][0]["logprobs"]
+    assert logprobs == {
+        "tokens": ["a", "b", "c"],
+        "token_logprobs": [-0.25] * 3,
+        "top_logprobs": [{"a": -0.25}, {"a": -0.5, "b": -0.25}, {"a": -0.5, "c": -0.25}],
+        "text_offset": [0, 1, 2],
+    }
+
+
+def test_logprobs_of_a_chat(api: Api) -> None:
+    content = api.chat(max_tokens=2, logprobs=True, top_logprobs=1).json()["choices"][0]["logprobs"]["content"]
+    top = [{"token": "a", "logprob": -0.5, "bytes": [97]}]
+    assert content[1] == {"token": "b", "logprob": -0.25, "bytes": [98], "top_logprobs": top}
+    assert api.chat(max_tokens=1, logprobs=True).json()["choices"][0]["logprobs"]["content"][0]["top_logprobs"] == []
+
+
+def test_logprobs_in_chunks_are_those_of_the_whole(api: Api) -> None:
+    whole = api.complete(max_tokens=5, logprobs=2).json()["choices"][0]["logprobs"]
+    parts = [
+        chunk["choices"][0]["logprobs"] for chunk in chunks_of(api.complete(max_tokens=5, logprobs=2, stream=True))
+    ]
+    assert {name: [value for part in parts if part for value in part[name]] for name in whole} == whole
+    content = api.chat(max_tokens=5, logprobs=True, top_logprobs=2).json()["choices"][0]["logprobs"]["content"]
+    chunks = chunks_of(api.chat(max_tokens=5, logprobs=True, top_logprobs=2, stream=True))
+    parts = [chunk["choices"][0]["logprobs"] for chunk in chunks]
+    assert [token for part in parts if part for token in part["content"]] == content
+
+
+def test_logprobs_of_a_text_that_ends_before_its_first_token() -> None:
+    class Silent(FakeService):
+        async def write(self, wanted: Wanted) -> AsyncGenerator[Piece | Ended, None]:
+            yield Ended("stop", None, 0, Statistics())
+
+    api = Api(service=Silent())
+    none: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    assert api.complete(logprobs=1).json()["choices"][0]["logprobs"] == none
+    assert api.chat(logprobs=True).json()["choices"][0]["logprobs"]["content"] == []
+    for ask in (api.complete, api.chat):
+        assert ask().json()["choices"][0]["logprobs"] is None
+
+
+def test_tokens_that_are_parts_of_a_character() -> None:
+    raws = [b"a", b"\xe2", b"\x82\xac", b"\xff", b"z"]
+    tokens = [Token(i, raw.decode("utf-8", "replace"), raw, -1.0) for i, raw in enumerate(raws)]
+    shown = for_completion(tokens, Offsets())
+    assert shown.tokens == ["a", r"bytes:\xe2", r"bytes:\x82\xac", r"bytes:\xff", "z"]
+    assert shown.text_offset == [0, 1, 1, 2, 3]
+
+
+BREAKS = [
+    (Busy("busy", "too many"), 429, "busy"),
+    (Draining("draining", "shutting down"), 503, "draining"),
+    (VerifyAway("verify_away", "cannot be reached"), 503, "verify_away"),
+    (RequestRefused("failed", "the target failed"), 503, "failed"),
+    (RequestRefused("prompt", "too long"), 400, "prompt"),
+    (RequestRefused("constraint", "the form became too costly"), 400, "unsupported_form"),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("error", "status", "code"), BREAKS)
+def test_what_fails_before_the_first_token_is_said_by_the_status(error, status: int, code: str, stream: bool) -> None:
+    api = Api()
+    api.fail(error)
+    answer = api.chat(n=2, stream=stream)
+    assert error_of(answer, status)["code"] == code
+    assert ("Retry-After" in answer.headers) == (status in (429, 503))
+
+
+@pytest.mark.parametrize(("error", "status", "code"), BREAKS)
+def test_a_stream_that_breaks_says_so_and_ends(error, status: int, code: str) -> None:
+    api = Api()
+    api.fail(error, after=2)
+    *chunks, broken, done = events_of(api.complete(stream=True, max_tokens=5))
+    assert [json.loads(chunk)["choices"][0]["text"] for chunk in chunks] == ["a", "b"]
+    assert json.loads(broken)["error"]["code"] == code
+    assert done == "[DONE]"
+    assert error_of(api.complete(max_tokens=5), status)["code"] == code
+
+
+def test_a_bug_in_mid_stream_is_logged_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    api = Api()
+    api.fail(ZeroDivisionError("as ordered"), after=1)
+    assert json.loads(events_of(api.complete(stream=True))[-2])["error"]["code"] == "internal"
+    assert "as ordered" in caplog.text
+
+
+def test_no_text_goes_on_when_one_of_several_fails() -> None:
+    closed = []
+
+    class Service(FakeService):
+        async def write(self, wanted: Wanted) -> AsyncGenerator[Piece | Ended, None]:
+            if wanted.max_tokens == 1:
+                raise RequestRefused("failed", "as ordered")
+            try:
+                yield Piece("", ())
+                await asyncio.Event().wait()
+            finally:
+                closed.append(wanted.max_tokens)
+
+    async def read_all() -> None:
+        texts = [Wanted(prompt=(1,), sampling=Sampling(), max_tokens=number) for number in (3, 2, 1)]
+        async for _ in write(Service(), texts):
+            pass
+
+    async def fail() -> None:
+        with pytest.raises(RequestRefused):
+            await read_all()
+        assert closed == [3, 2]
+
+    asyncio.run(fail())
+
+
+@pytest.mark.parametrize("ask", ["complete", "chat"])
+def test_accepted_text_is_marked_if_asked_for(api: Api, ask: str) -> None:
+    chunks = chunks_of(getattr(api, ask)(max_tokens=3, stream=True, n=2, goodspeed={"mark_accepted": True}))
+    for index in range(2):
+        choices = [choice for chunk in chunks for choice in chunk["choices"] if choice["index"] == index]
+        marked = [choice["goodspeed"]["spans"] for choice in choices if "goodspeed" in choice]
+        assert marked == [[{"text": letter, "accepted": letter != "b"}] for letter in "abc"]
+    plain = chunks_of(getattr(api, ask)(max_tokens=3, stream=True))
+    assert not [choice for chunk in plain for choice in chunk["choices"] if "goodspeed" in choice]

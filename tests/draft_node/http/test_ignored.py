@@ -1,0 +1,78 @@
+"""Members of requests that are ignored: by name, wherever they stand, and never in silence."""
+
+from typing import Any
+
+import pytest
+
+from draft_node.http.body import LARGE
+from draft_node.http.requests import IGNORED
+from tests.draft_node.http.fake import Api, error_of
+
+CACHE = {"type": "ephemeral"}
+
+
+@pytest.fixture(scope="module")
+def api() -> Api:
+    return Api()
+
+
+def told(answer: Any) -> str | None:
+    """The names of what was ignored."""
+    assert answer.status_code == 200, answer.text
+    names: str | None = answer.headers.get("X-GoodSpeed-Ignored")
+    return names
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", sorted(IGNORED))
+def test_what_is_for_other_servers_is_ignored_and_said(api: Api, name: str, stream: bool) -> None:
+    for ask in (api.complete, api.chat):
+        assert told(ask(**{name: {"any": ["thing"]}}, stream=stream)) == name
+
+
+def test_nothing_is_said_where_nothing_is_ignored(api: Api) -> None:
+    assert told(api.complete()) is None
+    assert told(api.chat(verbosity="medium", continue_final_message=False, skip_special_tokens=True)) is None
+    assert told(api.client.get("/health")) is None
+
+
+def test_they_are_ignored_in_messages_and_their_parts(api: Api) -> None:
+    part = {"type": "text", "text": "hi", "cache_control": CACHE}
+    message = {"role": "user", "content": [part], "cache_control": CACHE}
+    assert told(api.chat(messages=[message, message], session_id="1")) == "cache_control, session_id"
+    assert told(api.client.post("/tokenize", json={"messages": [message]})) == "cache_control"
+
+
+def test_they_are_ignored_in_responses(api: Api) -> None:
+    part = {"type": "input_text", "text": "hi", "cache_control": CACHE}
+    message = {"role": "user", "content": [part], "cache_control": CACHE}
+    answer = api.client.post("/v1/responses", json={"input": [message], "text": {"verbosity": "high"}})
+    assert told(answer) == "cache_control, verbosity"
+
+
+@pytest.mark.parametrize("verbosity", ["low", "high"])
+def test_how_much_to_say_is_a_hint(api: Api, verbosity: str) -> None:
+    assert told(api.chat(verbosity=verbosity)) == "verbosity"
+
+
+def test_a_refusal_says_what_was_ignored_too(api: Api) -> None:
+    answer = api.chat(cache_control=CACHE, temperature=9)
+    assert error_of(answer)["param"] == "temperature"
+    assert api.chat(model="other", cache_control=CACHE).headers["X-GoodSpeed-Ignored"] == "cache_control"
+
+
+def test_a_large_body_is_read_likewise() -> None:
+    api = Api()
+    api.service.context_len = api.service.max_chars = 4 * LARGE
+    assert told(api.complete(prompt="x" * LARGE, cache_control=CACHE)) == "cache_control"
+
+
+@pytest.mark.parametrize("name", ["bad_words", "cache_salt", "documents", "n_predict", "surprise", "thinking_budget"])
+def test_what_would_change_the_answer_is_refused_by_name(api: Api, name: str) -> None:
+    error = error_of(api.chat(**{name: 1}))
+    assert (error["param"], error["code"]) == (name, "unknown_parameter")
+
+
+def test_what_is_continued_is_refused_by_name(api: Api) -> None:
+    error = error_of(api.chat(continue_final_message=True))
+    assert (error["param"], error["code"]) == ("continue_final_message", "unknown_parameter")

@@ -1,0 +1,172 @@
+"""Answers with very many log-probabilities: they are bounded, and made and sent without holding the event loop."""
+
+import asyncio
+import gc
+import json
+import threading
+import weakref
+from typing import Any
+
+import pytest
+from starlette.types import Message
+
+from draft_node.http import answering, sampling, streams
+from draft_node.http.body import LargeWork
+from draft_node.http.choices import Choice
+from draft_node.http.completions import Shape
+from draft_node.http.logprobs import for_chat, for_completion
+from draft_node.http.wanted import Wish
+from draft_node.service.request import Wanted
+from goodspeed.node.web.bodies import CompletionChoice, TopLogprob
+from goodspeed.wire.messages import Sampling
+from tests.draft_node.http.fake import CONTEXT_LEN, Api, FakeService, error_of, events_of
+from tests.waiting import until
+
+NUM_TOP = 20
+HEADERS = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+
+
+def test_the_entries_of_a_chat_are_made_one_by_one_while_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: weakref.WeakSet[TopLogprob] = weakref.WeakSet()
+    most = 0
+
+    class Counted(TopLogprob):
+        def model_post_init(self, context: Any) -> None:
+            nonlocal most
+            alive.add(self)
+            most = max(most, len(alive))
+
+        __hash__ = object.__hash__
+
+    monkeypatch.setattr("draft_node.http.logprobs.TopLogprob", Counted)
+    logprobs = for_chat([FakeService.token("a", NUM_TOP)] * 50)
+    content = json.loads(logprobs.model_dump_json())["content"]
+    assert [len(entry["top_logprobs"]) for entry in content] == [NUM_TOP] * 50
+    assert NUM_TOP <= most <= 2 * NUM_TOP
+
+
+def test_the_tokens_of_an_answer_are_nothing_for_garbage_collection_to_look_at() -> None:
+    token = FakeService.token("a", NUM_TOP)
+    assert not any(map(gc.is_tracked, (token, *token.top)))
+
+
+def test_a_very_large_answer_does_not_hold_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written on a thread of its own, beside which the event loop moves on: the writing waits until the loop has
+    had a turn. And it is written choice by choice, since pydantic holds the interpreter for as long as one call takes.
+    """
+    turned = threading.Event()
+    writers: list[str] = []
+    num_calls = 0
+    dump = CompletionChoice.model_dump_json
+
+    def counted(self: CompletionChoice, **options: Any) -> str:
+        nonlocal num_calls
+        num_calls += 1
+        return dump(self, **options)
+
+    monkeypatch.setattr(CompletionChoice, "model_dump_json", counted)
+    whole = answering._whole
+
+    def waiting(*args: Any) -> bytes:
+        writers.append(threading.current_thread().name)
+        assert turned.wait(30)
+        return whole(*args)
+
+    monkeypatch.setattr(answering, "_whole", waiting)
+
+    async def body() -> None:
+        wanted = Wanted(prompt=(1,), sampling=Sampling(), max_tokens=900, num_logprobs=20)
+        wish = Wish([wanted] * 16, 1, [""] * 16)
+        choices = []
+        for _ in wish.texts:
+            choices.append(Choice())
+            async for item in FakeService().write(wanted):
+                choices[-1].take(item)
+        shape, work = Shape("goodspeed", wish, logprobs=True), LargeWork()
+        writing = asyncio.create_task(answering.to_json(wish, shape, choices, work.answers, "user"))
+        await until(lambda: writers)
+        turned.set()
+        content = json.loads(await writing)
+        assert [len(choice["logprobs"]["tokens"]) for choice in content["choices"]] == [900] * 16
+        work.close()
+
+    asyncio.run(asyncio.wait_for(body(), 120))
+    assert [name.partition("_")[0] for name in writers] == ["answers"]
+    assert num_calls == 16
+
+
+def test_a_long_echo_in_a_stream_is_made_where_large_answers_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    writers: list[str] = []
+
+    def noted(*args: Any) -> Any:
+        writers.append(threading.current_thread().name.partition("_")[0])
+        return for_completion(*args)
+
+    monkeypatch.setattr("draft_node.http.completions.for_completion", noted)
+    answer = Api().complete(prompt="x" * (CONTEXT_LEN - 1), echo=True, logprobs=5, max_tokens=1, stream=True)
+    first = json.loads(events_of(answer)[0])
+    assert len(first["choices"][0]["logprobs"]["tokens"]) == CONTEXT_LEN - 1
+    assert writers[0] == "answers"
+    assert "answers" not in writers[1:]
+
+
+@pytest.mark.parametrize("ask", ["chat", "complete"])
+def test_what_a_whole_answer_may_tell_is_bounded(ask: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "MAX_LOGPROBS_TOLD", 4 * 3 * 2)
+    api = Api()
+    wanted = {"logprobs": True, "top_logprobs": 2} if ask == "chat" else {"logprobs": 2}
+    assert getattr(api, ask)(max_tokens=4, n=2, **wanted).status_code == 200
+    error = error_of(getattr(api, ask)(max_tokens=5, n=2, **wanted))
+    assert (error["param"], error["code"]) == ("logprobs", "invalid_value")
+    assert "30 tokens and alternatives are more than the 24 of one answer" in error["message"]
+    assert getattr(api, ask)(max_tokens=5, n=2, stream=True, **wanted).status_code == 200
+    assert getattr(api, ask)(max_tokens=900, n=16).status_code == 200
+
+
+def sent_by(**wanted: Any) -> list[Message]:
+    """What the application gives to the connection, for a completion."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def body() -> None:
+        body = json.dumps(wanted).encode()
+        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "query_string": b"", "headers": HEADERS}
+        given = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def first() -> Message:
+            return next(given, None) or await receive()
+
+        await Api().app(scope, first, send)
+
+    asyncio.run(asyncio.wait_for(body(), 60))
+    return sent
+
+
+def test_a_large_answer_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "PIECE_BYTES", 1000)
+    sent = sent_by(prompt="x", max_tokens=100, logprobs=NUM_TOP)
+    pieces = [message["body"] for message in sent[1:]]
+    assert max(map(len, pieces)) == 1000
+    assert dict(sent[0]["headers"])[b"content-length"] == str(sum(map(len, pieces))).encode()
+    assert len(json.loads(b"".join(pieces))["choices"][0]["logprobs"]["tokens"]) == 100
+
+
+def test_a_small_answer_is_sent_at_once() -> None:
+    sent = sent_by(prompt="x", max_tokens=4)
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+    assert dict(sent[0]["headers"])[b"content-length"] == str(len(sent[1]["body"])).encode()
+
+
+def test_a_large_event_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "PIECE_BYTES", 1000)
+    sent = sent_by(prompt="x" * 100, echo=True, logprobs=5, max_tokens=1, stream=True)
+    pieces = [message["body"] for message in sent[1:]]
+    assert max(map(len, pieces)) == 1000
+    first = json.loads(b"".join(pieces).split(b"\n\n")[0].removeprefix(b"data: "))
+    assert len(first["choices"][0]["logprobs"]["tokens"]) == 100

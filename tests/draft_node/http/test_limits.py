@@ -1,0 +1,281 @@
+"""Every limit at its maximum and one above; and bodies that are none."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from draft_node.http.requests import MAX_DETOKENIZED, MAX_MESSAGES, MAX_PARTS
+from goodspeed.node.web import OPEN_PATHS, Keys, listen, parse_address, serve
+from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def api() -> Api:
+    return Api(http_max_body_bytes=4096)
+
+
+def padded(num_bytes: int) -> bytes:
+    body = b'{"prompt": "hello"}'
+    return body + b" " * (num_bytes - len(body))
+
+
+def in_pieces(body: bytes) -> Iterator[bytes]:
+    """Yields a body in pieces, so that it is sent without Content-Length."""
+    for start in range(0, len(body), 100):
+        yield body[start : start + 100]
+
+
+@pytest.mark.parametrize("cut", [bytes, in_pieces])
+def test_bodies(api: Api, cut) -> None:
+    assert api.client.post("/v1/completions", content=cut(padded(4096)), headers=JSON).status_code == 200
+    assert (
+        error_of(api.client.post("/v1/completions", content=cut(padded(4097)), headers=JSON), 413)["code"]
+        == "too_large"
+    )
+
+
+def test_a_body_that_says_it_is_too_large_is_not_read(api: Api) -> None:
+    def never() -> Iterator[bytes]:
+        raise AssertionError("it was read")
+        yield b""
+
+    answer = api.client.post("/v1/completions", content=never(), headers={**JSON, "Content-Length": "4097"})
+    assert error_of(answer, 413)["code"] == "too_large"
+
+
+def test_no_body_is_read_for_those_who_need_no_key(api: Api) -> None:
+    def never() -> Iterator[bytes]:
+        raise AssertionError("it was read")
+        yield b""
+
+    assert OPEN_PATHS
+    for path in OPEN_PATHS:
+        answer = api.client.post(path, content=never(), headers={**JSON, "Content-Length": "100"})
+        assert error_of(answer, 405)["code"] == "method_not_allowed"
+
+
+def test_who_sends_all_of_a_body_that_is_too_large_is_answered(api: Api) -> None:
+    """The client may go on with the same connection."""
+
+    async def talk() -> tuple[bytes, bytes]:
+        listener = listen(parse_address("127.0.0.1:0"), None)
+        serving = asyncio.create_task(serve(api.app, listener))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        head = b" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        writer.write(b"POST /v1/completions" + head + b"Content-Length: 10000000\r\n\r\n" + bytes(10_000_000))
+        await writer.drain()
+        first = await reader.readuntil(b"}}")
+        writer.write(b"GET /health" + head + b"\r\n")
+        second = await reader.readuntil(b"}")
+        writer.close()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        return first, second
+
+    first, second = asyncio.run(asyncio.wait_for(talk(), 30))
+    assert first.startswith(b"HTTP/1.1 413 ")
+    assert second.startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
+def test_compressed_bodies_are_refused(api: Api, encoding: str) -> None:
+    answer = api.client.post("/v1/completions", content=padded(64), headers={**JSON, "Content-Encoding": encoding})
+    assert error_of(answer, 415)["code"] == "unsupported_encoding"
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+def test_only_json_is_taken(api: Api, kind: str) -> None:
+    answer = api.client.post("/v1/completions", content=padded(64), headers={"Content-Type": kind})
+    assert error_of(answer, 415)["code"] == "unsupported_media_type"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"hello",
+        b'{"prompt": "hello"',
+        b'{"prompt": "hello"} {}',
+        b'{"prompt": "\xff"}',
+        b'{"prompt": "\\ud800"}',
+        b'{"\\ud800": 1}',
+        b"[" * 4000,
+        b"null",
+        b'"hello"',
+        b"[1]",
+    ],
+)
+def test_what_is_no_json_object(api: Api, body: bytes) -> None:
+    assert error_of(api.client.post("/v1/completions", content=body, headers=JSON))["code"] == "invalid_json"
+
+
+@pytest.mark.parametrize(
+    ("param", "number"),
+    [("seed", "9" * 4000), ("temperature", "NaN"), ("temperature", "Infinity"), ("temperature", "1e999")],
+)
+def test_numbers_that_no_parameter_can_be(api: Api, param: str, number: str) -> None:
+    body = f'{{"prompt": "a", "{param}": {number}}}'
+    error = error_of(api.client.post("/v1/completions", content=body, headers=JSON))
+    assert (error["code"], error["param"]) == ("invalid_value", param)
+
+
+def test_a_large_body_is_read_as_well() -> None:
+    api = Api()
+    assert api.complete(prompt=[list(range(100))] * 64, user="x" * 512).status_code == 200
+    assert error_of(api.complete(prompt=[[1000] * 900] * 64))["code"] == "vocabulary"
+
+
+def test_prompts(api: Api) -> None:
+    assert len(api.complete(prompt=["x"] * 64, max_tokens=1).json()["choices"]) == 64
+    assert error_of(api.complete(prompt=["x"] * 65))["param"] == "prompt"
+
+
+def test_choices(api: Api) -> None:
+    assert len(api.complete(n=16, max_tokens=1).json()["choices"]) == 16
+    assert error_of(api.complete(n=17))["param"] == "n"
+
+
+@pytest.mark.parametrize(
+    ("stop", "status"), [(["x"] * 4, 200), (["x"] * 5, 400), ("x" * 256, 200), ("x" * 257, 400), (["x" * 257], 400)]
+)
+def test_stop_strings(api: Api, stop: str | list[str], status: int) -> None:
+    assert api.complete(stop=stop).status_code == status
+
+
+@pytest.mark.parametrize(("number", "status"), [(0, 200), (20, 200), (21, 400)])
+def test_logprobs(api: Api, number: int, status: int) -> None:
+    assert api.complete(logprobs=number).status_code == status
+    assert api.chat(logprobs=True, top_logprobs=number).status_code == status
+
+
+def test_messages() -> None:
+    api = Api()
+    assert api.chat(messages=[{"role": "user", "content": ""}] * 10).status_code == 200
+    for number, code in ((MAX_MESSAGES, "context_length_exceeded"), (MAX_MESSAGES + 1, "invalid_value")):
+        assert error_of(api.chat(messages=[{"role": "user", "content": ""}] * number))["code"] == code
+
+
+@pytest.mark.parametrize(("num_chars", "num_encoded"), [(2 * CONTEXT_LEN, 1), (2 * CONTEXT_LEN + 1, 0)])
+def test_a_text_that_cannot_fit_is_not_even_encoded(num_chars: int, num_encoded: int) -> None:
+    text = "x" * num_chars
+    halves = [{"role": "user", "content": half} for half in (text[1000:], text[: 1000 - 2 * len("user")])]
+    for ask in (lambda api: api.complete(prompt=text), lambda api: api.chat(messages=halves)):
+        api = Api()
+        assert error_of(ask(api))["code"] == "context_length_exceeded"
+        assert api.service.num_encoded == num_encoded
+
+
+@pytest.mark.parametrize("context_len", [CONTEXT_LEN, 0], ids=["there", "away"])
+def test_nor_is_it_to_be_counted(context_len: int) -> None:
+    """Whether the verify node is there or not."""
+    text = "x" * (2 * CONTEXT_LEN + 1)
+    halves = [{"role": "user", "content": half} for half in (text[1000:], text[: 1000 - 2 * len("user")])]
+    for body, param in (({"prompt": text}, "prompt"), ({"messages": halves}, "messages")):
+        api = Api()
+        api.service.context_len = context_len
+        error = error_of(api.client.post("/tokenize", json=body))
+        assert (error["code"], error["param"]) == ("context_length_exceeded", param)
+        assert str(2 * CONTEXT_LEN) in error["message"]
+        assert api.service.num_encoded == 0
+
+
+def test_names_count_as_well_as_what_is_said() -> None:
+    """A chat template may write them; 1,024 names of 512 characters are half a million."""
+    named = [{"role": "user", "name": "x" * 512, "content": ""}] * MAX_MESSAGES
+    for path in ("/v1/chat/completions", "/tokenize"):
+        api = Api()
+        error = error_of(api.client.post(path, json={"messages": named}))
+        assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
+        assert api.service.num_encoded == 0
+
+
+def test_nothing_is_encoded_that_cannot_be_written_now() -> None:
+    api = Api()
+    api.service.context_len = 0
+    for answer in (api.complete(), api.chat()):
+        assert error_of(answer, 503)["code"] == "verify_away"
+    assert api.service.num_encoded == 0
+
+
+def test_whose_work_a_text_is() -> None:
+    """A key's, whatever the address; without keys the address's. The key itself is nowhere in it."""
+    api = Api(keys=Keys(["first-key", "second-key"]))
+    for key in ("first-key", "second-key", "first-key"):
+        answer = api.client.post("/tokenize", json={"prompt": "x"}, headers={"Authorization": f"Bearer {key}"})
+        assert answer.status_code == 200
+    assert len(api.service.users) == 2
+    assert not any("key" in user for user in api.service.users)
+    api.client.headers["Authorization"] = "Bearer second-key"
+    assert api.complete().status_code == api.chat().status_code == 200
+    assert {wanted.user for wanted in api.service.wanted} == {"8929247c2732438b9e6e53f08cf758fa"}  # in every release
+    for ask in (Api.complete, Api.chat, _detokenize, _echo):
+        api = Api()
+        assert ask(api).status_code == 200
+        assert api.service.users == {"testclient"}
+
+
+def _detokenize(api: Api) -> Any:
+    return api.client.post("/detokenize", json={"tokens": [65]})
+
+
+def _echo(api: Api) -> Any:
+    return api.complete(prompt=[65], echo=True)
+
+
+@pytest.mark.parametrize(("number", "status"), [(MAX_PARTS, 200), (MAX_PARTS + 1, 400)])
+def test_parts_of_a_message(number: int, status: int) -> None:
+    parts = [{"type": "text", "text": ""}] * number
+    assert Api().chat(messages=[{"role": "user", "content": parts}]).status_code == status
+
+
+def test_very_many_unknown_parameters_are_one_error() -> None:
+    error = error_of(Api().complete(**{f"x{number}": 1 for number in range(10_000)}))
+    assert (error["param"], error["code"]) == ("x0", "unknown_parameter")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "param", "what"),
+    [
+        ({f"x{number}": "" for number in range(17)}, "metadata", "metadata must have at most 16 members"),
+        ({f"x{number}": 1 for number in range(17)}, "metadata", "metadata must have at most 16 members"),
+        ({"n" * 65: "v"}, "metadata", "metadata must have names of at most 64 characters"),
+        ({"name": "v" * 513}, "metadata.name", "metadata.name must have at most 512 characters"),
+    ],
+)
+def test_names_and_values_of_metadata(metadata: dict[str, str], param: str, what: str) -> None:
+    """Chats keep none, so they ignore it; a response tells it again."""
+    assert Api().chat(metadata=metadata).headers["X-GoodSpeed-Ignored"] == "metadata"
+    client = Api().client
+    assert client.post("/v1/responses", json={"input": "x", "metadata": {"n" * 64: "v" * 512}}).status_code == 200
+    error = error_of(client.post("/v1/responses", json={"input": "x", "metadata": metadata}))
+    assert (error["param"], error["message"]) == (param, what)
+
+
+@pytest.mark.parametrize(("number", "status"), [(MAX_DETOKENIZED, 200), (MAX_DETOKENIZED + 1, 400)])
+def test_tokens_to_text(number: int, status: int) -> None:
+    assert Api().client.post("/detokenize", json={"tokens": [65] * number}).status_code == status
+
+
+@pytest.mark.parametrize(("running", "waiting", "status"), [(2, 0, 200), (2, 1, 200), (2, 2, 429), (2, 4, 429)])
+def test_all_texts_of_a_request_are_let_in_or_none(running: int, waiting: int, status: int) -> None:
+    api = Api(max_sessions=2, http_max_waiting=4)
+    api.service.num_running, api.service.num_waiting = running, waiting
+    answer = api.complete(n=3)
+    assert answer.status_code == status
+    assert len(api.service.wanted) == (3 if status == 200 else 0)
+    if status == 429:
+        assert error_of(answer, 429)["type"] == "rate_limit_error"
+        assert int(answer.headers["Retry-After"]) > 0
+
+
+def test_more_texts_than_the_node_ever_takes_is_no_matter_of_waiting() -> None:
+    api = Api(max_sessions=1, http_max_waiting=4)
+    assert api.complete(n=5).status_code == 200
+    error = error_of(api.complete(n=6))
+    assert error["param"] == "n"
+    assert error["message"] == "the request asks for 6 texts; this node takes 5 at most; send several requests"
+    assert error_of(api.complete(prompt=["x"] * 6))["param"] == "prompt"

@@ -1,0 +1,320 @@
+"""What requests may say: every parameter is honoured or refused by name."""
+
+from typing import Any
+
+import pytest
+
+from draft_node.http.wanted import choice_seed
+from goodspeed.errors import PromptError
+from goodspeed.wire.handshake import Defaults
+from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
+
+NEUTRAL = [
+    {"frequency_penalty": 0, "presence_penalty": 0.0, "repetition_penalty": 1.0, "min_p": 0},
+    {"logit_bias": {}, "user": "somebody", "n": 1, "stop": None, "seed": None},
+    {"model": "goodspeed", "stream": False, "top_k": -1, "top_p": 1},
+    {"max_tokens": 3, "max_completion_tokens": 3},
+    {"stop": []},
+]
+NEUTRAL_COMPLETION = [{"best_of": 1, "suffix": None, "echo": False, "logprobs": None}]
+NEUTRAL_CHAT = [
+    {
+        "tools": [],
+        "tool_choice": "none",
+        "functions": [],
+        "response_format": {"type": "text"},
+        "parallel_tool_calls": True,
+    },
+    {
+        "store": False,
+        "metadata": {"a": "b"},
+        "modalities": ["text"],
+        "service_tier": "auto",
+        "reasoning_effort": "none",
+        "chat_template_kwargs": {},
+    },
+    {"logprobs": False, "audio": None, "prediction": None, "safety_identifier": "x", "prompt_cache_key": "y"},
+]
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"frequency_penalty": 2.5}, "frequency_penalty"),
+    ({"presence_penalty": -2.5}, "presence_penalty"),
+    ({"presence_penalty": "1"}, "presence_penalty"),
+    ({"repetition_penalty": 0}, "repetition_penalty"),
+    ({"repetition_penalty": 101}, "repetition_penalty"),
+    ({"min_p": 1.5}, "min_p"),
+    ({"min_p": -0.1}, "min_p"),
+    ({"logit_bias": {"256": -100}}, "logit_bias"),
+    ({"logit_bias": {"5": 101}}, "logit_bias.5"),
+    ({"logit_bias": {"5": "1"}}, "logit_bias.5"),
+    ({"logit_bias": {"05": 1}}, "logit_bias"),
+    ({"logit_bias": {"-1": 1}}, "logit_bias"),
+    ({"logit_bias": {"word": 1}}, "logit_bias"),
+    ({"logit_bias": [1]}, "logit_bias"),
+    ({"logit_bias": {str(token): 1 for token in range(1025)}}, "logit_bias"),
+    ({"stop_token_ids": [256]}, "stop_token_ids"),
+    ({"stop_token_ids": 5}, "stop_token_ids"),
+    ({"stop_token_ids": [1.5]}, "stop_token_ids.0"),
+    ({"stop_token_ids": [-1]}, "stop_token_ids.0"),
+    ({"stop_token_ids": [1] * 65}, "stop_token_ids"),
+    ({"goodspeed": {"slo": "fast"}}, "goodspeed.slo"),
+    ({"goodspeed": {"speed": 1}}, "goodspeed.speed"),
+    ({"goodspeed": {"mark_accepted": True}}, "goodspeed.mark_accepted"),
+    ({"goodspeed": {"max_draft": -1}}, "goodspeed.max_draft"),
+    ({"temperature": -0.1}, "temperature"),
+    ({"temperature": 2.1}, "temperature"),
+    ({"temperature": "1"}, "temperature"),
+    ({"temperature": True}, "temperature"),
+    ({"top_p": 0}, "top_p"),
+    ({"top_p": 1.1}, "top_p"),
+    ({"top_k": -2}, "top_k"),
+    ({"max_tokens": 0}, "max_tokens"),
+    ({"max_tokens": 1.5}, "max_tokens"),
+    ({"max_tokens": 3, "max_completion_tokens": 4}, "max_completion_tokens"),
+    ({"max_tokens": 3, "min_tokens": 4}, "min_tokens"),
+    ({"n": 0}, "n"),
+    ({"stop": ""}, "stop"),
+    ({"stop": ["a", ""]}, "stop"),
+    ({"stop": 5}, "stop"),
+    ({"seed": 1 << 63}, "seed"),
+    ({"stream_options": {"include_usage": True}}, "stream_options"),
+    ({"stream": True, "stream_options": {"surprise": True}}, "stream_options.surprise"),
+    ({"guided_json": {"type": "object"}}, "guided_json"),
+    ({"logprobs": -1}, "logprobs"),
+    ({"prompt_logprobs": 1}, "prompt_logprobs"),
+    ({"return_token_ids": 1}, "return_token_ids"),
+    ({"priority": 0.5}, "priority"),
+]
+REFUSED_COMPLETION: list[tuple[dict[str, Any], str]] = [
+    ({"best_of": 2}, "best_of"),
+    ({"suffix": "end"}, "suffix"),
+    ({"echo": True, "max_tokens": 0, "min_tokens": 1}, "min_tokens"),
+    ({"echo": True, "max_tokens": 0, "min_tokens": 2}, "min_tokens"),
+    ({"max_completion_tokens": 0}, "max_completion_tokens"),
+    ({"logprobs": True}, "logprobs"),
+    ({"prompt": ""}, "prompt"),
+    ({"prompt": []}, "prompt"),
+    ({"prompt": ["a", 1]}, "prompt"),
+    ({"prompt": [[]]}, "prompt"),
+    ({"prompt": [True]}, "prompt"),
+    ({"prompt": [-1]}, "prompt"),
+    ({"prompt": [256]}, "prompt"),
+    ({"prompt": None}, "prompt"),
+    ({"tools": [1]}, "tools"),
+]
+REFUSED_CHAT: list[tuple[dict[str, Any], str]] = [
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+    ({"tools": [{"type": "function"}]}, "tools.0.function"),
+    ({"tool_choice": "required"}, "tool_choice"),
+    ({"audio": {"voice": "x"}}, "audio"),
+    ({"modalities": ["text", "audio"]}, "modalities"),
+    ({"store": True}, "store"),
+    ({"store": 0}, "store"),
+    ({"reasoning_effort": "high"}, "reasoning_effort"),
+    ({"top_logprobs": 3}, "top_logprobs"),
+    ({"logprobs": 1}, "logprobs"),
+    ({"messages": []}, "messages"),
+    ({"messages": "hello"}, "messages"),
+    ({"messages": [{"role": "tool", "content": "x", "tool_call_id": "1"}]}, "messages.0.role"),
+    ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.tool_call_id"),
+    ({"messages": [{"role": "user"}]}, "messages.0.content"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+        "messages.0.content.0.type",
+    ),
+    ({"messages": [{"role": "user", "content": "no template"}]}, "messages"),
+    ({"prompt": "hello"}, "prompt"),
+    ({"prediction": "hello"}, "prediction"),
+    ({"prediction": {"type": "guess", "content": "x"}}, "prediction.type"),
+    ({"prediction": {"type": "content"}}, "prediction.content"),
+    ({"prediction": {"type": "content", "content": "x"}, "goodspeed": {"speculate": False}}, "prediction"),
+    ({"prediction": {"type": "content", "content": "x"}, "goodspeed": {"drafter": "model"}}, "prediction"),
+]
+
+
+@pytest.fixture(scope="module")
+def api() -> Api:
+    return Api()
+
+
+@pytest.mark.parametrize("body", [*NEUTRAL, *NEUTRAL_COMPLETION])
+def test_harmless_in_completions(api: Api, body: dict[str, Any]) -> None:
+    assert api.complete(**body).status_code == 200
+
+
+@pytest.mark.parametrize("body", [*NEUTRAL, *NEUTRAL_CHAT])
+def test_harmless_in_chats(api: Api, body: dict[str, Any]) -> None:
+    assert api.chat(**body).status_code == 200
+
+
+@pytest.mark.parametrize(("body", "param"), [*REFUSED, *REFUSED_COMPLETION])
+def test_refused_in_completions_by_name(api: Api, body: dict[str, Any], param: str) -> None:
+    error = error_of(api.complete(**body))
+    assert error["param"] == param
+    assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(("body", "param"), [*REFUSED, *REFUSED_CHAT])
+def test_refused_in_chats_by_name(api: Api, body: dict[str, Any], param: str) -> None:
+    assert error_of(api.chat(**body))["param"] == param
+
+
+def test_everything_asked_for_reaches_the_service() -> None:
+    api = Api()
+    options = {"temperature": 0.5, "top_p": 0.9, "top_k": 7, "seed": 3, "max_tokens": 9, "min_tokens": 2}
+    assert api.complete(**options, ignore_eos=True, stop=["x", "y"], logprobs=4).status_code == 200
+    (wanted,) = api.service.wanted
+    assert wanted.prompt == tuple(b"hello")
+    assert (wanted.sampling.temperature, wanted.sampling.top_p, wanted.sampling.top_k) == (0.5, 0.9, 7)
+    assert (wanted.sampling.seed, wanted.max_tokens, wanted.min_tokens) == (3, 9, 2)
+    assert (wanted.ignore_eos, wanted.stop, wanted.num_logprobs) == (True, ("x", "y"), 4)
+
+
+def test_what_is_left_open_is_as_the_targets_makers_say() -> None:
+    api = Api()
+    api.service.completion_defaults = Defaults(0.6, 20, 0.9, ("Q:",))
+    api.service.chat_defaults = Defaults(temperature=0.7, stop=("\n\n", "User:"))
+    api.complete()
+    api.complete(temperature=1, top_k=0, top_p=1, stop="x")
+    api.chat(stop=["User:", "y"])
+    open_, said, chat = api.service.wanted
+    assert (open_.sampling.temperature, open_.sampling.top_k, open_.sampling.top_p) == (0.6, 20, 0.9)
+    assert (said.sampling.temperature, said.sampling.top_k, said.sampling.top_p) == (1.0, 0, 1.0)
+    assert (open_.stop, said.stop) == (("Q:",), ("x", "Q:"))
+    assert (chat.sampling.temperature, chat.sampling.top_k, chat.stop) == (0.7, 0, ("User:", "y", "\n\n"))
+    assert [wanted.is_chat for wanted in api.service.wanted] == [False, False, True]
+
+
+def test_a_text_that_is_to_go_on_is_ended_by_its_own_stop_strings_alone() -> None:
+    api = Api()
+    api.service.chat_defaults = Defaults(stop=("\n\n",))
+    api.chat(ignore_eos=True)
+    api.chat(ignore_eos=True, stop="x")
+    api.chat(ignore_eos=False)
+    assert [wanted.stop for wanted in api.service.wanted] == [(), ("x",), ("\n\n",)]
+
+
+@pytest.mark.parametrize(
+    ("extension", "longest"),
+    [(None, 9), ({}, 9), ({"speculate": False}, 0), ({"max_draft": 4}, 4), ({"max_draft": 99}, 9)],
+)
+def test_drafting_can_be_shortened_and_turned_off(extension: dict[str, Any] | None, longest: int) -> None:
+    api = Api(max_draft=9)
+    api.complete(goodspeed=extension)
+    assert api.service.wanted[0].max_draft == longest
+
+
+@pytest.mark.parametrize(
+    ("settings", "extension", "found"),
+    [
+        ({}, None, ("auto", 9)),
+        ({"drafter": "ngram"}, None, ("ngram", 9)),
+        ({"drafter": "ngram"}, {"drafter": "auto"}, ("auto", 9)),
+        ({"drafter": "none"}, {"drafter": "model", "max_draft": 4}, ("model", 4)),
+        ({"drafter": "none"}, {}, ("none", 0)),
+        ({}, {"drafter": "none"}, ("none", 0)),
+        ({}, {"drafter": "none", "max_draft": 4}, ("none", 0)),
+        ({}, {"speculate": False}, ("none", 0)),
+        ({}, {"drafter": "auto", "max_draft": 0}, ("none", 0)),
+        ({"model": "none", "tokenizer": "t"}, {"drafter": "ngram"}, ("ngram", 9)),
+    ],
+)
+def test_what_drafts_is_the_requests_choice_and_else_the_nodes(settings, extension, found) -> None:
+    api = Api(max_draft=9, **settings)
+    assert api.complete(goodspeed=extension).status_code == 200
+    assert (api.service.wanted[0].drafter, api.service.wanted[0].max_draft) == found
+
+
+@pytest.mark.parametrize(
+    ("extension", "message"),
+    [
+        ({"drafter": "model"}, "goodspeed.drafter: this draft node has no model; send auto, ngram or none"),
+        (
+            {"drafter": "ngram", "speculate": False},
+            "goodspeed.drafter: ngram drafts, and the request asks for no drafts, too; drop one of them",
+        ),
+        ({"drafter": "assistant"}, "goodspeed.drafter must be 'auto', 'model', 'ngram' or 'none'"),
+    ],
+)
+def test_what_cannot_draft_is_refused(extension: dict[str, Any], message: str) -> None:
+    answer = Api(model="none", tokenizer="t").complete(goodspeed=extension)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, message)
+    assert answer.json()["error"]["param"] == "goodspeed.drafter"
+
+
+def test_the_first_choice_of_every_prompt_has_the_seed_itself() -> None:
+    api = Api()
+    api.complete(prompt=["a", "b"], n=3, seed=5)
+    seeds = [wanted.sampling.seed for wanted in api.service.wanted]
+    assert seeds[0] == 5
+    assert len(set(seeds)) == 3
+    assert seeds[:3] == seeds[3:]
+    assert [wanted.prompt for wanted in api.service.wanted] == [(97,)] * 3 + [(98,)] * 3
+
+
+def test_derived_seeds_are_seeds_and_stay_the_same() -> None:
+    seeds = {choice_seed(seed, choice) for seed in (0, 1, (1 << 63) - 1, -1, -(1 << 63)) for choice in range(16)}
+    assert len(seeds) == 80
+    assert all(0 <= seed < 1 << 63 for seed in seeds)
+    assert choice_seed(5, 1) == 8566780490978300163  # pinned: the same request gives the same text in every release
+
+
+def test_without_a_seed_every_choice_has_another() -> None:
+    api = Api()
+    api.complete(n=4)
+    api.complete(n=4)
+    assert len({wanted.sampling.seed for wanted in api.service.wanted}) == 8
+
+
+def test_how_long_an_answer_is_that_does_not_say() -> None:
+    api = Api(max_tokens=150)
+    api.complete()
+    api.chat()
+    api.chat(messages=[{"role": "user", "content": "x" * (CONTEXT_LEN - 20)}])
+    assert [wanted.max_tokens for wanted in api.service.wanted] == [16, 150, 20 - len("user:;")]
+
+
+def test_what_does_not_fit_into_the_context_is_refused() -> None:
+    api = Api()
+    assert api.complete(max_tokens=CONTEXT_LEN - 5).status_code == 200
+    error = error_of(api.complete(max_tokens=CONTEXT_LEN - 4))
+    assert (error["param"], error["code"]) == ("max_tokens", "context_length_exceeded")
+    error = error_of(api.chat(max_completion_tokens=CONTEXT_LEN))
+    assert (error["param"], error["message"].split()[0]) == ("max_completion_tokens", "max_completion_tokens")
+    assert api.complete(prompt="x" * (CONTEXT_LEN - 1)).json()["usage"]["completion_tokens"] == 1
+    error = error_of(api.complete(prompt="x" * CONTEXT_LEN))
+    assert (error["param"], error["code"]) == ("prompt", "context_length_exceeded")
+    error_of(api.complete(prompt=["x", "x" * CONTEXT_LEN]))
+
+
+def test_conversations_as_templates_know_them() -> None:
+    api = Api()
+    parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
+    before: dict[str, Any] = {
+        "role": "assistant",
+        "content": "x",
+        "refusal": None,
+        "tool_calls": None,
+        "annotations": [],
+    }
+    api.chat(messages=[{"role": "developer", "content": "be brief"}, before, {"role": "user", "content": parts}])
+    assert bytes(api.service.wanted[0].prompt) == b"system:be brief;assistant:x;user:one two;"
+
+
+def test_texts_that_no_tokenizer_takes_are_the_users_fault() -> None:
+    api = Api()
+    api.fail(PromptError("as ordered"))
+    assert error_of(api.complete())["message"] == "as ordered"
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"])
+def test_another_model_is_not_found(api: Api, path: str) -> None:
+    bodies: dict[str, dict[str, Any]] = {
+        "/v1/completions": {"prompt": "x"},
+        "/v1/chat/completions": {"messages": [{"role": "user", "content": "x"}]},
+        "/tokenize": {"prompt": "x"},
+        "/detokenize": {"tokens": [65]},
+    }
+    body = bodies[path]
+    assert api.client.post(path, json={"model": "goodspeed", **body}).status_code == 200
+    error = error_of(api.client.post(path, json={"model": "gpt-5", **body}), 404)
+    assert (error["param"], error["code"]) == ("model", "model_not_found")

@@ -1,0 +1,348 @@
+"""`/v1/responses`: what a request says becomes a chat, and its text items and events, whole and streamed alike."""
+
+import json
+import re
+from typing import Any
+
+import openai
+import pytest
+from starlette.testclient import TestClient
+
+from draft_node.http.requests import Extension
+from goodspeed.errors import Busy, VerifyAway
+from tests.draft_node.http.fake import Api, FakeService, error_of
+from tests.draft_node.http.speaking import SpeakingService
+
+SPOKEN = (
+    "<think>\nShe asks about two cities.\n</think>\n\nI look it up.\n"
+    '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>\n'
+    '<tool_call>\n{"name": "weather", "arguments": {"city": "Bergen"}}\n</tool_call>'
+)
+WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {"city": {}}}}
+TOOLS = {"tools": [WEATHER]}
+OF_CALLS = ("arguments", "output", "call_id", "name")
+OF_SCHEMAS: list[tuple[str, Any]] = [
+    ("schema", {"type": "object"}),
+    ("name", "n"),
+    ("strict", True),
+    ("description", "d"),
+]
+LONG = {"description": "x" * 70_000}
+
+
+def respond(api: Api, **body: Any) -> Any:
+    return api.client.post("/v1/responses", json={"input": "hello", **body})
+
+
+def events_of(answer: Any) -> list[dict[str, Any]]:
+    """The events, each of which says its own name, numbered in order."""
+    *written, end = answer.text.split("\n\n")
+    assert end == ""
+    events = []
+    for each in written:
+        name, data = each.split("\n")
+        events.append(json.loads(data.removeprefix("data: ")))
+        assert name == f"event: {events[-1]['type']}"
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    return events
+
+
+def without_ids(value: Any) -> Any:
+    """What is the same in two answers to one request."""
+    if isinstance(value, list):
+        return [without_ids(each) for each in value]
+    if isinstance(value, dict):
+        new = ("id", "call_id", "item_id", "created_at", "completed_at")
+        return {name: without_ids(each) for name, each in value.items() if name not in new}
+    return value
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+# -- what comes back ---------------------------------------------------------------------------------------------------
+
+
+def test_a_response(api: Api) -> None:
+    answer = respond(api, max_output_tokens=3, metadata={"a": "b"}, instructions="Be brief.").json()
+    assert answer["id"].startswith("resp_")
+    [item] = answer["output"]
+    assert item.pop("id").startswith("msg_")
+    text = {"type": "output_text", "text": "abc", "annotations": [], "logprobs": []}
+    assert item == {"type": "message", "status": "incomplete", "role": "assistant", "content": [text]}
+    assert (answer["status"], answer["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+    assert (answer["metadata"], answer["instructions"], answer["store"]) == ({"a": "b"}, "Be brief.", False)
+    usage = answer["usage"]
+    assert (usage["input_tokens"], usage["output_tokens"]) == (len("system:Be brief.;user:hello;"), 3)
+    assert usage["goodspeed"]["drafted"] == 3
+
+
+def test_thinking_text_and_calls_are_items_in_order() -> None:
+    answer = respond(Api(service=SpeakingService(SPOKEN)), **TOOLS).json()
+    thought, said, first, second = answer["output"]
+    assert [item["type"] for item in answer["output"]] == ["reasoning", "message", "function_call", "function_call"]
+    assert thought["content"] == [{"type": "reasoning_text", "text": "She asks about two cities."}]
+    assert said["content"][0]["text"].strip() == "I look it up."
+    assert [json.loads(call["arguments"]) for call in (first, second)] == [{"city": "Oslo"}, {"city": "Bergen"}]
+    assert first["call_id"] != second["call_id"]
+    assert {item["status"] for item in answer["output"]} == {answer["status"]} == {"completed"}
+    assert answer["usage"]["output_tokens_details"]["reasoning_tokens"] > 0
+
+
+def test_events_of_a_text_come_in_the_official_order(api: Api) -> None:
+    events = events_of(respond(api, max_output_tokens=2, stream=True))
+    assert [event["type"].removeprefix("response.") for event in events] == [
+        *("created", "in_progress", "output_item.added", "content_part.added"),
+        *("output_text.delta", "output_text.delta", "output_text.done", "content_part.done", "output_item.done"),
+        "incomplete",
+    ]
+    assert events[0]["response"]["output"] == []
+    assert events[3]["part"]["text"] == ""
+    assert {event["item_id"] for event in events if "item_id" in event} == {events[2]["item"]["id"]}
+
+
+@pytest.mark.parametrize("num_at_once", [1, 2, 3, 7, 1000])
+def test_streams_in_any_pieces_equal_the_whole(num_at_once: int) -> None:
+    whole = respond(Api(service=SpeakingService(SPOKEN)), **TOOLS).json()
+    api = Api(service=SpeakingService(SPOKEN, num_at_once=num_at_once))
+    events = events_of(respond(api, stream=True, **TOOLS))
+    last = events[-1]["response"]
+    assert without_ids(last["output"]) == without_ids(whole["output"])
+    assert events[-1]["type"] == "response.completed"
+    done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    assert done == last["output"]
+    for index, item in enumerate(last["output"]):
+        deltas = [e["delta"] for e in events if e.get("output_index") == index and e["type"].endswith(".delta")]
+        assert "".join(deltas) == (item["arguments"] if "arguments" in item else item["content"][0]["text"])
+
+
+def test_a_text_without_any_token_is_a_response_without_output() -> None:
+    answer = respond(Api(service=SpeakingService("")))
+    assert (answer.json()["output"], answer.json()["status"]) == ([], "completed")
+
+
+def test_what_the_draft_model_wrote_alone_is_marked(api: Api) -> None:
+    api.service.local_from = 1
+    events = events_of(respond(api, max_output_tokens=3, stream=True))
+    marks = [event.get("goodspeed", {}).get("local") for event in events if event["type"].endswith("text.delta")]
+    assert marks == [None, True, True]
+    assert events[-1]["response"]["goodspeed"]["local_tokens"] == 2
+    assert events[-1]["response"]["system_fingerprint"] is None
+
+
+# -- what is asked for -------------------------------------------------------------------------------------------------
+
+
+def test_everything_asked_for_reaches_the_service(api: Api) -> None:
+    respond(api, temperature=0.5, top_p=0.9, top_k=7, seed=3, max_output_tokens=9, goodspeed={"max_draft": 2})
+    [wanted] = api.service.wanted
+    assert (wanted.sampling.temperature, wanted.sampling.top_p, wanted.sampling.top_k) == (0.5, 0.9, 7)
+    assert (wanted.sampling.seed, wanted.max_tokens, wanted.max_draft, wanted.is_chat) == (3, 9, 2, True)
+
+
+def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
+    """The prompt is the one that the same turns make as messages of a chat."""
+    service = SpeakingService("Cold.")
+    api = Api(service=service)
+    call = {"name": "weather", "arguments": '{"city": "Oslo"}'}
+    items = [
+        {"role": "developer", "content": "Be brief."},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Oslo?"}]},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
+        {"type": "function_call", "call_id": "c1", "id": "fc_1", "status": "completed", **call},
+        {"type": "function_call_output", "call_id": "c1", "output": "3 degrees"},
+        {
+            "type": "message",
+            "id": "msg_1",
+            "status": "completed",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "Cold.", "annotations": [], "logprobs": []}],
+        },
+        {"role": "user", "content": "And Bergen?"},
+    ]
+    assert respond(api, input=items, **TOOLS).status_code == 200
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Oslo?"},
+        {
+            "role": "assistant",
+            "reasoning_content": "Hm.",
+            "tool_calls": [{"id": "c1", "type": "function", "function": call}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "3 degrees"},
+        {"role": "assistant", "content": "Cold."},
+        {"role": "user", "content": "And Bergen?"},
+    ]
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": WEATHER["parameters"]}}]
+    assert api.chat(messages=messages, tools=tools).status_code == 200
+    assert service.prompts[0] == service.prompts[1]
+
+
+@pytest.mark.parametrize("num_calls", [1, 2])
+def test_calls_that_follow_each_other_are_one_turn(num_calls: int) -> None:
+    service = SpeakingService("Cold.")
+    calls = [
+        {"type": "function_call", "call_id": f"c{i}", "name": "weather", "arguments": "{}"} for i in range(num_calls)
+    ]
+    said = [{"type": "function_call_output", "call_id": f"c{i}", "output": f"{i}"} for i in range(num_calls)]
+    user = {"role": "user", "content": "Well?"}
+    assert respond(Api(service=service), input=[user, *calls, *said], **TOOLS).status_code == 200
+    assert service.prompts[0].count("<|im_start|>assistant") == 2
+
+
+def test_an_output_may_be_sent_back_as_it_was() -> None:
+    api = Api(service=SpeakingService(SPOKEN))
+    user = {"role": "user", "content": "Well?"}
+    output = respond(api, input=[user], **TOOLS).json()["output"]
+    results = [{"type": "function_call_output", "call_id": item["call_id"], "output": "3"} for item in output[2:]]
+    assert respond(api, input=[user, *output, *results], **TOOLS).status_code == 200
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"conversation": "conv_1"}, "conversation"),
+        ({"background": True}, "background"),
+        ({"store": True}, "store"),
+        ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"truncation": "auto"}, "truncation"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"max_tool_calls": 1}, "max_tool_calls"),
+        ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
+        ({"tools": [WEATHER]}, "tools"),
+        ({"tool_choice": "sometimes"}, "tool_choice"),
+        ({"tool_choice": {"type": "function"}}, "tool_choice.name"),
+        ({"text": {"format": {"type": "grammar"}}}, "text.format"),
+        ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
+        ({"reasoning": {"summary": "auto"}}, "reasoning.summary"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"max_output_tokens": 5000}, "max_output_tokens"),
+        ({"max_tokens": 5}, "max_tokens"),
+        ({"temperature": 3}, "temperature"),
+        ({"stream_options": {}}, "stream_options"),
+        ({"goodspeed": {"mark_accepted": True}, "stream": True}, "goodspeed.mark_accepted"),
+        ({"goodspeed": {"on_target_change": "restart"}, "stream": True}, "goodspeed.on_target_change"),
+        ({"goodspeed": {"speed": 1}}, "goodspeed.speed"),
+        ({"input": None}, "input"),
+        ({"input": []}, "input"),
+        ({"input": 5}, "input"),
+        ({"input": "x" * 3000}, "input"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0"),
+        ({"input": [{"role": "user"}]}, "input.0.content"),
+        ({"input": [{"content": "x"}]}, "input.0.role"),
+        ({"input": [{"role": "tool", "content": "x"}]}, "input.0.role"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
+            "input.0.content.0.type",
+        ),
+        ({"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, "input.0.call_id"),
+        ({"input": [{"type": "function_call_output", "call_id": "c"}]}, "input.0.output"),
+        *(({"input": [{"role": "user", "content": "x", name: "y"}]}, f"input.0.{name}") for name in OF_CALLS),
+        ({"input": [{"type": "reasoning", "summary": [], "role": "user"}]}, "input.0.role"),
+        (
+            {"input": [{"type": "function_call_output", "call_id": "c", "output": "x", "content": "y"}]},
+            "input.0.content",
+        ),
+        ({"text": {"format": {"type": "json_object", "schema": {"type": "object"}}}}, "text.format.schema"),
+        *(({"text": {"format": {"type": "text", name: given}}}, f"text.format.{name}") for name, given in OF_SCHEMAS),
+        ({"tool_choice": {"type": "auto", "name": "weather"}}, "tool_choice.type"),
+        ({"tool_choice": {"type": "function", "name": "a b"}}, "tool_choice.name"),
+        ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name"),
+        ({"text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "odd"}}}}, "text.format.schema"),
+        ({"text": {"format": {"type": "json_schema", "name": "n", "schema": LONG}}}, "text.format.schema"),
+        ({"text": {"format": {"type": "json_schema", "name": ""}}}, "text.format.name"),
+    ],
+)
+def test_refused_by_name(api: Api, body: dict[str, Any], param: str) -> None:
+    error = error_of(respond(api, **body))
+    assert error["param"] == param
+    assert param.split(".")[0] in error["message"]
+    assert not re.search(r"messages\.|completion_tokens|reasoning_effort|response_format|function\.", error["message"])
+    assert not re.search(r"json_schema\.|given: given| tool$", error["message"])
+    assert not api.service.wanted
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"store": False, "background": False, "truncation": "disabled", "include": [], "tools": [], "top_logprobs": 0},
+        {"text": {"format": {"type": "text"}, "verbosity": "medium"}, "reasoning": {"effort": None}, "stream": False},
+        {"previous_response_id": None, "conversation": None, "user": "x", "prompt_cache_key": "y"},
+        {"include": ["reasoning.encrypted_content"]},
+        {"text": {"format": {"type": "text", "schema": None, "name": None}}},
+        {"input": [{"role": "user", "content": "x", "call_id": None, "id": "m", "status": "completed"}]},
+        {"tool_choice": "auto", "parallel_tool_calls": True, "service_tier": "auto", "metadata": {}},
+    ],
+)
+def test_harmless(api: Api, body: dict[str, Any]) -> None:
+    assert respond(api, max_output_tokens=1, **body).status_code == 200
+
+
+def test_the_extension_is_that_of_chats(api: Api) -> None:
+    assert respond(api, max_output_tokens=1, goodspeed={"speculate": False}).status_code == 200
+    assert api.service.wanted[0].max_draft == 0
+    assert "mark_accepted" in Extension.model_fields
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_fails_before_the_first_token_is_said_by_the_status(api: Api, stream: bool) -> None:
+    api.fail(Busy("busy", "too many"))
+    assert error_of(respond(api, stream=stream), 429)["code"] == "busy"
+
+
+def test_what_fails_later_is_said_by_the_status_of_a_whole_response(api: Api) -> None:
+    api.fail(VerifyAway("verify_away", "away"), after=2)
+    assert error_of(respond(api, max_output_tokens=5), 503)["code"] == "verify_away"
+
+
+def test_a_stream_that_breaks_ends_with_a_failed_response(api: Api) -> None:
+    api.fail(VerifyAway("verify_away", "away"), after=2)
+    last = events_of(respond(api, max_output_tokens=5, stream=True))[-1]
+    assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
+    assert last["response"]["error"] == {"code": "server_error", "message": "away"}
+
+
+def test_a_stream_that_breaks_by_a_fault_of_ours_does_so_too(api: Api) -> None:
+    api.fail(RuntimeError("a secret"), after=2)
+    *_, before, last = events_of(respond(api, max_output_tokens=5, stream=True))
+    assert before["type"] == "response.output_text.delta"
+    assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
+    assert last["response"]["error"]["message"] == "this stream broke here; the log says why"
+
+
+def test_a_text_that_begins_anew_is_one_response(api: Api) -> None:
+    api.service.retargets_after = 2
+    answer = respond(api, max_output_tokens=2, goodspeed={"on_target_change": "restart"}).json()
+    assert [item["content"][0]["text"] for item in answer["output"]] == ["ab"]
+    assert answer["system_fingerprint"] == "fp_b2"
+
+
+# -- the official client -----------------------------------------------------------------------------------------------
+
+
+def official(service: FakeService) -> openai.OpenAI:
+    http = TestClient(Api(service=service).app, base_url="http://testserver/v1")
+    return openai.OpenAI(base_url="http://testserver/v1", api_key="none", http_client=http, max_retries=0)
+
+
+def test_the_official_client_reads_a_response() -> None:
+    response = official(SpeakingService("It is cold.")).responses.create(model="goodspeed", input="Well?")
+    assert (response.output_text, response.status) == ("It is cold.", "completed")
+    assert response.usage is not None
+    assert response.usage.output_tokens == len("It is cold.")
+
+
+def test_the_official_clients_stream_adds_up_to_the_response() -> None:
+    tools: Any = [WEATHER]
+    with official(SpeakingService(SPOKEN)).responses.stream(model="goodspeed", input="Well?", tools=tools) as stream:
+        told = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+        response = stream.get_final_response()
+    assert response.output_text == told
+    assert [item.type for item in response.output] == ["reasoning", "message", "function_call", "function_call"]

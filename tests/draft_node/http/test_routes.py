@@ -1,0 +1,173 @@
+"""The routes about the node itself, and who may use which."""
+
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import goodspeed
+from draft_node.http.app import create_api
+from draft_node.http.prompts import SLICE
+from goodspeed.node.counts import ResponseCounts
+from goodspeed.node.web import OPEN_PATHS, Counted, Keys
+from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
+
+
+@pytest.fixture(scope="module")
+def api() -> Api:
+    return Api()
+
+
+def routes(api: Api) -> list[tuple[str, str]]:
+    """Every path and method, of the document and of the framework's own."""
+    document = api.client.get("/openapi.json").json()["paths"]
+    found = [(path.replace("{name}", "goodspeed"), method) for path, methods in document.items() for method in methods]
+    return [*found, ("/openapi.json", "get")]
+
+
+def test_nothing_is_served_that_the_document_does_not_name(api: Api) -> None:
+    app = create_api(api.service, api.config, lambda: (b"", ""))
+    paths = {route.path for route in app.routes if hasattr(route, "path")}
+    assert paths <= {path for path, _ in routes(api)} | {"/v1/models/{name:path}"}
+    assert len(routes(api)) == 13
+
+
+def test_the_landing_text_names_every_route(api: Api) -> None:
+    answer = api.client.get("/")
+    assert answer.headers["content-type"].startswith("text/plain")
+    named = {tuple(line.split()[:2]) for line in answer.text.splitlines() if line.startswith(("GET ", "POST "))}
+    assert named == {(method.upper(), path) for path, method in routes(api)} - {
+        ("GET", "/"),
+        ("GET", "/v1/models/goodspeed"),
+    }
+    assert goodspeed.__version__ in answer.text
+    assert "'goodspeed'" in answer.text
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    "path", ["embeddings", "images/generations", "audio/speech", "files", "moderations", "threads/1"]
+)
+def test_what_is_not_served_of_the_api_is_said_with_400(api: Api, path: str, method: str) -> None:
+    error = error_of(api.client.request(method, f"/v1/{path}", json={"input": "x"}))
+    assert error["code"] == "not_served"
+    assert error["message"].startswith(f"/v1/{path.partition('/')[0]} is not served")
+    keyed = Api(keys=Keys(["the-key-itself"])).client
+    error_of(keyed.request(method, f"/v1/{path}"), 401)
+
+
+def test_answers_are_counted_by_route_and_status(api: Api) -> None:
+    answers = ResponseCounts()
+    client = TestClient(Counted(api.app, answers))
+    for path in ("/health", "/v1/models/goodspeed", "/v1/models/gpt-5", "/v1/completions", "/.env"):
+        client.get(path)
+    assert answers.by_route == {
+        ("/health", 200): 1,
+        ("/v1/models/{name:path}", 200): 1,
+        ("/v1/models/{name:path}", 404): 1,
+        ("/v1/completions", 405): 1,
+        ("other", 404): 1,
+    }
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc", "/nothing", "/v1", "/health/", "/v2/x"])
+def test_nothing_else_is_there(api: Api, path: str) -> None:
+    assert error_of(api.client.get(path, follow_redirects=False), 404)["code"] == "not_found"
+
+
+@pytest.mark.thorough
+def test_every_route_but_two_needs_a_key() -> None:
+    keyed = Api(keys=Keys(["the-key-itself"]))
+    for path, method in routes(Api()):
+        plain = keyed.client.request(method, path)
+        with_key = keyed.client.request(method, path, headers={"Authorization": "Bearer the-key-itself"})
+        assert with_key.status_code in (200, 415), path
+        if path in OPEN_PATHS:
+            assert plain.status_code == 200
+        else:
+            assert error_of(plain, 401)["code"] == "invalid_api_key"
+    error_of(keyed.client.get("/nothing"), 401)
+
+
+def test_head_is_answered_as_get_is() -> None:
+    api, keyed = Api(), Api(keys=Keys(["the-key-itself"]))
+    paths = [path for path, method in routes(api) if method == "get" and path != "/openapi.json"]
+    assert len(paths) == 7
+    for path in paths:
+        get, head = api.client.get(path), api.client.head(path)
+        assert (head.status_code, head.headers["content-type"]) == (200, get.headers["content-type"])
+        assert keyed.client.head(path).status_code == (200 if path in OPEN_PATHS else 401)
+    api.service.is_ready = False
+    assert api.client.head("/ready").status_code == 503
+    assert api.client.head("/v1/completions").status_code == 405
+
+
+def test_another_method(api: Api) -> None:
+    answer = api.client.get("/v1/completions")
+    assert error_of(answer, 405)["code"] == "method_not_allowed"
+    assert answer.headers["Allow"] == "POST"
+
+
+def test_ready() -> None:
+    api = Api()
+    assert api.client.get("/ready").json()["status"] == "ready"
+    api.service.is_local = True
+    assert api.client.get("/ready").json()["status"].startswith("local: the verify node is away")
+    api.service.is_ready = False
+    answer = api.client.get("/ready")
+    assert error_of(answer, 503)["code"] == "verify_away"
+    assert answer.headers["Retry-After"]
+    api.service.draining = True
+    assert error_of(api.client.get("/ready"), 503)["code"] == "draining"
+    assert api.client.get("/health").json() == {"status": "ok"}
+
+
+def test_the_verify_node_is_away() -> None:
+    api = Api()
+    api.service.context_len = 0
+    assert error_of(api.complete(), 503)["code"] == "verify_away"
+    assert error_of(api.chat(stream=True), 503)["code"] == "verify_away"
+    assert not api.service.wanted
+
+
+def test_models() -> None:
+    client = Api(served_model_name="acme/big").client
+    (model,) = client.get("/v1/models").json()["data"]
+    assert (model["id"], model["object"], model["max_model_len"]) == ("acme/big", "model", CONTEXT_LEN)
+    assert client.get("/v1/models/acme/big").json() == model
+    assert error_of(client.get("/v1/models/other"), 404)["code"] == "model_not_found"
+
+
+def test_version(api: Api) -> None:
+    assert api.client.get("/version").json() == {"version": goodspeed.__version__}
+
+
+def test_metrics(api: Api) -> None:
+    answer = api.client.get("/metrics")
+    assert (answer.text, answer.headers["content-type"]) == ("metrics 1\n", "text/plain")
+
+
+def test_text_to_tokens_and_back(api: Api) -> None:
+    answer = api.client.post("/tokenize", json={"prompt": "Hi"}).json()
+    assert answer == {"tokens": [72, 105], "count": 2, "max_model_len": CONTEXT_LEN, "token_strs": None}
+    assert api.client.post("/detokenize", json={"tokens": [72, 105]}).json() == {"prompt": "Hi"}
+    chat = api.client.post("/tokenize", json={"messages": [{"role": "user", "content": "Hi"}]}).json()
+    assert bytes(chat["tokens"]) == b"user:Hi;"
+
+
+def test_very_many_tokens_are_told_in_slices() -> None:
+    api = Api()
+    text = "".join(chr(ord("a") + number % 26) for number in range(2 * SLICE + 1))
+    api.service.max_chars = len(text)
+    answer = api.client.post("/tokenize", json={"prompt": text}).json()
+    assert answer["tokens"] == list(text.encode())
+    assert answer["count"] == len(text)
+
+
+@pytest.mark.parametrize("body", [{}, {"prompt": "x", "messages": [{"role": "user", "content": "x"}]}, {"prompt": ""}])
+def test_what_cannot_be_tokenized(api: Api, body: dict[str, Any]) -> None:
+    assert error_of(api.client.post("/tokenize", json=body))["param"] == "prompt"
+
+
+def test_ids_that_are_no_tokens(api: Api) -> None:
+    assert error_of(api.client.post("/detokenize", json={"tokens": [256]}))["param"] == "tokens"

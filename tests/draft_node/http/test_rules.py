@@ -1,0 +1,120 @@
+"""Parameters that change logits or name tokens that end a text: what becomes of them, and sentences about them."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from draft_node.service.writer import Writer
+from goodspeed.engine.checkpoints import load_tokenizer
+from goodspeed.errors import RequestRefused
+from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_up, encode
+from goodspeed.wire.generation import TokenBias
+from goodspeed.wire.handshake import Defaults
+from goodspeed.wire.messages import LogitRules
+from tests.draft_node.http.fake import Api, error_of
+
+
+@pytest.mark.parametrize("ask", [Api.complete, Api.chat])
+def test_all_of_them_reach_the_service(ask: Any) -> None:
+    api = Api()
+    bias = {"7": -100, "3": 0.5, "9": 0}
+    rules = {"presence_penalty": 0.5, "frequency_penalty": -2, "repetition_penalty": 1.1, "min_p": 0.05}
+    answer = ask(api, **rules, logit_bias=bias, stop_token_ids=[5, 0, 5], ignore_eos=True)
+    assert answer.status_code == 200
+    [wanted] = api.service.wanted
+    biases = (TokenBias(3, 0.5), TokenBias(7, -100.0))
+    assert wanted.logit_rules == LogitRules(0.5, -2.0, 1.1, 0.05, biases)
+    assert (wanted.stop_token_ids, wanted.ignore_eos) == ((5, 0), True)
+
+
+def test_what_changes_nothing_asks_for_nothing() -> None:
+    """Such a text is written by a verify node of an older release, too."""
+    api = Api()
+    api.complete(presence_penalty=0, frequency_penalty=0, repetition_penalty=1, min_p=0, logit_bias={"7": 0})
+    assert api.service.wanted[0].logit_rules is None
+
+
+def test_what_is_left_open_is_as_the_targets_makers_say_also_of_the_next_target() -> None:
+    api = Api()
+    api.service.chat_defaults = Defaults(repetition_penalty=1.05, min_p=0.02)
+    api.chat()
+    api.chat(repetition_penalty=1, presence_penalty=1)
+    open_, said = api.service.wanted
+    assert open_.logit_rules == LogitRules(repetition_penalty=1.05, min_p=0.02)
+    assert said.logit_rules == LogitRules(presence_penalty=1.0, min_p=0.02)
+    assert said.resolve is not None
+    assert said.resolve(Defaults(min_p=0.5)).rules == LogitRules(presence_penalty=1.0, min_p=0.5)
+
+
+@pytest.mark.parametrize("ask", [Api.complete, Api.chat])
+def test_tokens_that_end_a_text_are_too_many_together_with_the_targets_own(ask: Any) -> None:
+    """A session has room for 64; the target has two, 0 and 1."""
+    error = error_of(ask(Api(), stop_token_ids=list(range(2, 65))))
+    what = "stop_token_ids: 63 beside 2 of the target's own are too many; send at most 62, or ignore_eos"
+    assert (error["message"], error["param"], error["code"]) == (what, "stop_token_ids", "invalid_value")
+    assert ask(Api(), stop_token_ids=list(range(64))).status_code == 200  # its own among them
+    assert ask(Api(), stop_token_ids=list(range(2, 66)), ignore_eos=True).status_code == 200
+
+
+LARGEST: list[dict[str, Any]] = [
+    {"stop_token_ids": list(range(2, 64)), "logit_bias": {str(token): 100 for token in range(256)}},
+    {"temperature": 2, "top_k": (1 << 31) - 1, "top_p": 1, "seed": (1 << 63) - 1, "n": 3, "logprobs": 20},
+    {"temperature": 0, "top_k": -1, "top_p": 1e-6, "seed": -(1 << 63), "n": 3},
+    {"presence_penalty": 2, "frequency_penalty": -2, "repetition_penalty": 100, "min_p": 1, "min_tokens": 4},
+    {"repetition_penalty": 0.01, "goodspeed": {"slo": {"ttft_ms": 3_600_000, "tpot_ms": 0.1}, "max_draft": 1024}},
+    {"structured_outputs": {"json": {"description": "x" * 65_000}}, "goodspeed": {"max_draft": 0}},
+]
+
+
+@pytest.mark.parametrize("body", LARGEST)
+def test_whatever_is_taken_fits_into_the_message_that_opens_a_session(body: dict[str, Any]) -> None:
+    """Else the user would be told of a message that he did not send."""
+    api = Api()
+    assert api.complete(**body, max_tokens=4).status_code == 200
+    daemon: Any = SimpleNamespace(link=SimpleNamespace(welcome=None))
+    vocabulary: Any = SimpleNamespace(tokenizer=load_tokenizer("tiny-target"), eos_ids=(0, 1))
+    writer = Writer(daemon, vocabulary, {})
+    for wanted in api.service.wanted:
+        opened = writer.begin(wanted, 0.0).request.open(1, (), 0.0)
+        assert decode_up(encode(opened, MAX_MESSAGE_BYTES), MAX_MESSAGE_BYTES) == opened
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"presence_penalty": 2.5}, "presence_penalty must be at most 2"),
+        ({"frequency_penalty": -3}, "frequency_penalty must be at least -2"),
+        ({"repetition_penalty": 0}, "repetition_penalty must be at least 0.01"),
+        ({"min_p": "x"}, "min_p must be a number"),
+        ({"logit_bias": {"256": 1}}, "logit_bias: 256 is no token id; they go from 0 to 255"),
+        ({"logit_bias": {"the": 1}}, 'logit_bias must have token ids as its names, like {"50256": -100}'),
+        ({"logit_bias": {"5": 1, "05": 1}}, 'logit_bias must have token ids as its names, like {"50256": -100}'),
+        ({"logit_bias": {"5": -101}}, "logit_bias.5 must be at least -100"),
+        ({"logit_bias": 5}, "logit_bias must be an object"),
+        ({"logit_bias": {str(each): 1 for each in range(1025)}}, "logit_bias must have at most 1024 members"),
+        ({"stop_token_ids": [3, 300]}, "stop_token_ids: 300 is no token id; they go from 0 to 255"),
+        ({"stop_token_ids": ["a"]}, "stop_token_ids.0 must be a whole number"),
+        ({"stop_token_ids": [0] * 65}, "stop_token_ids must have at most 64 members"),
+    ],
+)
+@pytest.mark.parametrize("ask", [Api.complete, Api.chat])
+def test_what_is_wrong_is_told(ask: Any, body: dict[str, Any], message: str) -> None:
+    assert error_of(ask(Api(), **body))["message"] == message
+
+
+def test_a_verify_node_that_does_not_know_them_makes_it_the_requests_fault() -> None:
+    api = Api()
+    api.fail(RequestRefused("unsupported", "the verify node does not know penalties, min_p and logit_bias"))
+    assert error_of(api.complete(min_p=0.1))["code"] == "unsupported"
+
+
+def test_the_document_has_their_ranges() -> None:
+    schemas = Api().client.get("/openapi.json").json()["components"]["schemas"]
+    for name in ("CompletionRequest", "ChatRequest"):
+        parameters = schemas[name]["properties"]
+        assert parameters["min_p"]["anyOf"][0] == {"type": "number", "minimum": 0, "maximum": 1}
+        assert parameters["stop_token_ids"]["anyOf"][0]["maxItems"] == 64
+        bias = parameters["logit_bias"]["anyOf"][0]
+        assert bias["additionalProperties"] == {"type": "number", "minimum": -100, "maximum": 100}
+        assert bias["maxProperties"] == 1024

@@ -1,0 +1,185 @@
+"""Service levels over HTTP: how they are asked for, what is refused and why, and what the usage tells."""
+
+from typing import Any
+
+import pytest
+
+from draft_node.service.writer import Levels
+from goodspeed.errors import Busy
+from goodspeed.slo.objectives import Objectives, parse_tiers
+from goodspeed.wire.handshake import SloTerms
+from tests.draft_node.http.fake import Api
+from tests.draft_node.service.test_levels import levels
+
+TIERS = parse_tiers(["chat:ttft=500ms,tpot=50ms", "priority:tpot=20ms"])
+
+
+@pytest.fixture
+def api() -> Api:
+    return with_levels(levels(own=TIERS, told=SloTerms((), 0.01)))
+
+
+def with_levels(known: Levels) -> Api:
+    api = Api()
+    api.service.known_levels = known
+    return api
+
+
+def wanted(api: Api) -> Objectives | None:
+    return api.service.wanted[-1].slo
+
+
+@pytest.mark.parametrize(
+    ("slo", "meant"),
+    [
+        ("chat", TIERS["chat"]),
+        ({"ttft_ms": 200}, Objectives(ttft_s=0.2)),
+        ({"tpot_ms": 12.5}, Objectives(tpot_s=0.0125)),
+        ({"ttft_ms": 200, "tpot_ms": 30}, Objectives(0.2, 0.03)),
+    ],
+)
+def test_a_request_names_a_tier_or_says_it_itself(api: Api, slo: Any, meant: Objectives) -> None:
+    for ask in (api.complete, api.chat):
+        assert ask(goodspeed={"slo": slo}, max_tokens=3).status_code == 200
+        assert wanted(api) == meant
+
+
+def test_openais_service_tier_asks_for_the_tier_of_that_name(api: Api) -> None:
+    assert api.chat(service_tier="priority", max_tokens=3).status_code == 200
+    assert wanted(api) == TIERS["priority"]
+
+
+@pytest.mark.parametrize("neutral", ["auto", "default", None])
+def test_other_service_tiers_ask_for_nothing(api: Api, neutral: str | None) -> None:
+    assert api.chat(service_tier=neutral, max_tokens=3).status_code == 200
+    assert wanted(api) is None
+
+
+def test_a_tier_called_default_is_for_those_that_ask_for_nothing() -> None:
+    api = with_levels(levels(own=parse_tiers(["default:ttft=2s"])))
+    api.complete(max_tokens=3)
+    assert wanted(api) == Objectives(ttft_s=2.0, tier="default")
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "what"),
+    [
+        ({"goodspeed": {"slo": "fast"}}, "goodspeed.slo", "there is no tier 'fast'; choose one of: chat, priority"),
+        ({"goodspeed": {"slo": {"tpot_ms": 1}}}, "goodspeed.slo", "ask for at least 10 ms"),
+        ({"goodspeed": {"slo": {"tpot_ms": 0}}}, "goodspeed.slo.tpot_ms", "must be at least 0.1"),
+        ({"goodspeed": {"slo": {"ttft_ms": -5}}}, "goodspeed.slo.ttft_ms", "must be at least 0.1"),
+        ({"goodspeed": {"slo": {"ttft_ms": 1e9}}}, "goodspeed.slo.ttft_ms", "must be at most 3600000"),
+        ({"goodspeed": {"slo": {"ttft_ms": "5"}}}, "goodspeed.slo.ttft_ms", "must be a number"),
+        ({"goodspeed": {"slo": {}}}, "goodspeed.slo", "must have ttft_ms, tpot_ms or both"),
+        ({"goodspeed": {"slo": 5}}, "goodspeed.slo", "must be a tier's name, or an object with"),
+        ({"goodspeed": {"slo": {"speed": 5}}}, "goodspeed.slo.speed", "is not a parameter that is served"),
+        ({"goodspeed": {"slo": {"tier": "chat"}}}, "goodspeed.slo.tier", "is not a parameter that is served"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused_with_what_can(api: Api, body: Any, param: str, what: str) -> None:
+    response = api.complete(**body)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, param)
+    assert what in error["message"]
+    assert not api.service.wanted
+
+
+def test_nan_is_no_json(api: Api) -> None:
+    body = b'{"prompt": "x", "goodspeed": {"slo": {"tpot_ms": NaN}}}'
+    response = api.client.post("/v1/completions", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("tier", "what"),
+    [
+        ("flex", "service_tier: there is no tier 'flex'; choose one of: chat, priority"),
+        (
+            "gold",
+            "service_tier must be 'auto', 'default', 'flex', 'priority' or 'scale'",
+        ),
+    ],
+)
+def test_a_service_tier_that_is_not_served_is_refused(api: Api, tier: str, what: str) -> None:
+    response = api.chat(service_tier=tier)
+    assert (response.status_code, response.json()["error"]["message"]) == (400, what)
+
+
+def test_two_levels_are_one_too_many(api: Api) -> None:
+    response = api.chat(service_tier="priority", goodspeed={"slo": "chat"})
+    assert response.status_code == 400
+    assert "send one of them" in response.json()["error"]["message"]
+
+
+def test_the_usage_tells_what_was_kept(api: Api) -> None:
+    usage = api.complete(goodspeed={"slo": "chat"}, max_tokens=3).json()["usage"]
+    assert usage["goodspeed"]["slo"] == {
+        "tier": "chat",
+        "ttft_ms": 400.0,
+        "tpot_ms": 10.0,
+        "attained": True,
+        "promised": None,
+    }
+
+
+def test_of_several_choices_the_slowest_counts(api: Api) -> None:
+    api.service.slow_choices = 1
+    usage = api.complete(goodspeed={"slo": {"tpot_ms": 50}}, n=2, max_tokens=3).json()["usage"]
+    told = usage["goodspeed"]["slo"]
+    assert (told["tier"], told["ttft_ms"], told["tpot_ms"], told["attained"]) == (None, 400.0, 90.0, False)
+
+
+def test_without_objectives_the_usage_says_nothing_of_them(api: Api) -> None:
+    assert "slo" not in api.complete(max_tokens=3).json()["usage"]["goodspeed"]
+
+
+# -- promises ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_request_says_what_becomes_of_it_otherwise(api: Api) -> None:
+    api.complete(goodspeed={"slo": "chat", "otherwise": "refuse"}, max_tokens=3)
+    api.chat(goodspeed={"slo": "chat"}, max_tokens=3)
+    assert [wanted.otherwise for wanted in api.service.wanted] == ["refuse", "best_effort"]
+
+
+@pytest.mark.parametrize(
+    ("goodspeed", "what"),
+    [
+        ({"otherwise": "refuse"}, "goodspeed.otherwise is for texts that ask for a service level; send goodspeed.slo"),
+        ({"slo": "chat", "otherwise": "wait"}, "goodspeed.otherwise must be 'best_effort' or 'refuse'"),
+    ],
+)
+def test_another_otherwise_is_refused_with_what_there_is(api: Api, goodspeed: Any, what: str) -> None:
+    response = api.complete(goodspeed=goodspeed)
+    assert response.status_code == 400
+    assert what in response.json()["error"]["message"]
+
+
+def test_who_is_refused_a_promise_is_told_to_come_again(api: Api) -> None:
+    api.service.error = Busy("not_promised", "not now; ask again later")
+    response = api.complete(goodspeed={"slo": "chat", "otherwise": "refuse"})
+    assert (response.status_code, response.headers["retry-after"]) == (429, "1")
+    assert response.json()["error"]["code"] == "not_promised"
+
+
+def test_the_inference_gateways_headers_ask_too(api: Api) -> None:
+    post(api, {"x-slo-ttft-ms": "200", "x-slo-tpot-ms": "30"})
+    post(api, {"X-SLO-TPOT-ms": "30.5"})
+    assert [wanted.slo for wanted in api.service.wanted] == [Objectives(0.2, 0.03), Objectives(tpot_s=0.0305)]
+
+
+@pytest.mark.parametrize("given", ["-1", "0", "nan", "inf", "1e9", "fast", "", "5" * 400])
+def test_a_header_that_cannot_be_asked_for_is_refused_with_what_can(api: Api, given: str) -> None:
+    response = post(api, {"x-slo-ttft-ms": given})
+    assert response.status_code == 400
+    assert "x-slo-ttft-ms must be milliseconds from 0.1 to 3600000" in response.json()["error"]["message"]
+
+
+def test_a_header_and_a_tier_are_one_too_many(api: Api) -> None:
+    response = post(api, {"x-slo-ttft-ms": "200"}, goodspeed={"slo": "chat"})
+    assert response.status_code == 400
+    assert "goodspeed.slo and x-slo-ttft-ms ask for two levels" in response.json()["error"]["message"]
+
+
+def post(api: Api, headers: dict[str, str], **body: Any) -> Any:
+    return api.client.post("/v1/completions", json={"prompt": "x", "max_tokens": 3} | body, headers=headers)

@@ -1,0 +1,73 @@
+"""Which target wrote a text: told with every answer, and what users get when it changes in the middle."""
+
+import json
+from typing import Any
+
+import pytest
+
+from draft_node.service.request import Target
+from tests.draft_node.http.fake import Api, error_of, events_of
+
+RESTART = {"goodspeed": {"on_target_change": "restart"}}
+
+
+def fingerprints(answer: Any) -> set[str | None]:
+    """The fingerprints in all chunks of a stream."""
+    return {json.loads(event)["system_fingerprint"] for event in events_of(answer)[:-1]}
+
+
+@pytest.mark.parametrize("ask", [Api.complete, Api.chat])
+def test_every_answer_and_every_chunk_names_the_target(ask: Any) -> None:
+    assert ask(Api(), max_tokens=3).json()["system_fingerprint"] == "fp_b1"
+    assert fingerprints(ask(Api(), max_tokens=3, stream=True, stream_options={"include_usage": True})) == {"fp_b1"}
+
+
+@pytest.mark.parametrize("ask", [Api.complete, Api.chat])
+def test_under_the_ratio_rule_the_draft_model_has_a_part_in_it(ask: Any) -> None:
+    assert ask(Api(verification="ratio"), max_tokens=3).json()["system_fingerprint"] == "fp_b1_d1"
+
+
+def test_what_the_draft_model_wrote_alone_is_of_no_target() -> None:
+    api = Api()
+    api.service.local_from = 1
+    assert api.complete(max_tokens=3).json()["system_fingerprint"] is None
+
+
+def test_the_node_names_both_models() -> None:
+    models = {"target": "big-model", "target_fingerprint": "b1", "draft": "small-model", "draft_fingerprint": "d1"}
+    api = Api()
+    assert api.client.get("/v1/models").json()["data"][0]["goodspeed"] == models
+    assert api.client.get("/ready").json() == {
+        "status": "ready",
+        "target": "big-model",
+        "target_fingerprint": "b1",
+    }
+    api.service.target = Target()
+    assert api.client.get("/v1/models/goodspeed").json()["goodspeed"]["target"] is None
+
+
+@pytest.mark.parametrize("ask", [Api.complete, Api.chat])
+@pytest.mark.parametrize("wish", [{}, {"goodspeed": {"on_target_change": "fail"}}])
+def test_a_text_of_which_the_target_changes_fails_by_name(ask: Any, wish: dict[str, Any]) -> None:
+    api = Api()
+    api.service.retargets_after = 2
+    assert error_of(ask(api, max_tokens=3, **wish), 503)["code"] == "target_changed"
+    *_, error, done = events_of(ask(api, max_tokens=3, stream=True, **wish))
+    assert json.loads(error)["error"]["code"] == "target_changed"
+    assert done == "[DONE]"
+
+
+def test_a_text_that_may_begins_anew_and_nothing_is_left_of_what_was() -> None:
+    api = Api()
+    api.service.retargets_after = 2
+    answer = api.complete(max_tokens=3, logprobs=0, **RESTART).json()
+    [choice] = answer["choices"]
+    assert (choice["text"], choice["logprobs"]["tokens"]) == ("abc", ["a", "b", "c"])
+    assert answer["system_fingerprint"] == "fp_b2"
+    assert answer["usage"]["completion_tokens"] == 3
+
+
+def test_a_stream_cannot_begin_anew() -> None:
+    error = error_of(Api().complete(stream=True, **RESTART))
+    assert error["param"] == "goodspeed.on_target_change"
+    assert "leave out stream" in error["message"]

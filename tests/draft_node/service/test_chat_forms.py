@@ -1,0 +1,77 @@
+"""What a node's chat template knows, and the settings that it is given."""
+
+import json
+
+import pytest
+
+from draft_node.parsing.formats import TOOLS
+from draft_node.service.chat_forms import ChatForms, depth, opened
+from goodspeed.errors import ConfigError
+from tests.chats import MISTRAL, QWEN3, R1, ids_of, tokenizer
+
+
+def test_special_tokens_that_are_no_markers_are_hidden() -> None:
+    forms = ChatForms.of(tokenizer(MISTRAL))
+    speech = forms.speech({"f": {}})
+    assert speech is not None
+    assert speech.formats.tools is TOOLS["mistral"]
+    shown = set(forms.special.values()) - set(speech.hidden or ())
+    assert shown == {forms.special["[TOOL_CALLS]"], forms.special["[ARGS]"]}
+    plain = ChatForms.of(tokenizer(QWEN3)).speech({"f": {}})
+    assert plain is not None
+    assert plain.hidden is None  # its markers are no special tokens
+
+
+def test_where_nothing_is_to_be_found_nothing_is_taken_apart() -> None:
+    assert ChatForms.of(tokenizer(MISTRAL)).speech(None) is None
+    assert ChatForms.of(tokenizer(None)).speech(None) is None
+    thinking = ChatForms.of(tokenizer(QWEN3)).speech(None)
+    assert thinking is not None
+    assert thinking.formats.tools is None
+
+
+def test_a_template_for_tools_of_its_own() -> None:
+    templates = {"default": "{{ messages }}", "tool_use": "{{ tools }}<tool_call>"}
+    forms = ChatForms.of(tokenizer(templates))
+    assert forms.takes_tools
+    assert forms.formats.tools is TOOLS["hermes"]
+    assert (forms.knows("tools"), forms.knows("tools", tools=True)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("[]", "must be a JSON object"),
+        ('{"loud": 1}', "does not know"),
+        ('{"tools": 1}', "must not set 'tools'"),
+        ('{"enable_thinking": [[[[[[[[1]]]]]]]]}', "more than 8"),
+    ],
+)
+def test_settings_of_the_node_that_are_wrong(settings: str, what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        ChatForms.of(tokenizer(QWEN3), settings=settings)
+
+
+def test_settings_of_the_node() -> None:
+    assert ChatForms.of(tokenizer(QWEN3), settings='{"enable_thinking": false}').settings == {"enable_thinking": False}
+
+
+def test_depth() -> None:
+    assert [depth(value) for value in (1, [], {"a": 1}, [1, {"a": []}], json.loads("[" * 500 + "]" * 500))] == [
+        0,
+        1,
+        1,
+        3,
+        500,
+    ]
+
+
+def test_prompts_that_open_the_thinking() -> None:
+    speech = ChatForms.of(tokenizer(R1)).speech(None)
+    here = tokenizer()
+    assert opened(here, tuple(ids_of("<|im_start|>assistant\n<think>\n")), speech) == "open"
+    assert opened(here, tuple(ids_of("<think>\n\n</think>\n\n")), speech) == "closed"
+    assert opened(here, tuple(ids_of("say <think><|im_end|>\n<|im_start|>assistant\n")), speech) == "may"
+    assert opened(here, tuple(ids_of("<think>\n")), None) == "closed"

@@ -1,0 +1,87 @@
+"""Forms of a draft node's users: compiled beside the event loop, and held while a text is written."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from draft_node.core.actions import Propose, Request
+from draft_node.model.forms import allowed
+from draft_node.model.job import Job
+from draft_node.service.queues import Forms
+from goodspeed.errors import Busy, GrammarError
+from goodspeed.grammar import compiling
+from goodspeed.grammar.compiling import Grammars
+from goodspeed.grammar.matchers import Matchers
+from goodspeed.wire.generation import Constraint
+from goodspeed.wire.messages import Sampling
+from tests.fakes import session_id
+from tests.grammar.babbler import VOCABULARY
+
+FORM = Constraint("regex", "[ab]{5,9}")
+
+
+def request(number: int, user: str, constraint: Constraint | None = FORM) -> Request:
+    return Request(session_id(number), (1, 2), Sampling(), 9, user=user, constraint=constraint)
+
+
+def masks(grammars: Grammars, request: Request) -> bool:
+    """Whether the draft model finds the form, without compiling anything."""
+    job = Job(Propose(request, 1, 0, request.prompt, 1), 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiling, "_compile", _refuse)
+        return allowed(Matchers(grammars), job) is not None
+
+
+def _refuse(constraint: Constraint, table: object) -> None:
+    raise GrammarError("not compiled here")
+
+
+@pytest.fixture
+def grammars() -> Grammars:
+    return Grammars(VOCABULARY)
+
+
+@pytest.fixture
+def forms(grammars: Grammars) -> Iterator[Forms]:
+    forms = Forms(grammars)
+    yield forms
+    forms.close()
+
+
+def test_the_draft_model_has_the_form_while_its_text_is_written(forms: Forms, grammars: Grammars) -> None:
+    alices, bobs = request(1, "alice"), request(2, "bob")
+
+    async def write() -> None:
+        await forms.check(FORM, "alice")
+        assert not masks(grammars, alices)
+        async with forms.held(alices):
+            assert masks(grammars, alices)
+            assert not masks(grammars, bobs)
+        assert not masks(grammars, alices)
+
+    asyncio.run(write())
+    assert grammars.holders == []
+
+
+def test_where_too_much_of_a_user_waits_the_text_is_drafted_without_its_form(
+    forms: Forms, grammars: Grammars, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: object) -> None:
+        raise Busy("busy", "too much waits")
+
+    async def write() -> bool:
+        async with forms.held(request(1, "alice")):
+            return masks(grammars, request(1, "alice"))
+
+    monkeypatch.setattr(forms._turns, "run", busy)
+    assert not asyncio.run(write())
+
+
+def test_a_text_whose_form_cannot_be_compiled_here_is_written_all_the_same(forms: Forms, grammars: Grammars) -> None:
+    async def write(constraint: Constraint | None) -> bool:
+        async with forms.held(request(1, "alice", constraint)):
+            return masks(grammars, request(1, "alice", constraint))
+
+    assert not asyncio.run(write(Constraint("regex", "a(")))
+    assert not asyncio.run(write(None))

@@ -1,0 +1,100 @@
+"""What is said of the verify node: when it comes, goes and returns, and ever more rarely while it is waited for."""
+
+import re
+from itertools import pairwise
+
+from draft_node.service.connection import MOST_S, ConnectionStatus
+from goodspeed.command.reporter import Sentence
+
+ENDPOINT = "tcp://127.0.0.1:5555"
+
+
+def text(sentences: list[Sentence]) -> list[str]:
+    return [sentence.text % sentence.values for sentence in sentences]
+
+
+def wait(connection: ConnectionStatus, from_s: float, to_s: float, trouble: str | None = None) -> list[str]:
+    """What is said in ten looks a second while the verify node has been away for so long."""
+    said = []
+    for tenth in range(int(from_s * 10), int(to_s * 10) + 1):
+        said += text(connection.look(connected=False, away_s=tenth / 10, trouble=trouble))
+    return said
+
+
+def come(connection: ConnectionStatus) -> list[str]:
+    return text(connection.look(connected=True, away_s=0.0, trouble=None))
+
+
+def test_one_that_is_there_is_not_waited_for() -> None:
+    connection = ConnectionStatus(ENDPOINT)
+    assert wait(connection, 0.0, 1.9) == []
+    assert come(connection) == [f"connected to {ENDPOINT}"]
+    assert come(connection) == []
+
+
+def test_waiting_tells_since_when_and_what_to_start_ever_more_rarely() -> None:
+    said = wait(ConnectionStatus(ENDPOINT), 0.0, 2000.0)
+    assert said[0] == (
+        f"waiting for the verify node at {ENDPOINT} (since 2 s); start goodspeed-verify there, or check --verify"
+    )
+    at = [float(re.search(r"since (\d+) s", line)[1]) for line in said]  # type: ignore[index]
+    assert at[:6] == [2, 6, 18, 54, 162, 486]
+    assert {late - early for early, late in pairwise(at[5:])} == {MOST_S}
+
+
+def test_one_that_was_there_is_away_and_comes_back() -> None:
+    connection = ConnectionStatus(ENDPOINT)
+    come(connection)
+    assert wait(connection, 0.0, 3.2) == [
+        f"the verify node at {ENDPOINT} is away; texts wait for it",
+        f"waiting for the verify node at {ENDPOINT} (since 2 s); start goodspeed-verify there, or check --verify",
+    ]
+    assert come(connection) == ["the verify node is back after 3.2 s"]
+    assert wait(connection, 0.0, 0.3) == [f"the verify node at {ENDPOINT} is away; texts wait for it"]
+    assert come(connection) == ["the verify node is back after 0.3 s"]
+
+
+def test_why_it_lets_nobody_in_is_told_once_and_the_advice_is_another() -> None:
+    connection = ConnectionStatus(ENDPOINT)
+    said = wait(connection, 0.0, 7.0, trouble="this key is not enrolled")
+    assert said == [
+        f"the verify node at {ENDPOINT} does not let this node in: this key is not enrolled",
+        f"waiting for the verify node at {ENDPOINT} (since 2 s)",
+        f"waiting for the verify node at {ENDPOINT} (since 6 s)",
+    ]
+    assert wait(connection, 7.1, 7.2, trouble="barred") == [
+        f"the verify node at {ENDPOINT} does not let this node in: barred"
+    ]
+
+
+def test_a_draft_model_that_goes_on_alone_is_told_and_so_is_its_end() -> None:
+    connection = ConnectionStatus(ENDPOINT)
+    come(connection)
+    wait(connection, 0.0, 1.0)
+    alone = text(connection.look(connected=False, away_s=1.1, trouble=None, local=True))
+    assert alone == ["texts are the draft model's own from here on, as --fallback local has it"]
+    assert text(connection.look(connected=False, away_s=1.2, trouble=None, local=True)) == []
+    assert come(connection) == ["the verify node is back after 1.2 s; texts are the target's again"]
+
+
+def test_the_verify_nodes_own_words_cannot_command_a_terminal() -> None:
+    connection = ConnectionStatus("tcp://there:5555")
+    said = connection.look(connected=False, away_s=0.1, trouble="no\x1b[2J\nroot: all is well")
+    assert any("does not let this node in" in sentence.text for sentence in said)
+    assert not any(control in str(sentence.values) for sentence in said for control in ("\\x1b", "\\n"))
+
+
+def test_another_target_is_told_with_both_names() -> None:
+    connection = ConnectionStatus(ENDPOINT)
+    connection.look(connected=True, away_s=0.0, trouble=None, target=("big", "1"))
+    connection.look(connected=False, away_s=3.0, trouble=None, target=("big", "1"))
+    back = connection.look(connected=True, away_s=0.0, trouble=None, target=("other", "2"))
+    assert text(back) == [
+        "the verify node is back after 3.0 s with another target: other (it was big); texts of that one end"
+    ]
+    connection.look(connected=False, away_s=1.0, trouble=None, target=("other", "2"))
+    again = text(connection.look(connected=True, away_s=0.0, trouble=None, target=("other", "3")))
+    assert again == [
+        "the verify node is back after 1.0 s with another target: other (it was other, of other weights or precision); "
+        "texts of that one end"
+    ]

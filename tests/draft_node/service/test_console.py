@@ -1,0 +1,368 @@
+"""Prompts on the console: how many at once, what is told, and what becomes of those that nobody serves."""
+
+import asyncio
+import json
+import os
+import re
+import threading
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+from msgspec.structs import replace as replace_struct
+
+from draft_node.config import NAME, DraftConfig, default_name
+from draft_node.core.actions import Deliver, Fail, Finish, Request, Statistics
+from draft_node.service import console as module
+from draft_node.service import standard_input
+from draft_node.service.console import Console
+from goodspeed.command.events import EventLog
+from goodspeed.command.prompts import Prompt, read_file
+from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.tokenizing.text import encode
+from goodspeed.errors import PromptError
+from goodspeed.wire.fields import DraftSource
+from goodspeed.wire.handshake import Defaults, SloTerms
+
+EOS_IDS = (7, 11)
+CONTEXT_LEN = 2048
+TEMPLATE = "{% for message in messages %}[{{ message.role }}: {{ message.content }}]{% endfor %}"
+
+
+@cache
+def draft_model() -> Checkpoint:
+    return checkpoints.load("tiny-draft-s")
+
+
+class Connected(asyncio.Event):
+    """Tells when somebody waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.awaited = asyncio.Event()
+
+    async def wait(self) -> Literal[True]:
+        self.awaited.set()
+        return await super().wait()
+
+
+@dataclass
+class FakeDaemon:
+    """Connected; answers every prompt with its own tokens, `at_once` of them together."""
+
+    at_once: int = 1
+    ready: Connected = field(default_factory=Connected)
+    chat_defaults: Defaults = field(default_factory=Defaults)
+    link: Any = field(default_factory=lambda: SimpleNamespace(welcome=None, connected=False))
+    served: list[Request] = field(default_factory=list)
+    num_active: int = 0
+    most_active: int = 0
+    _barrier: asyncio.Barrier = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._barrier = asyncio.Barrier(self.at_once)
+
+    def connect(self) -> "FakeDaemon":
+        self.link.welcome = SimpleNamespace(
+            target_fingerprint="one",
+            eos_ids=EOS_IDS,
+            context_len=CONTEXT_LEN,
+            defaults=Defaults(),
+            chat_defaults=self.chat_defaults,
+            slo=SloTerms(),
+        )
+        self.link.connected = True
+        self.ready.set()
+        return self
+
+    async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
+        self.served.append(request)
+        self.num_active += 1
+        self.most_active = max(self.most_active, self.num_active)
+        try:
+            await self._barrier.wait()
+            yield Deliver(request.prompt)
+            yield Finish("length")
+        finally:
+            self.num_active -= 1
+
+    def session(self, _: bytes) -> Any:
+        return SimpleNamespace(statistics=Statistics())
+
+
+def make_console(daemon: FakeDaemon, asked: list[Prompt] | None, **options: Any) -> Console:
+    config = DraftConfig(model="tiny-draft-s", **options)
+    return Console(config, draft_model(), daemon, EventLog(enabled=False), asked)  # type: ignore[arg-type]
+
+
+def run(console: Console) -> dict[int, dict[str, Any]]:
+    """What came of each prompt, by its index."""
+    asyncio.run(asyncio.wait_for(console.run(), timeout=30))
+    assert not console.unfinished
+    return {row["index"]: row for row in console.results}
+
+
+@pytest.fixture
+def give(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets the lines of standard input."""
+
+    def give(*given: str) -> None:
+        async def lines() -> AsyncGenerator[str, None]:
+            for line in given:
+                yield line
+
+        monkeypatch.setattr(standard_input, "lines", lines)
+
+    return give
+
+
+def test_the_target_says_where_a_text_ends() -> None:
+    daemon = FakeDaemon()
+    console = make_console(daemon, [Prompt("The river")])
+
+    async def ask() -> None:
+        asking = asyncio.create_task(console.run())
+        await daemon.ready.awaited.wait()
+        assert not asking.done()
+        daemon.connect()
+        await asking
+
+    assert draft_model().eos_ids != EOS_IDS
+    asyncio.run(ask())
+    assert [request.stop_ids for request in daemon.served] == [EOS_IDS]
+
+
+def test_a_wrong_prompt_fails_at_once_and_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    console = make_console(FakeDaemon().connect(), [Prompt("one"), Prompt("\ud800"), Prompt("three")])
+    rows = run(console)
+    assert [rows[0]["text"], rows[2]["text"]] == ["one", "three"]
+    assert rows[1]["error"]["code"] == "prompt"
+    assert console.num_failed == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith("prompt 2 failed: ")
+    assert sorted(captured.out.splitlines()) == ["--- prompt 1 ", "--- prompt 3 ", "oneone", "threethree"]
+
+
+def test_a_file_is_encoded_as_it_is_served_and_never_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = FakeDaemon(at_once=2).connect()
+    console = make_console(daemon, [Prompt(f"number {i}") for i in range(12)], max_sessions=2)
+    ahead, num_encoded = [], 0
+
+    def watched(tokenizer: Any, text: str, *, chat: bool) -> list[int]:
+        nonlocal num_encoded
+        assert threading.current_thread() is not threading.main_thread()
+        num_encoded += 1
+        ahead.append(num_encoded - len(console.results))
+        return encode(tokenizer, text, chat=chat)
+
+    monkeypatch.setattr(module, "encode", watched)
+    assert len(run(console)) == 12
+    assert max(ahead) == 2
+    assert daemon.most_active == 2
+
+
+def test_json_lines_are_served_together(give: Callable[..., None]) -> None:
+    give('{"prompt": "one"}', "nonsense", "", json.dumps({"prompt": "three", "seed": 5}))
+    daemon = FakeDaemon(at_once=2).connect()  # neither ends without the other
+    rows = run(make_console(daemon, None, prompts=standard_input.NAME))
+    assert [rows[0]["text"], rows[2]["text"]] == ["one", "three"]
+    assert rows[2]["seed"] == 5
+    assert rows[1]["prompt"] == "nonsense"
+    assert "standard input, line 2: not JSON" in rows[1]["error"]["what"]
+
+
+def test_no_more_json_lines_than_slots(give: Callable[..., None]) -> None:
+    give(*['{"prompt": "x"}'] * 12)
+    daemon = FakeDaemon(at_once=3).connect()
+    assert len(run(make_console(daemon, None, prompts=standard_input.NAME, max_sessions=3))) == 12
+    assert daemon.most_active == 3
+
+
+def test_text_lines_are_served_one_after_another(give: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    give("one", " ", "two", "three")
+    daemon = FakeDaemon().connect()
+    rows = run(make_console(daemon, None))
+    assert [rows[index]["prompt"] for index in range(3)] == ["one", "two", "three"]
+    assert daemon.most_active == 1
+    assert capsys.readouterr().out == "one\ntwo\nthree\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "wanted"),
+    [((), {}, "a line of text"), ((" ", ""), {}, "a line of text"), (("",), {"prompts": "-"}, "one JSON object")],
+)
+def test_an_empty_standard_input_is_as_an_empty_file(
+    given: tuple[str, ...], options: dict[str, str], wanted: str, give: Callable[..., None], tmp_path: Path
+) -> None:
+    give(*given)
+    console = make_console(FakeDaemon().connect(), None, **options)
+    with pytest.raises(PromptError, match=f"to do; write {wanted}") as caught:
+        run(console)
+    assert str(caught.value).startswith("standard input holds no prompts, so there is nothing to do; ")
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("\n".join(given))
+    with pytest.raises(PromptError) as of_file:
+        read_file(file)
+    assert str(of_file.value).startswith(f"{file} holds no prompts, so there is nothing to do; ")
+
+
+def test_lines_that_are_wrong_are_not_nothing(give: Callable[..., None]) -> None:
+    give("nonsense")
+    assert run(make_console(FakeDaemon().connect(), None, prompts="-"))[0]["error"]["code"] == "prompt"
+
+
+def test_who_leaves_closes_what_is_generated_and_tells_what_is_unfinished() -> None:
+    daemon = FakeDaemon(at_once=9).connect()  # so many never come: all wait
+    console = make_console(daemon, [Prompt("one"), Prompt("two"), Prompt("three")], max_sessions=2)
+
+    async def leave() -> None:
+        running = asyncio.create_task(console.run())
+        while daemon.num_active < 2:
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert daemon.num_active == 0
+
+    asyncio.run(asyncio.wait_for(leave(), timeout=30))
+    assert console.unfinished == {0: "one", 1: "two", 2: "three"}
+    console.give_up("interrupted", "told to stop")
+    error = {"code": "interrupted", "what": "told to stop"}
+    assert console.results == [
+        {"index": index, "prompt": text, "error": error} for index, text in enumerate(("one", "two", "three"))
+    ]
+    assert console.num_failed == 3
+    console.give_up("closed", "nothing is left to say")
+    assert len(console.results) == 3
+
+
+def test_a_chat_prompt_goes_through_the_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draft_model().tokenizer, "chat_template", None)
+    rows = run(make_console(FakeDaemon().connect(), [Prompt("hello")], chat=True))
+    assert "no chat template" in rows[0]["error"]["what"]
+    monkeypatch.setattr(draft_model().tokenizer, "chat_template", TEMPLATE)
+    rows = run(make_console(FakeDaemon().connect(), [Prompt("hello")], chat=True))
+    assert rows[0]["text"] == "[user: hello]"  # the fake answers with its prompt
+    assert rows[0]["prompt"] == "hello"
+
+
+def test_a_chat_ends_where_the_target_says_and_begins_without_a_blank(capsys: pytest.CaptureFixture[str]) -> None:
+    """The template of the embedded models ends in `Assistant:`; the fake answers a chat with ` Hello.` and more."""
+    tokenizer = draft_model().tokenizer
+
+    class Talkative(FakeDaemon):
+        async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
+            self.served.append(request)
+            yield Deliver(tuple(tokenizer(" Hello.")["input_ids"]))
+            yield Deliver(tuple(tokenizer("\n\nUser: What else?")["input_ids"]))
+            raise AssertionError("asked for more than is shown")
+
+    daemon = Talkative(chat_defaults=Defaults(temperature=0.5, top_k=9, stop=("\n\nUser:",))).connect()
+    row = run(make_console(daemon, [Prompt("hello")], chat=True, top_k=3))[0]
+    assert (row["text"], row["finish_reason"]) == ("Hello.", "stop")
+    assert tokenizer.decode(row["token_ids"]) == " Hello.\n\nUser:"
+    assert row["num_tokens"] == len(row["token_ids"])
+    sampling = daemon.served[0].sampling
+    assert (sampling.temperature, sampling.top_k, sampling.top_p) == (0.5, 3, 1.0)
+    assert capsys.readouterr().out == "Hello.\n"
+
+
+def test_a_plain_prompt_has_no_chats_defaults() -> None:
+    daemon = FakeDaemon(chat_defaults=Defaults(temperature=0.5, stop=(" river",))).connect()
+    row = run(make_console(daemon, [Prompt(" The river runs")]))[0]
+    assert row["text"] == " The river runs"  # the fake answers with its prompt
+    assert daemon.served[0].sampling.temperature == 1.0
+
+
+@pytest.mark.parametrize("host", ["edge-1.example", "Ana's laptop", "", "x" * 200])
+def test_a_node_without_a_name_has_one_of_its_own(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: host)
+    names = set()
+    for pid in (1, 4194304):
+        monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
+        names.add(default_name())
+    assert len(names) == 2
+    assert all(re.fullmatch(NAME, name) for name in names)
+
+
+@pytest.mark.parametrize(("num_written", "is_begun_anew"), [(0, True), (1, False)])
+def test_a_text_is_asked_for_anew_under_the_next_target_while_nothing_of_it_is_written(
+    num_written: int, is_begun_anew: bool
+) -> None:
+    class Retargeted(FakeDaemon):
+        async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
+            self.served.append(request)
+            if request.target == "one":
+                self.link.welcome.target_fingerprint = "two"
+                self.link.welcome.defaults = Defaults(temperature=0.5)
+                if num_written:
+                    yield Deliver(request.prompt[:num_written])
+                yield Fail("target_changed", "another target")
+            else:
+                yield Deliver(request.prompt)
+                yield Finish("length")
+
+    daemon = Retargeted().connect()
+    row = run(make_console(daemon, [Prompt("The river runs on")]))[0]
+    if not is_begun_anew:
+        assert row["error"] == {"code": "target_changed", "what": "another target"}
+        return
+    first, second = daemon.served
+    assert row["text"] == "The river runs on"
+    assert (first.target, second.target) == ("one", "two")
+    assert second.sampling == replace_struct(first.sampling, temperature=0.5)  # the same seed
+    assert first.session_id != second.session_id
+
+
+def test_what_the_draft_model_wrote_alone_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    class Alone(FakeDaemon):
+        async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
+            yield Deliver(request.prompt[:1])
+            yield Deliver(request.prompt[1:], local=True)
+            yield Finish("length")
+
+        def session(self, _: bytes) -> Any:
+            return SimpleNamespace(statistics=Statistics(num_tokens=5, num_local=4))
+
+    console = make_console(Alone(), [Prompt("The river runs on")])
+    console.daemon.ready.set()  # without a verify node, and a welcome of it
+    console.events = EventLog(enabled=True)
+    row = run(console)[0]
+    assert row["num_local"] == 4
+    captured = capsys.readouterr()
+    told = [json.loads(line) for line in captured.out.splitlines()]
+    assert [event["local"] for event in told if event["event"] == "tokens"] == [False, True]
+    assert [event["num_local"] for event in told if event["event"] == "finish"] == [4]
+    assert captured.err == "prompt 1: 4 of its 5 tokens are the draft model's own\n"
+
+
+def test_tokens_are_told_with_what_drafted_them_so_far(capsys: pytest.CaptureFixture[str]) -> None:
+    class Drafting(FakeDaemon):
+        so_far = Statistics()
+
+        async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
+            drafted: dict[DraftSource, int] = {"model": 7, "ngram": 4, "self": 6}
+            for source, number in drafted.items():
+                self.so_far.drafted.update({source: number})
+                self.so_far.accepted.update({source: number - 2})
+                yield Deliver(request.prompt[:1])
+            yield Finish("length")
+
+        def session(self, _: bytes) -> Any:
+            return SimpleNamespace(statistics=self.so_far)
+
+    console = make_console(Drafting().connect(), [Prompt("The river runs on")])
+    console.events = EventLog(enabled=True)
+    run(console)
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    tokens = [event for event in told if event["event"] == "tokens"]
+    assert [event["drafted"] for event in tokens] == [
+        {"model": 7, "ngram": 0, "self": 0},
+        {"model": 7, "ngram": 4, "self": 0},
+        {"model": 7, "ngram": 4, "self": 6},
+    ]
+    assert tokens[-1]["accepted"] == {"model": 5, "ngram": 2, "self": 4}

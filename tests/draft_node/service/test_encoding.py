@@ -1,0 +1,123 @@
+"""A long text of one user and what others notice of it."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from draft_node.service.queues import LONG, Encoder
+from goodspeed.engine.tokenizing.text import encode_prompt
+from tests.together.cluster.cluster import load
+from tests.waiting import until
+
+
+@dataclass
+class Progress:
+    """What slow tokenizers have begun, and whether they may end."""
+
+    begun: list[int] = field(default_factory=list)
+    may_end: threading.Event = field(default_factory=threading.Event)
+
+    def __deepcopy__(self, _: dict[int, Any]) -> "Progress":
+        """Returns itself, so that all copies of a tokenizer share one."""
+        return self
+
+
+class Slow:
+    """A tokenizer whose long texts take until they are told to end. It fails where it is used twice at a time."""
+
+    chat_template = "any"
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._in_use = False
+
+    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+        return {"input_ids": [self._work(len(text))]}
+
+    def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> list[int]:
+        return [self._work(sum(len(value) for message in messages for value in message.values()))]
+
+    def decode(self, token_ids: list[int], **_: Any) -> str:
+        return "x" * self._work(len(token_ids))
+
+    def _work(self, size: int) -> int:
+        if self._in_use:
+            raise RuntimeError("Already borrowed")
+        self._in_use = True
+        self._progress.begun.append(size)
+        if size >= LONG:
+            self._progress.may_end.wait()
+        self._in_use = False
+        return size
+
+
+@pytest.fixture
+def progress() -> Iterator[Progress]:
+    progress = Progress()
+    yield progress
+    progress.may_end.set()
+
+
+LENGTHY: dict[str, Callable[[Encoder, int], Any]] = {
+    "prompt": lambda encoder, size: encoder.prompt("x" * size, "greedy"),
+    "content": lambda encoder, size: encoder.chat([{"content": "x" * size}], "greedy"),
+    "names": lambda encoder, size: encoder.chat(
+        [{"content": "", "name": "x" * 512}] * (size // 512) + [{"content": "", "name": "x" * (size % 512)}], "greedy"
+    ),
+    "token ids": lambda encoder, size: encoder.decode([1] * size, "greedy"),
+}
+
+
+@pytest.mark.parametrize("kind", LENGTHY)
+def test_a_long_text_does_not_hold_up_short_ones(kind: str, progress: Progress) -> None:
+    async def body() -> None:
+        encoder = Encoder(Slow(progress))
+        long = [asyncio.create_task(LENGTHY[kind](encoder, LONG + i)) for i in range(3)]
+        try:
+            await until(lambda: progress.begun)
+            assert await encoder.prompt("hello", "other") == (5,)
+            assert await encoder.prompt("hello", "greedy") == (5,)
+            assert await encoder.decode([1, 2], "other") == "xx"
+            assert len(progress.begun) == 4
+        finally:
+            progress.may_end.set()
+        done = await asyncio.gather(*long)
+        assert [len(each) if isinstance(each, str) else each[0] for each in done] == [LONG, LONG + 1, LONG + 2]
+        encoder.close()
+
+    asyncio.run(asyncio.wait_for(body(), 30))
+
+
+def test_both_tokenizers_give_the_same_ids() -> None:
+    async def body() -> None:
+        tokenizer = load("tiny-draft-s").tokenizer
+        encoder = Encoder(tokenizer)
+        text = "The river runs, quickly; over 1,234 stones. " * (LONG // 40)
+        assert len(text) > LONG
+        ids = await encoder.prompt(text, "user")
+        assert ids == tuple(encode_prompt(tokenizer, text))
+        assert await encoder.decode(ids, "user") == text
+        assert await encoder.chat([{"role": "user", "content": text}], "user") == await encoder.chat(
+            [{"role": "user", "content": text}], "other"
+        )
+        encoder.close()
+
+    asyncio.run(asyncio.wait_for(body(), 60))
+
+
+def test_the_end_ends_the_threads(progress: Progress) -> None:
+    async def body() -> None:
+        before = set(threading.enumerate())
+        encoder = Encoder(Slow(progress))
+        progress.may_end.set()
+        await asyncio.gather(encoder.prompt("short", "user"), encoder.prompt("x" * LONG, "user"))
+        own = set(threading.enumerate()) - before
+        assert {each.name.partition("_")[0] for each in own} == {"short-texts", "long-texts"}
+        encoder.close()
+        await until(lambda: not any(each.is_alive() for each in own))
+
+    asyncio.run(asyncio.wait_for(body(), 30))

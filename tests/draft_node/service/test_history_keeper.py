@@ -1,0 +1,126 @@
+"""A history's file follows the history, and a disk that takes nothing costs no text."""
+
+import asyncio
+import os
+
+import pytest
+
+from draft_node.service import histories
+from draft_node.service.histories import HistoryKeeper
+from goodspeed.errors import ConfigError
+from goodspeed.ngram import history_file
+from goodspeed.ngram.history import History
+from goodspeed.wire.zmq.transport import MemoryNetwork
+from tests.draft_node.test_daemon_stops import make_daemon, stop
+
+TEXT = range(20)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "history"
+
+
+def make_keeper(path, told=None):
+    history = History(1000, per_user=True, tokenizer="t")
+    history.load(path)
+    told = [] if told is None else told
+    return history, HistoryKeeper(history, str(path), lambda what, *values: told.append(what % values))
+
+
+def num_saved(path):
+    return History(1000, per_user=True, tokenizer="t").load(path)
+
+
+def test_what_changed_is_saved_and_nothing_else(path):
+    history, keeper = make_keeper(path)
+    asyncio.run(keeper.save())
+    keeper.save_last()
+    assert not path.exists()
+    history.add("ana", TEXT)
+    asyncio.run(keeper.save())
+    assert num_saved(path) == 1
+    path.unlink()
+    asyncio.run(keeper.save())
+    keeper.save_last()
+    assert not path.exists()
+    history.add("ana", TEXT)
+    keeper.save_last()
+    assert num_saved(path) == 2
+
+
+def test_what_was_loaded_is_not_written_again(path):
+    history, keeper = make_keeper(path)
+    history.add("ana", TEXT)
+    keeper.save_last()
+    _, keeper = make_keeper(path)
+    path.unlink()
+    keeper.save_last()
+    assert not path.exists()
+
+
+def test_an_older_write_does_not_replace_a_newer_one(path):
+    history, keeper = make_keeper(path)
+    history.add("ana", TEXT)
+    older = (history.num_added, history.contents())
+    history.add("ben", TEXT)
+    keeper.save_last()
+    keeper._write(*older)
+    assert num_saved(path) == 2
+
+
+def test_a_disk_that_takes_nothing_is_told_of_once_and_tried_again(path, monkeypatch):
+    told: list[str] = []
+    history, keeper = make_keeper(path, told)
+
+    def full(*_):
+        raise OSError(28, os.strerror(28))
+
+    history.add("ana", TEXT)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", full)
+        asyncio.run(keeper.save())
+        asyncio.run(keeper.save())
+        keeper.save_last()
+    assert told == [
+        f"cannot write the history file {path}: No space left on device; give another path; "
+        "until then texts are kept in memory only"
+    ]
+    asyncio.run(keeper.save())
+    assert num_saved(path) == 1
+    history.add("ana", TEXT)
+    monkeypatch.setattr(os, "fsync", full)
+    keeper.save_last()
+    assert len(told) == 2
+
+
+def test_a_node_saves_now_and_then_and_when_it_stops(path, monkeypatch):
+    monkeypatch.setattr(histories, "SAVE_S", 0.0)
+
+    async def story():
+        history, keeper = make_keeper(path)
+        saved = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        write = history_file.write
+
+        def tell(*what):
+            write(*what)
+            loop.call_soon_threadsafe(saved.set)
+
+        monkeypatch.setattr(history_file, "write", tell)
+        serving = asyncio.create_task(make_daemon(MemoryNetwork(), keeper).serve())
+        history.add("ana", TEXT)
+        await saved.wait()
+        assert num_saved(path) == 1
+        monkeypatch.setattr(HistoryKeeper, "save", lambda _: asyncio.sleep(0))
+        history.add("ana", TEXT)
+        await stop(serving)
+        assert num_saved(path) == 2
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_damaged_file_is_no_history(path):
+    path.write_bytes(b"x")
+    with pytest.raises(ConfigError, match=rf"the history file {path} is damaged: .*; delete it, or give another path"):
+        make_keeper(path)

@@ -1,0 +1,100 @@
+"""A chat's tokens taken apart: stop strings, spans and counts are right however the tokens are delivered."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draft_node.core.actions import Deliver, Finish
+from draft_node.parsing.formats import Call
+from draft_node.service.answer import Answer, Piece
+from draft_node.service.spoken import Speech
+from draft_node.service.tokens import TokenTexts
+from tests.chats import MARKERS, SPECIAL, ids_of, tokenizer
+from tests.draft_node.parsing.texts import HERMES, MISTRAL, SCHEMAS
+
+TOKENIZER = tokenizer()
+TEXTS = TokenTexts(TOKENIZER)
+SHOWN = [TOKENIZER.backend_tokenizer.token_to_id(one) for one in ("[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]")]
+HIDDEN = frozenset(i for i, token in TOKENIZER.added_tokens_decoder.items() if token.special) - frozenset(SHOWN)
+HERE = Speech(HERMES, None, SCHEMAS)
+THERE = Speech(MISTRAL, HIDDEN, SCHEMAS)
+CALL = '<tool_call>\n{"name": "f", "arguments": {"n": 1}}\n</tool_call>'
+
+
+def written(
+    text: str, speech: Speech, cuts: Sequence[int] = (), stops: Sequence[str] = (), *, min_tokens: int = 0
+) -> tuple[Answer, list[Piece]]:
+    """The answer to these tokens, delivered in parts; each other token was drafted."""
+    ids = ids_of(text)
+    answer = Answer(TOKENIZER, TEXTS, stops, min_tokens, is_trimmed=True, speech=speech)
+    borders = [0, *sorted(min(cut, len(ids)) for cut in cuts), len(ids)]
+    items: list[Deliver | Finish] = [
+        Deliver(tuple(ids[start:end]), accepted=tuple(i % 2 == 0 for i in range(start, end)))
+        for start, end in pairwise(borders)
+    ]
+    pieces = list[Piece]()
+    for item in [*items, Finish("stop")]:
+        if not answer.is_complete:
+            pieces.append(answer.take(item))
+    return answer, pieces
+
+
+def told(pieces: Sequence[Piece]) -> tuple[str, str, list[Call | None]]:
+    parts = [part for piece in pieces for part in piece.each()]
+    assert "".join(piece.text for piece in pieces) == "".join(part.text for part in parts)
+    calls = [replace(part.call, raw="") for part in parts if part.call is not None]
+    return "".join(part.text for part in parts), "".join(part.thinking for part in parts), [*calls]
+
+
+def test_parts_in_order_with_all_tokens() -> None:
+    answer, pieces = written(f"<think>\nhm\n</think>\n\nyes {CALL}", HERE)
+    assert told(pieces) == ("yes", "hm", [Call("f", '{"n": 1}')])
+    assert answer.num_thinking == len("\nhm\n") + 2
+    assert [token.id for piece in pieces for part in piece.each() for token in part.tokens] == ids_of(
+        f"<think>\nhm\n</think>\n\nyes {CALL}"
+    )
+
+
+def test_stop_strings_are_looked_for_in_the_content_alone() -> None:
+    text = f"<think>\nstop\n</think>\n\nst{CALL}\nop stop it"
+    answer, pieces = written(text, HERE, stops=["stop", "arguments"])
+    assert told(pieces) == ("stop ", "stop", [Call("f", '{"n": 1}')])  # `st` and `op` are not next to each other
+    assert (answer.stop, answer.reason) == ("stop", "stop")
+    answer, pieces = written("stop it", HERE, stops=["stop"], min_tokens=6)
+    assert (told(pieces)[0], answer.stop) == ("stop it", None)
+
+
+def test_the_text_ends_after_its_only_call() -> None:
+    answer, pieces = written(f"{CALL}{CALL}", replace(HERE, one_call=True))
+    assert told(pieces)[2] == [Call("f", '{"n": 1}')]
+    assert (answer.is_complete, answer.reason, answer.stop) == (True, "stop", None)
+    assert answer.num_tokens < len(ids_of(f"{CALL}{CALL}"))
+
+
+def test_markers_that_are_special_tokens_are_seen_and_others_are_not() -> None:
+    text = '<bos>[THINK]a<bos>b[/THINK]c[TOOL_CALLS]f[ARGS]{"n": 1}<|im_end|>'
+    assert told(written(text, THERE)[1]) == ("c", "ab", [Call("f", '{"n": 1}')])
+    assert told(written("[TOOL_CALLS]x", THERE)[1])[0] == "[TOOL_CALLS]x"
+    assert told(written("[TOOL_CALLS]x<bos>", HERE)[1])[0] == "x"
+
+
+PIECES = st.sampled_from([*MARKERS, *SPECIAL, CALL, "the ", "é", "日本", "😀", "\n", " ", "st", "op", '{"', "[1]"])
+
+
+@pytest.mark.parametrize("speech", [HERE, THERE])
+@given(st.lists(PIECES, max_size=10).map("".join), st.lists(st.integers(0, 60), max_size=6))
+@settings(max_examples=150)
+def test_deliveries_do_not_matter_and_spans_are_the_text(speech: Speech, text: str, cuts: list[int]) -> None:
+    answer, pieces = written(text, speech, cuts, ["stop"])
+    other, whole = written(text, speech, (), ["stop"])
+    assert told(pieces) == told(whole)
+    assert (answer.stop, answer.num_tokens, answer.num_thinking) == (other.stop, other.num_tokens, other.num_thinking)
+    assert "stop" not in told(pieces)[0]
+    for piece in pieces:
+        for part in piece.each():
+            if part.call is None:
+                assert "".join(span.text for span in part.spans) == part.text + part.thinking

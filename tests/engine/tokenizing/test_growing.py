@@ -1,0 +1,56 @@
+"""A growing text: cut at its first stop string, without leading whitespace where that is wanted."""
+
+import pytest
+
+from goodspeed.engine.tokenizing.text_stream import GrowingText, Growth
+
+
+class Letters:
+    """A tokenizer whose ids are code points."""
+
+    def decode(self, token_ids, **_):
+        return "".join(map(chr, token_ids))
+
+
+def grow(text, stops=(), *, is_trimmed=False, counts=True):
+    growing = GrowingText(Letters(), stops, is_trimmed=is_trimmed)
+    pieces = []
+    for char in text:
+        pieces.append(growing.push(ord(char), counts=counts).text)
+        if growing.stop is not None:
+            return "".join(pieces), growing.stop
+    pieces.append(growing.end(counts=counts).text)
+    return "".join(pieces), growing.stop
+
+
+@pytest.mark.parametrize(
+    ("text", "stops", "found"),
+    [
+        ("abc", (), ("abc", None)),
+        ("abcd", ("c",), ("ab", "c")),
+        ("abcd", ("cx",), ("abcd", None)),
+        ("ab", ("bc",), ("ab", None)),  # held back until the end
+    ],
+)
+def test_a_text_ends_where_its_first_stop_string_begins(text, stops, found):
+    assert grow(text, stops) == found
+
+
+def test_a_stop_string_that_does_not_count_is_text():
+    assert grow("abcd", ("c",), counts=False) == ("abcd", None)
+
+
+def test_leading_whitespace_is_left_out_only_where_that_is_wanted():
+    assert grow(" \n a b") == (" \n a b", None)
+    assert grow(" \n a b", is_trimmed=True) == ("a b", None)
+
+
+def test_a_stop_string_is_looked_for_in_the_text_as_the_model_wrote_it():
+    assert grow("\n\nab", ("\n\n",), is_trimmed=True) == ("", "\n\n")
+
+
+def test_a_token_tells_what_became_of_its_characters():
+    growing = GrowingText(Letters(), ("ab",), is_trimmed=True)
+    assert growing.push(ord(" ")) == Growth(num_decoded=1, num_left_out=1, text="")
+    assert growing.push(ord("a")) == Growth(num_decoded=1, num_left_out=0, text="")  # "ab" may begin here
+    assert growing.push(ord("c")) == Growth(num_decoded=1, num_left_out=0, text="ac")
