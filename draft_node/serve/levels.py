@@ -1,9 +1,4 @@
-"""The service levels that a text may ask for here: this node's tiers and the verify node's, within what its key allows.
-
-Knows nothing about HTTP, nor whether a level is kept.
-"""
-
-from collections.abc import Mapping
+"""The service levels that a text may ask for here: the verify node's tiers, within what this node's key allows."""
 
 from draft_node.core.link import VerifyLink
 from goodspeed.errors import RequestRefused, VerifyAway
@@ -14,18 +9,16 @@ CODE = "slo"
 
 
 class Levels:
-    """What may be asked for now; the verify node's part is known once it has said Welcome."""
+    """What may be asked for now; nothing is known of it before the verify node has said Welcome."""
 
-    def __init__(self, own: Mapping[str, Objectives], link: VerifyLink) -> None:
-        self._own = own
+    def __init__(self, link: VerifyLink) -> None:
         self._link = link
 
     @property
     def tiers(self) -> dict[str, Objectives]:
-        """All tiers by name; of two by the same name, this node's own."""
+        """The tiers by name."""
         welcome = self._link.welcome
-        told = {tier.tier: tier for tier in welcome.slo.tiers if tier.tier} if welcome is not None else {}
-        return told | dict(self._own)
+        return {tier.tier: tier for tier in welcome.slo.tiers if tier.tier} if welcome is not None else {}
 
     @property
     def default(self) -> Objectives | None:

@@ -29,9 +29,8 @@ from goodspeed.wire.handshake import Defaults
 class Writer:
     """Begins texts under what the target says: its defaults, its ends of a sequence, its fingerprint."""
 
-    def __init__(self, daemon: DraftDaemon, vocabulary: Vocabulary, tiers: Mapping[str, Objectives]) -> None:
-        """tiers: the node's own."""
-        self.levels = Levels(tiers, daemon.link)
+    def __init__(self, daemon: DraftDaemon, vocabulary: Vocabulary) -> None:
+        self.levels = Levels(daemon.link)
         self._daemon = daemon
         self._vocabulary = vocabulary
         self._token_texts = TokenTexts(vocabulary.tokenizer)

@@ -76,7 +76,7 @@ async def edge(*, max_waiting: int = 8, connected: bool = True, **options: Any) 
     """Both nodes serving; the draft node stays when the verify node is away."""
     network, boot_id = MemoryNetwork(), secrets.token_bytes(8)
     verify = build_verify(network)
-    config = DraftConfig(model="tiny-draft-s", name="edge", kv_pages=256, **options)
+    config = DraftConfig(model="tiny-draft-s", name="edge", **options)
     draft = load("tiny-draft-s")
     daemon = draft_assembly.build(config, draft, network.connect_draft(boot_id), boot_id)
     daemon.core.stays = True

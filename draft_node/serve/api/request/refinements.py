@@ -80,10 +80,3 @@ def predicted(texts: Sequence[Wanted], expected: tuple[int, ...], request: ChatR
 def _asks_for_none(request: Generation) -> bool:
     asked = request.goodspeed
     return asked is not None and (asked.speculate is False or asked.max_draft == 0)
-
-
-def checked_priority(request: Generation, service: Service) -> int:
-    if request.priority and not service.knows_priorities:
-        what = "priority: this node's --order takes places away by its own rule; leave it out, or send 0"
-        raise ApiError(400, what, param="priority")
-    return request.priority or 0

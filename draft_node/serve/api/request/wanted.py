@@ -23,7 +23,7 @@ from draft_node.serve.api.request.prompts import (
     name_of_max_tokens,
     prompts_of,
 )
-from draft_node.serve.api.request.refinements import check_told, checked_priority, of_prompts, predicted
+from draft_node.serve.api.request.refinements import check_told, of_prompts, predicted
 from draft_node.serve.api.request.rules import biases, stop_token_ids
 from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest, Extension, Generation
 from draft_node.serve.api.request.slo import asked as asked_slo
@@ -193,7 +193,7 @@ def _wanted(
         constraint=form,
         prefix_cache=request.goodspeed is None or request.goodspeed.prefix_cache is not False,
         user=user,
-        priority=checked_priority(request, service),
+        priority=request.priority or 0,
         verification=config.verification,
         restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",
         target=service.target_fingerprint,
