@@ -1,8 +1,7 @@
 """How many draft nodes a GPU can serve, and how quickly users get tokens: simulated, so **computed, not measured**.
 
-The nodes' state machines run with continuous rounds and the time-aware gradient, which knows what a round costs; plain
-decoding is the same world in which nobody drafts. What a round costs comes from datasheets or from a saved profile.
-What is not in it: the verify node's own work beside the model, and whatever else shares its GPU or its network.
+The nodes' state machines run with their defaults; plain decoding is the same world in which nobody drafts. What a round
+costs comes from datasheets or from a saved profile. What is not in it: the verify node's own work beside the model, and whatever else shares its GPU or its network.
 """
 
 from __future__ import annotations

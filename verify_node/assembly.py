@@ -21,11 +21,12 @@ from goodspeed.node import defaults
 from goodspeed.parallel.part import Part
 from goodspeed.parallel.ranks import Ranks
 from goodspeed.wire.codec import max_message_bytes
+from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
 from verify_node.config import VerifyConfig
 from verify_node.core import settings as core_assembly
-from verify_node.core.settings import longest_draft, make_core
+from verify_node.core.settings import make_core
 from verify_node.costs import find_profile, make_cost, with_budget
 from verify_node.daemon import VerifyDaemon
 from verify_node.enrolment import Enrolment
@@ -136,7 +137,7 @@ def read_grammars(checkpoint: Checkpoint) -> Grammars | None:
 
 def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:
     """The Welcome that every draft node gets."""
-    longest = longest_draft(config.num_drafted)
+    longest = min(config.num_drafted, MAX_DRAFT)
     welcome = core_assembly.make_welcome(
         config.core,
         boot_id=secrets.token_bytes(8),

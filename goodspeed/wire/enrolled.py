@@ -7,7 +7,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from goodspeed.slo.objectives import MAX_TIERS, Limit
-from goodspeed.wire.fields import MAX_DRAFT, Name
+from goodspeed.wire.fields import Name
+
+MAX_ROUND_TOKENS = 1024
+"""The largest limit of a key, over all of its sessions; one draft has at most `MAX_DRAFT` tokens."""
 
 Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
@@ -22,7 +25,9 @@ class Enrolled(Struct, frozen=True, forbid_unknown_fields=True):
     public_key: Key
     weight: Annotated[float, Meta(gt=0.0, le=1000.0)] = 1.0  # in the utility that is shared out by
     max_sessions: Annotated[int, Meta(ge=1, le=1 << 20)] | None = None  # open at once; None: --max-client-sessions
-    max_round_tokens: Annotated[int, Meta(ge=1, le=MAX_DRAFT)] | None = None  # drafted in one round; None: the budget
+    max_round_tokens: Annotated[int, Meta(ge=1, le=MAX_ROUND_TOKENS)] | None = (
+        None  # drafted in a round; None: the budget
+    )
     tiers: Annotated[tuple[Name, ...], Meta(max_length=MAX_TIERS)] | None = None  # it may ask for; None: for any
     least_tpot_s: Limit | None = None  # it may ask for; None: the least of its tiers, or any
 

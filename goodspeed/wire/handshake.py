@@ -22,7 +22,6 @@ from goodspeed.wire.fields import (
     ServerKey,
     StopString,
     TokenId,
-    Verification,
 )
 
 VERSION = 3
@@ -69,11 +68,9 @@ class Welcome(Message, frozen=True, tag="welcome"):
     tokenizer: Label
     vocab_size: Counter  # ids below it are the tokenizer's
     context_len: Counter  # prompt and generated tokens together
-    max_length: Counter  # longest draft that is ever verified
     max_message_bytes: Counter
     heartbeat_s: Seconds
     lease_s: Seconds
-    verifications: tuple[Verification, ...] = ("match", "ratio")
     eos_ids: Annotated[tuple[TokenId, ...], Meta(max_length=64)] = ()  # what the target ends a text with
     target: Label = ""  # the target model's name
     target_fingerprint: Label = ""  # of its weights, precision and revision: a text is continued by this target only
@@ -81,7 +78,6 @@ class Welcome(Message, frozen=True, tag="welcome"):
     chat_defaults: Defaults = Defaults()
     slo: SloTerms = SloTerms()
     constraints: bool = False  # texts may be asked to keep a form
-    prefix_cache: bool = False  # what is read of a text is kept for others with its salt
     promises: bool = False  # service levels may be promised
 
 

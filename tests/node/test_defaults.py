@@ -20,7 +20,7 @@ SETTINGS = GenerationSettings(TextDefaults(0.6), TextDefaults(0.7, stop=("\n\n",
 
 
 def welcome(**changes: Any) -> Welcome:
-    return Welcome(VERSION, b"verify-1", "fake", 31, 100, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0, **changes)
+    return Welcome(VERSION, b"verify-1", "fake", 31, 100, 1 << 20, heartbeat_s=1.0, lease_s=6.0, **changes)
 
 
 @pytest.mark.parametrize(

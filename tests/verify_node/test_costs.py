@@ -9,7 +9,6 @@ from goodspeed.command.reporter import Reporter
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import saved
 from goodspeed.node import profiler
-from goodspeed.wire.fields import MAX_DRAFT
 from tests.micro import make_checkpoint, make_runner
 from verify_node import costs
 from verify_node.assembly import assemble
@@ -97,7 +96,6 @@ def test_a_node_with_an_automatic_budget(quick, capsys):
     core = daemon.core
     assert f"--budget auto: {core.limits.budget} drafted tokens" in capsys.readouterr().err
     assert core.scheduler.budget == core.limits.budget < core.limits.max_round_tokens
-    assert core.welcome.max_length == min(core.limits.budget, MAX_DRAFT)
     assert core.cost.profiled
     assert core.pool.num_free == core.pool.num_pages
 

@@ -36,7 +36,6 @@ SAMPLES: list[UpMessage | DownMessage] = [
         tokenizer="t",
         vocab_size=4096,
         context_len=2048,
-        max_length=24,
         max_message_bytes=1 << 20,
         heartbeat_s=1.0,
         lease_s=6.0,
@@ -56,8 +55,8 @@ PINNED = {  # the first fields of version 3, in their order: never to be moved, 
     "close": "session_id epoch",
     "heartbeat": "boot_id",
     "leave": "",
-    "welcome": "version boot_id tokenizer vocab_size context_len max_length max_message_bytes heartbeat_s lease_s "
-    "verifications eos_ids target target_fingerprint defaults chat_defaults slo constraints prefix_cache promises",
+    "welcome": "version boot_id tokenizer vocab_size context_len max_message_bytes heartbeat_s lease_s "
+    "eos_ids target target_fingerprint defaults chat_defaults slo constraints promises",
     "replicas": "siblings",
     "redirect": "session_id epoch endpoint server_key hops reason",
     "verdict": "session_id epoch base_len tokens num_verified num_accepted may_draft finish_reason least_odds source "

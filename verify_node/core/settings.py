@@ -17,7 +17,6 @@ from goodspeed.fair.latency import Refined
 from goodspeed.fair.policies import Policy
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import VERSION, Welcome
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.core.core import VerifyCore
@@ -199,16 +198,9 @@ def make_welcome(
         tokenizer=tokenizer,
         vocab_size=vocab_size,
         context_len=context_len,
-        max_length=longest_draft(settings.budget),
         max_message_bytes=max_message_bytes,
         heartbeat_s=settings.heartbeat_s,
         lease_s=settings.lease_s,
         target_fingerprint=target_fingerprint,
-        prefix_cache=settings.prefix_cache,
         promises=settings.admits != "none",
     )
-
-
-def longest_draft(budget: int) -> int:
-    """The longest draft, in tokens, that a round with this budget can verify."""
-    return min(budget, MAX_DRAFT)

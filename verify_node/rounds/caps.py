@@ -10,10 +10,10 @@ FIRST_LENGTH = 4
 """Longest draft that is waited for as long as nobody knows how long one takes."""
 
 
-def room(sessions: Sequence[Session]) -> dict[bytes, int]:
+def room(sessions: Sequence[Session], number: int = 0) -> dict[bytes, int]:
     """Most drafted tokens of each session whose client has a limit, so that all of the client's together keep to it.
 
-    Its sessions share the limit, the first of them the remainder.
+    Its sessions share the limit; the remainder goes to others of them in each verify round `number`.
     """
     sharing: dict[str, list[Session]] = defaultdict(list)
     clients: dict[str, Client] = {}
@@ -24,7 +24,8 @@ def room(sessions: Sequence[Session]) -> dict[bytes, int]:
     rooms: dict[bytes, int] = {}
     for name, client in clients.items():
         each, left = divmod(client.max_round_tokens or 0, len(sharing[name]))
-        rooms |= {session.session_id: each + (place < left) for place, session in enumerate(sharing[name])}
+        own = sharing[name]
+        rooms |= {one.session_id: each + ((place + number) % len(own) < left) for place, one in enumerate(own)}
     return rooms
 
 
@@ -37,14 +38,14 @@ def quickest(session: Session, most: int, round_s: float) -> int:
     client = session.client
     if not client.answer_s:
         return min(most, FIRST_LENGTH)
-    alpha, token_s = (
-        session.acceptance.value,
-        max(0.0, client.answer_s - session.round_trip_s) / (client.delivered + 1.0),
-    )
-    tokens, best, fastest = 1.0, 0, 1.0 / round_s if round_s else 0.0
+    alpha = session.acceptance.value
+    token_s = max(0.0, client.answer_s - session.round_trip_s) / (client.delivered + 1.0)
+    tokens, seconds = 1.0, round_s + session.round_trip_s + token_s
+    best, fastest = 0, tokens / seconds
     for length in range(1, most + 1):
         tokens += alpha**length
-        pace = tokens / (round_s + session.round_trip_s + token_s * (length + 1))
-        if pace > fastest:
-            best, fastest = length, pace
-    return best
+        seconds += token_s
+        if tokens / seconds <= fastest:  # each token brings less than the one before: the pace falls from here on
+            break
+        best, fastest = length, tokens / seconds
+    return best if not round_s or fastest > 1.0 / round_s else 0

@@ -146,19 +146,19 @@ class Scheduler:
         Where rounds go on meanwhile, `PERMITTED` budgets are shared out. Nobody gets less than LEAST_PERMISSION, unless
         it waits for its drafts, and nobody much more than its draft node has shown to deliver.
         """
-        drafting = [one for one in sessions if one.takes_drafts and (one.uses_model or self.is_barrier)]
-        rooms = caps.room(drafting)
+        drafting = [one for one in sessions if one.takes_drafts and (one.uses_model or self.waits(one))]
+        rooms = caps.room(drafting, number)
         drafting = [one for one in drafting if rooms.get(one.session_id, 1)]
         if not drafting:
             return {}
         budget = self.budget if self.is_barrier else int(PERMITTED * self.budget)
-        tried = [one for one in drafting if self._waits(one) and self._is_tried(one, number, round_s)][:budget]
+        tried = [one for one in drafting if self.waits(one) and self._is_tried(one, number, round_s)][:budget]
         states = [self._state(session, rooms, round_s) for session in drafting]
         allocated = self._share_out(states, budget - len(tried))
         if allocated is None:
             return {}
         permitted = {
-            session.session_id: min(max(length, 0 if self._waits(session) else LEAST_PERMISSION), session.max_length)
+            session.session_id: min(max(length, self._least(session, rooms)), session.max_length)
             for session, length in zip(drafting, allocated, strict=True)
         }
         return permitted | {one.session_id: max(1, permitted[one.session_id]) for one in tried}
@@ -187,7 +187,8 @@ class Scheduler:
         longest = min(session.max_length, MAX_DRAFT, rooms.get(session.session_id, MAX_DRAFT))
         if not self.is_barrier:
             longest = min(longest, LEAST_PERMISSION + int(REACH * client.delivered))
-            longest = caps.quickest(session, longest, round_s) if self._waits(session) else longest
+        if not self.is_barrier and self.waits(session):  # what a round cannot verify is drafted in vain
+            longest = caps.quickest(session, min(longest, self.budget), round_s)
         return ClientState(
             acceptance_rate=min(session.acceptance.value, session.acceptance_bound.most),
             goodput=max(client.goodput.value, SMALLEST_GOODPUT),
@@ -197,10 +198,13 @@ class Scheduler:
             draft_s_per_token=client.draft_s_per_token,
             round_trip_s=session.round_trip_s,
             context_len=len(session.tokens),
-            slo=session.owed(round_s),
         )
 
-    def _waits(self, session: Session) -> bool:
+    def _least(self, session: Session, rooms: Mapping[bytes, int]) -> int:
+        """Tokens that it may draft whatever the policy says, within its key's limit."""
+        return 0 if self.waits(session) else min(LEAST_PERMISSION, rooms.get(session.session_id, LEAST_PERMISSION))
+
+    def waits(self, session: Session) -> bool:
         """Whether the session waits for its drafts, so that they cost it time."""
         return self.is_barrier or session.verification == "ratio"
 

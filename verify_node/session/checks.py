@@ -141,8 +141,6 @@ def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Rejec
     if max(opened.prompt + opened.committed) >= welcome.vocab_size:
         what = f"a token id is outside the vocabulary of {welcome.vocab_size}"
         return Rejection("vocabulary", what, "encode with the target's tokenizer")
-    if opened.verification not in welcome.verifications:
-        return Rejection("unsupported", f"verification {opened.verification!r} is off here", "use another rule")
     return _check_logit_bias(opened, welcome.vocab_size) or _check_min_tokens(opened, welcome.vocab_size)
 
 
@@ -215,8 +213,12 @@ def check_draft(draft: Draft, session: Session, vocab_size: int) -> Rejection | 
 
 
 def _check_drawn(draft: Draft, session: Session) -> Rejection | None:
-    """Whether a draft says what it was drawn from, where its session's rule needs that; a tree never can."""
-    if session.opened.verification == "match" or not draft.tokens:
+    """Whether a draft says what it was drawn from, just where its session's rule needs that; a tree never can."""
+    if session.opened.verification == "match":
+        if draft.proposal is not None:
+            return Rejection("proposal", "a draft of the match rule has a proposal", "leave it out, or open with ratio")
+        return None
+    if not draft.tokens:
         return None
     if draft.proposal is None:
         return Rejection("proposal", "a draft of the ratio rule has no proposal", "send what was sampled from")

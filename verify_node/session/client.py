@@ -35,6 +35,12 @@ MUCH_QUICKER = 4.0
 MOST_LATER = 4.0
 """A silence counts for so many times the usual time at most: one pause tells little of the next answer."""
 
+LATE_ROUNDS = 20
+"""After the first late draft none is waited for in twice as many rounds, after the second in four times as many, ..."""
+
+MOST_LATE = 16
+"""Late drafts that count at most: two million rounds."""
+
 
 @dataclass(slots=True)
 class Client:
@@ -58,6 +64,8 @@ class Client:
     has_index: bool = False  # it has sent what an n-gram index expects
     delivered: float = FIRST_DELIVERED  # tokens beyond a text that its draft model gets to, smoothed
     answer_s: float = 0.0  # from a verdict to what its draft model drafts anew, smoothed; 0 until the first
+    num_late: int = 0  # drafts that were waited for and did not come in time, less those that were complete since
+    retry_round: int = 0  # verify round before which none of its drafts is waited for
     num_tokens: int = 0  # delivered since this node started, as all that follows
     num_drafted: int = 0  # and verified
     num_accepted: int = 0
@@ -96,6 +104,19 @@ class Client:
     def draft_s_per_token(self) -> float:
         """About how long its draft model takes for a token; 0 until its first answer."""
         return max(0.0, self.answer_s - self.round_trip_s) / ANSWER_TOKENS
+
+    def miss_draft(self, number: int) -> None:
+        """A draft that verify round `number` waited for is late: none of its drafts is waited for, in whatever session.
+
+        Rounds that do not wait for a draft are over before it is there, so one is waited for again after ever more
+        rounds.
+        """
+        self.num_late = min(MOST_LATE, self.num_late + 1)
+        self.retry_round = number + (LATE_ROUNDS << self.num_late)
+
+    def complete_draft(self) -> None:
+        """A draft is complete after the newest verdict: drafts are waited for again, and one late one is forgiven."""
+        self.num_late, self.retry_round = max(0, self.num_late - 1), 0
 
     def note_draft(self, source: NodeSource, depth: int) -> None:
         """It drafted so many tokens, one after another, by this source."""

@@ -39,6 +39,10 @@ class ModelCalls:
             self.client.observe_answer_time(now - self._called_at)
         self._has_drafted = True
 
+    def end(self) -> None:
+        """It is not called any more: its draft node answered by other means."""
+        self._called_at = None
+
     def verdict_goes_out(self, now: float, *, calls: bool) -> None:
         """calls: a draft model that may draft has to do so anew, since nothing is left of its last draft.
 

@@ -42,6 +42,12 @@ class Remainder(NamedTuple):
         """Tokens of the longest path."""
         return len(self.tokens) if self.parents is None else max(trees.depths(self.parents))
 
+    def outdates(self, draft: Draft) -> bool:
+        """Whether a draft that arrives now says less than this: it is of less text, or was sent before this one."""
+        if draft.base_len != self.made_on:
+            return draft.base_len < self.made_on
+        return self.complete and not draft.complete
+
     def after(self, new: Sequence[int]) -> Self | None:
         """What is left when these tokens were added to the text; None for nothing.
 

@@ -25,9 +25,6 @@ LATE_TIMES, LEAST_LATE_S, MOST_LATE_S = 8.0, 3.0, 10.0
 """A draft is late after so many times what it usually takes, but within these bounds: a lost message is repeated after
 the first, and nobody is held up for longer than the last."""
 
-LATE_ROUNDS = 20
-"""After the first late draft none is waited for in twice as many rounds, after the second in four times as many, ..."""
-
 
 @dataclass(slots=True, eq=False)
 class Session(SessionState):
@@ -41,11 +38,10 @@ class Session(SessionState):
     # -- its draft node speaks -------------------------------------------------------------------------------------
 
     def continue_from(self, old: "Session") -> None:
-        """Takes over the old session's age and estimates, and how often its drafts were late."""
+        """Takes over the old session's age and estimates."""
         self.admitted = old.admitted
         self.acceptance, self.acceptance_bound = old.acceptance, old.acceptance_bound
         self.round_trip_s = old.round_trip_s
-        self.num_late, self.retry_round = old.num_late, old.retry_round
         asked = self.opened.prompt, self.opened.num_prompt_logprobs
         if self.prompt_logprobs is not None and asked == (old.opened.prompt, old.opened.num_prompt_logprobs):
             self.prompt_logprobs = list(old.prompt_logprobs or ())
@@ -64,7 +60,7 @@ class Session(SessionState):
 
     def take_draft(self, draft: Draft, now: float) -> None:
         """Drafted tokens arrived; a draft on more of the text replaces one on less."""
-        if self.finished or (self.drafted is not None and draft.base_len < self.drafted.made_on):
+        if self.finished or (self.drafted is not None and self.drafted.outdates(draft)):
             return
         awaited, is_new = self.awaits_draft, draft.base_len == len(self.tokens)
         drafted = Remainder.read(draft, self.tokens)
@@ -72,9 +68,11 @@ class Session(SessionState):
             self.client.note_draft(draft.source, drafted.depth)
         if is_new and draft.source == "model" and draft.tokens:
             self.model_calls.answered(now)
+        elif is_new and draft.proposal is not None:
+            self.model_calls.end()  # under the ratio rule what the index says is sent instead of asking the model
         self.drafted = drafted
         if is_new and draft.complete:
-            self.num_late, self.retry_round = 0, 0
+            self.client.complete_draft()
         if awaited and not self.awaits_draft:
             self.ready_since = now
             self._wait_for("queue", now)
@@ -120,13 +118,9 @@ class Session(SessionState):
     # -- a round moves it ------------------------------------------------------------------------------------------
 
     def go_without(self, now: float, number: int) -> None:
-        """Its draft is late in verify round `number`: rounds take it without, and wait for none of it for a while.
-
-        That is until one is complete after the newest verdict. But rounds that do not wait for a draft are over before
-        it is there: so one is waited for again, after ever more rounds.
-        """
-        self.waits, self.ready_since, self.num_late = False, now, self.num_late + 1
-        self.retry_round = number + (LATE_ROUNDS << self.num_late)
+        """Its draft is late in verify round `number`: rounds take it without, and wait for none of its client's."""
+        self.waits, self.ready_since = False, now
+        self.client.miss_draft(number)
         self._wait_for("queue", now)
 
     def enter(self, now: float, *, reads_prompt: bool, num_cached: int) -> None:

@@ -40,8 +40,6 @@ class SessionState:
     may_draft: int = 0  # tokens beyond the text that may be drafted, as its draft node was told
     drafted: Remainder | None = None  # what is left of its newest draft, after the text as it is now
     waits: bool = False  # no round takes it before its draft is complete, or late
-    num_late: int = 0  # drafts in a row that were waited for and did not come in time; 0 once one is complete
-    retry_round: int = 0  # verify round before which no draft is waited for, after those
     model_calls: ModelCalls = field(init=False)
     last_verdict: Verdict | None = None
     finish_reason: FinishReason | None = None
@@ -173,10 +171,6 @@ class SessionState:
     def max_length(self) -> int:
         """Longest draft of which every token, and one more, can still be delivered."""
         return max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))
-
-    def owed(self, round_s: float) -> float | None:
-        """Tokens that a round of this length owes it, as of when it was last heard of; None without objectives."""
-        return None if self.ledger is None else self.ledger.owed(self.ledger.at, round_s)
 
     def window(self, round_s: float) -> int:
         """Tokens that may be on their way: 16, or what two round trips' worth of rounds bring, at most 256."""

@@ -27,7 +27,7 @@ from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import make_hello, replace_message, session_id
 
-WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 100, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
+WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 100, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
 TIMEOUT_S, TOO_LONG_S = 3.0, 10.0
 DRAINING = Fail("draining", "the node stops")
 ONE, TWO = session_id(1), session_id(2)

@@ -14,7 +14,7 @@ from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
 from goodspeed.wire.messages import Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import make_hello, session_id
 
-WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 1000, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
+WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 1000, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
 AGING_S = 30.0
 
 

@@ -10,7 +10,7 @@ from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
 from goodspeed.wire.messages import Refusal
 from tests.fakes import make_hello, replace_message, session_id
 
-WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 100, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
+WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 100, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
 ALIVE = Heartbeat(b"verify-1")
 
 

@@ -16,7 +16,7 @@ THEIRS = parse_tiers(["chat:tpot=50ms", "code:tpot=20ms", "default:ttft=9s"])
 def levels(own=OURS, told: SloTerms | None = None) -> Levels:
     link = VerifyLink.begin(HELLO, 3.0, 0.0)
     if told is not None:
-        link.heard(Welcome(VERSION, b"verify-0", "fake", 6, 100, 8, 1 << 20, 1.0, 3.0, slo=told), 0.0)
+        link.heard(Welcome(VERSION, b"verify-0", "fake", 6, 100, 1 << 20, 1.0, 3.0, slo=told), 0.0)
     return Levels(own, link)
 
 

@@ -11,7 +11,6 @@ from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair.policies import ClientState
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.fields import MAX_DRAFT
 from tests.grammar.babbler import VOCABULARY
 from verify_node.config import VerifyConfig
 from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, make_core, make_welcome
@@ -82,12 +81,6 @@ def test_draft_nodes_are_told_of_no_more_context_than_the_memory_holds():
     assert build(DEFAULTS, num_pages=64).welcome.context_len == 100
 
 
-def test_no_draft_is_longer_than_the_budget_or_a_message_allows():
-    assert build(CoreSettings(budget=5)).welcome.max_length == 5
-    large = CoreSettings(budget=2 * MAX_DRAFT, max_round_tokens=4 * MAX_DRAFT)
-    assert build(large).welcome.max_length == MAX_DRAFT
-
-
 def test_a_round_that_the_budget_fills_is_refused():
     with pytest.raises(ConfigError, match="--max-round-tokens 24 leaves no room beside --budget 24"):
         CoreSettings(max_round_tokens=24)
@@ -110,8 +103,7 @@ def test_a_policy_is_created_by_its_name():
 
 
 def test_what_is_announced_is_what_is_on():
-    assert (build(DEFAULTS).welcome.prefix_cache, build(DEFAULTS).welcome.promises) == (True, False)
-    assert not build(CoreSettings(prefix_cache=False)).welcome.prefix_cache
+    assert not build(DEFAULTS).welcome.promises
     assert build(CoreSettings(tiers=(Objectives(tpot_s=0.05, tier="chat"),))).welcome.promises
     assert not build(CoreSettings(admission="none", tiers=(Objectives(tpot_s=0.05, tier="chat"),))).welcome.promises
     assert not build(DEFAULTS).welcome.constraints

@@ -224,16 +224,6 @@ def test_a_session_that_cannot_be(desk, changes, code):
     assert not desk.core.sessions
 
 
-def test_a_rule_that_is_off():
-    core = make_core()
-    core.register.welcome = replace_message(core.welcome, verifications=("match",))
-    desk = Desk(core)
-    desk.hello()
-    refusal(desk.open(verification="ratio"), "unsupported")
-    assert not desk.core.sessions
-    assert desk.open(verification="match") == []
-
-
 def test_too_many_sessions():
     desk = Desk(max_sessions=1)
     desk.hello()

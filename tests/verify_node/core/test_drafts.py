@@ -178,6 +178,7 @@ def test_drafts_on_more_than_there_is_or_beyond_the_vocabulary_are_refused(desk:
     draft = draft_of(desk)
     assert code(desk.up("a", replace_message(draft, base_len=draft.base_len + 1))) == "wrong_base"
     assert code(desk.up("a", replace_message(draft, tokens=(1 << 20,) * 4))) == "vocabulary"
+    assert code(desk.up("a", replace_message(draft, proposal=bytes(1 << 20)))) == "proposal", "match needs none"
     assert desk.session().acked < len(desk.session().tokens)
 
 

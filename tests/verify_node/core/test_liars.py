@@ -21,7 +21,8 @@ from goodspeed.wire.messages import Ack, Draft, Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from verify_node.packing.round import Round
 from verify_node.rounds.outcomes import Outcome
-from verify_node.session.session import LATE_ROUNDS, LEAST_LATE_S, MOST_LATE_S, Session
+from verify_node.session.client import LATE_ROUNDS
+from verify_node.session.session import LEAST_LATE_S, MOST_LATE_S, Session
 
 # -- found by the test of what was drawn -------------------------------------------------------------------------------
 
@@ -335,7 +336,7 @@ def test_a_draft_that_comes_too_late_is_of_use_and_its_session_is_waited_for_aga
     barrier.draft("b", 2)
     wait_for_round(barrier, MOST_LATE_S + 1)
     assert barrier.up("a", late) == []
-    assert barrier.session(1).num_late == 1, "it is none for the newest verdict"
+    assert barrier.session(1).client.num_late == 1, "it is none for the newest verdict"
     barrier.draft("b", 2)
     verdicts = {verdict.session_id: verdict for verdict in barrier.round()}
     assert verdicts[session_id(1)].num_accepted == len(late.tokens) - 1
@@ -343,7 +344,7 @@ def test_a_draft_that_comes_too_late_is_of_use_and_its_session_is_waited_for_aga
         for name, number in (("a", 1), ("b", 2)):
             barrier.draft(name, number)
         assert len(barrier.round()) == 2
-    assert barrier.session(1).num_late == 0
+    assert barrier.session(1).client.num_late == 0
     barrier.draft("b", 2)
     assert barrier.round() == []
     assert barrier.text(1) == alone(request_of(make_open(1, max_tokens=8000)))[: len(barrier.text(1))]

@@ -145,7 +145,6 @@ def test_texts_that_share_with_none_push_no_shared_prompt_out() -> None:
 
 def test_nothing_is_kept_where_it_is_off() -> None:
     desk = desk_of(prefix_cache=False)
-    assert not desk.core.welcome.prefix_cache
     for number in (1, 2):
         open_one(desk, number)
         run(desk, number)

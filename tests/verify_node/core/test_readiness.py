@@ -12,7 +12,8 @@ from goodspeed.wire.messages import Ack, Close
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from verify_node.packing.round import Round
 from verify_node.rounds.caps import FIRST_LENGTH
-from verify_node.session.session import LATE_ROUNDS, LEAST_LATE_S, MOST_LATE_S
+from verify_node.session.client import LATE_ROUNDS
+from verify_node.session.session import LEAST_LATE_S, MOST_LATE_S
 
 
 def drafting(rounds: str = "barrier", *, num_clients: int = 3, **opened: Any) -> Desk:
@@ -252,7 +253,7 @@ def test_of_a_late_draft_the_others_lose_no_more_than_one_wait() -> None:
             desk.draft(name_of(number), number)
         acknowledge(desk, 3)
         assert len(desk.round()) == 3
-    assert {desk.session(number).num_late for number in (1, 2)} == {0}
+    assert {desk.session(number).client.num_late for number in (1, 2)} == {0}
 
 
 @pytest.mark.parametrize("rounds", ["barrier", "continuous"])
@@ -271,7 +272,20 @@ def test_one_that_can_only_draft_while_it_is_waited_for_is_waited_for_again(roun
     desk.up("a", stale[-1])
     [verdict] = desk.round()
     assert verdict.num_accepted == (6 if rounds == "barrier" else FIRST_LENGTH)
-    assert desk.session().num_late == 0
+    assert desk.session().client.num_late == 0
+
+
+def test_a_client_whose_draft_was_late_does_not_begin_anew_with_a_new_session() -> None:
+    desk = drafting(num_clients=1)
+    assert desk.round() == []
+    desk.now += MOST_LATE_S
+    assert len(desk.round()) == 1
+    desk.up("a", Close(session_id(1), 1))
+    desk.open("a", 2, max_tokens=1000)
+    for _ in range(2 * LATE_ROUNDS - 2):
+        [verdict] = desk.round()
+        assert verdict.may_draft > 0, "no round waits for it"
+        desk.up("a", Ack(session_id(2), 1, len(desk.session(2).tokens)))
 
 
 def test_one_that_never_drafts_is_waited_for_ever_more_rarely() -> None:

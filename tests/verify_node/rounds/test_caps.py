@@ -26,3 +26,4 @@ def test_a_limit_is_shared_and_the_first_have_what_remains() -> None:
 def test_a_limit_below_the_number_of_sessions_leaves_some_nothing() -> None:
     a = client("a", 1)
     assert room([session(1, a), session(2, a)]) == {b"\1": 1, b"\2": 0}
+    assert room([session(1, a), session(2, a)], number=1) == {b"\1": 0, b"\2": 1}

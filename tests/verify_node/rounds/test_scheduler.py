@@ -5,9 +5,8 @@ import pytest
 from goodspeed.fair import policies
 from goodspeed.fair.estimators import AcceptanceEstimator
 from goodspeed.fair.policies import ClientState
-from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT
-from goodspeed.wire.messages import Ack, Slo
+from goodspeed.wire.messages import Ack
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from tests.verify_node.phases import put
 from verify_node.rounds.scheduler import (
@@ -22,7 +21,6 @@ from verify_node.rounds.scheduler import (
     Scheduler,
 )
 from verify_node.session.session import Session
-from verify_node.slo.ledger import Ledger
 
 
 class Given:
@@ -189,23 +187,10 @@ def test_the_policy_is_told_the_way_there_and_back_and_what_drafting_takes():
     permit(scheduler, [session])
     [[state], _] = policy.asked[-1]
     assert (state.round_trip_s, state.draft_s_per_token) == (0.02, pytest.approx(0.005))
-    assert (state.context_len, state.slo) == (3, None)
+    assert state.context_len == 3
     session.client.answer_s = 0.01
     permit(scheduler, [session])
     assert policy.asked[-1][0][0].draft_s_per_token == 0.0, "one draft that was quicker than the way is no gain of time"
-
-
-def test_the_policy_is_told_what_a_text_is_owed():
-    policy = Given(2)
-    scheduler = make_scheduler(policy)
-    session = make_session(scheduler)
-    slo = Objectives(tpot_s=0.1)
-    session.ledger = Ledger.open(Slo(slo), slo, 0, 0.0, 0.0)
-    session.ledger.decided(1, 0.0)
-    session.ledger.turn_to("queue", 0.2)
-    permit(scheduler, [session], round_s=0.05)
-    owed = policy.asked[-1][0][0].slo
-    assert owed == session.ledger.owed(0.2, 0.05) == pytest.approx(2.5, rel=0.02)
 
 
 @pytest.mark.parametrize("policy", ["gradient", "fixed", "throughput"])
@@ -279,6 +264,12 @@ def test_indexes_draft_as_they_like_but_where_rounds_wait_for_them(is_barrier, p
     assert permit(scheduler, [make_session(scheduler)]) == [permitted]
 
 
+def test_under_the_ratio_rule_indexes_draft_what_is_permitted():
+    scheduler = make_scheduler(Given(3), is_barrier=False)
+    scheduler.set_draft_model(scheduler.client("a"), "", has_model=False)
+    assert permit(scheduler, [make_session(scheduler, drafter="ngram", verification="ratio")]) == [3]
+
+
 # -- where rounds go on meanwhile --------------------------------------------------------------------------------------
 
 
@@ -320,7 +311,26 @@ def test_a_keys_limit_bounds_what_the_policy_may_give_its_sessions():
     scheduler = make_scheduler(policy, budget=24)
     limited = [make_session(scheduler, number) for number in (1, 2)]
     scheduler.client("a").max_round_tokens = 5
-    assert permit(scheduler, [*limited, make_session(scheduler, 3, "b")]) == [3, 2, 8]
+    other = make_session(scheduler, 3, "b")
+    assert permit(scheduler, [*limited, other], 1) == [2, 3, 8]
+    assert permit(scheduler, [*limited, other], 2) == [3, 2, 8], "the remainder goes round"
+
+
+def test_the_few_that_everybody_may_draft_keep_to_a_keys_limit():
+    scheduler = make_scheduler(Given(0, 0, 0, 0), is_barrier=False)
+    limited = [make_session(scheduler, number) for number in (1, 2, 3)]
+    scheduler.client("a").max_round_tokens = 2
+    assert [sorted(permit(scheduler, [*limited, make_session(scheduler, 4, "b")], n)) for n in (1, 2)] == [
+        [0, 1, 1, LEAST_PERMISSION]
+    ] * 2
+
+
+def test_a_session_that_waits_for_its_drafts_has_no_longer_ones_than_a_round_verifies():
+    scheduler = make_scheduler("gradient", budget=8, is_barrier=False)
+    session = make_session(scheduler, verification="ratio")
+    session.client.answer_s = 1e-6
+    session.acceptance.observe(1000.0, 1000)
+    assert permit(scheduler, [session]) == [8]
 
 
 @pytest.mark.parametrize("is_barrier", [True, False])

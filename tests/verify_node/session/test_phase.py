@@ -4,8 +4,9 @@ import pytest
 
 from tests.fakes import session_id
 from tests.verify_node.session.sessions import a_draft, make_session
+from verify_node.session.client import LATE_ROUNDS
 from verify_node.session.phase import Phase, WrongPhase
-from verify_node.session.session import LATE_ROUNDS, Session
+from verify_node.session.session import Session
 
 TRANSITIONS = {
     "commit": lambda session: session.commit((6,)),
@@ -71,9 +72,9 @@ def test_who_lets_others_wait_is_waited_for_half_as_often_until_its_draft_is_the
     for time, expected in ((1, 2 * LATE_ROUNDS), (2, 4 * LATE_ROUNDS), (3, 8 * LATE_ROUNDS)):
         session.waits = True
         session.go_without(5.0, 7)
-        assert (session.waits, session.num_late, session.ready_since) == (False, time, 5.0)
-        assert session.retry_round == 7 + expected
+        assert (session.waits, session.client.num_late, session.ready_since) == (False, time, 5.0)
+        assert session.client.retry_round == 7 + expected
     session.take_draft(a_draft(complete=False), 6.0)
-    assert session.num_late == 3, "more is to come"
+    assert session.client.num_late == 3, "more is to come"
     session.take_draft(a_draft(complete=True), 6.0)
-    assert (session.num_late, session.retry_round) == (0, 0)
+    assert (session.client.num_late, session.client.retry_round) == (2, 0), "each complete draft forgives one"

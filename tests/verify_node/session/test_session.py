@@ -109,6 +109,8 @@ def test_of_two_drafts_for_the_same_text_the_later_one_counts():
     session.take_draft(a_draft(tokens=(4,)), 0.0)
     session.take_draft(a_draft(tokens=(4, 5), complete=True), 0.0)
     assert (session.drafted.tokens, session.drafted.complete) == ((4, 5), True)
+    session.take_draft(a_draft(tokens=(4,)), 0.0)
+    assert session.drafted.complete, "of one text nothing is sent after what is complete"
 
 
 def test_a_draft_for_less_of_the_text_is_of_use_where_the_text_goes_on_as_it_says():
@@ -139,6 +141,15 @@ def test_a_ratio_draft_is_verified_once():
     assert session.drafted is None
     session.take_draft(draft, 0.0)
     assert session.drafted is None, "it was made for less of the text"
+
+
+@pytest.mark.parametrize(("source", "calls"), [("ngram", False), ("model", True)])
+def test_under_the_ratio_rule_the_index_answers_instead_of_the_model(source, calls):
+    session = make_session(verification="ratio")
+    session.model_calls.verdict_goes_out(0.0, calls=True)
+    session.take_draft(a_draft(tokens=(4,), source=source, complete=True, proposal=certain((4,))), 1.0)
+    assert session.model_calls.is_called == calls
+    assert session.client.answer_s == float(calls)
 
 
 def test_a_tree_is_followed_as_the_text_goes():

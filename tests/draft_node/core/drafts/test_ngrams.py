@@ -15,7 +15,7 @@ from goodspeed.wire.handshake import VERSION, Welcome
 from goodspeed.wire.messages import Ack, Draft, Sampling, Verdict
 from tests.fakes import make_hello, replace_message, session_id
 
-WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 200, 8, 1 << 20, 1.0, 6.0)
+WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 200, 1 << 20, 1.0, 6.0)
 PROMPT = tuple(range(1, 9))
 TEXT = tuple(range(10, 30))
 GREEDY = Sampling(temperature=0.0)

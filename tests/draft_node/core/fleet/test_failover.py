@@ -23,7 +23,7 @@ STOPPING = Refusal("draining", "it stops", "go elsewhere")
 
 def welcome(boot, target="t"):
     boot_id = boot.encode().ljust(8, b"-")
-    return Welcome(VERSION, boot_id, "fake", 31, 100, 8, 1 << 20, 1.0, 6.0, target_fingerprint=target)
+    return Welcome(VERSION, boot_id, "fake", 31, 100, 1 << 20, 1.0, 6.0, target_fingerprint=target)
 
 
 def make(*addresses, **options):

@@ -17,9 +17,7 @@ LATER = GRACE_S + JITTER_S + 0.1
 
 def welcome(boot="a", target="t"):
     boot_id = boot.encode().ljust(8, b"-")
-    return Welcome(
-        VERSION, boot_id, "fake", 31, 100, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0, target_fingerprint=target
-    )
+    return Welcome(VERSION, boot_id, "fake", 31, 100, 1 << 20, heartbeat_s=1.0, lease_s=6.0, target_fingerprint=target)
 
 
 def sibling(address, **changes):
