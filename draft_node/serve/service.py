@@ -31,7 +31,6 @@ from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.node.options import NO_MODEL
-from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults
 

@@ -4,7 +4,7 @@ Knows nothing about queues, counts or HTTP.
 """
 
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -21,7 +21,6 @@ from goodspeed.engine.tokenizing.text import leaves_blank
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.node import defaults
-from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_STOP_IDS
 from goodspeed.wire.handshake import Defaults
 

@@ -45,7 +45,8 @@ def test_every_setting_of_the_core_can_be_given_on_the_command_line():
     policy = PolicySettings(name="random")
     tiers = (Objectives(tpot_s=0.05, tier="chat"),)
     paper: dict[str, Any] = {"rounds": "barrier", "weigh_evidence": False}
-    assert own == CoreSettings(policy=policy, tiers=tiers, is_shared=False, prefix_cache=False, lease_s=1.5, **paper, **same)
+    derived: dict[str, Any] = {"is_shared": False, "prefix_cache": False, "lease_s": 1.5}
+    assert own == CoreSettings(policy=policy, tiers=tiers, **derived, **paper, **same)
     for ours, default in ((own, DEFAULTS), (policy, DEFAULTS.policy)):
         # nothing is promised here, and what is left is for simulations and tests
         names = {one.name for one in fields(default)} - {"guarantee", "self_draft", "seed"}

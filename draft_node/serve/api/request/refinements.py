@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest, Generation
-from draft_node.serve.service import Service, Wanted
+from draft_node.serve.service import Wanted
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 
 MAX_LOGPROBS_TOLD = 1 << 19

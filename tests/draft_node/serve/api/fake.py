@@ -61,7 +61,6 @@ class FakeService(Service):
     target_fingerprint: str | None = "b1"
     draft_model: str = "small-model"
     draft_fingerprint: str = "d1"
-    knows_priorities: bool = True
     chats: ChatForms = ChatForms()
 
     def __init__(self) -> None:
