@@ -1,7 +1,8 @@
 """How many draft nodes a GPU can serve, and how quickly users get tokens: simulated, so **computed, not measured**.
 
 The nodes' state machines run with their defaults; plain decoding is the same world in which nobody drafts. What a round
-costs comes from datasheets or from a saved profile. What is not in it: the verify node's own work beside the model, and whatever else shares its GPU or its network.
+costs comes from datasheets or from a saved profile. What is not in it: the verify node's own work beside the model, and
+whatever else shares its GPU or its network.
 """
 
 from __future__ import annotations
