@@ -246,12 +246,3 @@ def test_priorities_change_nobody_elses_turn(texts, num_slots):
         user = texts[first][0]
         plain.end(first)
         urgent.end(next(number for number in urgent.rooms if texts[number][0] == user))
-
-
-def test_an_order_that_takes_places_away_knows_no_priorities():
-    node = Node(num_slots=1, order="las")
-    node.begin(1)
-    node.begin(2)
-    node.begin(3, priority=-9)
-    node.end(1)
-    assert node.rooms == [2]
