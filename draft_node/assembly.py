@@ -21,11 +21,13 @@ from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.history import History
-from goodspeed.order import create
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.fields import MAX_CONTEXT
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.zmq.transport import ClientKeys, DraftChannel, connect_draft
+
+VERIFY_TIMEOUT_S = 3.0
+"""Silence after which the verify node counts as away, and three of its heartbeats at least."""
 
 
 def assemble(
@@ -116,7 +118,7 @@ def build(
     settings = config.ngram
     history = read_history(settings, vocabulary, report)  # before the clock of the link starts
     path = settings.history_file
-    link = VerifyLink.begin(hello, config.verify_timeout_s, time.monotonic())
+    link = VerifyLink.begin(hello, VERIFY_TIMEOUT_S, time.monotonic())
     core = DraftCore(
         link,
         drafting.drafter.context_len if drafting is not None else MAX_CONTEXT,
@@ -125,7 +127,7 @@ def build(
         falls_back=config.fallback == "local",
         ngrams=Ngrams(history, keeps=settings.history != "off"),
         has_model=config.has_model,
-        line=Line(config.max_sessions, create(config.order)),
+        line=Line(config.max_sessions),
     )
     keeper = HistoryKeeper(history, path, report) if path is not None else None
     return DraftDaemon(drafting, channel, core, keeper, connect_to(config, keys))

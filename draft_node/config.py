@@ -7,13 +7,11 @@ from dataclasses import dataclass, fields
 
 from draft_node.exclusions import check_together
 from draft_node.parsing.formats import THINKING, TOOLS
-from goodspeed import order
 from goodspeed.command import model_options, sampling_options
 from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
 from goodspeed.node import options
 from goodspeed.node.options import NO_MODEL, History
-from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
@@ -28,7 +26,7 @@ class NgramSettings:
     """Where n-gram drafts come from, besides a session's own text."""
 
     history: History = "node"
-    history_tokens: int = 1_000_000  # most tokens kept; the oldest texts are dropped whole
+    history_tokens: int = 1_000_000  # most tokens kept, and of the corpora; the oldest texts are dropped whole
     history_file: str | None = None  # keeps the history over restarts
     corpora: tuple[str, ...] = ()  # folders of documents
 
@@ -75,9 +73,6 @@ class DraftConfig(Settings):
         help="JSONL file (- is standard input): a `prompt`, optionally `domain`, `seed`",
         metavar="FILE",
     )
-    chat: bool = option(
-        False, group="prompts", help="put each prompt through the tokenizer's chat template, as one user message"
-    )
     max_tokens: int = option(
         150,
         minimum=1,
@@ -89,8 +84,6 @@ class DraftConfig(Settings):
     temperature: float | None = sampling_options.temperature(
         group="prompts", shown="what the target's makers say, else 1"
     )
-    top_k: int | None = sampling_options.top_k(group="prompts", shown="what the target's makers say, else 0")
-    top_p: float | None = sampling_options.top_p(group="prompts", shown="what the target's makers say, else 1")
     seed: int | None = sampling_options.seed(
         group="prompts", shown="a random one for each prompt", help="seed of prompts without one"
     )
@@ -98,23 +91,12 @@ class DraftConfig(Settings):
         None,
         shown="that called default, if there is one",
         group="prompts",
-        help="service level of prompts: one of --slo-tier, here or at the verify node",
+        help="service level of prompts: one of the verify node's --slo-tier",
         metavar="NAME",
-    )
-    slo_tier: tuple[str, ...] = options.slo_tier(
-        "service level that a request may ask for by name, beside those of the verify node. May be repeated"
     )
     preset: str | None = options.preset()
     verification: Verification = options.verification()
     proposal: str = options.proposal()
-    lattice_k: int = option(
-        64,
-        minimum=1,
-        maximum=256,
-        group="drafting",
-        help="ratio: tokens kept at each position of a lattice proposal",
-        metavar="K",
-    )
     max_draft: int = option(
         MAX_DRAFT,
         minimum=0,
@@ -125,14 +107,6 @@ class DraftConfig(Settings):
     )
     drafter: Drafter = options.drafter()
     history: History | None = options.history()
-    history_tokens: int = option(
-        1_000_000,
-        minimum=1,
-        maximum=100_000_000,
-        group="drafting",
-        help="most tokens of the history, and of the corpora; the oldest texts are dropped",
-        metavar="N",
-    )
     history_file: str | None = option(
         None,
         shown="a restart forgets it",
@@ -150,22 +124,10 @@ class DraftConfig(Settings):
     max_sessions: int = option(
         16, minimum=1, group="limits", help="prompts served at once; more wait their turn", metavar="N"
     )
-    order: str = option(
-        "fcfs",
-        choices=tuple(order.names()),
-        group="limits",
-        help="who gets the next place: who came first, or is expected to be done soonest (LAPS-SD), which also takes "
-        "places from long texts",
-    )
     memory_fraction: float | None = model_options.memory_fraction()
-    kv_pages: int | None = model_options.kv_pages()
     device: str = model_options.device()
     dtype: str = model_options.dtype()
-    prefix_cache: str = model_options.prefix_cache()
     threads: int | None = model_options.threads()
-    verify_timeout_s: float = option(
-        3.0, minimum=0.1, group="connection", help="silence after which the verify node counts as away"
-    )
     connect_timeout_s: float = option(
         60.0, minimum=0.1, group="connection", help="how long an absent verify node is waited for"
     )
@@ -245,8 +207,6 @@ class DraftConfig(Settings):
         super().__post_init__()
         if self.preset is not None:
             self._take_preset(self.preset)
-        parse_tiers(self.slo_tier)
-        model_options.check_memory(self.kv_pages, self.memory_fraction)
         options.check_keys(self.key, self.verify_key, "--verify-key FILE", trusted_network=self.trusted_network)
         check_together(self)
 
@@ -265,16 +225,10 @@ class DraftConfig(Settings):
         return self.model != NO_MODEL
 
     @property
-    def tiers(self) -> dict[str, Objectives]:
-        """This node's own tiers, by name."""
-        return parse_tiers(self.slo_tier)
-
-    @property
     def ngram(self) -> NgramSettings:
         """Where n-gram drafts come from."""
         return NgramSettings(
             history=self.history or ("user" if self.api_key is not None else "node"),
-            history_tokens=self.history_tokens,
             history_file=self.history_file,
             corpora=self.corpus,
         )

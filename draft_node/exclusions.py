@@ -13,15 +13,15 @@ from goodspeed.node.options import NO_MODEL
 if TYPE_CHECKING:
     from draft_node.config import DraftConfig
 
-OF_PROMPTS = ("prompts", "chat", "temperature", "top_k", "top_p", "seed", "tier")
+OF_PROMPTS = ("prompts", "temperature", "seed", "tier")
 """Settings that requests over HTTP bring themselves."""
 
 OF_CHATS = ("tool_parser", "reasoning_parser", "chat_template_kwargs")
 """Settings that count for chats over HTTP only."""
 
 OF_MODEL = (
-    *("fallback", "device", "dtype", "kv_pages", "memory_fraction", "prefix_cache", "threads"),
-    *("preset", "proposal", "lattice_k"),
+    *("fallback", "device", "dtype", "memory_fraction", "threads"),
+    *("preset", "proposal"),
 )
 """Settings that a node without a model cannot obey."""
 

@@ -70,7 +70,7 @@ def _check_folders(config: DraftConfig) -> None:
         parent = Path(config.history_file).absolute().parent
         if not parent.is_dir():
             raise ConfigError(f"--history-file {config.history_file}: there is no folder {parent}; make it")
-        history_file.read(config.history_file, config.history_tokens)  # a damaged one is refused
+        history_file.read(config.history_file, config.ngram.history_tokens)  # a damaged one is refused
 
 
 def read_keys(config: DraftConfig) -> ClientKeys | None:

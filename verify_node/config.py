@@ -15,6 +15,9 @@ from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, Ro
 PAPER_BETA = 0.5
 """The smoothing step of goodput in the paper's figures."""
 
+LEASE_HEARTBEATS = 3
+"""A draft node that is silent for so many heartbeats loses its sessions: one lost heartbeat must not end them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyConfig(Settings):
@@ -80,13 +83,6 @@ class VerifyConfig(Settings):
         shown=f"{DEFAULTS.beta:g}; the paper's {PAPER_BETA:g} with --preset paper",
         metavar="X",
     )
-    fairness: float = option(
-        DEFAULTS.policy.fairness,
-        minimum=0.0,
-        group="rounds and budget",
-        help="alpha-fair utility of goodput; 1 is the paper's logarithm",
-        metavar="X",
-    )
     max_sessions: int = option(
         DEFAULTS.max_sessions, minimum=1, group="limits", help="sessions open at once", metavar="N"
     )
@@ -112,7 +108,13 @@ class VerifyConfig(Settings):
     )
     device: str = model_options.device()
     dtype: str = model_options.dtype()
-    prefix_cache: str = model_options.prefix_cache()
+    prefix_cache: str = option(
+        "on",
+        choices=("on", "off"),
+        group=model_options.GROUP,
+        help="keep the keys and values of what was read, while nobody needs their room, for the same user's texts that "
+        "begin alike",
+    )
     threads: int | None = model_options.threads()
     tp: int = option(
         1,
@@ -125,13 +127,6 @@ class VerifyConfig(Settings):
     )
     heartbeat_s: float = option(
         DEFAULTS.heartbeat_s, minimum=0.05, maximum=60.0, group="connection", help="seconds between signs of life"
-    )
-    lease_s: float = option(
-        DEFAULTS.lease_s,
-        minimum=0.15,
-        maximum=3600.0,
-        group="connection",
-        help="a draft node silent for so long loses its sessions",
     )
     http: str | None = option(
         None, shown="no page", group="HTTP", help="serve the live page and /metrics here", metavar="HOST:PORT"
@@ -198,11 +193,6 @@ class VerifyConfig(Settings):
             raise ConfigError(f"{what}; leave the number away: --device {device}")
         if self.replica is not None and self.peers is None:
             raise ConfigError("--replica is a name in the file of --peers; give --peers FILE, too, or neither")
-        if self.lease_s < 3 * self.heartbeat_s:
-            raise ConfigError(
-                f"--lease-s {self.lease_s:g} is too short for --heartbeat-s {self.heartbeat_s:g}; "
-                f"it must be at least {3 * self.heartbeat_s:g}, or one lost heartbeat ends sessions"
-            )
         self._check_core()
 
     def _check_core(self) -> None:
@@ -234,7 +224,7 @@ class VerifyConfig(Settings):
     @property
     def policy_settings(self) -> PolicySettings:
         """The policy with its options."""
-        return PolicySettings(name=self.policy, fairness=self.fairness)
+        return PolicySettings(name=self.policy)
 
     @property
     def core(self) -> CoreSettings:
@@ -250,7 +240,7 @@ class VerifyConfig(Settings):
             max_sessions=self.max_sessions,
             max_client_sessions=self.max_client_sessions,
             heartbeat_s=self.heartbeat_s,
-            lease_s=self.lease_s,
+            lease_s=LEASE_HEARTBEATS * self.heartbeat_s,
         )
 
     @property

@@ -124,14 +124,11 @@ class DraftCore:
         return [] if self._has_left else closing + self._turn(now)
 
     def _turn(self, now: float) -> list[NodeAction]:
-        """Sessions give up their places, and others get them. After the last word nobody does."""
+        """Sessions get the free places. After the last word none does."""
         if self._last_word is not None:
             return []
         actions: list[NodeAction] = []
-        enter, leave = self.line.turn(now, displaces=self.link.connected)
-        for session in leave:
-            actions += self.openings.of(session, session.give_way())
-        for session in enter:
+        for session in self.line.turn(now):
             actions += self._start(session, now)
         return actions
 

@@ -1,32 +1,21 @@
-"""Who of a draft node's texts has a place, and who waits for one, in the order that an `Order` gives.
+"""The line of a draft node's texts: those that came first have places, the others wait.
 
-A place is a slot of this node and room for one more session at the verify node. How many rooms that has for this node
-nobody tells; it refuses whoever is too many. So a text that is refused goes back into the line, and as many places are
-believed in as others have. One more is tried after LATER_S, by the first in line alone, and the next at once when that
-one was let in. Whoever ends makes room for the next without any wait.
+A place is a slot of this node and room for one more session at the verify node. The verify node does not say how much
+room it has for this node; it refuses a session that is too many. A refused text goes back into the line, and the node
+then counts on as many places as other texts have. After LATER_S the first in line tries one more, and the next one
+follows at once if it was admitted. A text that ends makes room for the next without a wait.
 
-Among one user's waiting texts those of the lowest `priority` go first, whatever the order, in the places that the
-order gives to that user. Orders that take places away know no priorities.
-
-Service is slot time. Knows nothing about messages; `core.py` opens and closes sessions as `turn` says.
+Among one user's waiting texts the one of the lowest `priority` goes first, in the places that are that user's turn.
+`core.py` opens and closes the sessions.
 """
 
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
 from draft_node.core.session import Session
-from goodspeed.fair.lengths import OutputLengths
-from goodspeed.order import Job, Order, RateHistory, create, seats
 
 LATER_S = 1.0
-"""After so long a verify node that had no room is asked again, by one text of those that wait."""
-
-CADENCE_S = 0.1
-"""Slot time of one round before any was seen; about that of a verify node on a CPU."""
-
-SMOOTHING = 0.1
-"""Of the times that are learned from texts, for those of which nothing is known yet."""
+"""After so long a verify node that had no room is asked again, by one waiting text."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,35 +24,9 @@ class Entry:
 
     session: Session
     arrived_at: float
-    waits_since: float | None  # None: it has a place
-    waited_since: float  # the beginning of its last wait, which goes on if the verify node has no room
-    seated_at: float = 0.0
-    attained_s: float = 0.0  # in turns before this one
-    rates: RateHistory = field(default_factory=RateHistory)
-    num_drafted: int = 0  # of the session's statistics, when they were looked at last
-    num_accepted: int = 0
-    is_let_in: bool = False  # the verify node answered in this turn
-
-    @property
-    def has_place(self) -> bool:
-        return self.waits_since is None
-
-    def change_turns(self, other: "Entry") -> None:
-        """Each counts as waiting since the other came."""
-        self.arrived_at, other.arrived_at = other.arrived_at, self.arrived_at
-        self.waits_since, other.waits_since = other.waits_since, self.waits_since
-        self.waited_since, other.waited_since = other.waited_since, self.waited_since
-
-    def turn_s(self, now: float) -> float:
-        return now - self.seated_at if self.has_place else 0.0
-
-    def observe(self) -> bool:
-        """The session moved: takes its newest draft down. Returns whether it is the first time in this turn."""
-        counts = self.session.statistics
-        self.rates.observe(counts.num_accepted - self.num_accepted, counts.num_drafted - self.num_drafted)
-        self.num_drafted, self.num_accepted = counts.num_drafted, counts.num_accepted
-        is_first, self.is_let_in = not self.is_let_in, True
-        return is_first
+    has_place: bool = False
+    placed_at: float = 0.0
+    is_admitted: bool = False  # the verify node answered since it has its place
 
 
 @dataclass(slots=True)
@@ -71,14 +34,10 @@ class Line:
     """The texts of a node that has `num_slots` places of its own."""
 
     num_slots: float = inf
-    order: Order = field(default_factory=lambda: create("fcfs"))
-    lengths: OutputLengths = field(default_factory=OutputLengths)
     _entries: dict[bytes, Entry] = field(default_factory=dict)
     _num_rooms: float = inf  # at the verify node, as far as is known
     _refused_at: float = -inf  # the verify node had no room then
     _asks_at: float = 0.0  # then one more is tried
-    _cadence_s: float = CADENCE_S  # slot time of a round
-    _opening_s: float = 0.0  # from a place to the first answer: what it costs to come back to one
 
     @property
     def num_seated(self) -> int:
@@ -98,27 +57,20 @@ class Line:
         entry = self._entries.get(session_id)
         return entry is not None and entry.has_place
 
-    # -- events ----------------------------------------------------------------------------------------------------
-
     def join(self, session: Session, now: float) -> None:
-        self._entries[session.request.session_id] = Entry(session, now, now, now)
+        self._entries[session.request.session_id] = Entry(session, now)
 
     def leave(self, session_id: bytes) -> None:
-        """The text is over, or its user left. Its length is learned if it has come to its end."""
-        entry = self._entries.pop(session_id, None)
-        if entry is not None and entry.session.is_complete:
-            self.lengths.observe(entry.session.text.num_committed)
+        """The text is over, or its user left."""
+        self._entries.pop(session_id, None)
 
     def moved(self, session_id: bytes, now: float) -> bool:
-        """The verify node sent the session a verdict. Returns whether another may be let in at once."""
+        """The verify node sent the session a verdict. Returns whether another text may be admitted at once."""
         entry = self._entries.get(session_id)
-        if entry is None or not entry.has_place:
+        if entry is None or not entry.has_place or entry.is_admitted:
             return False
-        if not entry.observe():
-            self._cadence_s += SMOOTHING * (self._round_s(entry, now) - self._cadence_s)
-            return False
-        self._opening_s += SMOOTHING * (entry.turn_s(now) - self._opening_s)
-        if self.num_seated < self._num_rooms or entry.seated_at <= self._refused_at:
+        entry.is_admitted = True
+        if self.num_seated < self._num_rooms or entry.placed_at <= self._refused_at:
             return False
         self._asks_at = now  # there was room for this one, so there may be for another
         return True
@@ -128,7 +80,7 @@ class Line:
         entry = self._entries.get(session_id)
         if entry is None or not entry.has_place:
             return
-        entry.waits_since = entry.waited_since
+        entry.has_place = False
         self._num_rooms, self._refused_at = self.num_seated, now
         self._asks_at = now + LATER_S
 
@@ -136,62 +88,21 @@ class Line:
         """The verify node is another, or away: nothing is known of its room."""
         self._num_rooms = inf
 
-    def turn(self, now: float, *, displaces: bool = True) -> tuple[list[Session], list[Session]]:
-        """Gives places, and takes them: returns the sessions that have one from now on, and those that lose theirs.
-
-        displaces: whether a place may be taken away; it is not while the verify node is away.
-        """
-        entries: dict[Hashable, Entry] = {key: one for key, one in self._entries.items() if self._contends(one)}
-        num_holders = sum(entry.has_place for entry in entries.values())
-        if num_holders == len(entries):
-            return [], []
+    def turn(self, now: float) -> list[Session]:
+        """Gives the free places, and returns the sessions that have one from now on."""
+        waiting = [entry for entry in self._entries.values() if not (entry.has_place or entry.session.done)]
+        if not waiting:
+            return []
         self._ask_again(now)
-        num_places = self._num_places - (self.num_seated - num_holders)
-        if num_places <= 0 and not num_holders:
-            return [], []
-        jobs = [self._job(entry, now) for entry in entries.values()]
-        given = seats(self.order, jobs, num_places, now)
-        num_free = len(given.enter) - len(given.leave)
-        enter = [entries[job.job_id] for job in (given.enter if displaces else given.enter[:num_free])]
-        leave = [entries[job.job_id] for job in given.leave] if displaces else []
-        enter = self._by_priority(enter)
-        for entry in leave:
-            entry.attained_s += entry.turn_s(now)
-            entry.waits_since = entry.waited_since = now
-        for entry in enter:
-            entry.waits_since, entry.seated_at, entry.is_let_in = None, now, False
-        return _sessions(enter), _sessions(leave)
-
-    def _by_priority(self, enter: Sequence[Entry]) -> list[Entry]:
-        """The places that a user's texts are given go to the most urgent of those that wait.
-
-        These change turns with whom they go before, so that nobody else's turn comes earlier or later.
-        """
-        if self.order.displaces or not any(entry.session.request.priority for entry in self._entries.values()):
-            return list(enter)
-        rank = {id(entry): place for place, entry in enumerate(enter)}
-        chosen: list[Entry] = []
-        for entry in enter:
-            user = entry.session.request.user
-            waiting = [one for one in self._waiting_of(user) if one not in chosen]
-            first = min(waiting, key=lambda one: (one.session.request.priority, rank.get(id(one), inf), one.arrived_at))
-            first.change_turns(entry)
-            chosen.append(first)
-        return chosen
-
-    def _waiting_of(self, user: str) -> list[Entry]:
-        entries = self._entries.values()
-        return [one for one in entries if one.session.request.user == user and not (one.has_place or one.session.done)]
-
-    def _contends(self, entry: Entry) -> bool:
-        """Whether it wants a place, or has one that might be another's.
-
-        A promise is kept by who keeps its place: closed at the verify node, a text would lose it. The user of a text
-        that is over leaves soon.
-        """
-        if entry.session.done:
-            return False
-        return not entry.has_place or (self.order.displaces and not entry.session.promised)
+        waiting.sort(key=_arrival)
+        num_free = min(self._num_places - self.num_seated, len(waiting))
+        entered: list[Session] = []
+        while len(entered) < num_free:
+            entry = _most_urgent(waiting)
+            waiting.remove(entry)
+            entry.has_place, entry.placed_at, entry.is_admitted = True, now, False
+            entered.append(entry.session)
+        return entered
 
     def _ask_again(self, now: float) -> None:
         """One more place is tried where the verify node had no room a while ago."""
@@ -199,33 +110,25 @@ class Line:
             self._num_rooms = self.num_seated + 1
             self._asks_at = now + LATER_S
 
-    # -- what an order is told -------------------------------------------------------------------------------------
-
     @property
     def _num_places(self) -> float:
         return min(self.num_slots, self._num_rooms)
 
-    def _job(self, entry: Entry, now: float) -> Job:
-        session = entry.session
-        turn_s = entry.turn_s(now)
-        return Job(
-            job_id=session.request.session_id,
-            arrived_at=entry.arrived_at,
-            waits_since=entry.waits_since,
-            attained_s=entry.attained_s + turn_s,
-            turn_s=turn_s,
-            remaining_tokens=self.lengths.remaining(session.text.num_committed, session.request.max_tokens),
-            rates=entry.rates.rates,
-            num_drafted=entry.rates.num_drafted,
-            round_s=self._round_s(entry, now),
-            recompute_s=self._opening_s,
-        )
 
-    def _round_s(self, entry: Entry, now: float) -> float:
-        """The session's own cadence, drafting and all; before its first round that of others."""
-        num_rounds = entry.session.statistics.num_rounds
-        return (entry.attained_s + entry.turn_s(now)) / num_rounds if num_rounds else self._cadence_s
+def _most_urgent(waiting: list[Entry]) -> Entry:
+    """Returns whom the next place goes to: of the first in line's user the text of the lowest priority.
+
+    It trades its arrival with the first in line, so that no other user's turn comes earlier or later.
+    """
+    first = waiting[0]
+    user = first.session.request.user
+    own = [entry for entry in waiting if entry.session.request.user == user]
+    chosen = min(own, key=lambda entry: (entry.session.request.priority, entry.arrived_at))
+    if chosen is not first:
+        chosen.arrived_at, first.arrived_at = first.arrived_at, chosen.arrived_at
+        waiting.sort(key=_arrival)
+    return chosen
 
 
-def _sessions(entries: Sequence[Entry]) -> list[Session]:
-    return [entry.session for entry in entries]
+def _arrival(entry: Entry) -> float:
+    return entry.arrived_at

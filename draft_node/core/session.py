@@ -127,13 +127,6 @@ class Session:
         """It is not open any more, and waits until `connect`."""
         self.state = State.POSTPONED
 
-    def give_way(self) -> list[Action]:
-        """Its place is given to another: the session is closed at the verify node, until `connect` opens it again."""
-        if not self.is_open:
-            return []
-        self.postpone()
-        return [Send(Close(self.request.session_id, self.epoch))]
-
     def fall_back(self, terms: Terms, now: float) -> list[Action]:
         """The verify node has been away for too long: the draft model goes on alone, until `connect`."""
         if self.state is not State.OFFLINE:

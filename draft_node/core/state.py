@@ -2,7 +2,7 @@
 
     OFFLINE --connect--> OPENING --Verdict--> RUNNING --Verdict, proposed--> RUNNING ...
     any state --disconnect, redirected--> OFFLINE; --finish_reason, cancel, failure--> DONE
-    any state --"try later", give_way--> POSTPONED --connect--> OPENING
+    any state --"try later"--> POSTPONED --connect--> OPENING
     OFFLINE --fall_back--> LOCAL --proposed--> LOCAL ... --connect--> OPENING; --end of the text, failure--> DONE
 
 `session.py` has the transitions.
@@ -17,7 +17,7 @@ class State(Enum):
     OFFLINE = "offline"
     OPENING = "opening"
     RUNNING = "running"  # it goes on by itself, and what is drafted for it goes up
-    POSTPONED = "postponed"  # its place is another's; `line.py` knows when it has one again
+    POSTPONED = "postponed"  # the verify node has no room; `line.py` knows when it has a place again
     LOCAL = "local"  # the verify node is away, and the draft model writes alone
     DONE = "done"
 

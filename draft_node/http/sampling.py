@@ -7,7 +7,6 @@ from typing import Any
 from draft_node.http.errors import ApiError
 from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, Generation, Slo
 from draft_node.service.request import Wanted
-from draft_node.service.service import Service
 from draft_node.service.writer import Levels
 from goodspeed.errors import RequestRefused
 from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S, Objectives
@@ -98,13 +97,6 @@ def predicted(texts: Sequence[Wanted], expected: tuple[int, ...], request: ChatR
         )
         for text in texts
     ]
-
-
-def checked_priority(request: Generation, service: Service) -> int:
-    if request.priority and not service.knows_priorities:
-        what = "priority: this node's --order takes places away by its own rule; leave it out, or send 0"
-        raise ApiError(400, what, param="priority")
-    return request.priority or 0
 
 
 TTFT, TPOT = "x-slo-ttft-ms", "x-slo-tpot-ms"

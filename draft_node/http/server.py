@@ -52,7 +52,6 @@ class Face:
             self.daemon,
             self.vocabulary,
             max_waiting=self.config.http_max_waiting,
-            tiers=self.config.tiers,
             chats=self.chats,
         )
         work = LargeWork()

@@ -21,7 +21,7 @@ from draft_node.http.prompts import (
     prompts_of,
 )
 from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, Generation
-from draft_node.http.sampling import asked_slo, biases, check_told, checked_priority, echoed, predicted, stop_token_ids
+from draft_node.http.sampling import asked_slo, biases, check_told, echoed, predicted, stop_token_ids
 from draft_node.http.tools import talk_of
 from draft_node.service.request import Wanted, drafting
 from draft_node.service.service import Service
@@ -171,7 +171,7 @@ def _wanted(
         constraint=form,
         prefix_cache=request.goodspeed is None or request.goodspeed.prefix_cache is not False,
         user=user,
-        priority=checked_priority(request, service),
+        priority=request.priority or 0,
         verification=config.verification,
         restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",
         target=service.target_fingerprint,

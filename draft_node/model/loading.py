@@ -24,17 +24,6 @@ def make_drafting(config: DraftConfig, checkpoint: Vocabulary) -> Drafting:
     """Allots the model its memory, and a thread; TypeError for a vocabulary without a model."""
     if not isinstance(checkpoint, Checkpoint):
         raise TypeError(f"{checkpoint.name} was loaded without its model, which cannot draft")
-    runner = Runner(
-        checkpoint,
-        num_pages=config.kv_pages,
-        memory_fraction=config.memory_fraction,
-        prefix_cache=config.prefix_cache == "on",
-    )
-    drafter = Drafter(
-        checkpoint,
-        runner,
-        kind=config.proposal,
-        k=config.lattice_k,
-        grammars=Grammars(checkpoint),
-    )
+    runner = Runner(checkpoint, memory_fraction=config.memory_fraction, prefix_cache=True)
+    drafter = Drafter(checkpoint, runner, kind=config.proposal, grammars=Grammars(checkpoint))
     return Drafting(drafter)

@@ -19,7 +19,7 @@ from goodspeed.command.events import EventLog
 from goodspeed.command.prompts import Prompt, no_prompts_error, parse
 from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.command.streams import standard
-from goodspeed.engine.tokenizing.text import encode
+from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.node.defaults import SamplingRequest
@@ -89,7 +89,7 @@ class Console:
         self.results: list[dict[str, Any]] = []
         self.num_failed = 0
         self.unfinished = {index: prompt.text for index, prompt in enumerate(prompts or [])}  # and not failed
-        self._writer = Writer(daemon, vocabulary, config.tiers)
+        self._writer = Writer(daemon, vocabulary)
         self._encoding = asyncio.Lock()  # tokenizers do not like to be used twice at a time
 
     async def run(self) -> None:
@@ -151,21 +151,18 @@ class Console:
         asked = SamplingRequest(
             seed=seed if seed is not None else secrets.randbits(62),
             temperature=config.temperature,
-            top_k=config.top_k,
-            top_p=config.top_p,
         )
         async with self._encoding:
-            token_ids = await asyncio.to_thread(encode, self.vocabulary.tokenizer, prompt.text, chat=config.chat)
+            token_ids = await asyncio.to_thread(encode_prompt, self.vocabulary.tokenizer, prompt.text)
         await self.daemon.ready.wait()
         drafter, max_draft = drafting(config.drafter, config.max_draft)
-        sampling, stop, rules = asked.resolve(self._writer.defaults(chat=config.chat))
+        sampling, stop, rules = asked.resolve(self._writer.defaults(chat=False))
         return Wanted(
             prompt=tuple(token_ids),
             sampling=sampling,
             max_tokens=config.max_tokens,
             stop=stop,
             logit_rules=rules,
-            is_chat=config.chat,
             verification=config.verification,
             max_draft=max_draft,
             drafter=drafter,

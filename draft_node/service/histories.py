@@ -40,7 +40,7 @@ def read_corpus(folders: tuple[str, ...], tokenizer: Any, max_tokens: int, repor
         num_files = num_tokens = 0
         for path in files(Path(folder)):
             if not num_left:
-                report("--corpus %s: --history-tokens %d is reached, and the rest is left out", folder, max_tokens)
+                report("--corpus %s: %d tokens are read, and the rest is left out", folder, max_tokens)
                 break
             tokens = _encoded(path, tokenizer, report)[:num_left]
             num_left -= len(tokens)

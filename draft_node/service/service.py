@@ -28,7 +28,6 @@ from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.node.options import NO_MODEL
-from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults
 
@@ -48,10 +47,9 @@ class Service:
         vocabulary: Vocabulary,
         *,
         max_waiting: int,
-        tiers: Mapping[str, Objectives] | None = None,
         chats: ChatForms | None = None,
     ) -> None:
-        """max_waiting: texts that wait for one of the daemon's places; one more is refused. tiers: the node's own.
+        """max_waiting: texts that wait for one of the daemon's places; one more is refused.
 
         chats: the forms of its chats; None: those that the tokenizer's template tells.
         """
@@ -60,7 +58,7 @@ class Service:
         self.texts = Texts()
         self._daemon = daemon
         self._vocabulary = vocabulary
-        self._writer = Writer(daemon, vocabulary, tiers or {})
+        self._writer = Writer(daemon, vocabulary)
         self._longest_token = max(map(len, vocabulary.tokenizer.get_vocab()), default=1)  # characters
         self._num_writing = 0
         self._idle = asyncio.Event()  # nothing is being written
@@ -284,11 +282,6 @@ class Service:
         """Token ids of an answer to this conversation, as the model would begin it; Busy."""
         blank = " " if leaves_blank(self._vocabulary.tokenizer, prompt, chat=True) else ""
         return await self._encoder.part(blank + text, user)
-
-    @property
-    def knows_priorities(self) -> bool:
-        """Whether a user's texts may wait by priority: places are not taken away from anybody."""
-        return not self._daemon.core.line.order.displaces
 
     async def decode(self, token_ids: Sequence[int], user: str) -> str:
         """Text of token ids, without special tokens; Busy when too much of this user's waits."""

@@ -1,7 +1,7 @@
 """Turns a text that is wanted into a session of the draft daemon, for HTTP and for the console alike."""
 
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from hashlib import blake2b
@@ -26,9 +26,8 @@ from goodspeed.wire.handshake import Defaults
 class Writer:
     """Begins texts under what the target says: its defaults, its ends of a sequence, its fingerprint."""
 
-    def __init__(self, daemon: DraftDaemon, vocabulary: Vocabulary, tiers: Mapping[str, Objectives]) -> None:
-        """tiers: the node's own."""
-        self.levels = Levels(tiers, daemon.link)
+    def __init__(self, daemon: DraftDaemon, vocabulary: Vocabulary) -> None:
+        self.levels = Levels(daemon.link)
         self._daemon = daemon
         self._vocabulary = vocabulary
         self._token_texts = TokenTexts(vocabulary.tokenizer)
@@ -179,18 +178,16 @@ CODE = "slo"
 
 
 class Levels:
-    """What may be asked for now; the verify node's part is known once it has said Welcome."""
+    """What may be asked for now; nothing is known of it before the verify node has said Welcome."""
 
-    def __init__(self, own: Mapping[str, Objectives], link: VerifyLink) -> None:
-        self._own = own
+    def __init__(self, link: VerifyLink) -> None:
         self._link = link
 
     @property
     def tiers(self) -> dict[str, Objectives]:
-        """All tiers by name; of two by the same name, this node's own."""
+        """The verify node's tiers by name."""
         welcome = self._link.welcome
-        told = {tier.tier: tier for tier in welcome.slo.tiers if tier.tier} if welcome is not None else {}
-        return told | dict(self._own)
+        return {tier.tier: tier for tier in welcome.slo.tiers if tier.tier} if welcome is not None else {}
 
     @property
     def default(self) -> Objectives | None:

@@ -25,13 +25,13 @@ from verify_node.costs import make_cost
 from verify_node.daemon import VerifyDaemon
 
 BUDGET = 24
-LEASE_S = 600.0  # the played clients send no heartbeats, and may be silent while one of them makes a draft anew
+HEARTBEAT_S = 60.0  # the played clients send none, and may be silent while one of them makes a draft anew
 PARTS = ("receive", "forward", "verify", "schedule", "send")
 
 
 def make_daemon(checkpoint: Checkpoint, events: EventLog) -> VerifyDaemon:
     """Creates a verify node on a free port with the paper's rounds, which always spend the budget."""
-    config = VerifyConfig(model=checkpoint.name, budget=BUDGET, preset="paper", kv_pages=1024, lease_s=LEASE_S)
+    config = VerifyConfig(model=checkpoint.name, budget=BUDGET, preset="paper", kv_pages=1024, heartbeat_s=HEARTBEAT_S)
     welcome = make_welcome(config, checkpoint)
     channel = bind_verify("tcp://127.0.0.1:*", max_message_bytes=welcome.max_message_bytes)
     return build(config, make_runner(config, checkpoint), channel, welcome, events, make_cost(None))

@@ -115,7 +115,7 @@ class Node:
             preset="paper",  # every round is to carry the same work
             max_round_tokens=2 * budget + num_sessions + 16,
             kv_pages=pages,
-            lease_s=3600,
+            heartbeat_s=60.0,  # nobody is taken for silent
         )
         welcome = assembly.make_welcome(config, checkpoint)
         channel = MemoryNetwork().bind_verify()

@@ -220,8 +220,8 @@ async def measure(sizes: Sizes) -> dict[str, Any]:
 
 
 async def start(house: Household, way: str, keys: Path) -> Nodes:
-    endpoint, same = f"tcp://127.0.0.1:{free_port()}", [f"--prefix-cache={way}", "--http=127.0.0.1:0", "--json"]
-    words = ["--model=tiny-target", f"--bind={endpoint}", *same]
+    endpoint, same = f"tcp://127.0.0.1:{free_port()}", ["--http=127.0.0.1:0", "--json"]
+    words = ["--model=tiny-target", f"--bind={endpoint}", f"--prefix-cache={way}", *same]
     verify = await house.start("the verify node", [sys.executable, "-m", "verify_node", *words], lambda event: None)
     words = ["--model=tiny-draft-s", f"--verify={endpoint}", f"--api-key={keys}", "--history=off", *same]
     draft = await house.start("the draft node", [sys.executable, "-m", "draft_node", *words], lambda event: None)

@@ -57,16 +57,6 @@ def kv_pages() -> Any:
     )
 
 
-def prefix_cache() -> Any:
-    return option(
-        "on",
-        choices=("on", "off"),
-        group=GROUP,
-        help="keep the keys and values of what was read, while nobody needs their room, for the same user's texts that "
-        "begin alike",
-    )
-
-
 def generation_config(help: str) -> Any:
     return option("auto", choices=("auto", "none"), group=GROUP, help=help)
 

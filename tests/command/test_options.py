@@ -35,12 +35,11 @@ def test_every_command_with_a_model_checks_where_it_runs(settings, changes, mess
         make(settings, **changes)
 
 
-@pytest.mark.parametrize("settings", NODES)
-def test_memory_is_given_in_one_way(settings):
-    make(settings, kv_pages=3)
-    make(settings, memory_fraction=0.5)
+def test_memory_is_given_in_one_way():
+    make(VerifyConfig, kv_pages=3)
+    make(VerifyConfig, memory_fraction=0.5)
     with pytest.raises(ConfigError, match="--kv-pages and --memory-fraction both say"):
-        make(settings, kv_pages=3, memory_fraction=0.5)
+        make(VerifyConfig, kv_pages=3, memory_fraction=0.5)
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,10 @@ def parsed(*words: str) -> DraftConfig:
         ((*BARE, "--fallback", "local"), "--fallback needs a draft model; leave it out, or give a model with --model"),
         ((*BARE, "--device", "cuda"), "--device needs a draft model"),
         ((*BARE, "--dtype", "bfloat16"), "--dtype needs"),
-        ((*BARE, "--kv-pages", "9"), "--kv-pages needs"),
         ((*BARE, "--memory-fraction", "0.5"), "--memory-fraction needs"),
         ((*BARE, "--threads", "2"), "--threads needs"),
         ((*BARE, "--preset", "paper"), "--preset needs"),
         ((*BARE, "--proposal", "dense-fp16"), "--proposal needs"),
-        ((*BARE, "--lattice-k", "5"), "--lattice-k needs"),
         (
             (*BARE, "--drafter", "model"),
             "--drafter model needs a draft model; give one with --model",
@@ -41,7 +39,6 @@ def parsed(*words: str) -> DraftConfig:
         ((*MODEL, "--history", "off", "--history-file", "x"), "--history-file keeps a history"),
         ((*MODEL, "--history", "all"), "choose one of: off, user, node"),
         ((*MODEL, "--drafter", "x"), "choose one of: auto, model, ngram, none"),
-        ((*MODEL, "--history-tokens", "0"), "--history-tokens 0 is too small"),
     ],
 )
 def test_settings_that_contradict(words: tuple[str, ...], message: str) -> None:
@@ -68,10 +65,8 @@ def test_the_history_is_each_users_own_wherever_there_are_keys() -> None:
     keyed = (*BARE, "--http", "127.0.0.1:0", "--api-key", "keys")
     assert parsed(*keyed).ngram.history == "user"
     assert parsed(*keyed, "--history", "node").ngram.history == "node"
-    words = ("--history-tokens", "9", "--history-file", "h", "--corpus", "a", "--corpus", "b")
-    assert parsed(*keyed, *words).ngram == NgramSettings(
-        history="user", history_tokens=9, history_file="h", corpora=("a", "b")
-    )
+    words = ("--history-file", "h", "--corpus", "a", "--corpus", "b")
+    assert parsed(*keyed, *words).ngram == NgramSettings(history="user", history_file="h", corpora=("a", "b"))
 
 
 @pytest.mark.parametrize(

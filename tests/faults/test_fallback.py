@@ -31,14 +31,14 @@ LOCAL = ("--connect-timeout-s", "1", "--fallback", "local")
 ENDLESS = 1500
 """Tokens: the verify node is back before the draft model has written them."""
 
-PROMPTS = [(one.prompt, Sampling(temperature=0.8, top_k=40, seed=21 + n)) for n, one in enumerate(prompts.demo()[:4])]
+PROMPTS = [(one.prompt, Sampling(temperature=0.8, seed=21 + n)) for n, one in enumerate(prompts.demo()[:4])]
 
 
 @pytest.mark.slow_faults
 def test_away_beyond_the_limit(tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text("".join(json.dumps({"prompt": text, "seed": how.seed}) + "\n" for text, how in PROMPTS))
-    own = ("--prompts", str(file), "--temperature", "0.8", "--top-k", "40", "--max-tokens", str(ENDLESS))
+    own = ("--prompts", str(file), "--temperature", "0.8", "--max-tokens", str(ENDLESS))
     with VerifyNode() as verify, DraftNode(verify.endpoint, *LOCAL) as served:
         words = ("--model", DRAFT, "--verify", verify.endpoint, *LOCAL, *own)
         with Process("draft_node", *words, ports={}) as console:

@@ -15,7 +15,7 @@ from tests.nodes import Process
 
 pytestmark = pytest.mark.alone
 
-TIMEOUT_S = 3.0  # the default of --lease-s and --verify-timeout-s
+TIMEOUT_S = 3.0  # the lease, and the silence after which a verify node counts as away
 PROMISE_S = 2 * TIMEOUT_S
 NUM_TOKENS = 150
 

@@ -70,7 +70,6 @@ def run(module: str, *words: str, first: str = "") -> tuple[int, list[str]]:
         ((*VERIFY, "--http", "BUSY"), 1, "cannot bind --http BUSY: Address already in use; another program listens"),
         ((*VERIFY, "--policy", "greedy"), 2, "no policy is called 'greedy'"),
         ((*VERIFY, "--policy", "no_such_module:Mine"), 2, "no_such_module cannot be imported: ModuleNotFoundError"),
-        ((*VERIFY, "--fairness", "1e9"), 2, "fairness is 1000000000.0"),
         ((*VERIFY, "--profile", "/no/such/file"), 2, "profile /no/such/file cannot be read"),
         ((*VERIFY, "--key", "/no/such/key", "--enrolled", "/no"), 2, "/no/such/key: cannot read it"),
         (
@@ -88,7 +87,7 @@ def run(module: str, *words: str, first: str = "") -> tuple[int, list[str]]:
             "--prompts /no/such/file: cannot read it (No such file or directory); "
             "give a file with one JSON object a line, or - for standard input",
         ),
-        ((*DRAFT, "--kv-pages", "9", "--memory-fraction", "0.1"), 2, "give one of them"),
+        ((*VERIFY, "--kv-pages", "9", "--memory-fraction", "0.1"), 2, "give one of them"),
         ((*DRAFT, "--verify", "tcp://127.0.0.1:0"), 2, "a port to connect to is 1 to 65535"),
         ((*DRAFT, "--key", "/no/such/key", "--verify-key", "/no"), 2, "/no/such/key: cannot read it"),
         ((*DRAFT, "--name", "no spaces"), 2, "--name 'no spaces' must be"),

@@ -31,21 +31,18 @@ Rounds: TypeAlias = Literal["continuous", "barrier"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySettings:
-    """A policy by name, and the options of those that have any."""
+    """A policy by name, and the seed of `random`."""
 
     name: str = "gradient"
-    fairness: float = 1.0  # of `gradient`
-    seed: int = 0  # of `random`
+    seed: int = 0
 
     @property
     def exponent(self) -> float:
         """Fairness of the utility whose derivative a drafted token is worth; 0 where the policy has none: all alike."""
-        return 0.0 if self.name in ("throughput", "fixed", "random") else self.fairness
+        return 0.0 if self.name in ("throughput", "fixed", "random") else 1.0
 
     def create(self) -> Policy:
         """A new policy; UnknownPolicyError names the known ones."""
-        if self.name == "gradient":
-            return policies.create("gradient", fairness=self.fairness)
         return policies.create("random", seed=self.seed) if self.name == "random" else policies.create(self.name)
 
 

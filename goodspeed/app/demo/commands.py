@@ -62,8 +62,6 @@ def _of_prompts(config: DemoConfig, client: Client) -> dict[str, object]:
         "--prompts": "-",
         "--max-tokens": config.max_tokens,
         "--temperature": config.temperature,
-        "--top-k": config.top_k,
-        "--top-p": config.top_p,
     }
 
 

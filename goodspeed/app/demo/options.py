@@ -65,8 +65,6 @@ class DemoConfig(Settings):
         150, minimum=1, maximum=MAX_CONTEXT, group="prompts", help="most tokens generated per client", metavar="N"
     )
     temperature: float = sampling_options.temperature(group="prompts", default=1.0)
-    top_k: int = sampling_options.top_k(group="prompts", default=0)
-    top_p: float = sampling_options.top_p(group="prompts", default=1.0)
     seed: int = sampling_options.seed(group="prompts", default=0, help="seed of prompts without one")
     prompts: str | None = option(
         None,

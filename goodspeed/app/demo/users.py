@@ -44,8 +44,6 @@ def _request(config: DemoConfig, client: Client) -> dict[str, Any]:
         "seed": client.seed,
         "max_tokens": config.max_tokens,
         "temperature": config.temperature,
-        "top_k": config.top_k,
-        "top_p": config.top_p,
         "stream": True,
         "stream_options": {"include_usage": True},
         **({"goodspeed": {"slo": client.tier}} if client.tier is not None else {}),

@@ -55,7 +55,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """Runs the demo once with two clients, for all tests that look at a result."""
     folder = tmp_path_factory.mktemp("demo")
     png, file = folder / "demo.png", folder / "run.jsonl"
-    words = ["--clients", "2", "--max-tokens", "24", "--temperature", "0.9", "--top-p", "0.95", "--png", str(png)]
+    words = ["--clients", "2", "--max-tokens", "24", "--temperature", "0.9", "--png", str(png)]
     words += ["--record", str(file)]
     ended = subprocess.run(command(*words, "--json"), cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
@@ -96,7 +96,7 @@ def test_the_text_is_the_target_s_own(demo: Ended) -> None:
     target = checkpoints.load("tiny-target")
     runner = Runner(target, num_pages=64)
     for client in demo.result["clients"]:
-        sampling = Sampling(temperature=0.9, top_p=0.95, seed=client["seed"])
+        sampling = Sampling(temperature=0.9, seed=client["seed"])
         prompt_ids = encode_prompt(target.tokenizer, client["prompt"])
         alone = list(generate(target, runner, prompt_ids, sampling, 24, target.eos_ids))
         assert client["token_ids"] == alone
@@ -191,7 +191,7 @@ def test_a_node_that_cannot_start_is_named(mark: str, tmp_path: Path) -> None:
 
 
 def test_with_http_both_faces_are_open_and_the_texts_are_the_same(demo: Ended, mark: str, tmp_path: Path) -> None:
-    words = ["--clients", "2", "--max-tokens", "24", "--temperature", "0.9", "--top-p", "0.95", "--http", "--json"]
+    words = ["--clients", "2", "--max-tokens", "24", "--temperature", "0.9", "--http", "--json"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command(*words, "--png", str(tmp_path / "x.png")), cwd=ROOT, **pipes) as process:
         assert process.stderr is not None

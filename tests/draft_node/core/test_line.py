@@ -1,6 +1,5 @@
 """Who has a place at a draft node and whose turn comes next, with room at the verify node and without."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +9,6 @@ from draft_node.core.core import DraftCore
 from draft_node.core.line import LATER_S, Line
 from draft_node.core.link import VerifyLink
 from draft_node.core.state import State
-from goodspeed.order import create
 from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
 from goodspeed.wire.messages import Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import make_hello, session_id
@@ -22,11 +20,9 @@ AGING_S = 30.0
 class Node:
     """A core on a clock of its own, in front of a verify node with so many rooms."""
 
-    def __init__(self, num_slots=2, order="fcfs", num_rooms=100, connected=True, aging_s=AGING_S, **options):
+    def __init__(self, num_slots=2, num_rooms=100, connected=True, **options):
         link = VerifyLink.begin(make_hello(), 1e9, now=0.0)
-        queues = {"first_s": 1.0, "growth": 2.0} if order in ("las", "laps") else {}
-        line = Line(num_slots, create(order, **(queues | {"aging_s": aging_s} if order != "fcfs" else {})))
-        self.core = DraftCore(link, context_len=1000, line=line, has_model=False, **options)
+        self.core = DraftCore(link, context_len=1000, line=Line(num_slots), has_model=False, **options)
         self.now = 0.0
         self.num_rooms = num_rooms
         self.rooms: list[int] = []  # the sessions that are open there
@@ -114,86 +110,6 @@ def test_the_node_is_full_when_the_next_one_would_wait():
     assert node.core.line.is_full
 
 
-def test_the_shortest_goes_first_where_that_is_the_order():
-    node = Node(num_slots=1, order="sjf")
-    node.begin(1)
-    node.begin(2, max_tokens=90)
-    node.begin(3, max_tokens=30)
-    node.end(1)
-    assert node.asked == [1, 3]
-
-
-def test_lengths_are_learned_from_texts_that_came_to_their_end():
-    node = Node(num_slots=4)
-    node.begin(1, 2)
-    node.grow(1)
-    node.grow(1, finish_reason="stop")
-    node.rooms.append(1)  # the session has closed itself
-    node.rooms.remove(1)
-    node.end(1)
-    node.end(2)  # its user left
-    assert list(node.core.line.lengths._recent) == [2]
-
-
-# -- places that are taken away ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("order", ["las", "laps"])
-def test_a_long_text_gives_way_and_goes_on_later_with_what_it_has(order):
-    node = Node(num_slots=1, order=order)
-    node.begin(1, max_tokens=900)
-    node.wait(3.0)
-    node.begin(2, max_tokens=5)
-    node.wait(0.1)
-    assert node.seated() == [2]
-    assert node.core.sessions[session_id(1)].state is State.POSTPONED
-    num_tokens = len(node.core.sessions[session_id(1)].tokens)
-    node.end(2)
-    assert (node.asked, node.rooms) == ([1, 2, 1], [1])
-    assert len(node.core.sessions[session_id(1)].tokens) == num_tokens > 3
-
-
-@pytest.mark.parametrize("order", ["las", "laps"])
-def test_a_promised_text_keeps_its_place_and_another_gives_way(order):
-    node = Node(num_slots=2, order=order)
-    node.begin(1, 2, max_tokens=900)
-    node.promised.add(2)
-    node.wait(3.0)
-    node.begin(3, 4, max_tokens=5)
-    node.wait(5.0)
-    assert 2 in node.seated()
-    assert node.core.sessions[session_id(2)].promised
-    assert node.asked[:3] == [1, 2, 3]
-    assert node.core.sessions[session_id(1)].state is State.POSTPONED
-
-
-@pytest.mark.parametrize("order", ["fcfs", "sjf"])
-def test_no_place_is_taken_away_by_other_orders(order):
-    node = Node(num_slots=1, order=order)
-    node.begin(1, max_tokens=900)
-    node.wait(3.0)
-    node.begin(2, max_tokens=5)
-    node.wait(20.0)
-    assert (node.asked, node.seated()) == ([1], [1])
-
-
-def test_nobody_starves_under_a_stream_of_new_texts():
-    node = Node(num_slots=1, order="las")
-    node.begin(1, max_tokens=900)
-    node.wait(3.0)
-    gaps = [0.0]
-    node.begin(2, max_tokens=20)
-    for number in range(2, 40):
-        node.begin(number + 1, max_tokens=20)  # somebody new always waits
-        for _ in range(4):
-            num_before = len(node.core.sessions[session_id(1)].tokens)
-            node.wait(0.5)
-            waited = len(node.core.sessions[session_id(1)].tokens) == num_before
-            gaps = [*gaps[:-1], gaps[-1] + 0.5] if waited else [*gaps, 0.0]
-        node.end(number)
-    assert 10.0 < max(gaps) <= AGING_S + 2.0
-
-
 # -- room at the verify node -------------------------------------------------------------------------------------------
 
 
@@ -206,17 +122,6 @@ def test_who_finds_no_room_waits_in_order_and_the_first_alone_asks_again():
     node.wait(3 * LATER_S)
     assert node.asked == [1, 2, 2, 2, 2]
     assert node.core.sessions[session_id(2)].state is State.POSTPONED
-
-
-def test_a_refusal_does_not_make_a_wait_young_again():
-    node = Node(num_slots=2, order="sjf", num_rooms=0, aging_s=10.0)
-    node.begin(1, max_tokens=900)
-    node.wait(8.0)
-    node.begin(2, max_tokens=5)
-    node.wait(1.5)
-    assert node.asked[-1] == 2  # the shorter one
-    node.wait(2.0)
-    assert node.asked[-1] == 1  # the overdue one
 
 
 def test_the_next_one_is_opened_at_once_when_a_text_of_this_node_ends():
@@ -255,17 +160,6 @@ def test_after_a_break_those_with_a_place_are_opened_again_and_room_is_tried_ane
     assert (node.asked, node.rooms) == ([1, 2, 3], [1, 2, 3])
 
 
-def test_while_the_verify_node_is_away_no_place_is_taken_away():
-    node = Node(num_slots=1, order="las")
-    node.begin(1, max_tokens=900)
-    node.wait(3.0)
-    node.carry_out(node.core.broke(node.now))
-    node.rooms.clear()
-    node.begin(2)
-    node.wait(20.0)
-    assert node.seated() == [1]
-
-
 def test_the_draft_model_writes_alone_for_those_with_a_place_only():
     node = Node(num_slots=1, connected=False, falls_back=True, connect_timeout_s=1.0)
     node.core.has_model = True
@@ -298,9 +192,9 @@ STEPS = st.lists(
 
 
 @settings(max_examples=60)
-@given(order=st.sampled_from(["fcfs", "las", "sjf", "laps"]), num_slots=st.integers(1, 4), steps=STEPS)
-def test_places_are_neither_leaked_nor_given_twice(order, num_slots, steps):
-    node = Node(num_slots, order, num_rooms=2)
+@given(num_slots=st.integers(1, 4), steps=STEPS)
+def test_places_are_neither_leaked_nor_given_twice(num_slots, steps):
+    node = Node(num_slots, num_rooms=2)
     number, present = 0, []
     for kind, value in steps:
         if kind == "begin" and number < 45:
@@ -353,12 +247,3 @@ def test_priorities_change_nobody_elses_turn(texts, num_slots):
         user = texts[first][0]
         plain.end(first)
         urgent.end(next(number for number in urgent.rooms if texts[number][0] == user))
-
-
-def test_an_order_that_takes_places_away_knows_no_priorities():
-    node = Node(num_slots=1, order="las")
-    node.begin(1)
-    node.begin(2)
-    node.begin(3, priority=-9)
-    node.end(1)
-    assert node.rooms == [2]

@@ -59,7 +59,6 @@ class FakeService(Service):
     target_fingerprint: str | None = "b1"
     draft_model: str = "small-model"
     draft_fingerprint: str = "d1"
-    knows_priorities: bool = True
     chats: ChatForms = ChatForms()
 
     def __init__(self) -> None:
@@ -71,7 +70,7 @@ class FakeService(Service):
         self.error: Exception | None = None
         self.fails_after = 0  # tokens
         self.local_from: int | None = None  # from this token on the draft model writes alone
-        self.known_levels = levels({}, SloTerms())
+        self.known_levels = levels(SloTerms())
         self.cached: list[int] = []  # tokens of the prompt that each next text finds in memory
         self.slow_choices = 0  # texts whose objectives are missed
         self.retargets_after: int | None = None  # after this token another target begins anew, or the text fails

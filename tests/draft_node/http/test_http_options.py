@@ -18,7 +18,7 @@ def refusal(*words: str) -> str:
 
 @pytest.mark.parametrize(
     "words",
-    [["--prompts", "x"], ["--chat"], ["--temperature", "0"], ["--top-k", "5"], ["--top-p", "0.5"], ["--seed", "1"]],
+    [["--prompts", "x"], ["--temperature", "0"], ["--seed", "1"]],
 )
 def test_what_requests_say_themselves(words: list[str]) -> None:
     assert refusal("--http", "127.0.0.1:0", *words).startswith(f"{words[0]} is for prompts")

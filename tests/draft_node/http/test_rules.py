@@ -74,7 +74,7 @@ def test_whatever_is_taken_fits_into_the_message_that_opens_a_session(body: dict
     assert api.complete(**body, max_tokens=4).status_code == 200
     daemon: Any = SimpleNamespace(link=SimpleNamespace(welcome=None))
     vocabulary: Any = SimpleNamespace(tokenizer=load_tokenizer("tiny-target"), eos_ids=(0, 1))
-    writer = Writer(daemon, vocabulary, {})
+    writer = Writer(daemon, vocabulary)
     for wanted in api.service.wanted:
         opened = writer.begin(wanted, 0.0).request.open(1, (), 0.0)
         assert decode_up(encode(opened, MAX_MESSAGE_BYTES), MAX_MESSAGE_BYTES) == opened

@@ -16,7 +16,7 @@ TIERS = parse_tiers(["chat:ttft=500ms,tpot=50ms", "priority:tpot=20ms"])
 
 @pytest.fixture
 def api() -> Api:
-    return with_levels(levels(own=TIERS, told=SloTerms((), 0.01)))
+    return with_levels(levels(told=SloTerms(tuple(TIERS.values()), 0.01)))
 
 
 def with_levels(known: Levels) -> Api:
@@ -56,7 +56,7 @@ def test_other_service_tiers_ask_for_nothing(api: Api, neutral: str | None) -> N
 
 
 def test_a_tier_called_default_is_for_those_that_ask_for_nothing() -> None:
-    api = with_levels(levels(own=parse_tiers(["default:ttft=2s"])))
+    api = with_levels(levels(told=SloTerms(tuple(parse_tiers(["default:ttft=2s"]).values()))))
     api.complete(max_tokens=3)
     assert wanted(api) == Objectives(ttft_s=2.0, tier="default")
 

@@ -142,12 +142,9 @@ def test_a_prediction_beyond_the_context_is_refused(api: Api) -> None:
     assert error_of(api.chat(prediction=EXPECTED | {"content": "x" * 2001}))["param"] == "prediction"
 
 
-def test_a_priority_reaches_the_line_if_that_knows_any(api: Api) -> None:
+def test_a_priority_reaches_the_line(api: Api) -> None:
     api.complete(max_tokens=1, priority=-3)
     assert api.service.wanted[0].priority == -3
-    api.service.knows_priorities = False
-    assert error_of(api.complete(priority=1))["param"] == "priority"
-    assert api.complete(max_tokens=1, priority=0).status_code == 200
 
 
 def test_metrics_are_of_a_single_text_and_come_last(api: Api) -> None:

@@ -72,7 +72,7 @@ def test_reading_ends_at_the_bound(folder: Path) -> None:
     whole = TOKENIZER("# Größe\n")["input_ids"]
     texts, told = read(folder, max_tokens=len(whole))
     assert texts == ["# Größe\n"]
-    assert told[0] == f"--corpus {folder}: --history-tokens {len(whole)} is reached, and the rest is left out"
+    assert told[0] == f"--corpus {folder}: {len(whole)} tokens are read, and the rest is left out"
     assert read(folder, max_tokens=1)[0] == [decode(TOKENIZER, whole[:1])]
 
 

@@ -1,4 +1,4 @@
-"""The service levels that may be asked for: this node's own and the verify node's, within what the key allows."""
+"""The service levels that may be asked for: the verify node's, within what the key allows."""
 
 import pytest
 
@@ -9,33 +9,26 @@ from goodspeed.slo.objectives import LONGEST_S, Objectives, parse_tiers
 from goodspeed.wire.handshake import VERSION, Hello, SloTerms, Welcome
 
 HELLO = Hello(VERSION, "a", b"bootboot", "fake")
-OURS = parse_tiers(["chat:tpot=100ms"])
 THEIRS = parse_tiers(["chat:tpot=50ms", "code:tpot=20ms", "default:ttft=9s"])
 
 
-def levels(own=OURS, told: SloTerms | None = None) -> Levels:
+def levels(told: SloTerms | None = None) -> Levels:
     link = VerifyLink.begin(HELLO, 3.0, 0.0)
     if told is not None:
         link.heard(Welcome(VERSION, b"verify-0", "fake", 6, 100, 1 << 20, 1.0, 3.0, slo=told), 0.0)
-    return Levels(own, link)
+    return Levels(link)
 
 
-def test_before_the_verify_node_was_there_only_this_nodes_tiers_are_known():
-    assert levels().tier("chat") == Objectives(tpot_s=0.1, tier="chat")
+def test_the_tiers_are_the_verify_nodes():
+    known = levels(told=SloTerms(tuple(THEIRS.values())))
+    assert known.tier("code").tpot_s == 0.02
+    assert known.default == Objectives(ttft_s=9.0, tier="default")
     assert levels().default is None
 
 
-def test_this_nodes_tiers_go_before_the_verify_nodes():
-    both = levels(told=SloTerms(tuple(THEIRS.values())))
-    assert both.tier("chat").tpot_s == 0.1
-    assert both.tier("code").tpot_s == 0.02
-    assert both.default == Objectives(ttft_s=9.0, tier="default")
-
-
 def test_a_default_tier_is_raised_to_what_the_key_allows():
-    assert levels(own=parse_tiers(["default:tpot=20ms"]), told=SloTerms((), 0.1)).default == Objectives(
-        tpot_s=0.1, tier="default"
-    )
+    tiers = tuple(parse_tiers(["default:tpot=20ms"]).values())
+    assert levels(told=SloTerms(tiers, 0.1)).default == Objectives(tpot_s=0.1, tier="default")
 
 
 def test_a_key_that_allows_no_tpot_says_so():
@@ -45,14 +38,14 @@ def test_a_key_that_allows_no_tpot_says_so():
 
 def test_before_the_verify_node_was_there_a_tier_may_be_its_own():
     with pytest.raises(VerifyAway, match="ask again later"):
-        levels(own={}).tier("fast")
+        levels().tier("fast")
 
 
 def test_an_unknown_tier_is_refused_with_those_that_there_are():
     with pytest.raises(RequestRefused, match=r"there is no tier 'fast'; choose one of: chat, code, default"):
         levels(told=SloTerms(tuple(THEIRS.values()))).tier("fast")
     with pytest.raises(RequestRefused, match=r"there is no tier 'fast'; there are none here; leave it out"):
-        levels(own={}, told=SloTerms()).tier("fast")
+        levels(told=SloTerms()).tier("fast")
 
 
 def test_what_the_key_does_not_allow_is_refused_with_what_it_does():

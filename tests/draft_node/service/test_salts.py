@@ -24,7 +24,7 @@ def test_a_text_that_shares_with_no_other_has_none() -> None:
     """So its nodes know that nobody can find what was read of it once it is over."""
     daemon: Any = SimpleNamespace(link=SimpleNamespace(welcome=None))
     vocabulary: Any = SimpleNamespace(tokenizer=load_tokenizer("tiny-target"), eos_ids=())
-    writer = Writer(daemon, vocabulary, {})
+    writer = Writer(daemon, vocabulary)
     one, other, lone = (
         writer.begin(Wanted(prompt=(1, 2), sampling=Sampling(), max_tokens=3, prefix_cache=shares), 0.0).request
         for shares in (True, True, False)

@@ -69,7 +69,7 @@ async def edge(*, max_waiting: int = 8, connected: bool = True, **options: Any) 
     """Both nodes serving; the draft node stays when the verify node is away."""
     network, boot_id = MemoryNetwork(), secrets.token_bytes(8)
     verify = build_verify(network)
-    config = DraftConfig(model="tiny-draft-s", name="edge", kv_pages=256, **options)
+    config = DraftConfig(model="tiny-draft-s", name="edge", **options)
     draft = load("tiny-draft-s")
     daemon = draft_assembly.build(config, draft, network.connect_draft(boot_id), boot_id)
     daemon.core.stays = True
@@ -346,14 +346,16 @@ def test_without_a_verify_node() -> None:
 
 
 @pytest.mark.essential
-def test_the_verify_node_goes_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_verify_node_goes_and_comes_back(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts fail that wait for it, running ones and those in the queue; the daemon serves on when it is there.
 
     Their users are told for how long, and neither where it is nor why it lets nobody in: that is in the log.
     """
 
+    monkeypatch.setattr(draft_assembly, "VERIFY_TIMEOUT_S", 0.1)
+
     async def work() -> None:
-        async with edge(max_sessions=1, verify_timeout_s=0.1, connect_timeout_s=0.2) as here:
+        async with edge(max_sessions=1, connect_timeout_s=0.2) as here:
             texts = [asyncio.create_task(write(here.service, wanted(max_tokens=1000, ignore_eos=True))) for _ in "ab"]
             await until(lambda: here.service.num_waiting)
             here.network.fate = lambda packet: ()

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.nodes
 
 DRAFT, TARGET = "tiny-draft-s", "tiny-target"
 SEEDED = Sampling(temperature=0.9, top_k=50, seed=6)
-SHORT: dict[str, Any] = {"verify_timeout_s": 0.3, "connect_timeout_s": 0.3}
+SHORT: dict[str, Any] = {"connect_timeout_s": 0.3}
 LOCAL: dict[str, Any] = {"fallback": "local", **SHORT}
 ENDLESS = 1500
 """Tokens: more than anybody reads, so that the verify node is back before a tiny draft model has written them."""

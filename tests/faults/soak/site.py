@@ -29,7 +29,6 @@ for as long as more texts come together than ever before (by huge pages of 2 MB:
 measured). So few are all used within a minute; what grows after that is something else. Twelve texts want up to a
 hundred: some wait."""
 
-DRAFT_PAGES = 256
 """The draft models': as few as are soon all used, with a prefix cache, too."""
 
 STDIN_TOKENS = 48
@@ -212,7 +211,6 @@ class Site:
     def _start_draft(self, role: Role, endpoint: str) -> None:
         proxy = self.proxies[role.name] = Proxy(endpoint, seed=len(self.proxies))
         words = ["--model", role.model, "--verify", proxy.endpoint, "--verification", role.rule]
-        words += ["--kv-pages", str(DRAFT_PAGES)]
         words += ["--key", str(self._folder / f"{role.name}.key"), "--verify-key", str(self._folder / "verify.pub")]
         if role.takes == "http":
             words += ["--http", ANYWHERE]

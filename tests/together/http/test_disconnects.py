@@ -22,7 +22,7 @@ class Nodes(Cluster):
     """A verify node and a draft node that serves HTTP."""
 
     def __init__(self) -> None:
-        options = {"model": "tiny-draft-s", "max_sessions": 2, "verify_timeout_s": 1.5, "connect_timeout_s": 0.5}
+        options = {"model": "tiny-draft-s", "max_sessions": 2, "connect_timeout_s": 0.5}
         super().__init__({"heartbeat_s": 0.3}, {"draft": options})
 
     @asynccontextmanager

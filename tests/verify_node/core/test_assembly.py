@@ -36,16 +36,16 @@ def test_every_setting_of_the_core_can_be_given_on_the_command_line():
         "max_sessions": 11,
         "max_client_sessions": 12,
         "heartbeat_s": 0.5,
-        "lease_s": 4.0,
         "admission": "none",
         "order": "laps",
     }
     renamed: dict[str, Any] = {"slo_tier": ("chat:tpot=50ms",), "bind": "tcp://192.0.2.1:5555", "prefix_cache": "off"}
-    own = VerifyConfig(model="m", preset="paper", policy="random", fairness=2.0, **renamed, **same).core
-    policy = PolicySettings(name="random", fairness=2.0)
+    own = VerifyConfig(model="m", preset="paper", policy="random", **renamed, **same).core
+    policy = PolicySettings(name="random")
     tiers = (Objectives(tpot_s=0.05, tier="chat"),)
     paper: dict[str, Any] = {"rounds": "barrier", "weigh_evidence": False}
-    assert own == CoreSettings(policy=policy, tiers=tiers, is_shared=False, prefix_cache=False, **paper, **same)
+    derived: dict[str, Any] = {"is_shared": False, "prefix_cache": False, "lease_s": 1.5}
+    assert own == CoreSettings(policy=policy, tiers=tiers, **derived, **paper, **same)
     for ours, default in ((own, DEFAULTS), (policy, DEFAULTS.policy)):
         # nothing is promised here, and what is left is for simulations and tests
         names = {one.name for one in fields(default)} - {"self_draft", "seed"}
@@ -86,16 +86,16 @@ def test_a_round_that_the_budget_fills_is_refused():
 
 @pytest.mark.parametrize("name", ["fixed", "random", "throughput"])
 def test_only_the_gradient_has_a_utility(name):
-    assert PolicySettings(fairness=2.0).exponent == 2.0
-    assert PolicySettings(name=name, fairness=2.0).exponent == 0.0
+    assert PolicySettings().exponent == 1.0
+    assert PolicySettings(name=name).exponent == 0.0
     states = [ClientState(acceptance_rate=0.5, goodput=1.0)] * 2
     assert sum(PolicySettings(name=name).create().allocate(states, 6)) <= 6
 
 
-def test_a_policy_is_created_with_its_options():
+def test_a_policy_is_created_by_its_name():
     states = [ClientState(acceptance_rate=0.9, goodput=9.0), ClientState(acceptance_rate=0.5, goodput=1.0)]
-    assert PolicySettings(fairness=0.0).create().allocate(states, 1) == [1, 0]
-    assert PolicySettings(fairness=1.0).create().allocate(states, 1) == [0, 1]
+    assert PolicySettings(name="throughput").create().allocate(states, 1) == [1, 0]
+    assert PolicySettings().create().allocate(states, 1) == [0, 1]
     drawn = {tuple(PolicySettings(name="random", seed=seed).create().allocate(states, 9)) for seed in range(20)}
     assert len(drawn) > 1
 

@@ -23,7 +23,7 @@ NUM_COLORS = 256
 
 def main() -> int:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS
-    options = ("--lease-s", "3", "--heartbeat-s", "0.5", "--kv-pages", "192")
+    options = ("--heartbeat-s", "1", "--kv-pages", "192")
     with (
         tempfile.TemporaryDirectory() as scratch,
         running(5, Path(scratch), *options) as run,
