@@ -5,11 +5,12 @@ import torch
 from draft_node.config import DraftConfig
 from draft_node.model.drafter import Drafter
 from draft_node.model.drafting import Drafting
+from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.trial import Trial
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.grammar.compiling import Grammars
 
 
 def load(config: DraftConfig) -> Checkpoint:
@@ -35,6 +36,6 @@ def make_drafting(config: DraftConfig, checkpoint: Vocabulary) -> Drafting:
         runner,
         kind=config.proposal,
         k=config.lattice_k,
-        grammars=Grammars(checkpoint),
+        grammars=Grammars(checkpoint, Trial(checkpoint)),
     )
     return Drafting(drafter)

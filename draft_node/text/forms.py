@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, suppress
 
 from draft_node.core.actions import Request
 from draft_node.text.fair_queue import FairQueue
+from goodspeed.constraint.compiling import Compiled, Grammars
 from goodspeed.errors import Busy, GrammarError
-from goodspeed.grammar.compiling import Compiled, Grammars
 from goodspeed.wire.generation import Constraint
 
 MAX_CHARS = 1 << 18
@@ -28,9 +28,8 @@ class Forms:
 
     async def check(self, constraint: Constraint, user: str) -> None:
         """GrammarError, with the reason, where the form cannot be served; Busy where too much of this user's waits."""
-        compiled = await self._compiled(constraint, user)
-        if isinstance(compiled, GrammarError):
-            raise compiled
+        if problem := await self._turns.run(user, len(constraint.source), lambda: self._grammars.tried(constraint)):
+            raise GrammarError(problem)
 
     @asynccontextmanager
     async def held(self, request: Request) -> AsyncGenerator[None, None]:

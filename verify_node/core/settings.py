@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from goodspeed import order
 from goodspeed.admission.remote import Guarantee
+from goodspeed.constraint.compiling import Grammars
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.fair.latency import Refined
 from goodspeed.fair.policies import Policy
-from goodspeed.grammar.compiling import Grammars
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import VERSION, Welcome

@@ -14,9 +14,9 @@ from goodspeed.command.config import Settings, add_options, from_namespace, opti
 from goodspeed.command.events import print_json
 from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import add_common_options
+from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.matcher import Matcher
 from goodspeed.errors import ConfigError, GrammarError
-from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.matcher import Matcher
 from goodspeed.node import defaults
 from goodspeed.node.preflight import find_model
 from goodspeed.text.growing import GrowingText

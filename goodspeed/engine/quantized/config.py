@@ -38,9 +38,9 @@ class CompressedTensors:
 Scheme = Awq | Fp8 | CompressedTensors
 
 AWQ_KNOWN = frozenset(
-    "quant_method modules_to_not_convert bits w_bit group_size q_group_size zero_point version format checkpoint_format "
-    "desc_act sym pad_token_id backend disable_exllama do_fuse exllama_config fuse_max_seq_len max_input_length "
-    "modules_to_fuse use_cuda_fp16 use_exllama".split()
+    "quant_method modules_to_not_convert bits w_bit group_size q_group_size zero_point version format "
+    "checkpoint_format desc_act sym pad_token_id backend disable_exllama do_fuse exllama_config fuse_max_seq_len "
+    "max_input_length modules_to_fuse use_cuda_fp16 use_exllama".split()
 )
 """Settings of AWQ: those that are checked, and those that say how it was made or choose another program's kernels."""
 

@@ -9,14 +9,14 @@ from draft_node.core.actions import Propose, Request
 from draft_node.model.forms import allowed
 from draft_node.model.job import Job
 from draft_node.text.forms import Forms
+from goodspeed.constraint import compiling
+from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.masks import Matchers
 from goodspeed.errors import Busy, GrammarError
-from goodspeed.grammar import compiling
-from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.matchers import Matchers
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
+from tests.constraint.babbler import VOCABULARY
 from tests.fakes import session_id
-from tests.grammar.babbler import VOCABULARY
 
 FORM = Constraint("regex", "[ab]{5,9}")
 

@@ -16,8 +16,8 @@ from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.tools import Talk
 from draft_node.serve.chat_forms import ChatForms
 from draft_node.serve.service import Service
+from goodspeed.constraint.compiling import without_place
 from goodspeed.errors import GrammarError
-from goodspeed.grammar.wording import without_place
 from goodspeed.wire.generation import Constraint
 
 

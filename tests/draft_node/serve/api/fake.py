@@ -17,10 +17,10 @@ from draft_node.text.spans import Span
 from draft_node.text.text_request import Target
 from draft_node.text.token_text import TokenText, TokenTexts
 from draft_node.text.tokens import Alternative, PromptTokens, Token
+from goodspeed.constraint.compiling import Grammars
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
-from goodspeed.grammar.compiling import Grammars
 from goodspeed.node.web import Keys
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives

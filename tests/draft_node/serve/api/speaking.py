@@ -8,9 +8,9 @@ from draft_node.serve.chat_forms import ChatForms
 from draft_node.serve.service import Begun, Ended, Wanted
 from draft_node.text.answer import Answer, Piece
 from draft_node.text.token_text import TokenTexts
+from goodspeed.constraint.compiling import Grammars
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.engine.tokenizing.text import encode_chat
-from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import TokenLogprobs
 from tests.chats import QWEN3, ids_of, tokenizer, vocabulary

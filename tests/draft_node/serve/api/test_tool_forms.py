@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from goodspeed.constraint.matcher import Matcher
 from goodspeed.errors import GrammarError
-from goodspeed.grammar.matcher import Matcher
 from goodspeed.wire.generation import Constraint
 from tests.chats import QWEN3, R1, function, ids_of
 from tests.draft_node.serve.api.fake import Api, error_of
