@@ -124,18 +124,20 @@ class Grammars:
         return Grammar(self.table, constraint, [compiled_matcher(constraint, self.table)])
 
     def tried(self, constraint: Constraint) -> str | None:
-        """Returns why a constraint cannot be served, by a trial; None where it can be, or where there is no trial."""
+        """Returns why a constraint cannot be served, by a trial; None where it can be."""
         try:
-            return None if self._trial is None else self._trial.problem(constraint)
+            if self._trial is not None:
+                return self._trial.problem(constraint)
+            self.get(constraint)
         except GrammarError as error:
             return str(error)
+        return None
 
     def compiled(self, constraint: Constraint) -> Compiled:
-        """Tries a constraint and compiles it, and returns also why that cannot be."""
-        if problem := self.tried(constraint):
-            return GrammarError(problem)
+        """Compiles a constraint that passes its trial, and returns also why that cannot be."""
         try:
-            return self.get(constraint)
+            problem = None if self._trial is None else self._trial.problem(constraint)
+            return self.get(constraint) if problem is None else GrammarError(problem)
         except GrammarError as error:
             return GrammarError(str(error))  # without what led to it, which may be large
 
