@@ -127,9 +127,8 @@ def test_there_is_something_to_look_at():
 
 
 @pytest.mark.parametrize("folder", sorted({str(Path(file).parent) for file in FILES}))
-def test_every_folder_says_what_it_is_for_and_what_it_knows_nothing_about(folder):
-    text = " ".join((ast.get_docstring(source(f"{folder}/__init__.py")) or "").split())
-    assert "nows nothing about" in text
+def test_every_folder_says_what_it_is_for(folder):
+    assert ast.get_docstring(source(f"{folder}/__init__.py"))
 
 
 @pytest.mark.parametrize("file", FILES)
