@@ -1,6 +1,7 @@
 """Trials in a process of their own: what is refused there, what ends it, and that nobody else notices."""
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -34,7 +35,9 @@ def test_what_is_right_passes_and_what_is_wrong_has_its_reason(trial: Trial) -> 
 
 
 def test_what_takes_too_long_ends_the_process_and_is_the_only_one_refused(trial: Trial) -> None:
-    num_killed = trial.num_killed
+    assert trial.problem(GOOD) is None
+    num_killed, process = trial.num_killed, trial._process
+    assert process is not None
     found = dict[str, str | None]()
 
     def ask(constraint: Constraint) -> None:
@@ -49,6 +52,7 @@ def test_what_takes_too_long_ends_the_process_and_is_the_only_one_refused(trial:
     assert found[GOOD.source] is None
     assert "unclosed group" in str(found[WRONG.source])
     assert trial.num_killed == num_killed + 1
+    assert process.returncode == -signal.SIGPROF  # by its own limit of processor time
 
 
 def test_a_process_that_hangs_is_killed_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
