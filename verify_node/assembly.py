@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Reporter
+from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.trial import Trial
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.folders import public_name
@@ -16,7 +18,6 @@ from goodspeed.engine.runner import Runner
 from goodspeed.engine.splitting import refuse_split
 from goodspeed.errors import GrammarError
 from goodspeed.fair.latency import Refined
-from goodspeed.grammar.compiling import Grammars
 from goodspeed.node import defaults
 from goodspeed.parallel.part import Part
 from goodspeed.parallel.ranks import Ranks
@@ -126,7 +127,7 @@ def build(
 
 def read_grammars(checkpoint: Checkpoint) -> Grammars | None:
     """What compiles the constraints of sessions; None, and a warning, for a tokenizer that llguidance cannot read."""
-    grammars = Grammars(checkpoint)
+    grammars = Grammars(checkpoint, Trial(checkpoint))
     try:
         logger.debug("structured output is served", extra={"num_words": grammars.table.num_words})
     except GrammarError as error:

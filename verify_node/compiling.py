@@ -9,8 +9,8 @@ import logging
 from collections import OrderedDict, deque
 from typing import NamedTuple
 
+from goodspeed.constraint.compiling import Compiled, Grammars
 from goodspeed.errors import GrammarError
-from goodspeed.grammar.compiling import Compiled, Grammars
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Close, OpenSession
 from goodspeed.wire.zmq.transport import Received

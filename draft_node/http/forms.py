@@ -14,8 +14,8 @@ from draft_node.parsing.formats import Formats
 from draft_node.parsing.grammars import Form, Opened, Tool, grammar
 from draft_node.service.chat_forms import ChatForms
 from draft_node.service.service import Service
+from goodspeed.constraint.compiling import without_place
 from goodspeed.errors import GrammarError
-from goodspeed.grammar.wording import without_place
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS, ConstraintKind
 from goodspeed.wire.generation import Constraint
 

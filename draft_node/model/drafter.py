@@ -17,14 +17,14 @@ from draft_node.model.caches import Caches
 from draft_node.model.confidence import acceptance_chances
 from draft_node.model.job import Job
 from draft_node.model.noise_ahead import noise_ahead
+from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.masks import Matchers
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact import proposals
 from goodspeed.exact.counts import CountedTexts
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
-from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.matchers import Matchers
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.fields import MAX_DRAFT
 

@@ -5,9 +5,9 @@ nothing about logits.
 """
 
 from draft_node.model.job import Job
+from goodspeed.constraint.masks import Matchers
 from goodspeed.errors import GrammarError
 from goodspeed.exact.masks import Words
-from goodspeed.grammar.matchers import Matchers
 
 
 def allowed(matchers: Matchers | None, job: Job) -> Words | None:

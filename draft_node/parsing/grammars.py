@@ -1,4 +1,4 @@
-"""Grammars for answers with calls, in Lark's syntax with `%json` for what is JSON, as `goodspeed/grammar` takes them.
+"""Grammars for answers with calls, in Lark's syntax with `%json` for what is JSON, as `goodspeed/constraint` has it.
 
 A call that has to be: nothing but calls, after what the model may think. Else: text, and calls that keep their form and
 the schemas of tools that are strict. A marker that is a token is written by its id, since it can be no part of a text.

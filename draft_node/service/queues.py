@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from draft_node.core.actions import Request
+from goodspeed.constraint.compiling import Compiled, Grammars
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.engine.tokenizing.text import decode, encode_chat, encode_part, encode_prompt
 from goodspeed.errors import Busy, GrammarError
-from goodspeed.grammar.compiling import Compiled, Grammars
 from goodspeed.wire.generation import Constraint
 
 T = TypeVar("T")
@@ -200,9 +200,8 @@ class Forms:
 
     async def check(self, constraint: Constraint, user: str) -> None:
         """GrammarError, with the reason, where the form cannot be served; Busy where too much of this user's waits."""
-        compiled = await self._compiled(constraint, user)
-        if isinstance(compiled, GrammarError):
-            raise compiled
+        if problem := await self._turns.run(user, len(constraint.source), lambda: self._grammars.tried(constraint)):
+            raise GrammarError(problem)
 
     @asynccontextmanager
     async def held(self, request: Request) -> AsyncGenerator[None, None]:

@@ -22,11 +22,12 @@ from draft_node.service.chat_forms import ChatForms
 from draft_node.service.queues import Encoder, Forms
 from draft_node.service.request import Begun, Ended, Target, Wanted
 from draft_node.service.writer import Levels, Writer, begins_anew
+from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.engine.tokenizing.text import leaves_blank
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
-from goodspeed.grammar.compiling import Grammars
 from goodspeed.node.options import NO_MODEL
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults
@@ -67,7 +68,7 @@ class Service:
         self._chats = chats or ChatForms.of(vocabulary.tokenizer)
         drafting = daemon.drafting
         shared = drafting.drafter.grammars if drafting is not None else None
-        self._forms = Forms(shared or Grammars(vocabulary))
+        self._forms = Forms(shared or Grammars(vocabulary, Trial(vocabulary)))
 
     # -- state ---------------------------------------------------------------------------------------
 

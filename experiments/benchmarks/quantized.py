@@ -27,8 +27,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.linear import prepack
-from goodspeed.engine.quantized.codes import Codes, LayerShape
 from goodspeed.engine.quantized.int4_linear import Int4Linear
+from goodspeed.engine.quantized.layers import Codes, LayerShape
 from goodspeed.engine.runner import Chunk, Runner
 
 WAYS = ("float32", "bfloat16", "int4")

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from goodspeed.constraint.matcher import Matcher
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import ConfigError, PromptError
 from goodspeed.exact.counts import TextCounts
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, choose
-from goodspeed.grammar.matcher import Matcher
 from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import LogitRules, Sampling
 

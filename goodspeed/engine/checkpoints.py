@@ -18,8 +18,7 @@ from transformers.utils import logging as hf_logging
 from goodspeed.engine import identity
 from goodspeed.engine.folders import find_folder, read_config, refuse_weights
 from goodspeed.engine.quantized import loading as quantized
-from goodspeed.engine.quantized.compressed import ACTIVATIONS, dequantising
-from goodspeed.engine.quantized.config import CompressedTensors, Scheme, read_scheme
+from goodspeed.engine.quantized.config import CompressedTensors, Scheme, dequantising, read_scheme
 from goodspeed.engine.splitting import Split, load_options, refuse_quantised
 from goodspeed.engine.support import naming, refuse_architecture, refuse_config
 from goodspeed.engine.tokenizing import generation_settings
@@ -181,7 +180,7 @@ def _by_transformers(
         **load_options(split),
     )
     if scheme is not None:
-        quantized.refuse_unplaced(key for key in report["unexpected_keys"] if not key.endswith(ACTIVATIONS))
+        quantized.refuse_unplaced(key for key in report["unexpected_keys"] if not key.endswith(quantized.ACTIVATIONS))
     return model, report
 
 

@@ -133,7 +133,7 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
 def _gguf(name: str) -> UnsupportedModelError:
     return UnsupportedModelError(
         f"{name}: GGUF is not read; use the checkpoint that it was made from, with config.json and *.safetensors, or "
-        "one that is quantised as AWQ, GPTQ or fp8"
+        "one that is quantised as AWQ or fp8"
     )
 
 

@@ -8,11 +8,11 @@ import pytest
 from draft_node.core.actions import Propose, Request
 from draft_node.model.drafter import Drafter
 from goodspeed.app import generation
+from goodspeed.constraint import compiling
+from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.matcher import Matcher
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
-from goodspeed.grammar import compiling
-from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.matcher import Matcher
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import Desk, make_hello, make_open, session_id
@@ -185,7 +185,7 @@ def test_no_form_of_an_open_session_is_compiled_in_a_round(monkeypatch):
     desk, opened = FormDesk(), opening(Constraint("choice", '["the red one", "the green one"]'))
     desk.up("a", make_hello("a", draft_model=""))
     desk.up("a", opened)
-    monkeypatch.setattr(compiling, "_compile", None)
+    monkeypatch.setattr(compiling, "compiled_matcher", None)
     assert decode(desk.write(opened)) in ("the red one", "the green one")
 
 
@@ -242,5 +242,5 @@ def test_committed_tokens_that_break_the_form_end_the_session_and_no_other():
     messages = [message for _ in range(3) for message in desk.round()]
     refused = [message for message in messages if isinstance(message, Refusal)]
     assert [message.session_id for message in refused] == [session_id(2)]
-    assert "does not keep the form" in refused[0].what
+    assert "does not keep the constraint" in refused[0].what
     assert list(desk.core.sessions) == [session_id(1)]

@@ -4,15 +4,15 @@ import asyncio
 import threading
 import time
 
+from goodspeed.constraint.compiling import Grammars
 from goodspeed.errors import GrammarError
-from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal
 from goodspeed.wire.zmq.transport import Received
+from tests.constraint.babbler import VOCABULARY
 from tests.fakes import make_hello, make_open, session_id
-from tests.grammar.babbler import VOCABULARY
 from tests.verify_node.loops import Loop, ask, hear
 from verify_node import compiling
 from verify_node.compiling import Compiling

@@ -11,8 +11,8 @@ from itertools import chain, count
 
 from msgspec.structs import replace
 
+from goodspeed.constraint.compiling import Grammars
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Hello, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, UpMessage

@@ -9,12 +9,12 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from goodspeed import order
+from goodspeed.constraint.compiling import Grammars
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.fair.latency import Refined
 from goodspeed.fair.policies import Policy
-from goodspeed.grammar.compiling import Grammars
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import VERSION, Welcome
 from verify_node.core.core import VerifyCore

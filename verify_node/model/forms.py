@@ -8,12 +8,11 @@ from collections.abc import Callable, Container, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.masks import Asked, Batch, Matchers
+from goodspeed.constraint.matcher import Matcher
 from goodspeed.errors import GrammarError
 from goodspeed.exact.masks import Words
-from goodspeed.grammar.batch import Asked, Batch
-from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.matcher import Matcher
-from goodspeed.grammar.matchers import Matchers
 from verify_node.scheduler.failures import NOT_NUMBERS
 from verify_node.scheduler.round import Entry, Outcome, Round
 

@@ -13,6 +13,7 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
+from goodspeed.constraint.compiling import Grammars
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.errors import InvalidProposal
@@ -22,7 +23,6 @@ from goodspeed.exact.logit_rules import process
 from goodspeed.exact.masks import Words
 from goodspeed.exact.rejection import decide_ratio, overlaps, ratios, verify_ratio
 from goodspeed.exact.sampling import Role, SamplingBatch, rows_at_once, to_probs, uniform
-from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.messages import LogitRules, Sampling
 from verify_node.model.evidence import log_gains, log_tilts
 from verify_node.model.forms import Forms, Masks

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from goodspeed.grammar.compiling import Grammars
+from goodspeed.constraint.compiling import Grammars
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from goodspeed.wire.handshake import VERSION, Hello, Welcome

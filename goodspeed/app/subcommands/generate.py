@@ -15,10 +15,11 @@ from goodspeed.command.events import print_json
 from goodspeed.command.prompts import cut_notice
 from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import add_common_options
+from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.matcher import Matcher
+from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.text_stream import GrowingText
 from goodspeed.errors import ConfigError, GrammarError
-from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.matcher import Matcher
 from goodspeed.node import defaults
 from goodspeed.node.preflight import find_model
 from goodspeed.wire.fields import MAX_CONTEXT
@@ -198,10 +199,10 @@ def _matcher(config: GenerateConfig, checkpoint: "Checkpoint") -> Matcher | None
     constraint = constraint_of(config)
     if constraint is None:
         return None
-    try:
-        return Matcher(Grammars(checkpoint).get(constraint))
-    except GrammarError as error:
-        raise ConfigError(f"{form_options.NAMES[constraint.kind]}: {error}") from error
+    compiled = Grammars(checkpoint, Trial(checkpoint)).compiled(constraint)
+    if isinstance(compiled, GrammarError):
+        raise ConfigError(f"{form_options.NAMES[constraint.kind]}: {compiled}")
+    return Matcher(compiled)
 
 
 def _sampling_request(config: GenerateConfig, vocab_size: int) -> defaults.SamplingRequest:

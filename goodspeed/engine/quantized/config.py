@@ -1,13 +1,15 @@
-"""What quantization_config in config.json says, as a scheme that is read here, or a refusal that names the setting.
+"""Reads quantization_config of config.json as a scheme, or refuses it by the setting's name.
 
-Knows nothing about tensors. A setting that is not known might change what the numbers mean, so it is refused.
+A setting that is not known may change what the numbers mean, so it is refused.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
+from inspect import signature
 from typing import Any
 
-from goodspeed.errors import UnsupportedModelError
+from goodspeed.errors import ConfigError, NotInstalled, UnsupportedModelError
 
 KEY = "quantization_config"
 
@@ -17,14 +19,6 @@ class Awq:
     """4 bits, with a zero and a scale for each group of inputs, in the layout that AutoAWQ calls gemm."""
 
     group_size: int | None  # inputs; None: all of a layer's
-
-
-@dataclass(frozen=True)
-class Gptq:
-    """4 bits, with a zero and a scale for each group of inputs, in AutoGPTQ's layout."""
-
-    group_size: int | None  # inputs; None: all of a layer's
-    zeros_less_one: bool  # stored zeros are one less than meant (the older of two formats)
 
 
 @dataclass(frozen=True)
@@ -41,28 +35,26 @@ class CompressedTensors:
     settings: Mapping[str, Any]
 
 
-Scheme = Awq | Gptq | Fp8 | CompressedTensors
+Scheme = Awq | Fp8 | CompressedTensors
 
-MAKING = frozenset(
-    "act_group_aware batch_size block_name_to_quantize cache_block_outputs damp_percent damp_auto_increment dataset "
-    "lm_head meta model_file_base_name model_name_or_path model_seqlen modules_in_block_to_quantize "
-    "module_name_preceding_first_block mse pad_token_id static_groups sym tokenizer true_sequential".split()
+AWQ_KNOWN = frozenset(
+    "quant_method modules_to_not_convert bits w_bit group_size q_group_size zero_point version format "
+    "checkpoint_format desc_act sym pad_token_id backend disable_exllama do_fuse exllama_config fuse_max_seq_len "
+    "max_input_length modules_to_fuse use_cuda_fp16 use_exllama".split()
 )
-"""Settings of AWQ and GPTQ that say how a checkpoint was made; its tensors tell which layers are quantised."""
+"""Settings of AWQ: those that are checked, and those that say how it was made or choose another program's kernels."""
 
-KERNELS = frozenset(
-    "backend disable_exllama do_fuse exllama_config fuse_max_seq_len max_input_length modules_to_fuse use_cuda_fp16 "
-    "use_exllama".split()
+FP8_KNOWN = frozenset(
+    "quant_method modules_to_not_convert activation_scheme weight_block_size dequantize fmt scale_fmt expert_dtype "
+    "modules_to_convert ignored_layers".split()
 )
-"""Settings of AWQ and GPTQ that choose another program's kernels."""
-
-LAYERS = frozenset({"quant_method", "modules_to_not_convert"})
 
 OTHERS = {
     "auto-round": "the layout depends on a backend that it names",
     "bitsandbytes": "only the package bitsandbytes can read it",
     "fbgemm_fp8": "it has another layout than fp8",
     "gguf": "GGUF files are not safetensors",
+    "gptq": "take the AWQ checkpoint of the same model",
     "hqq": "only the package hqq can read it",
     "mxfp4": "its experts are stored in a layout of their own",
     "torchao": "it stores pickled tensors, or needs torchao's own classes",
@@ -83,47 +75,47 @@ def read_scheme(config: Mapping[str, Any]) -> Scheme | None:
         return None
     if not isinstance(settings, Mapping):
         raise _refusal("it is no object")
-    method = settings.get("quant_method")
-    if method == "awq":
-        return _awq(settings)
-    if method == "gptq":
-        return _gptq(settings)
-    if method == "fp8":
-        return _fp8(settings)
-    if method == "compressed-tensors":
-        return _compressed_tensors(settings)
+    match method := settings.get("quant_method"):
+        case "awq":
+            return _awq(settings)
+        case "fp8":
+            return _fp8(settings)
+        case "compressed-tensors":
+            return _compressed_tensors(settings)
     why = OTHERS.get(method, "there is no reader for it") if isinstance(method, str) else "it names no method"
     raise _refusal(f"quant_method is {ascii(method)[:80]}, which is not read ({why})")
 
 
+def dequantising(scheme: CompressedTensors) -> dict[str, Any]:
+    """Returns the settings with which transformers makes plain weights of such a checkpoint as it loads them.
+
+    Raises ConfigError where compressed-tensors is not installed, or transformers is too old.
+    """
+    what = "a checkpoint of compressed-tensors"
+    if find_spec("compressed_tensors") is None:
+        raise NotInstalled(what, "compressed-tensors", "compressed-tensors")
+    from transformers import CompressedTensorsConfig
+
+    if "dequantize" not in signature(CompressedTensorsConfig.__init__).parameters:
+        raise ConfigError(f"{what} needs a newer transformers; install 5.23 or later")
+    return {**scheme.settings, "dequantize": True}
+
+
 def _awq(settings: Mapping[str, Any]) -> Awq:
-    known = {"bits", "w_bit", "group_size", "q_group_size", "zero_point", "version", "format", "desc_act"}
-    _refuse_unknown(settings, LAYERS | MAKING | KERNELS | known | {"checkpoint_format"})
+    _refuse_unknown(settings, AWQ_KNOWN)
     _refuse_other(settings, "bits", 4, default=settings.get("w_bit", 4))
     _refuse_other(settings, "zero_point", True, default=True)
     _refuse_other(settings, "desc_act", False, default=False)
     for key in ("version", "format"):
         _refuse_other(settings, key, "gemm", default="gemm")
-    return Awq(_group_size(settings, default=settings.get("q_group_size", 128)))
-
-
-def _gptq(settings: Mapping[str, Any]) -> Gptq:
-    known = {"bits", "group_size", "desc_act", "format", "checkpoint_format", "pack_dtype", "dynamic"}
-    _refuse_unknown(settings, LAYERS | MAKING | KERNELS | known | {"is_marlin_format"})
-    _refuse_other(settings, "bits", 4)
-    _refuse_other(settings, "pack_dtype", "int32", default="int32")
-    _refuse_other(settings, "is_marlin_format", False, default=False)
-    if settings.get("dynamic"):
-        raise _refusal("dynamic gives some layers settings of their own, which is not read")
-    layout = settings.get("checkpoint_format", settings.get("format", "gptq"))
-    if layout not in ("gptq", "gptq_v2"):
-        raise _refusal(f"checkpoint_format is {ascii(layout)[:80]}, and only gptq and gptq_v2 are read")
-    return Gptq(_group_size(settings), zeros_less_one=layout == "gptq")
+    size = settings.get("group_size", settings.get("q_group_size", 128))
+    if size != -1 and not _is_positive(size):
+        raise _refusal(f"group_size is {ascii(size)[:80]}, and must be a number of inputs, or -1 for all")
+    return Awq(None if size == -1 else size)
 
 
 def _fp8(settings: Mapping[str, Any]) -> Fp8:
-    known = {"activation_scheme", "weight_block_size", "dequantize", "fmt", "scale_fmt", "expert_dtype"}
-    _refuse_unknown(settings, LAYERS | known | {"modules_to_convert", "ignored_layers"})
+    _refuse_unknown(settings, FP8_KNOWN)
     _refuse_other(settings, "fmt", "e4m3", default="e4m3")
     _refuse_other(settings, "scale_fmt", "float", default="float")
     _refuse_other(settings, "expert_dtype", "fp8", default="fp8")
@@ -150,15 +142,6 @@ def _compressed_tensors(settings: Mapping[str, Any]) -> CompressedTensors:
         if layout != "dense":
             raise _refusal(f"sparsity_config has the format {ascii(layout)[:80]}, and only dense weights are read")
     return CompressedTensors(settings)
-
-
-def _group_size(settings: Mapping[str, Any], default: Any = None) -> int | None:
-    size = settings.get("group_size", default)
-    if size == -1:
-        return None
-    if not _is_positive(size):
-        raise _refusal(f"group_size is {ascii(size)[:80]}, and must be a number of inputs, or -1 for all")
-    return int(size)
 
 
 def _is_positive(value: object) -> bool:

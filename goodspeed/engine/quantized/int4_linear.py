@@ -2,13 +2,13 @@
 
 A weight takes 4 bits and a scale and zero per group instead of 16 bits, and a round reads as much less. The kernels
 hold scales and zeros in bfloat16, so results differ from the dequantised layer's by rounding, about as much as bfloat16
-itself does. Each row's result is independent of the others. Knows nothing about checkpoints.
+itself does. Each row's result is independent of the others.
 """
 
 import torch
 from torch import Tensor, nn
 
-from goodspeed.engine.quantized.codes import Codes, LayerShape
+from goodspeed.engine.quantized.layers import Codes, LayerShape
 
 ROUNDING = 1 / 64
 """Largest difference from the dequantised layer, relative to the largest result, that counts as rounding (on a CPU
@@ -45,8 +45,8 @@ class Int4Linear(nn.Module):
     @torch.no_grad()
     def fill(self, codes: Codes, device: torch.device) -> None:
         """Packs a weight for a device, which it cannot leave afterwards."""
-        if codes.groups is not None or tuple(codes.codes.shape) != (self.in_features, self.out_features):
-            raise ValueError("a weight of this shape, whose groups have inputs in a row, is wanted")
+        if tuple(codes.codes.shape) != (self.in_features, self.out_features):
+            raise ValueError("a weight of this layer's shape is wanted")
         flat = codes.codes.reshape(-1)
         num_samples = min(NUM_SAMPLES, len(flat))
         self.sampled = flat[torch.arange(num_samples) * (len(flat) - 1) // max(num_samples - 1, 1)].to(device)

@@ -1,7 +1,7 @@
 """A quantised checkpoint becomes a transformers model: weights are read, and dequantised or packed, one by one.
 
-transformers never sees how they are stored: it is handed tensors that are made when it asks for each, so names that it
-changes and experts that it stacks are its own affair, as with a plain checkpoint. Knows nothing about sessions.
+transformers gets plain tensors that are made when it asks for each, so it renames weights and stacks experts as with a
+plain checkpoint.
 """
 
 import logging
@@ -14,35 +14,35 @@ import torch
 from torch import nn
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, GenerationConfig
 
-from goodspeed.engine.quantized.awq import AwqLayers
-from goodspeed.engine.quantized.codes import CodedLayers
-from goodspeed.engine.quantized.config import Awq, Fp8, Gptq
-from goodspeed.engine.quantized.fp8 import Fp8Layers
-from goodspeed.engine.quantized.gptq import GptqLayers
+from goodspeed.engine.quantized.config import Awq, Fp8
 from goodspeed.engine.quantized.int4_linear import Int4Linear, is_right
+from goodspeed.engine.quantized.layers import AwqLayers, Fp8Layers
 from goodspeed.engine.quantized.stored import Deferred, StoredTensors
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 
 logger = logging.getLogger("goodspeed.engine")
 
-Layers = CodedLayers | Fp8Layers
+Layers = AwqLayers | Fp8Layers
+
+ACTIVATIONS = (".input_scale", ".input_zero_point", ".input_global_scale")
+"""Endings of compressed-tensors' tensors for quantising activations, which is not done here."""
 
 
 def load_model(
-    folder: Path, config: Any, scheme: Awq | Gptq | Fp8, device: torch.device, dtype: torch.dtype
+    folder: Path, config: Any, scheme: Awq | Fp8, device: torch.device, dtype: torch.dtype
 ) -> tuple[Any, dict[str, Any]]:
     """Returns the model on a CPU (layers of 4 bits: on the device) and what transformers reports of its loading.
 
     Raises CheckpointError for tensors that do not fit together, or that the model has no place for.
     """
     stored = StoredTensors(folder)
-    layers = _open(scheme, stored)
+    layers: Layers = AwqLayers(stored, scheme) if isinstance(scheme, Awq) else Fp8Layers(stored, scheme)
     model_class = _model_class(config)
     with torch.device("meta"):
         outline = model_class(config)
     _refuse_shapes(layers, outline)
     kept: dict[str, Int4Linear] = {}
-    if isinstance(layers, CodedLayers) and dtype == torch.bfloat16:
+    if isinstance(layers, AwqLayers) and dtype == torch.bfloat16:
         kept = _int4_layers(layers, outline, device)
     model, report = _with_int4(model_class, kept).from_pretrained(
         None,
@@ -54,18 +54,12 @@ def load_model(
     )
     model.__class__ = model_class
     refuse_unplaced(name for name in report["unexpected_keys"] if not _is_zero_bias(name, stored))
-    if isinstance(layers, CodedLayers):
+    if isinstance(layers, AwqLayers):
         for name, layer in kept.items():
             layer.fill(layers.codes(name), device)
     if (folder / "generation_config.json").exists():
         model.generation_config = GenerationConfig.from_pretrained(folder)
     return model, report
-
-
-def _open(scheme: Awq | Gptq | Fp8, stored: StoredTensors) -> Layers:
-    if isinstance(scheme, Awq):
-        return AwqLayers(stored, scheme)
-    return GptqLayers(stored, scheme) if isinstance(scheme, Gptq) else Fp8Layers(stored, scheme)
 
 
 def _model_class(config: Any) -> Any:
@@ -95,11 +89,11 @@ def _tensors(stored: StoredTensors, layers: Layers, kept: Iterable[str]) -> dict
     return plain | made
 
 
-def _int4_layers(layers: CodedLayers, outline: Any, device: torch.device) -> dict[str, Int4Linear]:
+def _int4_layers(layers: AwqLayers, outline: Any, device: torch.device) -> dict[str, Int4Linear]:
     """Returns the layers that stay in 4 bits, empty yet; a warning tells how many do not, though they are stored so."""
     linear = {name for name, module in outline.named_modules() if type(module) is nn.Linear}
     linear -= {name for name, module in outline.named_modules() if module is outline.get_output_embeddings()}
-    shapes = {name: layers.shape(name) for name in layers.names if name in linear and not layers.is_scattered(name)}
+    shapes = {name: layers.shape(name) for name in layers.names if name in linear}
     right = {shape: is_right(shape, device) for shape in set(shapes.values())}
     kept = {name: Int4Linear(shape) for name, shape in shapes.items() if right[shape]}
     if others := [name for name in layers.names if name not in kept]:
@@ -135,5 +129,5 @@ def refuse_unplaced(names: Iterable[str]) -> None:
 
 
 def _is_zero_bias(name: str, stored: StoredTensors) -> bool:
-    """Whether a tensor is a bias that adds nothing, as AutoGPTQ writes for layers without any."""
+    """True for a bias that adds nothing, as some quantisers write for layers without any."""
     return name.endswith(".bias") and name in stored and not bool(stored.read(name).any())

@@ -1,7 +1,4 @@
-"""The tensors of a checkpoint folder by their names, read one at a time when they are asked for.
-
-Knows nothing about quantisation or models.
-"""
+"""The tensors of a checkpoint folder by their names, read one at a time when they are asked for."""
 
 import json
 from collections.abc import Callable

@@ -15,10 +15,10 @@ from draft_node.service.request import Begun, Ended, Target, Wanted
 from draft_node.service.service import Service
 from draft_node.service.tokens import Alternative, PromptTokens, Token, TokenText, TokenTexts
 from draft_node.service.writer import Levels
+from goodspeed.constraint.compiling import Grammars
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
-from goodspeed.grammar.compiling import Grammars
 from goodspeed.node.web import Keys
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives

@@ -8,9 +8,9 @@ from draft_node.service.answer import Answer, Piece
 from draft_node.service.chat_forms import ChatForms
 from draft_node.service.request import Begun, Ended, Wanted
 from draft_node.service.tokens import TokenTexts
+from goodspeed.constraint.compiling import Grammars
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.engine.tokenizing.text import encode_chat
-from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import TokenLogprobs
 from tests.chats import QWEN3, ids_of, tokenizer, vocabulary

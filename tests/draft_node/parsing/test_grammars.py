@@ -10,8 +10,8 @@ from jsonschema import validate
 from draft_node.parsing.formats import NO_FORMATS, THINKING, TOOLS, Call, Content, Formats, Part, Thinking, joined
 from draft_node.parsing.grammars import MAX_CHARS, Form, Opened, Tool, grammar
 from draft_node.parsing.parser import Parser
-from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.matcher import Matcher
+from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.matcher import Matcher
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 from goodspeed.wire.generation import Constraint
 from tests.chats import ids_of, tokenizer, vocabulary

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -9,14 +11,14 @@ from draft_node.core.actions import Propose, Request
 from draft_node.model.forms import allowed
 from draft_node.model.job import Job
 from draft_node.service.queues import Forms
+from goodspeed.constraint import compiling
+from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.masks import Matchers
 from goodspeed.errors import Busy, GrammarError
-from goodspeed.grammar import compiling
-from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.matchers import Matchers
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
+from tests.constraint.babbler import VOCABULARY
 from tests.fakes import session_id
-from tests.grammar.babbler import VOCABULARY
 
 FORM = Constraint("regex", "[ab]{5,9}")
 
@@ -29,7 +31,7 @@ def masks(grammars: Grammars, request: Request) -> bool:
     """Whether the draft model finds the form, without compiling anything."""
     job = Job(Propose(request, 1, 0, request.prompt, 1), 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiling, "_compile", _refuse)
+        patch.setattr(compiling, "compiled_matcher", _refuse)
         return allowed(Matchers(grammars), job) is not None
 
 
@@ -62,6 +64,14 @@ def test_the_draft_model_has_the_form_while_its_text_is_written(forms: Forms, gr
 
     asyncio.run(write())
     assert grammars.holders == []
+
+
+def test_what_does_not_pass_its_trial_is_refused_with_the_reason() -> None:
+    tried: Any = SimpleNamespace(problem=lambda constraint: "compiling it takes too much time")
+    forms = Forms(Grammars(VOCABULARY, tried))
+    with pytest.raises(GrammarError, match="takes too much time"):
+        asyncio.run(forms.check(FORM, "alice"))
+    forms.close()
 
 
 def test_where_too_much_of_a_user_waits_the_text_is_drafted_without_its_form(

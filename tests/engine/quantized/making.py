@@ -14,7 +14,6 @@ from torch import Tensor
 
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 AWQ = {"quant_method": "awq", "bits": 4, "zero_point": True, "version": "gemm", "modules_to_not_convert": None}
-GPTQ = {"quant_method": "gptq", "bits": 4, "sym": False, "desc_act": False, "checkpoint_format": "gptq_v2"}
 Rounded = tuple[Tensor, Tensor, Tensor]  # numbers [in, out], zeros and scales [groups, out]
 Tensors = dict[str, Tensor]
 
@@ -29,10 +28,10 @@ def rounded(weight: Tensor, group_size: int) -> Rounded:
     return numbers.reshape(weight.T.shape).int(), zeros.int(), scales
 
 
-def meant(weight: Rounded, group_size: int, groups: list[int] | None = None) -> Tensor:
+def meant(weight: Rounded, group_size: int) -> Tensor:
     """The weight [out, in] that numbers stand for, in float32, input by input."""
     numbers, zeros, scales = weight
-    of = groups or [i // group_size for i in range(len(numbers))]
+    of = [i // group_size for i in range(len(numbers))]
     rows = [(numbers[i] - zeros[of[i]]).float() * scales[of[i]].float() for i in range(len(numbers))]
     return torch.stack(rows, dim=1).contiguous()
 
@@ -50,15 +49,6 @@ def awq_tensors(name: str, weight: Rounded) -> Tensors:
     numbers, zeros, scales = weight
     words = (packed(numbers, AWQ_ORDER), packed(zeros, AWQ_ORDER), scales)
     return {f"{name}.{part}": tensor for part, tensor in zip(("qweight", "qzeros", "scales"), words, strict=True)}
-
-
-def gptq_tensors(name: str, weight: Rounded, groups: list[int] | None = None, less: int = 0) -> Tensors:
-    numbers, zeros, scales = weight
-    group_size = len(numbers) // len(zeros)
-    index = torch.tensor(groups or [i // group_size for i in range(len(numbers))], dtype=torch.int32)
-    words = (packed(numbers.T).T.contiguous(), packed(zeros - less), scales, index)
-    parts = ("qweight", "qzeros", "scales", "g_idx")
-    return {f"{name}.{part}": tensor for part, tensor in zip(parts, words, strict=True)}
 
 
 def is_quantised(name: str, weight: Tensor) -> bool:
@@ -94,17 +84,3 @@ def awq_pair(plain: Path, group_size: int = 16) -> tuple[Path, Path]:
         return awq_tensors(name, numbers), meant(numbers, group_size)
 
     return write_pair(plain, AWQ | {"group_size": group_size}, quantise)
-
-
-def gptq_pair(
-    plain: Path, group_size: int = 16, groups: Callable[[int], list[int]] | None = None, **settings: object
-) -> tuple[Path, Path]:
-    less = 1 if settings.get("checkpoint_format") == "gptq" else 0
-
-    def quantise(name: str, weight: Tensor) -> tuple[Tensors, Tensor]:
-        numbers = rounded(weight, group_size)
-        numbers = (numbers[0], numbers[1].clamp(min=less), numbers[2])
-        of = groups(weight.shape[1]) if groups else None
-        return gptq_tensors(name, numbers, of, less), meant(numbers, group_size, of)
-
-    return write_pair(plain, GPTQ | {"group_size": group_size} | settings, quantise)

@@ -17,7 +17,7 @@ from goodspeed.engine.quantized.int4_linear import Int4Linear
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.splitting import Split, refuse_folder
 from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError
-from tests.engine.quantized.making import Tensors, awq_pair, gptq_pair
+from tests.engine.quantized.making import Tensors, awq_pair
 from tests.engine.test_checkpoints import edit
 from tests.engine.test_families import SIZES
 
@@ -49,9 +49,8 @@ def test_layers_stay_in_4_bits_in_bfloat16_only(folder: Path) -> None:
         assert {weight.dtype for weight in found.parameters()} == {checkpoints.DTYPES[dtype]}
 
 
-@pytest.mark.parametrize("make", [awq_pair, gptq_pair])
-def test_logits_of_layers_in_4_bits(save_checkpoint: Save, make: Callable[..., tuple[Path, Path]]) -> None:
-    quantised, plain = make(save_checkpoint("qwen3"), 32)
+def test_logits_of_layers_in_4_bits(save_checkpoint: Save) -> None:
+    quantised, plain = awq_pair(save_checkpoint("qwen3"), 32)
     found, expected = (
         Runner(checkpoints.load(str(folder), dtype=dtype), num_pages=16).forward([Chunk("a", list(range(30)), 30)])
         for folder, dtype in ((quantised, "bfloat16"), (plain, "float32"))
@@ -86,9 +85,7 @@ def test_layers_that_cannot_stay_are_dequantised_with_a_warning(
 ) -> None:
     with caplog.at_level(logging.WARNING, "goodspeed.engine"):
         assert int4_layers(awq_pair(save_checkpoint("qwen3"), 16)[0]) == []
-        in_turns = gptq_pair(save_checkpoint("qwen3"), 32, groups=lambda size: [i % (size // 32) for i in range(size)])
-        assert not any("down_proj" in name for name in int4_layers(in_turns[0]))  # the others have one group
-    assert [vars(record)["layers"] for record in caplog.records] == [14, 2]
+    assert [vars(record)["layers"] for record in caplog.records] == [14]
 
 
 def test_experts_are_dequantised_beside_layers_in_4_bits(save_checkpoint: Save) -> None:
@@ -163,24 +160,10 @@ def test_tensors_that_do_not_fit(folder: Path, damage: Callable[[Tensors], objec
 
 
 def test_a_bias_of_zeros_that_the_model_lacks_changes_nothing(save_checkpoint: Save) -> None:
-    folder = gptq_pair(save_checkpoint("qwen3"))[0]
+    folder = awq_pair(save_checkpoint("qwen3"))[0]
     expected = checkpoints.load(str(folder)).model_fingerprint
     change(folder, lambda tensors: tensors.update({f"{GATE}.bias": torch.zeros(64)}))
     assert checkpoints.load(str(folder)).model_fingerprint == expected
-
-
-def test_a_zero_that_releases_of_autogptq_read_differently(save_checkpoint: Save) -> None:
-    folder = gptq_pair(save_checkpoint("qwen3"), checkpoint_format="gptq")[0]
-    change(folder, lambda tensors: tensors[f"{GATE}.qzeros"].fill_(-1))
-    with pytest.raises(UnsupportedModelError, match=r"gate_proj: a stored zero is 15.*gptq_v2"):
-        checkpoints.load(str(folder))
-
-
-def test_groups_that_do_not_exist(save_checkpoint: Save) -> None:
-    folder = gptq_pair(save_checkpoint("qwen3"))[0]
-    change(folder, lambda tensors: tensors[f"{GATE}.g_idx"].fill_(2))
-    with pytest.raises(CheckpointError, match=r"gate_proj.g_idx names groups that do not exist"):
-        checkpoints.load(str(folder))
 
 
 def test_settings_that_do_not_fit_the_weights(folder: Path, save_checkpoint: Save) -> None:

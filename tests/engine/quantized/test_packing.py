@@ -3,23 +3,18 @@
 import pytest
 import torch
 
-from goodspeed.engine.quantized.awq import unpack
-from goodspeed.engine.quantized.codes import Codes, nibbles
-from goodspeed.engine.quantized.gptq import unpack_inputs
+from goodspeed.engine.quantized.layers import Codes, unpack
 from tests.engine.quantized.making import AWQ_ORDER, meant, packed
 
 
 def test_by_hand():
     word = torch.tensor([[0x76543210, -1]], dtype=torch.int32)  # the lowest place first
-    assert nibbles(word).tolist() == [[[0, 1, 2, 3, 4, 5, 6, 7], [15] * 8]]
     assert unpack(word).tolist() == [[0, 4, 1, 5, 2, 6, 3, 7] + [15] * 8]  # place 1 has output 2, place 4 output 1
-    assert unpack_inputs(word.T.contiguous()).tolist() == [[i] for i in range(8)] + [[15]] * 8
 
 
 def test_unpacking_is_the_inverse_of_packing():
     numbers = torch.randint(16, (24, 40), generator=torch.Generator().manual_seed(0))
     assert torch.equal(unpack(packed(numbers, AWQ_ORDER)).long(), numbers)
-    assert torch.equal(unpack_inputs(packed(numbers.T).T.contiguous()).long(), numbers)
 
 
 def test_what_numbers_stand_for():
@@ -30,15 +25,13 @@ def test_what_numbers_stand_for():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("scattered", [False, True])
-def test_dequantised_numbers_are_exact(dtype, scattered):
+def test_dequantised_numbers_are_exact(dtype):
     generator = torch.Generator().manual_seed(0)
     numbers = torch.randint(16, (32, 6), generator=generator, dtype=torch.uint8)
-    zeros = torch.randint(17, (4, 6), generator=generator, dtype=torch.uint8)
+    zeros = torch.randint(16, (4, 6), generator=generator, dtype=torch.uint8)
     scales = torch.rand((4, 6), generator=generator).to(dtype)
-    groups = torch.arange(32) % 4 if scattered else None
-    found = Codes(numbers, zeros, scales, groups).dequantised()
-    of = (torch.arange(32) % 4 if scattered else torch.arange(32) // 8).tolist()
-    assert torch.equal(found, meant((numbers.int(), zeros.int(), scales), 8, of))
+    found = Codes(numbers, zeros, scales).dequantised()
+    of = torch.arange(32) // 8
+    assert torch.equal(found, meant((numbers.int(), zeros.int(), scales), 8))
     exact = (numbers.double() - zeros.double()[of]) * scales.double()[of]
     assert torch.equal(found.double(), exact.T)

@@ -10,12 +10,11 @@ import transformers
 
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Chunk, Runner
-from tests.engine.quantized.making import awq_pair, gptq_pair
+from tests.engine.quantized.making import awq_pair
 from tests.engine.test_families import SIZES
 
 Save = Callable[..., Path]
 TOKENS = [(i * i) % 250 for i in range(40)]
-IN_TURNS: Callable[[int], list[int]] = lambda num_inputs: [i % (num_inputs // 16) for i in range(num_inputs)]  # noqa: E731
 
 
 def logits(folder: Path) -> torch.Tensor:
@@ -53,19 +52,6 @@ def test_awq_with_one_group_for_all_inputs(save_checkpoint: Save) -> None:
 def set_group_size(folder: Path) -> None:
     path = folder / "config.json"
     path.write_text(path.read_text().replace('"group_size": 32', '"group_size": -1'))
-
-
-@pytest.mark.parametrize(
-    ("settings", "groups"),
-    [
-        ({"checkpoint_format": "gptq_v2"}, None),
-        ({"checkpoint_format": "gptq"}, None),
-        ({"desc_act": True}, IN_TURNS),
-    ],
-    ids=["v2", "v1", "act-order"],
-)
-def test_gptq(save_checkpoint: Save, settings: dict[str, Any], groups: Callable[[int], list[int]] | None) -> None:
-    compare(*gptq_pair(save_checkpoint("qwen3"), groups=groups, **settings))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from goodspeed.app.subcommands.generate import GenerateConfig, generate, ignore
 from goodspeed.embedded.models import path
 from goodspeed.engine import checkpoints
-from tests.engine.quantized.making import awq_pair, gptq_pair
+from tests.engine.quantized.making import awq_pair
 from tests.nodes import DraftNode, VerifyNode
 
 pytestmark = pytest.mark.nodes
@@ -25,7 +25,7 @@ def target(tmp_path: Path) -> tuple[Path, Path]:
 
 @pytest.fixture
 def draft(tmp_path: Path) -> Path:
-    return gptq_pair(Path(shutil.copytree(path("tiny-draft-s"), tmp_path / "draft")), 64)[0]
+    return awq_pair(Path(shutil.copytree(path("tiny-draft-s"), tmp_path / "draft")), 64)[0]
 
 
 def test_the_text_of_quantised_nodes(target: tuple[Path, Path], draft: Path) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from experiments.simulation.settings import Settings
+from goodspeed.constraint.compiling import Grammars
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair.policies import ClientState
-from goodspeed.grammar.compiling import Grammars
 from goodspeed.slo.objectives import Objectives
-from tests.grammar.babbler import VOCABULARY
+from tests.constraint.babbler import VOCABULARY
 from verify_node.config import VerifyConfig
 from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, make_core, make_welcome
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from goodspeed.grammar.compiling import Grammars
+from goodspeed.constraint.compiling import Grammars
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Close
+from tests.constraint.babbler import VOCABULARY
 from tests.fakes import Desk, session_id
-from tests.grammar.babbler import VOCABULARY
 from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
 from verify_node.core.settings import CoreSettings

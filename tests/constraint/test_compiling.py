@@ -8,16 +8,15 @@ import weakref
 
 import pytest
 
+from goodspeed.constraint import compiling
+from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.masks import Matchers
+from goodspeed.constraint.tokens import TokenTable
+from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import GrammarError
-from goodspeed.grammar import bounds, compiling
-from goodspeed.grammar.bounds import check_schema
-from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.matchers import Matchers
-from goodspeed.grammar.tokens import TokenTable
-from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 from goodspeed.wire.generation import Constraint
-from tests.grammar.babbler import VOCABULARY, Babbler, decode
+from tests.constraint.babbler import VOCABULARY, Babbler, decode
 
 TABLE = TokenTable.of(VOCABULARY)
 
@@ -49,7 +48,7 @@ REFUSED = [
     ("json_schema", "{", "cannot be read as JSON"),
     ("json_schema", "[1]", "send a JSON object"),
     ("json_schema", "false", "send a JSON object"),
-    ("json_schema", '{"type": "strin"}', 'the type "strin" is not known'),
+    ("json_schema", '{"type": "strin"}', "strin"),
     ("json_schema", '{"not": {"type": "string"}}', '"not"'),
     ("json_schema", '{"type": "array", "uniqueItems": true}', '"uniqueItems"'),
     ("json_schema", '{"if": {}, "then": {}}', '"if"'),
@@ -57,45 +56,48 @@ REFUSED = [
     ("json_schema", '{"type": "object", "propertyNames": {"maxLength": 3}}', '"propertyNames"'),
     ("json_schema", '{"contains": {"type": "integer"}}', '"contains"'),
     ("json_schema", '{"oneOf": [{"type": "integer"}, {"type": "number"}]}', "oneOf"),
-    ("json_schema", '{"type": "string", "format": "smell"}', 'the format "smell" is not known'),
+    ("json_schema", '{"type": "string", "format": "smell"}', "smell"),
     ("json_schema", '{"type": "string", "pattern": "("}', "unclosed group"),
     ("json_schema", '{"$ref": "#/$defs/none"}', "does not exist"),
     ("json_schema", '{"$ref": "https://example.com/schema"}', "example.com"),
-    ("json_schema", '{"$ref": "#/%24defs/a", "$defs": {"a": {}}}', "'#/%24defs/a' is not taken"),
-    ("json_schema", '{"$ref": "#a", "$defs": {"a": {"$anchor": "a"}}}', "is not taken"),
-    ("json_schema", '{"$ref": "json-schema:///#/$defs/a", "$defs": {"a": {}}}', "is not taken"),
-    ("json_schema", '{"$id": "http://x/y", "type": "integer"}', "$id is not taken"),
-    ("json_schema", '{"items": {"$anchor": "a"}}', "$anchor is not taken"),
-    ("json_schema", '{"items": {"$dynamicAnchor": "a"}}', "$dynamicAnchor is not taken"),
-    ("json_schema", '{"items": {"$dynamicRef": "#a"}}', "$dynamicRef is not taken"),
-    ("json_schema", '{"$schema": "http://json-schema.org/draft-04/schema#", "id": "x"}', "id is not taken"),
-    ("json_schema", '{"type": "integer", "multipleOf": 1001}', "multipleOf leads to 1001 remainders"),
-    ("json_schema", '{"type": "number", "multipleOf": 1.001}', "multipleOf leads to 1001 remainders"),
-    ("grammar", 'start: a\na: %json {"items": {"$id": "x"}}', "$id is not taken"),
     ("json_schema", '{"$ref": "#"}', "no text satisfies it"),
-    ("json_schema", '{"enum": []}', "no choices"),
-    ("json_schema", '{"type": "integer", "minimum": 3, "maximum": 2}', "nothing satisfies"),
+    ("json_schema", '{"enum": []}', "empty"),
+    ("json_schema", '{"type": "integer", "minimum": 3, "maximum": 2}', "minimum"),
     ("json_schema", '{"type": "string", "x-guidance": {"lenient": true}}', "x-guidance"),
     ("json_schema", '{"const": "\\ud800"}', "cannot be read"),
     ("regex", "", "is empty"),
     ("regex", "a(", "unclosed group"),
-    ("regex", "(?=a)b", "(?=, (?!"),
+    ("regex", "(?=a)b", "look-around"),
+    ("regex", "a\\", "ends in a backslash"),
     ("choice", "[]", "no list of texts"),
     ("choice", '["a", 1]', "no list of texts"),
     ("choice", '["a", ""]', "no list of texts"),
     ("choice", '"a"', "no list of texts"),
-    ("grammar", "start: thing", "is not defined"),
-    ("grammar", "", "Empty grammar"),
+    ("grammar", "start: thing", 'line 1, column 8: unknown name: "thing"'),
+    ("grammar", "", "no start rule"),
+    ("grammar", 'start: x\nx "a"', "line 2, column 3"),
     ("grammar", 'start: "a" %json {"type": "string"}', "%json is not taken"),
+    ("grammar", "start: A\nA: /" + "x" * 900 + "(?=a)" + "y" * 900 + "/", "look-around"),
 ]
 
 
 @pytest.mark.parametrize(("kind", "source", "why"), REFUSED)
 def test_what_is_wrong_is_refused_with_the_reason(kind, source, why):
+    """The library's own, on one line and not too long, without the grammar that was made of what was sent."""
     with pytest.raises(GrammarError) as error:
-        compiling.compile_constraint(Constraint(kind, source), TABLE)
-    assert why in str(error.value)
-    assert "\n" not in str(error.value)
+        compiling.compiled_matcher(Constraint(kind, source), TABLE)
+    said = str(error.value)
+    assert why in said
+    assert said.isprintable()
+    assert len(said) <= 300
+    assert "verbose" not in said
+    assert "%json {" not in said
+    assert kind == "grammar" or not said.startswith(("line", "at "))
+
+
+def test_lines_of_a_grammar_that_was_made_of_something_else_are_left_out():
+    assert compiling.without_place("line 3, column 7: failed to compile JSON schema: the type") == "the type"
+    assert compiling.without_place("the type of line 3, column 7: x") == "the type of line 3, column 7: x"
 
 
 def nested(num: int, word: str = "items") -> str:
@@ -198,17 +200,50 @@ COSTLY = {
 }
 
 
-@pytest.mark.parametrize(
-    "constraint",
-    [*(Constraint("json_schema", source) for source in HOSTILE.values()), *HOSTILE_OTHERS.values()],
-    ids=[*HOSTILE, *HOSTILE_OTHERS],
-)
-def test_hostile_ones_are_refused_soon(constraint):
-    assert len(constraint.source) <= MAX_CONSTRAINT_CHARS + 20_000
+ALL_HOSTILE = {name: Constraint("json_schema", source) for name, source in HOSTILE.items()}
+ALL_HOSTILE |= {f"{name} (another kind)": each for name, each in HOSTILE_OTHERS.items()}
+
+
+@pytest.fixture(scope="module")
+def trial():
+    trial = Trial(VOCABULARY)
+    yield trial
+    trial.close()
+
+
+@pytest.mark.parametrize("constraint", [*ALL_HOSTILE.values(), *COSTLY.values()], ids=[*ALL_HOSTILE, *COSTLY])
+def test_hostile_ones_are_refused_or_cost_little(trial, constraint):
+    """Those that pass the trial are written; a form of the next session passes in any case."""
     started = time.monotonic()
-    with pytest.raises(GrammarError):
-        compiling.compile_constraint(constraint, TABLE)
-    assert time.monotonic() - started < HANGS_S
+    if trial.problem(constraint) is None:
+        write(constraint)
+        assert time.monotonic() - started < HANGS_S
+    assert trial.problem(Constraint("regex", "[ab]{3}")) is None
+
+
+def write(constraint):
+    babbler, output = Babbler(1, constraint), list[int]()
+    for _ in range(20):
+        outcome = babbler.round(output)
+        output += outcome.tokens
+        if outcome.failed or outcome.tokens[-1] == 0:
+            break
+
+
+REFUSED_BY_TRIAL = (
+    "many patterns at once",
+    "many properties",
+    "a large multiple",
+    "a multiple",
+    "one of three multiples",
+)
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_TRIAL)
+def test_what_no_limit_of_the_library_counts_is_refused(trial, name):
+    assert "fewer or simpler" in str(trial.problem(ALL_HOSTILE[name])) or "fuel" in str(
+        trial.problem(ALL_HOSTILE[name])
+    )
 
 
 TAKEN = {
@@ -226,49 +261,19 @@ TAKEN = {
 
 @pytest.mark.parametrize("schema", TAKEN.values(), ids=TAKEN)
 def test_what_costs_little_is_taken(schema):
-    grammar = compiling.compile_constraint(Constraint("json_schema", json.dumps(schema)), TABLE)
-    assert not grammar.begin().is_error()
-
-
-def all_to_all(num: int) -> dict[str, object]:
-    """So many definitions, each of which leads to each, as those of a programming language's syntax do."""
-    names = [f"d{each}" for each in range(num)]
-    schema = {"properties": {f"x{name}": {"$ref": f"#/$defs/{name}"} for name in names}}
-    return {"$defs": dict.fromkeys(names, schema), "$ref": "#/$defs/d0"}
-
-
-def test_definitions_that_refer_to_each_other_are_not_followed_for_ever(monkeypatch):
-    check_schema(all_to_all(12))
-    monkeypatch.setattr(bounds, "MAX_VISITS", 500)
-    with pytest.raises(GrammarError, match="definitions that refer to each other"):
-        check_schema(all_to_all(12))
-
-
-@pytest.mark.parametrize("constraint", COSTLY.values(), ids=COSTLY)
-def test_costly_ones_cost_within_bounds_while_they_write(constraint):
-    started = time.monotonic()
-    try:
-        babbler, output = Babbler(1, constraint), list[int]()
-        for _ in range(20):
-            outcome = babbler.round(output)
-            output += outcome.tokens
-            if outcome.failed or outcome.tokens[-1] == 0:
-                break
-    except GrammarError:
-        pass
-    assert time.monotonic() - started < HANGS_S
+    assert not compiling.compiled_matcher(Constraint("json_schema", json.dumps(schema)), TABLE).is_error()
 
 
 @pytest.fixture
 def compiled(monkeypatch) -> list[Constraint]:
     """All that was compiled."""
-    found, real = list[Constraint](), compiling._compile
+    found, real = list[Constraint](), compiling.compiled_matcher
 
     def noting(one, table):
         found.append(one)
         return real(one, table)
 
-    monkeypatch.setattr(compiling, "_compile", noting)
+    monkeypatch.setattr(compiling, "compiled_matcher", noting)
     return found
 
 
@@ -300,7 +305,7 @@ def test_of_a_wrong_one_only_the_reason_is_kept(monkeypatch):
         parsed.append(weakref.ref(local))
         raise GrammarError("wrong")
 
-    monkeypatch.setattr(compiling, "_compile", refuse)
+    monkeypatch.setattr(compiling, "compiled_matcher", refuse)
     compiled = Grammars(VOCABULARY).compiled(Constraint("regex", "a"))
     gc.collect()
     assert str(compiled) == "wrong"

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from llguidance import LLParserLimits
 
-from goodspeed.grammar import compiling
-from goodspeed.grammar.batch import Asked, Batch
-from goodspeed.grammar.matcher import ANY, Matcher, _clear
+from goodspeed.constraint import compiling
+from goodspeed.constraint.masks import Asked, Batch
+from goodspeed.constraint.matcher import ANY, Matcher, _clear
 from goodspeed.wire.generation import Constraint
-from tests.grammar.babbler import END, GRAMMARS, NUM_TOKENS, Babbler, Draft, decode, encode
+from tests.constraint.babbler import END, GRAMMARS, NUM_TOKENS, Babbler, Draft, decode, encode
 
 A, B, C, D = (encode(letter)[0] for letter in "abcd")
 ABC = Constraint("regex", "a[bc]{2}")
@@ -68,7 +68,7 @@ def test_an_output_that_does_not_keep_the_form_may_not_go_on_and_says_why():
     one = matcher()
     rows = one.allowed([B], [A])
     assert [texts(row) for row in rows] == [set(), "ANY"]
-    assert "does not keep the form" in one.problem
+    assert "does not keep the constraint" in one.problem
     assert texts(one.allowed([A, B])[0]) == {"b", "c"}  # another text may
 
 
@@ -178,7 +178,7 @@ COSTLY = Constraint("regex", "([ab]*a[ab]{7}c)+")
 
 def few_states(monkeypatch, number):
     monkeypatch.setattr(compiling, "LIMITS", LLParserLimits(max_lexer_states=number, verbose_errors=False))
-    return compiling.compile_constraint(COSTLY, GRAMMARS.table)
+    return GRAMMARS.get(COSTLY)
 
 
 def spend(one, rng):
@@ -222,7 +222,7 @@ def test_a_form_that_is_too_costly_for_any_matcher_is_tried_once_more_only(monke
     monkeypatch.setattr(compiling.Grammar, "begin", counting)
     rows = one.allowed(random.Random(2).choices([A, B], k=30), [A, B, A], [-1, -1, -1])
     assert (rows == 0).all()
-    assert "too much work" in one.problem
+    assert "too many states" in one.problem
     assert len(begun) == 2
 
 

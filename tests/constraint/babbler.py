@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from goodspeed.constraint.compiling import Grammars
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.exact import trees
-from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from goodspeed.wire.generation import Constraint
-from tests.grammar.babbler import NUM_TOKENS, Babbler, Draft, decode
+from tests.constraint.babbler import NUM_TOKENS, Babbler, Draft, decode
 
 FILES = sorted((Path(__file__).parent / "schemas").glob("*.jsonl"))
 SCHEMAS = [(path.stem, line) for path in FILES for line in path.read_text("utf-8").splitlines()]

@@ -6,13 +6,13 @@ from math import isfinite
 import pytest
 from msgspec.structs import replace
 
+from goodspeed.constraint.masks import Matchers
 from goodspeed.errors import GrammarError
 from goodspeed.exact.positions import certain
-from goodspeed.grammar.matchers import Matchers
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling, Verdict
+from tests.constraint.babbler import END, NUM_TOKENS, SESSION, Babbler, Draft, decode, encode
 from tests.fakes import Desk, session_id
-from tests.grammar.babbler import END, NUM_TOKENS, SESSION, Babbler, Draft, decode, encode
 from verify_node.scheduler.failures import NOT_NUMBERS
 
 FIXED = Constraint("choice", '["abc"]')
@@ -55,7 +55,7 @@ def test_a_stop_id_that_is_text_ends_it_where_it_comes():
 def test_a_text_that_does_not_keep_its_form_fails_by_name_and_the_next_goes_on():
     babbler = Babbler(4, FIXED)
     outcome = babbler.round([B, B])
-    assert (outcome.tokens, "does not keep the form" in outcome.failed, outcome.breaks_form) == ((), True, True)
+    assert (outcome.tokens, "does not keep the constraint" in outcome.failed, outcome.breaks_form) == ((), True, True)
     assert not babbler.round([]).failed
 
 

@@ -1,20 +1,21 @@
-"""Masks of many sessions' chains in one call, without Python's lock and on several threads.
+"""The matchers of a node's sessions, and the masks of many of them in one call, on several threads.
 
-What needs Python's lock is prepared before, so that `make` disturbs no other thread that runs Python beside it.
-
-Whatever is no plain chain within its grammar (a tree, a text that is still thinking, one that has broken its form) is
-left to its `Matcher`, with the same result. Knows nothing about sessions or logits.
+What needs Python's lock is prepared before, so that `make` disturbs no other thread that runs Python beside it. A tree,
+a text that is still thinking and one that has broken its constraint are left to their `Matcher`, with the same result.
 """
 
 import os
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from llguidance import LLExecutor
 from numpy.typing import NDArray
 
-from goodspeed.grammar.matcher import ANY, Matcher
+from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.matcher import ANY, Matcher
+from goodspeed.wire.generation import Constraint
 
 MAX_THREADS = 4
 """The most threads that make masks. They never take more than half of the cores, since a model runs beside them."""
@@ -84,3 +85,42 @@ class PendingMasks(NamedTuple):
 def _num_cores() -> int:
     """Returns how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+MAX_MATCHERS = 1024
+"""Sessions whose matchers are kept; the one that was used longest ago goes first."""
+
+
+class Matchers:
+    """Keeps each session's matcher. A lost one costs time and no text: it reads the text anew. Of one thread only."""
+
+    def __init__(self, grammars: Grammars) -> None:
+        self.grammars = grammars
+        self._kept: OrderedDict[bytes, tuple[Constraint, tuple[int, ...], Matcher]] = OrderedDict()
+
+    def of(self, session_id: bytes, constraint: Constraint, stop_ids: Sequence[int]) -> Matcher:
+        """Returns the session's matcher, wherever it stands; GrammarError where the constraint does not compile.
+
+        Nothing is compiled here for a session that holds its grammar.
+        """
+        kept = self._kept.get(session_id)
+        if kept is None or kept[:2] != (constraint, tuple(stop_ids)):
+            matcher = Matcher(self.grammars.of(session_id, constraint), constraint.after, stop_ids)
+            kept = (constraint, tuple(stop_ids), matcher)
+            self._kept[session_id] = kept
+        self._kept.move_to_end(session_id)
+        while len(self._kept) > MAX_MATCHERS:
+            self._kept.popitem(last=False)
+        return kept[2]
+
+    def keep(self, sessions: Container[bytes]) -> None:
+        """Forgets all other sessions."""
+        for session_id in [key for key in self._kept if key not in sessions]:
+            self.forget(session_id)
+
+    def forget(self, session_id: bytes) -> None:
+        """The session is over."""
+        self._kept.pop(session_id, None)
+
+    def __len__(self) -> int:
+        return len(self._kept)

@@ -1,8 +1,7 @@
-"""Follows one output by a grammar: which tokens may come next at each row of a draft, and which one must.
+"""Follows one output by a grammar: which tokens may come next at each row of a draft, and which text must.
 
 Everything is a function of constraint and text. What was consumed is kept and gone on from, or back to where the next
-text parts from it (a session that is opened again, say). Drafted tokens are taken back in the same call. Knows nothing
-about logits, sessions or rounds.
+text parts from it (a session that is opened again, say). Drafted tokens are taken back in the same call.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,10 +12,12 @@ import numpy as np
 from llguidance import LLMatcher
 from numpy.typing import NDArray
 
-from goodspeed.grammar.compiling import Grammar, reason
+from goodspeed.constraint.compiling import Grammar, failure
 
 ANY = -1
 """A word in which every token is allowed."""
+
+NOT_KEPT = "the text so far does not keep the constraint"
 
 MAX_FORCED = 64
 """Most tokens that `forced` tells at once."""
@@ -42,7 +43,7 @@ class Matcher:
         """
         self._grammar = grammar
         self._after = tuple(after)
-        self._eos_ids: Collection[int] = grammar.table.eos_ids
+        self._eos_ids = grammar.table.eos_ids
         self._closed = self._eos_ids - frozenset(stop_ids) if stop_ids is not None else frozenset()
         self.problem = ""  # why nothing may follow, of the first row of the last `allowed` of which that is so
         self._may_begin_anew = True
@@ -58,7 +59,7 @@ class Matcher:
 
         Bit t % 32 of word t // 32 says whether token t may. parents: of each drafted token the index of the one that
         it follows, or -1; None for a chain. A row after a token that may not be drawn itself, or that ends the text, is
-        never drawn from, and allows all. A row without any bit follows a text that does not keep the form.
+        never drawn from, and allows all. A row without any bit follows a text that does not keep the constraint.
         """
         self.problem = ""
         self._may_begin_anew = True
@@ -82,7 +83,7 @@ class Matcher:
         return tuple(found[:MAX_FORCED])
 
     def may_end(self, output: Sequence[int]) -> bool:
-        """Whether the output keeps the form as it is."""
+        """True if the output keeps the constraint as it is."""
         self._follow(output)
         return self._states[-1] is State.WITHIN and bool(self.inner.is_accepting())
 
@@ -172,7 +173,7 @@ class Matcher:
         """Writes what may follow the newest token.
 
         Where the library gives up, a new matcher reads the text once more, since what this one has read besides, in
-        drafts that were rejected, must not matter. That is done once for all rows, which bounds what a form may cost.
+        drafts that were rejected, must not matter. That is done once for all rows, which bounds the cost.
         """
         problem = self.problem
         self._write(row)
@@ -192,7 +193,7 @@ class Matcher:
             self.inner.unsafe_compute_mask_ptr(row.ctypes.data, row.nbytes)
             _clear(row, self._closed)
         if state is State.BROKEN or self.is_spent:
-            found = reason(self.inner) or "the text so far does not keep the form that it is to have"
+            found = failure(self.inner, self._grammar.constraint) or NOT_KEPT
             self.problem = self.problem or found
             row[:] = 0
 

@@ -1,19 +1,21 @@
-"""A constraint, compiled within bounds, and held for each open session that has one.
+"""A constraint, compiled within llguidance's limits, and held for each open session that has one.
 
-Compiling drops Python's lock, so that a thread of its own leaves an event loop alone. Knows nothing about sessions.
+Compiling drops Python's lock, so that a thread of its own leaves an event loop alone.
 """
 
+import re
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TypeAlias
 
 from llguidance import LLMatcher, LLParserLimits
 
+from goodspeed.constraint.sources import to_grammar
+from goodspeed.constraint.tokens import TokenTable
+from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import GrammarError
-from goodspeed.grammar.sources import to_grammar
-from goodspeed.grammar.tokens import TokenTable
-from goodspeed.grammar.wording import own_words
+from goodspeed.untrusted import sanitize
 from goodspeed.wire.generation import Constraint
 
 LIMITS = LLParserLimits(
@@ -29,6 +31,13 @@ LIMITS = LLParserLimits(
 """What one grammar may cost, in llguidance's units."""
 
 
+MAX_END = 140
+"""Characters of the beginning and of the end of a long message: one has the place, the other the reason."""
+
+_PLACE = re.compile(r"^(?:at )?(\d+)\((\d+)\): ")
+_EXCERPT = re.compile(r"\n\s*\d+ \| .*", re.DOTALL)
+
+
 @dataclass(frozen=True, slots=True)
 class Grammar:
     """A constraint that compiles; `begin` gives what follows one text.
@@ -38,46 +47,47 @@ class Grammar:
     """
 
     table: TokenTable
-    _constraint: Constraint
+    constraint: Constraint
     _ready: list[LLMatcher] = field(default_factory=list, repr=False)
 
     def begin(self) -> LLMatcher:
         """Returns a matcher at the start that shares nothing with others: the first is ready, later ones are compiled.
 
-        GrammarError as `compile_constraint`.
+        GrammarError as `compiled_matcher`.
         """
-        return self._ready.pop() if self._ready else _compile(self._constraint, self.table)
+        return self._ready.pop() if self._ready else compiled_matcher(self.constraint, self.table)
 
 
-def compile_constraint(constraint: Constraint, table: TokenTable) -> Grammar:
-    """Compiles a constraint; GrammarError, with the reason and what to do, where it is wrong or costs too much.
-
-    A grammar of which no text can begin is refused too.
-    """
-    return Grammar(table, constraint, [_compile(constraint, table)])
-
-
-def _compile(constraint: Constraint, table: TokenTable) -> LLMatcher:
+def compiled_matcher(constraint: Constraint, table: TokenTable) -> LLMatcher:
+    """Compiles a constraint; GrammarError, with the library's reason, where it is wrong, or where no text can begin."""
     matcher = LLMatcher(table.tokenizer, to_grammar(constraint), log_level=0, limits=LIMITS)
-    has_lines = constraint.kind == "grammar"  # of any other kind the library is given a grammar that was made of it
-    _check(matcher, has_lines)
-    trial = matcher.deep_copy()
-    trial.compute_bitmask()
-    _check(trial, has_lines)
-    trial.try_consume_tokens(trial.compute_ff_tokens())
-    trial.compute_bitmask()
-    _check(trial, has_lines)
+    beginning = matcher if matcher.is_error() else matcher.deep_copy()
+    if not beginning.is_error():
+        beginning.compute_bitmask()
+    if why := failure(beginning, constraint):
+        raise GrammarError(why)
     return matcher
 
 
-def _check(matcher: LLMatcher, has_lines: bool) -> None:
-    if matcher.is_error():
-        raise GrammarError(reason(matcher, has_lines=has_lines))
+def failure(matcher: LLMatcher, constraint: Constraint) -> str:
+    """Returns what the library says of a matcher that failed, on one line; "" where it did not fail.
+
+    Lines and columns are left out where they are not those of the constraint's own source.
+    """
+    said = _EXCERPT.sub("", str(matcher.get_error()).replace("<non-verbose/>", "").strip())
+    if constraint.kind == "grammar":
+        said = _PLACE.sub(r"line \1, column \2: ", said)
+    else:
+        said = _PLACE.sub("", said).removeprefix("failed to compile JSON schema: ")
+    said = " ".join(said.split())
+    if "NoExtension" in said:
+        said = "no text satisfies it; let it end, or leave a part out"
+    return sanitize(said if len(said) <= 2 * MAX_END else f"{said[:MAX_END]} ... {said[-MAX_END:]}")
 
 
-def reason(matcher: LLMatcher, *, has_lines: bool = False) -> str:
-    """Returns why a matcher failed, on one line and not too long; `has_lines` as `own_words`."""
-    return own_words(str(matcher.get_error()), has_lines=has_lines)
+def without_place(why: str) -> str:
+    """Returns the same of a grammar that was made of something else, whose lines say nothing to whoever sent that."""
+    return re.sub(r"^line \d+, column \d+: (?:failed to compile JSON schema: )?", "", why)
 
 
 Compiled: TypeAlias = Grammar | GrammarError
@@ -91,9 +101,10 @@ class Grammars:
     holds was compiled before it was opened, on another thread (`compiled`, then `offer`), not by the model's thread.
     """
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        """The vocabulary is read when it is needed first."""
+    def __init__(self, vocabulary: Vocabulary, trial: Trial | None = None) -> None:
+        """The vocabulary is read when it is needed first. trial: what others have sent is tried there first."""
         self._vocabulary = vocabulary
+        self._trial = trial
         self._table: TokenTable | None = None
         self._reading = Lock()
         self._lock = Lock()
@@ -109,13 +120,24 @@ class Grammars:
             return self._table
 
     def get(self, constraint: Constraint) -> Grammar:
-        """Compiles a constraint now; GrammarError as `compile_constraint`."""
-        return compile_constraint(constraint, self.table)
+        """Compiles a constraint now, without a trial; GrammarError as `compiled_matcher`."""
+        return Grammar(self.table, constraint, [compiled_matcher(constraint, self.table)])
+
+    def tried(self, constraint: Constraint) -> str | None:
+        """Returns why a constraint cannot be served, by a trial; None where it can be."""
+        try:
+            if self._trial is not None:
+                return self._trial.problem(constraint)
+            self.get(constraint)
+        except GrammarError as error:
+            return str(error)
+        return None
 
     def compiled(self, constraint: Constraint) -> Compiled:
-        """Compiles a constraint now, and returns also why that cannot be."""
+        """Compiles a constraint that passes its trial, and returns also why that cannot be."""
         try:
-            return self.get(constraint)
+            problem = None if self._trial is None else self._trial.problem(constraint)
+            return self.get(constraint) if problem is None else GrammarError(problem)
         except GrammarError as error:
             return GrammarError(str(error))  # without what led to it, which may be large
 
@@ -135,7 +157,7 @@ class Grammars:
         """Keeps a session's grammar until `release`. Called by whoever opens and closes sessions.
 
         A session that is opened again has two at most: the one of the round in flight, and its newest. GrammarError as
-        `compile_constraint`.
+        `compiled_matcher`.
         """
         if self.holds(session_id, constraint):
             return

@@ -1,0 +1,145 @@
+"""Reads quantised linear layers: AutoAWQ's layout `gemm` (4 bits), and e4m3 with a scale for each block (fp8).
+
+AWQ (Lin et al., 2024) stores qweight int32 [num_inputs, num_outputs / 8], qzeros int32 [num_groups, num_outputs / 8],
+scales [num_groups, num_outputs]. The 4 bits at place i of a word are those of output ORDER[i] of its eight. fp8, as in
+DeepSeek's and Qwen's checkpoints, stores weight float8_e4m3fn [num_outputs, num_inputs] and weight_scale_inv [block
+rows, block columns], by which the weight is multiplied. Activations are not quantised here.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from goodspeed.engine.quantized.config import Awq, Fp8
+from goodspeed.engine.quantized.stored import StoredTensors
+from goodspeed.errors import CheckpointError
+
+ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
+PLACES = tuple(ORDER.index(output) for output in range(8))
+FLOATS = ("F16", "BF16", "F32")
+SCALE = ".weight_scale_inv"
+UNUSED = (".activation_scale", ".input_scale")
+"""Scales of activations, which are not quantised here."""
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """The size of a layer's weight, and how its inputs are grouped."""
+
+    num_outputs: int
+    num_inputs: int
+    group_size: int
+
+    @property
+    def num_groups(self) -> int:
+        return self.num_inputs // self.group_size
+
+
+@dataclass(frozen=True)
+class Codes:
+    """A weight: (codes[i, o] - zeros[g, o]) * scales[g, o] for input i of group g and output o."""
+
+    codes: Tensor  # uint8 [num_inputs, num_outputs], 0 to 15
+    zeros: Tensor  # uint8 [num_groups, num_outputs]
+    scales: Tensor  # [num_groups, num_outputs], of any float type
+
+    def dequantised(self) -> Tensor:
+        """Returns the weight, float32 [num_outputs, num_inputs].
+
+        Exact for scales of 16 bits: a product of 5 and 11 significant bits fits into float32's 24.
+        """
+        grouped = self.codes.float().view(len(self.zeros), -1, self.codes.shape[1])
+        weight = grouped.sub_(self.zeros[:, None]).mul_(self.scales.float()[:, None]).view(self.codes.shape)
+        return weight.T.contiguous()
+
+
+class AwqLayers:
+    """The layers that have a tensor `qweight` or `qzeros`, so that a missing part is named."""
+
+    def __init__(self, stored: StoredTensors, scheme: Awq) -> None:
+        self._stored, self._scheme = stored, scheme
+        found = [name.rpartition(".") for name in stored.names]
+        self.names = sorted({layer for layer, _, part in found if part in ("qweight", "qzeros")})
+
+    def parts(self, name: str) -> list[str]:
+        """Returns the names of the tensors that take the place of the layer's weight."""
+        return [f"{name}.{part}" for part in ("qweight", "qzeros", "scales")]
+
+    def shape(self, name: str) -> LayerShape:
+        """Returns a layer's shape by the headers of its tensors; CheckpointError where they do not fit together."""
+        qweight, qzeros, scales = self.parts(name)
+        num_inputs, num_words = _two_dimensions(self._stored, qweight)
+        size = num_inputs if self._scheme.group_size is None else self._scheme.group_size
+        if not num_inputs or not num_words or num_inputs % size:
+            what = f"{name} has {num_inputs} inputs, which are not whole groups of {size} (group_size in config.json)"
+            raise CheckpointError(f"{what}; get the checkpoint again")
+        shape = LayerShape(num_words * 8, num_inputs, size)
+        self._stored.expect(qweight, (num_inputs, num_words), ("I32",))
+        self._stored.expect(qzeros, (shape.num_groups, num_words), ("I32",))
+        self._stored.expect(scales, (shape.num_groups, shape.num_outputs), FLOATS)
+        return shape
+
+    def codes(self, name: str) -> Codes:
+        """Reads a layer; CheckpointError as `shape`."""
+        self.shape(name)
+        qweight, qzeros, scales = (self._stored.read(part) for part in self.parts(name))
+        return Codes(unpack(qweight), unpack(qzeros), scales)
+
+    def weight(self, name: str) -> Tensor:
+        """Reads a layer and dequantises it: float32 [num_outputs, num_inputs]."""
+        return self.codes(name).dequantised()
+
+
+class Fp8Layers:
+    """The layers whose weight has scales."""
+
+    def __init__(self, stored: StoredTensors, scheme: Fp8) -> None:
+        self._stored, self._scheme = stored, scheme
+        self.names = [name.removesuffix(SCALE) for name in stored.names if name.endswith(SCALE)]
+        known = {f"{name}.weight" for name in self.names}
+        for name in stored.names:
+            if stored.dtype(name).startswith("F8") and name not in known:
+                raise CheckpointError(f"{name} has 8 bits and no scales ({SCALE[1:]}); get the checkpoint again")
+
+    def parts(self, name: str) -> list[str]:
+        """As of `AwqLayers`."""
+        unused = [name + suffix for suffix in UNUSED]
+        return [f"{name}.weight", name + SCALE, *(part for part in unused if part in self._stored)]
+
+    def shape(self, name: str) -> LayerShape:
+        """As of `AwqLayers`."""
+        weight, scale = f"{name}.weight", name + SCALE
+        shape = _two_dimensions(self._stored, weight)
+        self._stored.expect(weight, shape, ("F8_E4M3",))
+        if self._scheme.block is None:
+            blocks = self._stored.shape(scale) if self._stored.shape(scale) == (1,) else ()
+        else:
+            blocks = tuple(-(-size // block) for size, block in zip(shape, self._scheme.block, strict=True))
+        self._stored.expect(scale, blocks, FLOATS)
+        return LayerShape(*shape, group_size=shape[1])
+
+    def weight(self, name: str) -> Tensor:
+        """As of `AwqLayers`."""
+        shape = self.shape(name)
+        scales = self._stored.read(name + SCALE).float()
+        if self._scheme.block is not None:
+            sizes = (shape.num_outputs, shape.num_inputs)
+            for dim, block in enumerate(self._scheme.block):
+                scales = scales.repeat_interleave(block, dim=dim).narrow(dim, 0, sizes[dim])
+        return self._stored.read(f"{name}.weight").float().mul_(scales)
+
+
+def unpack(words: Tensor) -> Tensor:
+    """Returns the numbers of AWQ's packed words: uint8 [rows, 8 * columns] of int32 [rows, columns]."""
+    octets = words.contiguous().unsqueeze(-1).view(torch.uint8)  # [*, 4], the lowest first
+    nibbles = torch.stack([octets & 15, octets >> 4], dim=-1).flatten(-2)  # [*, 8]
+    return nibbles[..., torch.tensor(PLACES)].flatten(-2)
+
+
+def _two_dimensions(stored: StoredTensors, name: str) -> tuple[int, int]:
+    """Returns a tensor's shape; CheckpointError where it is no matrix."""
+    shape = stored.shape(name)
+    if len(shape) != 2:
+        raise CheckpointError(f"{name} has {len(shape)} dimensions instead of 2; get the checkpoint again")
+    return shape[0], shape[1]

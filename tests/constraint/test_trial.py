@@ -1,0 +1,109 @@
+"""Trials in a process of their own: what is refused there, what ends it, and that nobody else notices."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from goodspeed.constraint import trial as trials
+from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.trial import KILLED, Trial
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
+from goodspeed.errors import GrammarError
+from goodspeed.wire.generation import Constraint
+from tests.constraint.babbler import VOCABULARY
+
+GOOD, WRONG = Constraint("regex", "[ab]{3}"), Constraint("regex", "a(")
+SLOW = Constraint("json_schema", '{"type": "integer", "multipleOf": 999999}')
+
+
+@pytest.fixture(scope="module")
+def trial() -> Iterator[Trial]:
+    trial = Trial(VOCABULARY)
+    yield trial
+    trial.close()
+
+
+def test_what_is_right_passes_and_what_is_wrong_has_its_reason(trial: Trial) -> None:
+    assert trial.problem(GOOD) is None
+    assert "unclosed group" in str(trial.problem(WRONG))
+    assert trial.num_killed == 0
+
+
+def test_what_takes_too_long_ends_the_process_and_is_the_only_one_refused(trial: Trial) -> None:
+    assert trial.problem(GOOD) is None
+    num_killed, process = trial.num_killed, trial._process
+    assert process is not None
+    found = dict[str, str | None]()
+
+    def ask(constraint: Constraint) -> None:
+        found[constraint.source] = trial.problem(constraint)
+
+    threads = [threading.Thread(target=ask, args=[each]) for each in (SLOW, GOOD, WRONG)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[SLOW.source] == KILLED
+    assert found[GOOD.source] is None
+    assert "unclosed group" in str(found[WRONG.source])
+    assert trial.num_killed == num_killed + 1
+    assert process.returncode == -signal.SIGPROF  # by its own limit of processor time
+
+
+def test_a_process_that_hangs_is_killed_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own limit counts processor time, of which one that sleeps takes none."""
+    program = "import sys, time; sys.stdin.readline(); print('true', flush=True); time.sleep(3600)"
+    monkeypatch.setattr(trials, "WORKER", ("-c", program))
+    monkeypatch.setattr(trials, "ANSWER_S", 0.2)
+    trial = Trial(VOCABULARY)
+    assert trial.problem(GOOD) == KILLED
+
+
+def test_memory_is_bounded() -> None:
+    """The worker's own limit: what allocates more than it ends with an error, and not with the machine's memory."""
+    program = (
+        "from goodspeed.constraint import worker; worker._limit_memory()\n"
+        "try: bytearray(2 * worker.MEMORY_BYTES)\n"
+        "except MemoryError: print('bounded')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == ("bounded\n" if sys.platform == "linux" else "")
+
+
+def test_no_process_before_the_first_constraint_and_none_after_the_end() -> None:
+    trial = Trial(VOCABULARY)
+    assert trial._process is None
+    trial.problem(GOOD)
+    process = trial._process
+    assert process is not None
+    del trial
+    assert process.returncode is not None
+
+
+def test_the_process_has_no_model_in_it() -> None:
+    program = "import sys, goodspeed.constraint.worker; print({'torch', 'transformers', 'zmq'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_what_does_not_pass_is_not_compiled_here(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    grammars = Grammars(VOCABULARY, trial)
+    monkeypatch.setattr(grammars, "get", None)
+    assert str(grammars.compiled(SLOW)) == KILLED
+    assert grammars.tried(GOOD) is None
+    assert isinstance(grammars.compiled(WRONG), GrammarError)
+
+
+def test_a_vocabulary_that_cannot_be_read_is_named() -> None:
+    no_bytes = Vocabulary(name="x", tokenizer=object(), tokenizer_fingerprint="", eos_ids=(0,), num_tokens=4096)
+    assert "fast tokenizer" in str(Grammars(no_bytes, Trial(no_bytes)).tried(GOOD))
+
+
+def test_sources_of_any_characters_pass_the_pipe(trial: Trial) -> None:
+    assert trial.problem(Constraint("choice", json.dumps(["é\n\u2028", "\x00"], ensure_ascii=False))) is None
+    assert "cannot be read" in str(trial.problem(Constraint("json_schema", '{"const": "\ud800"}')))
