@@ -187,11 +187,6 @@ class DraftConfig(Settings):
         help='variables of the chat template for requests that do not set them, like {"enable_thinking": false}',
         metavar="JSON",
     )
-    http_max_body_bytes: int = option(
-        4 << 20, minimum=1024, group="limits", help="largest body of a request", metavar="N"
-    )
-    http_max_prompts: int = option(64, minimum=1, group="limits", help="prompts in one request", metavar="N")
-    http_max_n: int = option(16, minimum=1, group="limits", help="choices for each prompt of a request", metavar="N")
     http_max_waiting: int = option(
         256,
         minimum=0,

@@ -66,23 +66,6 @@ class VerifyConfig(Settings):
         help="which texts are promised the service level that they ask for: dp picks the most valuable set that can be "
         "kept, edf decides one by one in the order of deadlines, none promises nothing; other texts get what is left",
     )
-    eta: float = option(
-        DEFAULTS.eta,
-        minimum=1e-6,
-        maximum=1.0,
-        group="rounds and budget",
-        help="smoothing of acceptance rates, Eq. (3)",
-        metavar="X",
-    )
-    beta: float | None = option(
-        None,
-        minimum=1e-6,
-        maximum=1.0,
-        group="rounds and budget",
-        help="smoothing of goodput, Eq. (4)",
-        shown=f"{DEFAULTS.beta:g}; the paper's {PAPER_BETA:g} with --preset paper",
-        metavar="X",
-    )
     max_sessions: int = option(
         DEFAULTS.max_sessions, minimum=1, group="limits", help="sessions open at once", metavar="N"
     )
@@ -234,9 +217,8 @@ class VerifyConfig(Settings):
             budget=self.num_drafted,
             max_round_tokens=self.round_tokens,
             is_shared=is_loopback(self.bind),
-            eta=self.eta,
             weigh_evidence=not self.is_paper,
-            beta=self.beta if self.beta is not None else PAPER_BETA if self.is_paper else DEFAULTS.beta,
+            beta=PAPER_BETA if self.is_paper else DEFAULTS.beta,
             max_sessions=self.max_sessions,
             max_client_sessions=self.max_client_sessions,
             heartbeat_s=self.heartbeat_s,

@@ -11,7 +11,7 @@ import goodspeed
 from draft_node.config import DraftConfig
 from draft_node.http import chat, completions, document, errors, prompts
 from draft_node.http.answering import now
-from draft_node.http.body import BodyLimit, LargeWork
+from draft_node.http.body import MAX_BODY_BYTES, BodyLimit, LargeWork
 from draft_node.http.document import READ
 from draft_node.http.errors import ApiError, declared
 from draft_node.http.prompts import check_model
@@ -30,7 +30,7 @@ def create_app(
 ) -> ASGIApp:
     """exposition: the metrics as text with their content type, asked for at each scrape; work: the caller closes it."""
     api = create_api(service, config, exposition, keyed=keys is not None, work=work)
-    guarded: ASGIApp = BodyLimit(api, config.http_max_body_bytes)
+    guarded: ASGIApp = BodyLimit(api, MAX_BODY_BYTES)
     return guarded if keys is None else KeyCheck(guarded, keys)
 
 

@@ -15,6 +15,9 @@ from goodspeed.node.web import OPEN_PATHS, user_of
 
 M = TypeVar("M", bound=BaseModel)
 
+MAX_BODY_BYTES = 4 << 20
+"""The largest body of a request."""
+
 LARGE = 1 << 15
 """Bytes from which a body is read on another thread: the event loop has sessions to drive."""
 

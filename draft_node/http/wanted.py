@@ -35,6 +35,12 @@ DEFAULT_MAX_TOKENS = 16
 
 MAX_SEED = (1 << 63) - 1
 
+MAX_PROMPTS = 64
+"""Prompts in one request."""
+
+MAX_CHOICES = 16
+"""Choices for each prompt of a request."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
@@ -63,10 +69,10 @@ async def of_completion(
     request: CompletionRequest, service: Service, config: DraftConfig, user: str, headers: Mapping[str, str]
 ) -> Wish:
     check_model(request.model, config)
-    _check_n(request, config)
+    _check_n(request)
     prompts = prompts_of(request)
-    if len(prompts) > config.http_max_prompts:
-        what = f"prompt holds {len(prompts)} prompts; send at most {config.http_max_prompts} in one request"
+    if len(prompts) > MAX_PROMPTS:
+        what = f"prompt holds {len(prompts)} prompts; send at most {MAX_PROMPTS} in one request"
         raise ApiError(400, what, param="prompt")
     check_within_reach(service)
     form = await form_of(request.structured_outputs, None, service, user, ignore_eos=request.ignore_eos)
@@ -92,7 +98,7 @@ async def of_chat(
     request: ChatRequest, service: Service, config: DraftConfig, user: str, headers: Mapping[str, str]
 ) -> Wish:
     check_model(request.model, config)
-    _check_n(request, config)
+    _check_n(request)
     if request.top_logprobs is not None and not request.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true; send both, or neither", param="top_logprobs")
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
@@ -135,9 +141,9 @@ def choice_seed(seed: int, choice: int) -> int:
     return int.from_bytes(digest) & MAX_SEED
 
 
-def _check_n(request: Generation, config: DraftConfig) -> None:
-    if (request.n or 1) > config.http_max_n:
-        raise ApiError(400, f"n must be at most {config.http_max_n}", param="n")
+def _check_n(request: Generation) -> None:
+    if (request.n or 1) > MAX_CHOICES:
+        raise ApiError(400, f"n must be at most {MAX_CHOICES}", param="n")
 
 
 def _wanted(

@@ -70,7 +70,7 @@ def test_all_are_looked_at() -> None:
         ("goodspeed-verify --model x -q", "goodspeed-verify: unknown option -q"),
         ("goodspeed-verify --model x tcp://a:1", "goodspeed-verify: unexpected word 'tcp://a:1'. See"),
         ("goodspeed-verify --model x --max-sessions many", "--max-sessions: 'many' is not a whole number"),
-        ("goodspeed-verify --model x --eta many", "--eta: 'many' is not a number"),
+        ("goodspeed-verify --model x --heartbeat-s many", "--heartbeat-s: 'many' is not a number"),
         ("goodspeed-verify --model x --log-level loud", "unknown --log-level 'loud'; choose one of: debug, info, warn"),
         ("goodspeed genrate --prompt x", "goodspeed: unknown command 'genrate'; did you mean generate? See"),
         (

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from draft_node.http import app
 from draft_node.http.requests import MAX_DETOKENIZED, MAX_MESSAGES, MAX_PARTS
 from goodspeed.node.web import OPEN_PATHS, Keys, listen, parse_address, serve
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
@@ -14,8 +15,10 @@ JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(scope="module")
-def api() -> Api:
-    return Api(http_max_body_bytes=4096)
+def api() -> Iterator[Api]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app, "MAX_BODY_BYTES", 4096)
+        yield Api()
 
 
 def padded(num_bytes: int) -> bytes:

@@ -59,7 +59,7 @@ def draft(endpoint: str, *options: str) -> list[str]:
         (["--bind", "tcp://0.0.0.0:0", "--model", "no-such-model"], 2, ["--trusted-network"]),  # the model comes after
         (["--bind", "localhost"], 2, ["tcp://HOST:PORT"]),
         (["--polici", "fixed"], 2, ["unknown option --polici; did you mean --policy?"]),
-        (["--eta", "1.5"], 2, ["--eta 1.5 is too large"]),
+        (["--heartbeat-s", "99"], 2, ["--heartbeat-s 99.0 is too large"]),
     ],
 )
 def test_the_verify_node_refuses(arguments: list[str], status: int, said: list[str], run: Command) -> None:

@@ -31,8 +31,6 @@ def test_every_setting_of_the_core_can_be_given_on_the_command_line():
     same: dict[str, Any] = {
         "budget": 7,
         "max_round_tokens": 99,
-        "eta": 0.2,
-        "beta": 0.3,
         "max_sessions": 11,
         "max_client_sessions": 12,
         "heartbeat_s": 0.5,
@@ -44,18 +42,17 @@ def test_every_setting_of_the_core_can_be_given_on_the_command_line():
     policy = PolicySettings(name="random")
     tiers = (Objectives(tpot_s=0.05, tier="chat"),)
     paper: dict[str, Any] = {"rounds": "barrier", "weigh_evidence": False}
-    derived: dict[str, Any] = {"is_shared": False, "prefix_cache": False, "lease_s": 1.5}
+    derived: dict[str, Any] = {"is_shared": False, "prefix_cache": False, "lease_s": 1.5, "beta": 0.5}
     assert own == CoreSettings(policy=policy, tiers=tiers, **derived, **paper, **same)
     for ours, default in ((own, DEFAULTS), (policy, DEFAULTS.policy)):
         # nothing is promised here, and what is left is for simulations and tests
-        names = {one.name for one in fields(default)} - {"self_draft", "seed"}
+        names = {one.name for one in fields(default)} - {"self_draft", "seed", "eta"}
         assert all(getattr(ours, name) != getattr(default, name) for name in names)
 
 
 def test_the_papers_rounds_are_one_switch():
     own = VerifyConfig(model="m", preset="paper").core
     assert own == replace(DEFAULTS, rounds="barrier", beta=0.5, weigh_evidence=False)
-    assert VerifyConfig(model="m", preset="paper", beta=0.3).core.beta == 0.3
 
 
 def test_there_are_promises_where_there_are_tiers_and_rounds_wait_for_nobody():
