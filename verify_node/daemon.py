@@ -24,7 +24,7 @@ from goodspeed.wire.messages import Close, Draft, Verdict
 from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
 from verify_node.core.core import VerifyCore
 from verify_node.enrolment import Enrolment
-from verify_node.fleet.member import PEERS_LOOK_S, Member
+from verify_node.member import PEERS_LOOK_S, Member
 from verify_node.opening.compiling import Compiling
 from verify_node.packing.round import Round
 from verify_node.rounds.outcomes import Send
@@ -354,10 +354,9 @@ class VerifyDaemon:
         while True:
             now = time.monotonic()
             async with failures.survived():
-                if (replicas := fleet.look()) is not None:
+                if (replicas := fleet.look(self.core.load(now))) is not None:
                     known = by_clock(replicas, now - time.time())
                     self._reply(self.core.know_replicas(fleet.name, known, now))
-                fleet.tell(self.core.load(now))
             await asyncio.sleep(PEERS_LOOK_S)
 
     def _enrol(self) -> None:

@@ -1,7 +1,7 @@
 """Carries out what is decided on promises between two rounds; verdicts tell the draft nodes."""
 
 from verify_node.core.counts import Counts, PromiseOutcome
-from verify_node.core.fleet_replies import FleetReplies
+from verify_node.core.fleet import FleetReplies
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
 from verify_node.promises.promises import Promises

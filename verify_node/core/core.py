@@ -34,16 +34,15 @@ from verify_node.arms.comparisons import Arm
 from verify_node.arms.switching import Switching
 from verify_node.core.admitting import admit, withdraw
 from verify_node.core.counts import Counts
-from verify_node.core.fleet_replies import FleetReplies
+from verify_node.core.fleet import FleetReplies, Redirecting
 from verify_node.core.incoming import Answer, repeat, take_ack, take_draft
+from verify_node.core.load import load_of
 from verify_node.core.rate_limit import RateLimiter
 from verify_node.core.reception import Reception
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
 from verify_node.core.starting import Starting
 from verify_node.core.view import View
-from verify_node.fleet.load import load_of
-from verify_node.fleet.redirecting import Redirecting
 from verify_node.invariants import of_core as invariants
 from verify_node.packing.packing import plan
 from verify_node.packing.round import Round, RoundLimits

@@ -1,13 +1,15 @@
 """Several services on one clock: requests come to a home replica, and go on to another that can promise them more.
 
 Each replica is a world of its own, with draft nodes of its own: a request that is sent on is drafted for beside the
-replica that it goes to. What is declined is sent on by `goodspeed.fleet.routing`, which sees what each replica told
-last; where it has been sent on often enough, or nobody else fits, it is best effort. Knows no capacities.
+replica that it goes to. What is declined is sent on by `goodspeed.fleet.routing` (`fits`), which sees what each replica
+told last, or to the next one by name (`ring`, SLOs-Serve's round robin). Where it has been sent on often enough, or
+nobody else fits, it is best effort.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 from experiments.simulation.arrivals import Arrival, Schedule, dealt_out
 from experiments.simulation.clock import Clock
@@ -26,7 +28,7 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.users import Generation
 from experiments.simulation.world import Unfinished, World
 from goodspeed.fleet.replicas import Replica
-from goodspeed.fleet.routing import Wish, elsewhere, with_one_more
+from goodspeed.fleet.routing import Wish, elsewhere, may_take, with_one_more
 from verify_node.core.core import VerifyCore
 from verify_node.promises.promises import Decided
 from verify_node.promises.requests import wish_of
@@ -37,7 +39,7 @@ from verify_node.session.session import Session
 class Routing:
     """How requests go from replica to replica."""
 
-    policy: str | None = "fits"  # of `goodspeed.fleet.routing`; None: they stay at home
+    policy: Literal["fits", "ring"] | None = "fits"  # None: they stay at home
     max_hops: int = 3
     hop_s: float = 0.02  # from a decision until the next replica knows of the request: a round trip
     told_every_s: float = 1.0  # so old may be what is known of the others
@@ -146,7 +148,10 @@ class Fleet:
         wish = wish_of(session, PAGE_SIZE, self.clock.now + self._routing.hop_s)
         others = [one for number, one in enumerate(here.table) if number not in been]
         own = here.table[here.number]
-        found = elsewhere(own, others, wish, self.clock.now, reason="slo", policy=self._routing.policy)
+        if self._routing.policy == "ring":
+            found = next_in_ring(own, others, wish, self.clock.now)
+        else:
+            found = elsewhere(own, others, wish, self.clock.now, reason="slo")
         if found is None:
             return False
         there = next(member for member in self._members if member.name == found.name)
@@ -178,6 +183,12 @@ class Fleet:
                     client = self._clients[key] if key in self._clients else member.client_of(draft.index)
                     texts.append(Text(client, len(self._been.get(key, ())), served(generation)))
         return Done([member.done(self.clock.now) for member in self._members], texts)
+
+
+def next_in_ring(own: Replica, others: Sequence[Replica], wish: Wish, now: float) -> Replica | None:
+    """Returns the next replica by name after `own` that may take a session, whatever its summary says."""
+    able = [one for one in others if one.name != own.name and may_take(one, wish, now)]
+    return min(able, key=lambda one: (one.name <= own.name, one.name), default=None)
 
 
 class Member:
