@@ -2,9 +2,9 @@
 
 import argparse
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from goodspeed.command.config import from_namespace
 from goodspeed.command.events import EventLog
@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # they import torch, and HTTP
     from goodspeed.node import web
     from verify_node.daemon import VerifyDaemon
     from verify_node.watch.window.window import Window
+
+    Loaded: TypeAlias = tuple[VerifyDaemon, Callable[[], Coroutine[None, None, None]]]
 
 PROGRAM = "goodspeed-verify"
 
@@ -58,13 +60,15 @@ def serve(namespace: argparse.Namespace) -> int:
     return 0
 
 
-def load(
-    namespace: argparse.Namespace, events: EventLog, reporter: Reporter
-) -> "tuple[VerifyDaemon, Callable[[], Coroutine[None, None, None]]]":
-    """Loads the model and binds the addresses; returns the node, and what serves until it is cancelled.
+def check_words(words: Sequence[str], reporter: Reporter) -> None:
+    """Checks options as far as that needs no torch; raises the named error, or exits, as the command does."""
+    found = check(from_namespace(VerifyConfig, build_parser().parse_args(words)), reporter)
+    if found.http is not None:
+        found.http.listener.close()
 
-    Runs on any thread and without signals, so that a fleet's replica is served in the process of its actor.
-    """
+
+def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) -> "Loaded":
+    """Loads the model and binds the addresses; returns the node, and what serves until it is cancelled."""
     config = from_namespace(VerifyConfig, namespace)
     descriptors.check_limit()
     found = check(config, reporter)
