@@ -29,6 +29,7 @@ def test_reports_become_a_table_in_the_order_of_their_numbers() -> None:
     table = heard(report(10), report(2), starting(3)).table(0.0)
     assert [replica.name for replica in table.replicas] == ["replica-2", "replica-3", "replica-10"]
     assert [replica.load is None for replica in table.replicas] == [False, True, False]
+    assert table.replicas[0].load is not None
     assert table.replicas[0].load.told_at == 500.0, "by the clock of whoever keeps the table"
 
 

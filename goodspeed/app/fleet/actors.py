@@ -22,7 +22,7 @@ from ray.util import (
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from goodspeed.app.daemons import HOSTING
-from goodspeed.app.fleet.plan import Plan
+from goodspeed.app.fleet.options import Plan
 from goodspeed.fleet.keeping import Report, Reports, free_names, number_of
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.table import Table

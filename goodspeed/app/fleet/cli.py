@@ -21,7 +21,7 @@ import msgspec
 from goodspeed.app.daemons import DAEMONS
 from goodspeed.app.fleet import head
 from goodspeed.app.fleet.head import Folder, Record
-from goodspeed.app.fleet.plan import NAME, WHAT_NAME, Plan, UpConfig
+from goodspeed.app.fleet.options import NAME, WHAT_NAME, Plan, UpConfig
 from goodspeed.command import running
 from goodspeed.command.config import add_options, from_namespace, group_of
 from goodspeed.command.events import print_json

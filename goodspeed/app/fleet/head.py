@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import goodspeed
-from goodspeed.app.fleet.plan import Plan
+from goodspeed.app.fleet.options import Plan
 from goodspeed.errors import ConfigError, ProcessError, reason
 from goodspeed.fleet.replicas import MAX_REPLICAS
 from goodspeed.fleet.table import write_whole

@@ -11,7 +11,7 @@ import pytest
 
 from goodspeed.app.fleet import cli, head
 from goodspeed.app.fleet.head import Folder, Record
-from goodspeed.app.fleet.plan import Plan, UpConfig
+from goodspeed.app.fleet.options import Plan, UpConfig
 from goodspeed.command.reporter import QUIET
 from goodspeed.errors import ProcessError
 from goodspeed.fleet.keeping import Report

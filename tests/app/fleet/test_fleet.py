@@ -151,6 +151,8 @@ def test_texts_go_on_through_the_deaths_of_a_replica_of_the_keeper_and_of_ray(fl
         assert [one["pid"] for one in after.values()] == [one["pid"] for one in back.values()]
 
         streams, record, died = begin(draft), Folder("default").record(), of_ray()
+        assert record is not None
+        assert record.pid is not None
         os.kill(record.pid, signal.SIGKILL)
         have_ended(pid for pid, line in died.items() if "ray::Node" in line)
         assert not any(stream.is_over for stream in streams)
