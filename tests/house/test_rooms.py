@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("goodspeed", "draft_node", "verify_node")
 LOADS, IMPORTS, ONLY = "Loads nothing of", "Imports nothing of", "Only rooms that say so import"
 RULE = re.compile(rf"({LOADS}|{IMPORTS}|{ONLY}): ((?:[\w.]*\w, )*[\w.]*\w)\.(?= |$)")
-MAX_FILES = 10
+MAX_FILES = 12
 """Directly under each of the three packages: whoever lists one sees its rooms."""
 
 BARE = ("tests/gpu/__main__.py", "experiments/benchmarks/gpu.py")
@@ -124,12 +124,6 @@ def test_there_is_something_to_look_at():
     assert {file.split("/")[0] for file in FILES} == set(PACKAGES)
     stated = [kind for room in ROOMS for kind in rules_of(room)]
     assert min(stated.count(kind) for kind in (LOADS, IMPORTS, ONLY)) >= 4
-
-
-@pytest.mark.parametrize("folder", sorted({str(Path(file).parent) for file in FILES}))
-def test_every_folder_says_what_it_is_for_and_what_it_knows_nothing_about(folder):
-    text = " ".join((ast.get_docstring(source(f"{folder}/__init__.py")) or "").split())
-    assert "nows nothing about" in text
 
 
 @pytest.mark.parametrize("file", FILES)
