@@ -9,7 +9,6 @@ nobody else fits, it is best effort.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 from experiments.simulation.arrivals import Arrival, Schedule, dealt_out
 from experiments.simulation.clock import Clock
@@ -39,7 +38,7 @@ from verify_node.session.session import Session
 class Routing:
     """How requests go from replica to replica."""
 
-    policy: Literal["fits", "ring"] | None = "fits"  # None: they stay at home
+    policy: str | None = "fits"  # or "ring"; None: they stay at home
     max_hops: int = 3
     hop_s: float = 0.02  # from a decision until the next replica knows of the request: a round trip
     told_every_s: float = 1.0  # so old may be what is known of the others
