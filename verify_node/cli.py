@@ -2,8 +2,9 @@
 
 import argparse
 import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from goodspeed.command.config import from_namespace
 from goodspeed.command.events import EventLog
@@ -18,6 +19,8 @@ if TYPE_CHECKING:  # they import torch, and HTTP
     from goodspeed.node import web
     from verify_node.daemon import VerifyDaemon
     from verify_node.watch.window.window import Window
+
+    Loaded: TypeAlias = tuple[VerifyDaemon, Callable[[], Coroutine[None, None, None]]]
 
 PROGRAM = "goodspeed-verify"
 
@@ -38,36 +41,12 @@ def build_parser() -> argparse.ArgumentParser:
 def serve(namespace: argparse.Namespace) -> int:
     """Serves until SIGINT or SIGTERM; draft nodes keep their committed tokens and come back to a restarted verify
     node."""
-    config = from_namespace(VerifyConfig, namespace)
-    if config.record and not namespace.json:
+    if namespace.record and not namespace.json:
         raise ConfigError("--record adds to the events that --json prints; give both, or neither")
-    reporter = Reporter(PROGRAM, quiet=namespace.quiet)
-    descriptors.check_limit()
-    found = check(config, reporter)
-    reporter.say("loading %s ...", config.model)
-    # After all that may be wrong was looked at: importing torch takes seconds, and loading a model minutes.
-    from verify_node.assembly import assemble
-
     events = EventLog(enabled=namespace.json)
-    daemon = assemble(config, events, found, reporter)
-    window = open_window(config, daemon, found.http)
-    welcome = daemon.core.welcome
-    events.write(
-        "ready",
-        endpoint=daemon.channel.endpoint,
-        model=config.model,
-        policy=config.policy,
-        rounds=config.rounds,
-        budget=daemon.core.limits.budget,
-        vocab_size=welcome.vocab_size,
-        context_len=daemon.core.context_len,
-        num_pages=daemon.core.pool.num_pages,
-        url=window.url if window is not None else None,
-    )
-    reporter.say("listening at %s", daemon.channel.endpoint)
-    if window is not None:
-        reporter.say("the window is at %s", window.url)
-    asyncio.run(until_signal(daemon.serve() if window is None else window.serve()))
+    daemon, serving = load(namespace, events, Reporter(PROGRAM, quiet=namespace.quiet))
+
+    asyncio.run(until_signal(serving()))
     events.write(
         "stopped",
         num_rounds=daemon.core.num_rounds,
@@ -77,6 +56,42 @@ def serve(namespace: argparse.Namespace) -> int:
         policy_error=daemon.core.allocator.told_policy_error,
     )
     return 0
+
+
+def check_words(words: Sequence[str], reporter: Reporter) -> None:
+    """Checks options as far as that needs no torch; raises the named error, or exits, as the command does."""
+    found = check(from_namespace(VerifyConfig, build_parser().parse_args(words)), reporter)
+    if found.http is not None:
+        found.http.listener.close()
+
+
+def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) -> "Loaded":
+    """Loads the model and binds the addresses; returns the node, and what serves until it is cancelled."""
+    config = from_namespace(VerifyConfig, namespace)
+    descriptors.check_limit()
+    found = check(config, reporter)
+    reporter.say("loading %s ...", config.model)
+    # After all that may be wrong was looked at: importing torch takes seconds, and loading a model minutes.
+    from verify_node.assembly import assemble
+
+    daemon = assemble(config, events, found, reporter)
+    window = open_window(config, daemon, found.http)
+    events.write(
+        "ready",
+        endpoint=daemon.channel.endpoint,
+        model=config.model,
+        policy=config.policy,
+        rounds=config.rounds,
+        budget=daemon.core.limits.budget,
+        vocab_size=daemon.core.welcome.vocab_size,
+        context_len=daemon.core.context_len,
+        num_pages=daemon.core.pool.num_pages,
+        url=window.url if window is not None else None,
+    )
+    reporter.say("listening at %s", daemon.channel.endpoint)
+    if window is not None:
+        reporter.say("the window is at %s", window.url)
+    return daemon, daemon.serve if window is None else window.serve
 
 
 def open_window(config: VerifyConfig, daemon: "VerifyDaemon", http: "web.BoundAddress | None") -> "Window | None":

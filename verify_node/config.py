@@ -150,13 +150,6 @@ class VerifyConfig(Settings):
         help="this node's name in --peers",
         metavar="NAME",
     )
-    status: str | None = option(
-        None,
-        shown="none",
-        group="fleet",
-        help="write what this node has to do into this file each second, as JSON",
-        metavar="FILE",
-    )
     record: bool = option(
         False, group="logging", help="with --json: also tell what was decided at each drafted position, and when"
     )

@@ -26,7 +26,7 @@ from verify_node.compiling import Compiling
 from verify_node.core.core import VerifyCore
 from verify_node.core.replies import Send
 from verify_node.enrolment import Enrolment
-from verify_node.fleet.member import PEERS_LOOK_S, Member
+from verify_node.member import PEERS_LOOK_S, Member
 from verify_node.model.target import RoundResult, Target
 from verify_node.scheduler.round import Round
 from verify_node.session.phase import BrokenInvariant
@@ -354,10 +354,9 @@ class VerifyDaemon:
         while True:
             now = time.monotonic()
             async with failures.survived():
-                if (replicas := fleet.look()) is not None:
+                if (replicas := fleet.look(self.core.load(now))) is not None:
                     known = by_clock(replicas, now - time.time())
                     self._reply(self.core.know_replicas(fleet.name, known, now))
-                fleet.tell(self.core.load(now))
             await asyncio.sleep(PEERS_LOOK_S)
 
     def _enrol(self) -> None:

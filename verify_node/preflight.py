@@ -17,7 +17,7 @@ from goodspeed.wire.zmq.authentication import checked_pair
 from goodspeed.wire.zmq.transport import ServerKeys
 from verify_node.config import VerifyConfig
 from verify_node.enrolment import Enrolment
-from verify_node.fleet.member import Member, join
+from verify_node.member import Member, join
 
 if TYPE_CHECKING:  # HTTP is imported only where it is served
     from goodspeed.node import web
@@ -47,7 +47,7 @@ def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
         saved.load(config.profile)
     keys, enrolment = read_keys(config)
     public_key = keys.pair.public_key if keys is not None else None
-    member = join(config.peers, config.replica, config.status, public_key, config.bind)
+    member = join(config.peers, config.replica, public_key, config.bind)
     check_free(address)
     http = bind_http(config.http, config.api_key)
     find_model(config.model, reporter)

@@ -22,6 +22,9 @@ DAEMONS = {
     "fleet": Daemon("goodspeed-fleet", "goodspeed.app.fleet.cli", "several verify nodes, started and watched over"),
 }
 
+HOSTING = "verify_node.hosting"
+"""The module whose `Hosted` is a verify node on a thread of another process."""
+
 SERVE = "`goodspeed verify --model NAME` and `goodspeed draft --model NAME --http HOST:PORT` serve, together"
 HINTS = dict.fromkeys(("serve", "server", "api", "--host", "--port"), SERVE)
 

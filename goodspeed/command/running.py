@@ -99,13 +99,18 @@ def run(
     return leave(status)
 
 
+def prepare(log_level: str) -> None:
+    """Sets up what a command's process needs before torch is loaded."""
+    for variable, number in KERNELS.items():
+        os.environ.setdefault(variable, number)
+    setup_logging(log_level)
+
+
 def _run(parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int]) -> int:
     """Parses and runs, and flushes standard output in any case, while a failure of that can still be reported."""
     try:
         namespace = parser.parse_args()
-        for variable, number in KERNELS.items():
-            os.environ.setdefault(variable, number)
-        setup_logging(getattr(namespace, "log_level", "warning"))
+        prepare(getattr(namespace, "log_level", "warning"))
         status = body(namespace)
     except SystemExit:  # after --help, say
         sys.stdout.flush()

@@ -4,7 +4,7 @@
 - `virtual.py`: whether a replica would promise a session its service level, by its summary.
 - `routing.py`: where a session goes that its replica does not serve.
 - `table.py`: the peers file, in which all of that is written down.
-- `scaling.py`: how many replicas their loads ask for.
+- `keeping.py`: what replicas report, and how many there should be.
 
 Knows nothing about sockets, messages, models or Ray; times are arguments.
 

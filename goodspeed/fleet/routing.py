@@ -1,28 +1,16 @@
-"""Where a session goes that its replica does not serve, by what is known of the others. Policies by name.
+"""Chooses where a session goes that its replica does not serve, by what the others told of themselves.
 
-`fits` goes by the replicas' summaries; `ring` is the round robin of SLOs-Serve's paper. Knows nothing about how a
-session gets there, nor about how often one may be sent on: whoever asks leaves out where it has been.
+The caller leaves out replicas where the session has been.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from goodspeed.fair.registry import Registry
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.virtual import fits, with_one_more
 from goodspeed.slo.feasible import Ask
 
-__all__ = [
-    "MARGIN",
-    "STALE_S",
-    "Reason",
-    "elsewhere",
-    "expected_s",
-    "fits",
-    "may_take",
-    "names",
-    "with_one_more",
-]
+__all__ = ["MARGIN", "STALE_S", "Reason", "elsewhere", "expected_s", "fits", "may_take", "with_one_more"]
 
 STALE_S = 10.0
 """What was told longer ago counts as unknown: reports come every second."""
@@ -33,36 +21,28 @@ MARGIN = 1.25
 Reason: TypeAlias = Literal["slo", "load", "draining"]
 """Why it goes: its level cannot be promised, others have less to do, or its replica stops."""
 
-Policy: TypeAlias = Callable[[Replica, Sequence[Replica], Ask, float, Reason], Replica | None]
-"""Chooses among those that may take the session, in the order of the ring that begins after its own replica."""
-
-_registry: Registry[Policy] = Registry("routing policy", "no routing policy is called {name!r}")
-names = _registry.names
-
 
 def elsewhere(
-    own: Replica,
-    others: Sequence[Replica],
-    request: Ask,
-    now: float,
-    *,
-    reason: Reason,
-    target: str = "",
-    policy: str = "fits",
+    own: Replica, others: Sequence[Replica], request: Ask, now: float, *, reason: Reason, target: str = ""
 ) -> Replica | None:
-    """Where the session goes; None: it stays, or there is nobody. Never `own`, or a replica that may not take it.
+    """Returns the replica with the least to do that may take the session; None: it stays, or there is nobody.
 
     request: its deadline is infinity where nothing is promised. target: fingerprint of the session's target; "": any.
 
-    `fits`, by reason. "slo": the one with the least to do of those whose summary fits the session. "load": the one with
-    the least to do, if the session waits less there by MARGIN; so it is not sent back while both do what they did.
-    "draining": the one with the least to do, whether its summary fits or not, and last who is not known.
-    `ring`: the next one by name, whatever its summary says.
+    "slo": only a replica whose summary fits the request. "load": only one where the session waits less by MARGIN, so it
+    is not sent back while both do what they did. "draining": any, and last one whose load is unknown. Equals are taken
+    in the order of their names, from the next after `own` on.
     """
-    choose = _registry.create(policy)
     able = [one for one in others if one.name != own.name and may_take(one, now, target)]
     able.sort(key=lambda one: (one.name <= own.name, one.name))
-    return choose(own, able, request, now, reason)
+    known = [(one, one.load) for one in able if one.load is not None and _is_fresh(one.load, now)]
+    if reason == "slo":
+        known = [(one, load) for one, load in known if fits(load, request, now)]
+    elif reason == "load":
+        known = [(one, load) for one, load in known if _is_clearly_better(load, own, request, now)]
+    if known:
+        return min(known, key=lambda pair: expected_s(pair[1]))[0]
+    return able[0] if able and reason == "draining" else None
 
 
 def may_take(replica: Replica, now: float, target: str = "") -> bool:
@@ -90,28 +70,6 @@ def _expected_s(load: Load, more_sessions: int, more_context: int) -> float:
     number, context = max(0, load.num_sessions + more_sessions), max(0, load.context_tokens + more_context)
     round_s = max(load.round_s, load.round_model.round_s(min(number, load.max_round_tokens), number, context))
     return round_s * (1.0 + number / max(1, load.max_sessions))
-
-
-@_registry.register("ring")
-def _ring() -> Policy:
-    return lambda own, able, request, now, reason: next(iter(able), None)
-
-
-@_registry.register("fits")
-def _fits() -> Policy:
-    return _by_summary
-
-
-def _by_summary(own: Replica, able: Sequence[Replica], request: Ask, now: float, reason: Reason) -> Replica | None:
-    known = [(one, one.load) for one in able if one.load is not None and _is_fresh(one.load, now)]
-    if reason == "slo":
-        known = [(one, load) for one, load in known if fits(load, request, now)]
-    elif reason == "load":
-        known = [(one, load) for one, load in known if _is_clearly_better(load, own, request, now)]
-    found = min(known, key=lambda pair: expected_s(pair[1]), default=None)
-    if found is None and reason == "draining":
-        return next(iter(able), None)
-    return None if found is None else found[0]
 
 
 def _is_clearly_better(load: Load, own: Replica, request: Ask, now: float) -> bool:

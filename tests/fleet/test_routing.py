@@ -8,13 +8,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear, Refined
 from goodspeed.fleet.replicas import MAX_OWED, MAX_PACES, Load, Owed, Pace, Replica
-from goodspeed.fleet.routing import MARGIN, STALE_S, elsewhere, expected_s, fits, may_take, names, with_one_more
+from goodspeed.fleet.routing import MARGIN, STALE_S, elsewhere, expected_s, fits, may_take, with_one_more
 from goodspeed.slo.feasible import Ask
 from tests.verify_node.slo.deadlines import deadline, promised, running
-from verify_node.fleet.load import summary
+from verify_node.core.load import summary
 from verify_node.slo.allotting import CATCHING_UP
 from verify_node.slo.capacity import Capacity
 from verify_node.slo.deciding import Decision, decide
@@ -79,12 +78,9 @@ def test_a_session_that_cannot_be_promised_goes_to_the_least_loaded_that_fits():
     others = [replica("b", busy(20)), replica("c", busy(10)), replica("d", replace(IDLE, free_pages=0))]
     assert elsewhere(replica("a"), others, ASK, NOW, reason="slo").name == "c"
     assert elsewhere(replica("a"), others[2:], ASK, NOW, reason="slo") is None
-    assert elsewhere(replica("a"), others, ASK, NOW, reason="slo", policy="ring").name == "b"
-    assert elsewhere(replica("c"), others, ASK, NOW, reason="slo", policy="ring").name == "d"
-    assert elsewhere(replica("d"), others, ASK, NOW, reason="slo", policy="ring").name == "b"
 
 
-def test_equals_are_taken_in_the_order_of_the_ring():
+def test_equals_are_taken_in_the_order_of_names_after_ones_own():
     everybody = [replica(name) for name in "abcd"]
     assert [elsewhere(one, everybody, ASK, NOW, reason="slo").name for one in everybody] == ["b", "c", "d", "a"]
 
@@ -116,12 +112,6 @@ def test_who_may_take_a_session():
     assert not may_take(replica("a", replace(mine, num_sessions=100)), NOW, "f")
     assert may_take(replica("a", replace(mine, num_sessions=100)), NOW + STALE_S + 1, "f")
     assert not may_take(replica("a", replace(mine, is_draining=True)), NOW + STALE_S + 1, "f")
-
-
-def test_policies_are_known_by_name():
-    assert names() == ["fits", "ring"]
-    with pytest.raises(ConfigError, match="no routing policy is called 'best'"):
-        elsewhere(replica("a"), [], ASK, NOW, reason="slo", policy="best")
 
 
 def test_what_was_sent_counts_before_the_replica_tells_again():
@@ -170,12 +160,12 @@ replicas = st.lists(st.none() | loads, min_size=1, max_size=6).map(
 )
 
 
-@given(replicas, asks, targets, st.sampled_from(["slo", "load", "draining"]), st.sampled_from(names()))
-def test_nobody_is_chosen_who_may_not_take_it(found, ask, target, reason, policy):
-    chosen = elsewhere(found[0], found, ask, NOW, reason=reason, target=target, policy=policy)
+@given(replicas, asks, targets, st.sampled_from(["slo", "load", "draining"]))
+def test_nobody_is_chosen_who_may_not_take_it(found, ask, target, reason):
+    chosen = elsewhere(found[0], found, ask, NOW, reason=reason, target=target)
     if chosen is None:
         able = [one for one in found[1:] if may_take(one, NOW, target)]
-        assert not able or (policy == "fits" and reason != "draining")
+        assert not able or reason != "draining"
         return
     assert chosen in found[1:]
     assert chosen.load is None or not chosen.load.is_draining
@@ -183,7 +173,7 @@ def test_nobody_is_chosen_who_may_not_take_it(found, ask, target, reason, policy
         assert chosen.load.target_fingerprint == target
     if chosen.load is not None and NOW - chosen.load.told_at <= STALE_S:
         assert chosen.load.num_sessions < chosen.load.max_sessions
-        assert policy == "ring" or reason != "slo" or fits(chosen.load, ask, NOW)
+        assert reason != "slo" or fits(chosen.load, ask, NOW)
 
 
 @pytest.mark.thorough

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("goodspeed", "draft_node", "verify_node")
 LOADS, IMPORTS, ONLY = "Loads nothing of", "Imports nothing of", "Only rooms that say so import"
 RULE = re.compile(rf"({LOADS}|{IMPORTS}|{ONLY}): ((?:[\w.]*\w, )*[\w.]*\w)\.(?= |$)")
-MAX_FILES = 10
+MAX_FILES = 12
 """Directly under each of the three packages: whoever lists one sees its rooms."""
 
 BARE = ("tests/gpu/__main__.py", "experiments/benchmarks/gpu.py")

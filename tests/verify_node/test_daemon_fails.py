@@ -189,7 +189,7 @@ def test_no_loop_of_the_node_ends_it_by_a_failure(where: str, monkeypatch: pytes
     async def story() -> None:
         loop = Loop()
         loop.daemon.enrolment = Enrolment(str(tmp_path)) if where == "the enrolment" else None
-        loop.daemon.member = StillFleet() if where == "the fleet" else None  # type: ignore[assignment]
+        loop.daemon.member = StillFleet() if where == "the fleet" else None
         loop.daemon.compiling = Idle() if where == "constraints" else None  # type: ignore[assignment]
         raised = sabotage(LOOPS[where](loop), monkeypatch, ZeroDivisionError("by zero"), times=3)
         async with loop:
@@ -207,11 +207,8 @@ class StillFleet:
 
     name = "a"
 
-    def look(self) -> None:
+    def look(self, load: object) -> None:
         return None
-
-    def tell(self, load: object) -> None:
-        pass
 
 
 class Idle:

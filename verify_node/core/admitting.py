@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from verify_node.core.counts import Counts
-from verify_node.core.fleet_replies import FleetReplies
+from verify_node.core.fleet import FleetReplies
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
 from verify_node.session.checks import NOT_PROMISED

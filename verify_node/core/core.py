@@ -29,15 +29,14 @@ from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, UpMessage
 from verify_node.core import invariants
 from verify_node.core.admitting import admit, withdraw
 from verify_node.core.counts import Counts
-from verify_node.core.fleet_replies import FleetReplies
+from verify_node.core.fleet import FleetReplies, Redirecting
 from verify_node.core.incoming import Answer, repeat, take_ack, take_draft
+from verify_node.core.load import load_of
 from verify_node.core.rate_limit import RateLimiter
 from verify_node.core.reception import Reception
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
 from verify_node.core.view import View
-from verify_node.fleet.load import load_of
-from verify_node.fleet.redirecting import Redirecting
 from verify_node.scheduler.allocate import Allocator
 from verify_node.scheduler.commit import Moved, active, commit, observe, publish
 from verify_node.scheduler.failures import IMPOSSIBLE, NOT_NUMBERS

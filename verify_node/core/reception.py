@@ -6,7 +6,7 @@ begins with. Knows nothing about drafts, verdicts or rounds.
 
 from goodspeed.wire.handshake import Hello
 from goodspeed.wire.messages import OpenSession, UpMessage
-from verify_node.core.fleet_replies import FleetReplies
+from verify_node.core.fleet import FleetReplies
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
 from verify_node.session.checks import HELLO_FIRST, STOPPING

@@ -15,5 +15,5 @@ Pure: every time is an argument. Knows nothing about messages, rounds' making or
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
 Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.core,
-verify_node.fleet, verify_node.scheduler, verify_node.session, verify_node.model, verify_node.watch.
+verify_node.scheduler, verify_node.session, verify_node.model, verify_node.watch.
 """

@@ -1,8 +1,9 @@
 """Several services on one clock: requests come to a home replica, and go on to another that can promise them more.
 
 Each replica is a world of its own, with draft nodes of its own: a request that is sent on is drafted for beside the
-replica that it goes to. What is declined is sent on by `goodspeed.fleet.routing`, which sees what each replica told
-last; where it has been sent on often enough, or nobody else fits, it is best effort. Knows no capacities.
+replica that it goes to. What is declined is sent on by `goodspeed.fleet.routing` (`fits`), which sees what each replica
+told last, or to the next one by name (`ring`, SLOs-Serve's round robin). Where it has been sent on often enough, or
+nobody else fits, it is best effort.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.users import Generation
 from experiments.simulation.world import Unfinished, World
 from goodspeed.fleet.replicas import Replica
-from goodspeed.fleet.routing import elsewhere, with_one_more
+from goodspeed.fleet.routing import elsewhere, may_take, with_one_more
 from goodspeed.slo.feasible import Ask
 from verify_node.core.core import VerifyCore
 from verify_node.slo.promises import Session
@@ -35,7 +36,7 @@ from verify_node.slo.promises import Session
 class Routing:
     """How requests go from replica to replica."""
 
-    policy: str | None = "fits"  # of `goodspeed.fleet.routing`; None: they stay at home
+    policy: str | None = "fits"  # or "ring"; None: they stay at home
     max_hops: int = 3
     hop_s: float = 0.02  # from a decision until the next replica knows of the request: a round trip
     told_every_s: float = 1.0  # so old may be what is known of the others
@@ -144,7 +145,10 @@ class Fleet:
             return False
         others = [one for number, one in enumerate(here.table) if number not in been]
         own = here.table[here.number]
-        found = elsewhere(own, others, request, self.clock.now, reason="slo", policy=self._routing.policy)
+        if self._routing.policy == "ring":
+            found = next_in_ring(own, others, self.clock.now)
+        else:
+            found = elsewhere(own, others, request, self.clock.now, reason="slo")
         if found is None:
             return False
         there = next(member for member in self._members if member.name == found.name)
@@ -176,6 +180,12 @@ class Fleet:
                     client = self._clients[key] if key in self._clients else member.client_of(draft.index)
                     texts.append(Text(client, len(self._been.get(key, ())), served(generation)))
         return Done([member.done(self.clock.now) for member in self._members], texts)
+
+
+def next_in_ring(own: Replica, others: Sequence[Replica], now: float) -> Replica | None:
+    """Returns the next replica by name after `own` that may take a session, whatever its summary says."""
+    able = [one for one in others if one.name != own.name and may_take(one, now)]
+    return min(able, key=lambda one: (one.name <= own.name, one.name), default=None)
 
 
 class Member:

@@ -1,11 +1,8 @@
-"""`goodspeed-fleet`: several verify nodes of one model, started, watched over, added and ended, with Ray.
+"""`goodspeed-fleet`: several verify nodes of one model as Ray's actors, which Ray starts and restarts.
 
-- `cli.py`: the command; `up.py` and `others.py` are its subcommands, `options.py` and `checks.py` what `up` is told.
-- `keeping`: what keeps one replica, and what follows from all reports. It does not know Ray.
-- `cluster`: that as Ray's actors, and a Ray of our own.
-
-Ray starts nodes and watches over them. No message between a draft node and a verify node goes through it, and when it
-is gone the nodes go on. Knows nothing about either node's code: it starts their command, and reads their files.
+- `cli.py`: the command. `options.py`: what `up` is told. `head.py`: a fleet's folder, and a Ray of its own.
+- `actors.py`: a replica, and the keeper of their table. No message between draft and verify node goes through Ray.
 
 Imports nothing of: zmq, torch.
+Only rooms that say so import: ray.
 """

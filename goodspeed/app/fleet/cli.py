@@ -1,75 +1,207 @@
-"""`goodspeed-fleet`: starts several verify nodes and watches over them; see docs/FLEET.md.
+"""`goodspeed-fleet`: starts several verify nodes with Ray, and says how they are; see docs/FLEET.md.
 
 Starts light: Ray is imported when it is needed, and torch never.
 """
 
 import argparse
+import json
+import os
 import re
-from collections.abc import Callable
-from typing import TypeAlias
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from goodspeed.app.fleet import others, up
-from goodspeed.app.fleet.options import DEFAULT_NAME, NAME, WHAT_NAME
+import msgspec
+
+from goodspeed.app.daemons import DAEMONS
+from goodspeed.app.fleet import head
+from goodspeed.app.fleet.head import Folder, Record
+from goodspeed.app.fleet.options import NAME, WHAT_NAME, Plan, UpConfig
 from goodspeed.command import running
+from goodspeed.command.config import add_options, from_namespace, group_of
+from goodspeed.command.events import print_json
 from goodspeed.command.parser import CommandLine
 from goodspeed.command.reporter import Reporter
+from goodspeed.errors import ConfigError, NotInstalled, ProcessError
+from goodspeed.fleet.replicas import MAX_REPLICAS
 
-PROGRAM = "goodspeed-fleet"
-LEAVE_S = 30.0
-"""How long `down` lets replicas leave by themselves."""
-
-Body: TypeAlias = Callable[[argparse.Namespace, Reporter], int]
+PROGRAM, POLL_S, ANSWER_S = "goodspeed-fleet", 0.5, 30.0
+Ask: TypeAlias = Callable[..., Any]
 
 
 def main() -> int:
-    reporter = Reporter(PROGRAM)
-    return running.run(PROGRAM, build_parser(), lambda namespace: int(namespace.body(namespace, reporter)))
+    return running.run(PROGRAM, build_parser(), _run)
+
+
+def _run(namespace: argparse.Namespace) -> int:
+    if find_spec("ray") is None:
+        raise NotInstalled(f"`{PROGRAM}`", "ray", "ray")
+    namespace.body(namespace, Reporter(PROGRAM))
+    return 0
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = CommandLine(
-        prog=PROGRAM,
-        description="Several verify nodes of one model: started with Ray, watched over, added and ended.",
-        example="goodspeed-fleet up --model tiny-target --replicas 2",
-        version=True,
-    )
+    about = "Several verify nodes of one model: started with Ray, watched over, added and ended."
+    parser = CommandLine(prog=PROGRAM, description=about, example=f"{PROGRAM} up --model tiny-target", version=True)
     chosen = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    added = _add(chosen, "up", "start a fleet", up.__doc__, up.run, "--model tiny-target --replicas 2 -- --budget 28")
-    up.add_arguments(added)
-    added = _add(chosen, "status", "what each replica does", others.status.__doc__, others.status)
-    _add_name(added)
-    running.add_common_options(added)
-    added = _add(chosen, "drain", "have a replica leave", others.drain.__doc__, others.drain, "replica-2")
-    added.add_argument("replica", metavar="NAME", help="the replica's name, of `goodspeed-fleet status`")
-    _add_name(added)
-    added = _add(chosen, "scale", "have so many replicas", others.scale.__doc__, others.scale, "3")
-    added.add_argument("number", type=int, metavar="N", help="replicas that there should be")
-    _add_name(added)
-    added = _add(chosen, "down", "end a fleet", others.down.__doc__, others.down)
+    words = {up: " --model tiny-target --replicas 2 -- --budget 28", drain: " replica-2", scale: " 3"}
+    added: dict[Callable[..., None], CommandLine] = {}
+    for body in (up, status, drain, scale, down):
+        name, what = body.__name__, str(body.__doc__)
+        example = f"{PROGRAM} {name}{words.get(body, '')}"
+        added[body] = chosen.add_parser(name, help=what.partition(".")[0].lower(), description=what, example=example)
+        added[body].set_defaults(body=body)
+        if body is not up:
+            added[body].add_argument("--name", default="default", help=f"{WHAT_NAME} (default: default)")
+        if body in (up, status):
+            running.add_common_options(added[body])
+    add_options(added[up], UpConfig)
+    group_of(added[up], "fleet").add_argument("further", nargs="*", metavar="-- OPTIONS", help="of goodspeed-verify")
+    added[drain].add_argument("replica", metavar="NAME", help="the replica's name, of `goodspeed-fleet status`")
+    added[scale].add_argument("number", type=int, metavar="N", help="replicas that there should be")
     what = "replicas that have not left after so many seconds are killed (default: 30)"
-    added.add_argument("--timeout-s", type=float, default=LEAVE_S, metavar="S", help=what)
-    _add_name(added)
+    added[down].add_argument("--timeout-s", type=float, default=30.0, metavar="S", help=what)
     return parser
 
 
-def _add(
-    chosen: "argparse._SubParsersAction[CommandLine]",
-    name: str,
-    help: str,
-    text: str | None,
-    body: Body,
-    words: str = "",
-) -> CommandLine:
-    added = chosen.add_parser(name, help=help, description=text, example=f"{PROGRAM} {name} {words}".strip())
-    added.set_defaults(body=body)
-    return added
+def up(namespace: argparse.Namespace, reporter: Reporter) -> None:
+    """Start a fleet. Returns when every replica is ready; the fleet goes on by itself."""
+    config = from_namespace(UpConfig, namespace)
+    plan, folder = Plan(config, tuple(namespace.further), str(Path.cwd())), Folder(config.name)
+    own, before = Record(plan, config.address or ""), folder.record()
+    if before is not None and before.is_there:
+        raise ConfigError(
+            f"the fleet {config.name} is up already; end it with `{PROGRAM} down`, or give another --name"
+        )
+    if config.address is not None and not own.is_there:
+        raise ConfigError(f"--address {config.address}: nobody listens there; `ray start --head` tells its address")
+    for port in range(config.port, config.port + config.replicas) if config.address is None else ():
+        import_module(DAEMONS["verify"].module).check_words(plan.words(config.port and port), reporter)
+    if before is not None:
+        head.end(before)
+    try:
+        reporter.say("starting %d replicas of %s ...", config.replicas, config.model)
+        own = folder.keep(own) if config.address is not None else head.start(folder, plan)
+        with _asking(folder, own) as ask:
+            endpoints = _scale(ask, config.replicas, reporter)
+    except BaseException:
+        _end(folder, 0.0)
+        raise
+    if namespace.json:
+        found = {"endpoints": [*endpoints.values()], "replicas": endpoints}
+        print_json({**found, "address": own.address, "folder": str(folder.path)})
+    else:
+        print("\n".join(endpoints.values()))
 
 
-def _add_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", default=DEFAULT_NAME, type=_name, help=f"{WHAT_NAME} (default: {DEFAULT_NAME})")
+def status(namespace: argparse.Namespace, reporter: Reporter) -> None:
+    """Print what each replica does."""
+    folder, record = _find(namespace.name)
+    replicas: list[dict[str, Any]] = []
+    if is_there := record.is_there:
+        with _asking(folder, record) as ask:
+            replicas = ask("status")
+    else:
+        reporter.say("Ray is gone, and its replicas with it; `goodspeed-fleet up` starts them again")
+    if namespace.json:
+        print_json({"fleet": namespace.name, "ray": is_there, "replicas": replicas})
+    for one in () if namespace.json else replicas:
+        print("  ".join(f"{key} {value}" for key, value in one.items() if value not in (None, "")))
 
 
-def _name(text: str) -> str:
-    if not re.fullmatch(NAME, text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no name of a fleet")
-    return text
+def drain(namespace: argparse.Namespace, reporter: Reporter) -> None:
+    """Have a replica leave. Waits until it has."""
+    with _asking(*_find(namespace.name)) as ask:
+        names = [one["name"] for one in ask("status")]
+        if namespace.replica not in names:
+            raise ConfigError(f"no replica is called {namespace.replica!r}; choose one of: {', '.join(names)}")
+        if len(names) == 1:
+            raise ConfigError(f"{namespace.replica} is the last one; end the fleet with `{PROGRAM} down`")
+        ask("drain", namespace.replica)
+        while namespace.replica in [one["name"] for one in ask("status")]:
+            time.sleep(POLL_S)
+    reporter.say("%s has left", namespace.replica)
+
+
+def scale(namespace: argparse.Namespace, reporter: Reporter) -> None:
+    """Have so many replicas. Waits until those are ready, and others have left."""
+    folder, record = _find(namespace.name)
+    config, number = record.plan.config, namespace.number
+    fewest, most = (1, MAX_REPLICAS) if config.max_replicas is None else (config.replicas, config.max_replicas)
+    if not fewest <= number <= most:
+        raise ConfigError(f"the fleet {config.name} may have {fewest} to {most} replicas, not {number}")
+    with _asking(folder, record) as ask:
+        _scale(ask, number, reporter)
+
+
+def down(namespace: argparse.Namespace, reporter: Reporter) -> None:
+    """End a fleet, with everything that `up` started."""
+    _end(_find(namespace.name)[0], namespace.timeout_s)
+    reporter.say("the fleet %s is down", namespace.name)
+
+
+def _scale(ask: Ask, number: int, reporter: Reporter) -> dict[str, str]:
+    """Has so many replicas; returns their endpoints when all are ready. ProcessError as soon as one fails."""
+    told: dict[str, str] = {}
+    ask("scale", number)
+    while len(found := ask("status")) != number or any(one["state"] != "ready" for one in found):
+        for one in found:
+            if told.get(one["name"]) != one["state"]:
+                told[one["name"]] = one["state"]
+                reporter.say("%s is %s", one["name"], one["state"])
+            if one["state"] == "failing":
+                raise ProcessError(f"{one['name']} did not start: {one['why']}")
+        time.sleep(POLL_S)
+    return {one["name"]: one["endpoint"] for one in found}
+
+
+def _end(folder: Folder, timeout_s: float) -> None:
+    """Has all replicas leave, or kills them after timeout_s; then ends Ray, if it is ours, and forgets the fleet."""
+    if (record := folder.record()) is not None and record.is_there:
+        with suppress(ProcessError), _asking(folder, record) as ask:
+            for one in ask("status") if timeout_s else ():
+                ask("drain", one["name"], timeout_s)
+            deadline = time.monotonic() + timeout_s
+            while time.monotonic() < deadline and ask("status"):
+                time.sleep(POLL_S)
+            ask("end")
+    if record is not None:
+        head.end(record)
+    shutil.rmtree(folder.path, ignore_errors=True)
+
+
+def _find(name: str) -> tuple[Folder, Record]:
+    """Returns the fleet of that name; ConfigError when none is up."""
+    record = Folder(name).record() if re.fullmatch(NAME, name) else None
+    if record is None:
+        raise ConfigError(f"no fleet {name!r} is up; start one with `{PROGRAM} up`")
+    return Folder(name), record
+
+
+@contextmanager
+def _asking(folder: Folder, record: Record) -> Iterator[Ask]:
+    """Connects to a fleet's Ray for the length of a block, which gets what calls the methods of its `Fleet`."""
+    name = record.plan.config.name
+    if not record.is_there:
+        raise ProcessError(f"the Ray of the fleet {name} is gone; start it again with `{PROGRAM} up`")
+    if record.pid is not None:
+        os.environ.update(folder.settings)  # Ray reads them when it is imported
+    import ray
+
+    from goodspeed.app.fleet import actors
+
+    try:
+        quiet: Any = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+        ray.init(record.address, namespace=f"goodspeed-{name}", **quiet)
+        fleet = actors.begin(actors.Fleet, actors.FLEET, msgspec.json.encode(record.plan), num_cpus=0)
+        yield lambda method, *words: json.loads(ray.get(getattr(fleet, method).remote(*words), timeout=ANSWER_S) or "0")
+    except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
+        words = str(error).strip().partition("\n")[0][:200]
+        raise ProcessError(f"the fleet {name} does not answer at {record.address}: {words}; see `ray status`") from None
+    finally:
+        ray.shutdown()

@@ -3,11 +3,12 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -16,17 +17,15 @@ from typing import Any
 import httpx2
 import pytest
 
-from goodspeed.app.fleet.keeping import processes
-from goodspeed.app.fleet.keeping.folders import Folder
-from goodspeed.app.fleet.keeping.processes import Ran
+from goodspeed.app.fleet.head import Folder
+from tests.faults.texts import Stream, ask, check, mixed
 from tests.nodes import DEADLINE_S, ENVIRONMENT, ROOT, DraftNode
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow_faults]
 
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
-
-EVERYTHING = [""]
-"""A mark of every command line."""
+WANTED = mixed(900)[:2]
+UP = ("up", "--model", "tiny-target", "--json")
 
 
 class Command:
@@ -65,42 +64,41 @@ def until(found: Callable[[], Any]) -> Any:
     return value
 
 
-def all_processes() -> tuple[list[Ran], list[Ran]]:
-    """Ray's processes, and the nodes'."""
-    folder = Folder("default")
-    nodes = [ran for replica in folder.replicas().values() if (ran := replica.running()) is not None]
-    return processes.of_session(folder.record().head.session, EVERYTHING), nodes
+def of_ray() -> dict[int, str]:
+    """The command lines of all processes of the fleet's Ray, which are one session, by their ids."""
+    record, found = Folder("default").record(), {}
+    assert record is not None
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            if os.getsid(int(entry.name)) == record.pid and (line := (entry / "cmdline").read_text()):
+                found[int(entry.name)] = line
+    return found
 
 
-def kill(running: list[Ran], mark: str) -> list[int]:
-    """Kills those whose command line has the mark."""
-    killed = []
-    for ran in running:
-        with suppress(OSError):  # Ray ends workers that it has no work for
-            if mark in Path(f"/proc/{ran.pid}/cmdline").read_text() and processes.send(ran, signal.SIGKILL):
-                killed.append(ran.pid)
-    return killed
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
-def listening(running: list[Ran]) -> list[str]:
+def have_ended(pids: Iterable[int]) -> None:
+    until(lambda: not any(map(is_running, pids)))
+
+
+def listening(pids: Iterable[int]) -> list[str]:
     """The addresses, as the kernel writes them, at which any of them listens."""
     sockets = set()
-    for ran in running:
-        for descriptor in Path(f"/proc/{ran.pid}/fd").iterdir():
+    for pid in pids:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(FileNotFoundError):
                 sockets.add(str(descriptor.readlink()))
     rows = [line.split() for table in ("tcp", "tcp6") for line in Path("/proc/net", table).read_text().splitlines()[1:]]
     return [row[1].partition(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
 
 
-def back(replicas: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]] | None:
-    """The replicas, once the first was started again and is ready."""
-    first = replicas["replica-1"]
-    return replicas if (first["restarts"], first["state"]) == (1, "ready") else None
-
-
 def all_ready(fleet: Command) -> dict[str, dict[str, Any]] | None:
-    """Both replicas, once both are reported as ready; nobody answers while the roster is away."""
+    """Both replicas, once both are reported as ready; nobody answers while the keeper of the table is away."""
     try:
         replicas = fleet.replicas()
     except AssertionError:
@@ -108,55 +106,90 @@ def all_ready(fleet: Command) -> dict[str, dict[str, Any]] | None:
     return replicas if [one["state"] for one in replicas.values()] == ["ready", "ready"] else None
 
 
-def tells(name: str) -> bool:
-    """Waits until a replica writes its status file anew."""
-    status = Folder("default").replica(name).status
-    before = status.stat().st_mtime_ns
-    return bool(until(lambda: status.stat().st_mtime_ns > before))
+def free_ports() -> int:
+    """The first of two ports that are free, one after the other."""
+    while True:
+        with socket.socket() as one, socket.socket() as other, suppress(OSError, OverflowError):
+            one.bind(("127.0.0.1", 0))
+            other.bind(("127.0.0.1", one.getsockname()[1] + 1))
+            return int(one.getsockname()[1])
 
 
-def test_a_fleet_lives_through_the_deaths_of_its_parts_and_leaves_nothing(fleet: Command) -> None:
-    words = ("up", "--model", "tiny-target", "--replicas", "2", "--port", "0", "--json")
+def begin(draft: DraftNode) -> list[Stream]:
+    streams = [ask(draft.url, each) for each in WANTED]
+    for stream in streams:
+        stream.wait_for(5)
+    return streams
+
+
+def all_exact(streams: list[Stream]) -> None:
+    for each, stream in zip(WANTED, streams, strict=True):
+        check(each, stream.finish())
+
+
+def test_texts_go_on_through_the_deaths_of_a_replica_of_the_keeper_and_of_ray(fleet: Command) -> None:
+    words = (*UP, "--replicas", "2", "--port", str(free_ports()))
     told = json.loads(fleet(*words))
     assert list(told["replicas"]) == ["replica-1", "replica-2"]
     assert told["endpoints"] == [*told["replicas"].values()]
     first = fleet.replicas()
-    assert {replica["state"] for replica in first.values()} == {"ready"}
     assert {name: replica["endpoint"] for name, replica in first.items()} == told["replicas"]
     assert "is up already" in fleet(*words, status=2)
+    home, other = told["endpoints"]
+    with DraftNode(home, "--verify", other, "--connect-timeout-s", str(DEADLINE_S)) as draft:
+        draft.wait_until_ready()
+        streams = begin(draft)
+        os.kill(first["replica-1"]["pid"], signal.SIGKILL)
+        all_exact(streams)
+        back = until(lambda: (found := fleet.replicas())["replica-1"]["restarts"] and all_ready(fleet) and found)
+        assert back["replica-1"]["endpoint"] == first["replica-1"]["endpoint"]
+        assert back["replica-2"]["pid"] == first["replica-2"]["pid"]
 
-    of_ray, nodes = all_processes()
-    assert len(addresses := listening(of_ray)) >= 5
-    assert set(addresses) <= LOOPBACK
+        [keeper] = [pid for pid, line in of_ray().items() if "ray::Fleet" in line]
+        os.kill(keeper, signal.SIGKILL)
+        after = until(lambda: all_ready(fleet))
+        assert [one["pid"] for one in after.values()] == [one["pid"] for one in back.values()]
 
-    os.kill(first["replica-1"]["pid"], signal.SIGKILL)
-    running = until(lambda: back(fleet.replicas()))
-    assert running["replica-1"]["endpoint"] == first["replica-1"]["endpoint"]
-    assert running["replica-2"]["pid"] == first["replica-2"]["pid"]
+        streams, record, died = begin(draft), Folder("default").record(), of_ray()
+        assert record is not None
+        assert record.pid is not None
+        os.kill(record.pid, signal.SIGKILL)
+        have_ended(pid for pid, line in died.items() if "ray::Node" in line)
+        assert not any(stream.is_over for stream in streams)
+        assert "Ray of the fleet default is gone" in fleet("scale", "3", status=1)
+        assert json.loads(fleet("status", "--json")) == {"fleet": "default", "ray": False, "replicas": []}
+        assert json.loads(fleet(*words))["endpoints"] == told["endpoints"]
+        all_exact(streams)
 
-    assert len(kill(of_ray, "KeeperActor")) == 2
-    assert len(kill(of_ray, "RosterActor")) == 1
-    adopted = until(lambda: all_ready(fleet))
-    assert {name: replica["pid"] for name, replica in adopted.items()} == {
-        name: replica["pid"] for name, replica in running.items()
-    }
-
-    of_ray, nodes = all_processes()
-    kill(of_ray, "gcs_server")
-    kill(of_ray, "raylet/raylet")
-    assert all(tells(name) for name in running)
-    assert "Ray of the fleet default is gone" in fleet("scale", "3", status=1)
-    assert {replica["state"] for replica in fleet.replicas().values()} == {"ready"}
-
+    left = of_ray()
     fleet("down", "--timeout-s", "10")
-    assert len(nodes) == 2
-    until(lambda: not any(processes.is_running(ran) for ran in (*of_ray, *nodes)))
+    have_ended(left)
     assert not Folder("default").path.exists()
     assert "no fleet 'default' is up" in fleet("status", status=2)
 
 
+def test_a_replica_hangs_or_leaves_and_ray_listens_on_loopback_only(fleet: Command) -> None:
+    told = json.loads(fleet(*UP, "--replicas", "2", "--port", "0"))
+    assert len(addresses := listening(of_ray())) >= 5
+    assert set(addresses) <= LOOPBACK
+    hangs = fleet.replicas()["replica-1"]["pid"]
+    os.kill(hangs, signal.SIGSTOP)
+    until(lambda: fleet.replicas()["replica-1"]["restarts"])
+    have_ended([hangs])
+    until(lambda: all_ready(fleet))
+    with DraftNode(told["replicas"]["replica-2"]) as draft:
+        draft.wait_until_ready()
+        streams = begin(draft)
+        fleet("drain", "replica-2")
+        all_exact(streams)
+        draft.wait_for_metric("redirected_total", lambda number: number >= 1)
+    assert list(fleet.replicas()) == ["replica-1"]
+    fleet("scale", "2")
+    assert list(all_ready(fleet) or ()) == ["replica-1", "replica-2"]
+
+
 def test_a_fleet_grows_when_it_is_full_and_takes_texts_at_once(fleet: Command) -> None:
-    words = ("up", "--model", "tiny-target", "--replicas", "1", "--max-replicas", "2", "--port", "0", "--json", "--")
+    words = (*UP, "--replicas", "1", "--max-replicas", "2", "--port", "0", "--")
     told = json.loads(fleet(*words, "--max-sessions", "2"))
     drafts_none = ("--model", "none", "--tokenizer", "tiny-target", "--http", "127.0.0.1:0")
     with DraftNode(told["endpoints"][0], *drafts_none) as node, ThreadPoolExecutor(4) as users:

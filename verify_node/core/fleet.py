@@ -1,7 +1,6 @@
-"""Which sessions go on at another replica, and what draft nodes are told of the fleet. No I/O, no clock, no torch.
+"""Decides which sessions go on at another replica, and makes the messages that tell draft nodes of the fleet.
 
-Only draft nodes that know fleets are told anything, and only their sessions are sent on, each MAX_HOPS times at most
-before a replica gives it a token. Knows nothing about what else is done with a session here.
+A session is sent on MAX_HOPS times at most before a replica gives it a token. No I/O, no clock, no torch.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +14,12 @@ from goodspeed.slo.feasible import Ask
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.handshake import Replicas, Sibling
 from goodspeed.wire.messages import OpenSession, Redirect
-from verify_node.session.client import Client
+from verify_node.core.counts import Counts
+from verify_node.core.register import Register
+from verify_node.core.replies import Send
+from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
+from verify_node.slo.promises import Promises
 
 TOLD_S = 10.0
 """Draft nodes are told at once who came, went or stops, and how much there is to do so often at most."""
@@ -90,6 +93,61 @@ class Redirecting:
 
     def _pages(self, num_tokens: int) -> int:
         return -(-num_tokens // self._page_size)
+
+
+class FleetReplies:
+    """Tells draft nodes of the other replicas, and sends sessions there."""
+
+    def __init__(self, redirecting: Redirecting, register: Register, promises: Promises, counts: Counts) -> None:
+        self._redirecting = redirecting
+        self._register = register
+        self._promises = promises
+        self._counts = counts
+
+    def know(self, own: str, replicas: Sequence[Replica], now: float) -> list[Send]:
+        """Takes the table of the fleet's replicas, and tells all draft nodes if something is new."""
+        is_new = self._redirecting.know(own, replicas, now)
+        return [send for peer_id in self._register.peers for send in self.tell(peer_id)] if is_new else []
+
+    def tell(self, peer_id: bytes) -> list[Send]:
+        """Tells one draft node of the fleet, if there is one that it knows about."""
+        news = self._redirecting.news
+        return [Send(peer_id, news)] if news is not None else []
+
+    def open_elsewhere(self, peer: Peer, message: OpenSession, now: float, *, draining: bool) -> list[Send]:
+        """Sends a session that is about to be opened to another replica, if it is better off there."""
+        if self._redirecting.is_alone or message.session_id in self._register.sessions:
+            return []
+        redirect = None
+        if draining or len(self._register.sessions) >= self._register.max_sessions:
+            redirect = self._redirecting.on_opening(message, peer.client, now, reason="draining")
+        elif not message.committed and not (message.slo is not None and self._promises.is_on):  # that is decided later
+            redirect = self._redirecting.on_opening(message, peer.client, now, reason="load")
+        return self._sent_on(peer.peer_id, redirect)
+
+    def promise_elsewhere(self, session: Session, now: float) -> list[Send]:
+        """Sends a session that is promised nothing here to a replica that would promise it, and drops it."""
+        request = self._promises.request(session, now)
+        if request is None:
+            return []
+        if sends := self._sent_on(session.peer_id, self._redirecting.on_deciding(session, request, now)):
+            self._register.drop(session)
+        return sends
+
+    def leave(self, now: float) -> list[Send]:
+        """Sends all open sessions to other replicas, since this one stops."""
+        sessions = self._register.sessions.values()
+        return [
+            send
+            for session in sessions
+            for send in self._sent_on(session.peer_id, self._redirecting.on_leaving(session, now))
+        ]
+
+    def _sent_on(self, peer_id: bytes, redirect: Redirect | None) -> list[Send]:
+        if redirect is None:
+            return []
+        self._counts.redirects[redirect.reason] += 1
+        return [Send(peer_id, redirect)]
 
 
 def _sibling(replica: Replica) -> Sibling:

@@ -8,7 +8,7 @@ from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.handshake import Replicas
 from goodspeed.wire.messages import OpenSession, Redirect, Refusal, Verdict
 from tests.fakes import Desk, make_hello, make_open
-from verify_node.fleet.redirecting import TOLD_S
+from verify_node.core.fleet import TOLD_S
 
 IDLE = Load(0.0, target_fingerprint="", max_sessions=100, num_pages=100, free_pages=100, round_s=0.01)
 SLOW = replace(IDLE, round_s=1.0)  # slower than one that has made no round yet

@@ -1,7 +1,6 @@
-"""A node finds itself in its fleet, hears of changes, keeps what it knew of a damaged file, and tells its load."""
+"""A node finds itself in its fleet, hears of changes, and keeps what it knew of a damaged file."""
 
 import logging
-import time
 from pathlib import Path
 
 import msgspec
@@ -13,8 +12,9 @@ from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.table import Table
 from tests.fleet.test_table import KEY
 from verify_node.config import VerifyConfig
-from verify_node.fleet.member import Member, join
+from verify_node.member import PeersFile, join
 
+LOAD = Load(0.0)
 A, B = Replica("a", "tcp://127.0.0.1:1001"), Replica("b", "tcp://127.0.0.1:1002", KEY)
 
 
@@ -25,8 +25,8 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def member(path: Path, name: str = "a", status: str | None = None) -> Member:
-    joined = join(str(path), name, status, None, "tcp://127.0.0.1:1")
+def member(path: Path) -> PeersFile:
+    joined = join(str(path), "a", None, "tcp://127.0.0.1:1")
     assert joined is not None
     return joined
 
@@ -41,67 +41,51 @@ def member(path: Path, name: str = "a", status: str | None = None) -> Member:
     ],
 )
 def test_a_node_finds_itself(path: Path, name: str | None, key: str | None, endpoint: str, found: str) -> None:
-    assert join(str(path), name, None, key, endpoint).name == found
+    assert join(str(path), name, key, endpoint).name == found
 
 
 def test_replicas_that_share_a_key_are_told_apart_by_their_endpoints(path: Path) -> None:
     peers.write(path, Table((msgspec.structs.replace(A, public_key=KEY), B)))
-    assert join(str(path), None, None, KEY, A.endpoint).name == "a"
+    assert join(str(path), None, KEY, A.endpoint).name == "a"
 
 
 def test_a_node_that_is_not_found_is_told_what_to_say(path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"not found there by its key or by tcp://x:1; .*--replica NAME, one of: a, b"
     ):
-        join(str(path), None, None, None, "tcp://x:1")
+        join(str(path), None, None, "tcp://x:1")
     with pytest.raises(ConfigError, match=r"--replica c: .*peers.json has no such replica; choose one of: a, b"):
-        join(str(path), "c", None, None, A.endpoint)
+        join(str(path), "c", None, A.endpoint)
     with pytest.raises(ConfigError, match="give --peers FILE, too"):
         VerifyConfig(model="tiny-target", replica="a")
 
 
-def test_without_options_there_is_no_fleet(tmp_path: Path) -> None:
-    assert join(None, None, None, None, A.endpoint) is None
-    alone = join(None, None, str(tmp_path / "status.json"), None, A.endpoint)
-    assert alone.look() is None
+def test_without_the_option_there_is_no_fleet() -> None:
+    assert join(None, None, None, A.endpoint) is None
 
 
 def test_a_change_is_heard_once(path: Path) -> None:
     joined = member(path)
-    assert joined.look() == (A, B)
-    assert joined.look() is None
+    assert joined.look(LOAD) == (A, B)
+    assert joined.look(LOAD) is None
     peers.write(path, Table((A, B)))
-    assert joined.look() is None  # the same again
+    assert joined.look(LOAD) is None  # the same again
     peers.write(path, Table((A,)))
-    assert joined.look() == (A,)
+    assert joined.look(LOAD) == (A,)
 
 
 def test_a_damaged_file_changes_nothing_and_is_told_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     joined = member(path)
-    joined.look()
+    joined.look(LOAD)
     path.write_text("{")
-    assert joined.look() is None
-    assert joined.look() is None
+    assert joined.look(LOAD) is None
+    assert joined.look(LOAD) is None
     peers.write(path, Table((B,)))
-    assert joined.look() is None  # it is not in it
+    assert joined.look(LOAD) is None  # it is not in it
     path.unlink()
-    assert joined.look() is None
+    assert joined.look(LOAD) is None
     told = [vars(record)["why"].args[0] for record in caplog.records if record.levelno == logging.WARNING]
     assert ["it is not JSON" in told[0], "not among" in told[1], "cannot read" in told[2]] == [True] * 3
     assert len(told) == 3
     peers.write(path, Table((A, B, Replica("c", "tcp://h:1"))))
-    assert [replica.name for replica in joined.look()] == ["a", "b", "c"]
-
-
-def test_the_load_is_told_with_the_time(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    status = path.parent / "status.json"
-    joined = member(path, status=str(status))
-    joined.tell(Load(told_at=3.0, num_sessions=2))
-    told = msgspec.json.decode(status.read_bytes(), type=Load)
-    assert (told.num_sessions, abs(told.told_at - time.time()) < 60) == (2, True)
-    lost = member(path, status=str(path.parent / "none" / "status.json"))
-    lost.tell(Load(told_at=3.0))
-    lost.tell(Load(told_at=4.0))
-    assert [record.getMessage() for record in caplog.records if "status file" in record.getMessage()] == [
-        "cannot write the status file: who keeps the fleet takes this node for hung"
-    ]
+    assert [replica.name for replica in joined.look(LOAD)] == ["a", "b", "c"]

@@ -1,12 +1,9 @@
-"""One replica of a fleet: reads who the others are whenever that changes, and writes down what it has to do itself."""
+"""One replica of a fleet: learns who the others are, from the peers file whenever that changes."""
 
 import logging
-import time
 from collections.abc import Sequence
 from pathlib import Path
-
-import msgspec
-from msgspec.structs import replace
+from typing import Protocol
 
 from goodspeed.errors import ConfigError
 from goodspeed.fleet import table as peers
@@ -16,69 +13,61 @@ from goodspeed.fleet.table import Table
 logger = logging.getLogger("goodspeed.fleet")
 
 PEERS_LOOK_S = 1.0
-"""How often the peers file is looked at, and the status file is written."""
+"""How often a member is asked for the others, and told this node's load."""
 
 
-class Member:
-    """A node's peers file and its status file; it may have one of them only. A damaged file changes nothing."""
+class Member(Protocol):
+    """This node as one of a fleet."""
 
-    def __init__(self, path: str | None, name: str, table: Table | None, status: str | None) -> None:
+    @property
+    def name(self) -> str: ...
+
+    def look(self, load: Load) -> Sequence[Replica] | None:
+        """Takes this node's load; returns all replicas when anything changed since the last look, else None."""
+
+
+class PeersFile:
+    """The fleet as a file names it; nobody is told this node's load. A damaged file changes nothing."""
+
+    def __init__(self, path: str, name: str, table: Table) -> None:
         """`join` makes one."""
         self.name = name
         self._path = path
         self._table = table
-        self._status = status
         self._seen: tuple[int, ...] | None = None  # what changes with the file
         self._told = False
-        self._is_writable = True
 
-    def look(self) -> Sequence[Replica] | None:
-        """Returns all replicas of the fleet when anything changed since the last look; None when nothing did."""
-        if self._path is None or self._table is None:
-            return None
+    def look(self, load: Load) -> Sequence[Replica] | None:
         table = self._table
         if (seen := _state(self._path)) != self._seen:
             self._seen = seen
-            table = self._read(self._path, table)
+            table = self._read(table)
         if table == self._table and self._told:
             return None
         self._table, self._told = table, True
         return table.replicas
 
-    def tell(self, load: Load) -> None:
-        """Writes the load, with the time; where it cannot be written, that is logged once."""
-        if self._status is None:
-            return
+    def _read(self, before: Table) -> Table:
         try:
-            peers.write_whole(self._status, msgspec.json.encode(replace(load, told_at=time.time())))
-            self._is_writable = True
-        except OSError as error:
-            if self._is_writable:
-                extra = {"file": self._status, "why": error}
-                logger.error("cannot write the status file: who keeps the fleet takes this node for hung", extra=extra)
-            self._is_writable = False
-
-    def _read(self, path: str, before: Table) -> Table:
-        try:
-            table = peers.read(path)
+            table = peers.read(self._path)
             if table.find(self.name) is None:
-                raise ConfigError(f"--peers {path}: this node, {self.name}, is not among its replicas any more")
+                raise ConfigError(f"--peers {self._path}: this node, {self.name}, is not among its replicas any more")
             return table
         except ConfigError as error:
             logger.warning("the peers file is damaged: what it said before stays", extra={"why": error})
             return before
 
 
-def join(peers_path: str | None, name: str | None, status: str | None, key: str | None, endpoint: str) -> Member | None:
-    """Makes the member that --peers, --replica and --status ask for; None without any of them.
+def join(peers_path: str | None, name: str | None, key: str | None, endpoint: str) -> PeersFile | None:
+    """Makes the member that --peers and --replica ask for; None without --peers.
 
     key: this node's public key, where the wire has keys. ConfigError where the file is damaged, or this node is not
     found in it.
     """
     if peers_path is None:
-        return Member(None, "", None, status) if status is not None else None
+        return None
     table = peers.read(peers_path)
-    return Member(peers_path, name_in(table, peers_path, name, key, endpoint), table, status)
+    return PeersFile(peers_path, name_in(table, peers_path, name, key, endpoint), table)
 
 
 def name_in(table: Table, path: str, name: str | None, key: str | None, endpoint: str) -> str:

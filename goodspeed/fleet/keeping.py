@@ -1,0 +1,127 @@
+"""Keeps what the replicas of a fleet report, and says how many there should be. Has no clock."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from goodspeed.fleet.replicas import Load, Replica
+from goodspeed.fleet.table import Table
+
+SILENT_S, HUNG_S = 5.0, 10.0
+"""No session goes to a replica that is silent for SILENT_S; after HUNG_S it is to be restarted."""
+
+FULL, SPARE, UP_AFTER_S, DOWN_AFTER_S = 0.8, 0.5, 10.0, 300.0
+"""A fleet grows once its mean replica is fuller than FULL for so long, and shrinks once the others would stay below
+SPARE: models load slowly, and loads come in waves."""
+
+
+class Report(Struct, frozen=True):
+    """What a replica says of itself."""
+
+    replica: Replica
+    state: str = "starting"  # or ready, draining, failing
+    pid: int | None = None
+    why: str = ""  # it ended last
+    restarts: int = 0
+
+    def told(self) -> dict[str, Any]:
+        """Returns what `status --json` tells of it."""
+        replica, load = self.replica, self.replica.load
+        found: dict[str, Any] = {
+            "name": replica.name,
+            "endpoint": replica.endpoint,
+            "state": self.state,
+            "pid": self.pid,
+        }
+        found |= {"sessions": load and load.num_sessions, "max_sessions": load and load.max_sessions}
+        found |= {"pages": load and load.num_pages - load.free_pages, "num_pages": load and load.num_pages}
+        return {**found, "round_s": load and load.round_s, "restarts": self.restarts, "why": self.why}
+
+    def with_load(self, load: Load | None) -> "Report":
+        return replace(self, replica=replace(self.replica, load=load))
+
+
+class Reports:
+    """The newest report of each replica, by name."""
+
+    def __init__(self, fewest: int, most: int) -> None:
+        """most: replicas that there may be; their number is fixed where it is not above `fewest`."""
+        self._fewest, self._most = fewest, most
+        self._heard: dict[str, tuple[Report, float]] = {}  # and when
+        self._asked, self._since = 0, 0.0
+
+    def hear(self, told: Report, now: float, wall: float) -> None:
+        """Takes a report. Its load is of this moment, by the clock of whoever keeps the table."""
+        before, _ = self._heard.get(told.replica.name, (told, now))
+        is_new = before.pid != told.pid  # Ray has started its process again
+        why = told.why or before.why or ("its process ended" if is_new else "")
+        told = replace(told, restarts=before.restarts + is_new, why=why)
+        if is_new and before.state in ("starting", "failing"):
+            told = replace(told, state="failing")
+        load = told.replica.load
+        self._heard[told.replica.name] = told.with_load(load and replace(load, told_at=wall)), now
+
+    def forget_all_but(self, names: Sequence[str]) -> list[str]:
+        """Returns those that were known, and are not among these."""
+        gone = [name for name in self._heard if name not in names]
+        for name in gone:
+            del self._heard[name]
+        return gone
+
+    def known(self, now: float) -> list[Report]:
+        """Returns what is known of each, in the order of their numbers; what is old has no load."""
+        found = sorted(self._heard.values(), key=lambda pair: number_of(pair[0].replica.name))
+        return [one if now - heard_at <= SILENT_S else one.with_load(None) for one, heard_at in found]
+
+    def table(self, now: float) -> Table:
+        """Returns the table of all that have reported, and raises ValueError for nobody."""
+        return Table(tuple({one.replica.endpoint: one.replica for one in self.known(now)}.values()))
+
+    def hung(self, now: float) -> list[str]:
+        """Returns those that served and have been silent for too long, each of them once."""
+        late = [name for name, (one, at) in self._heard.items() if one.replica.load and now - at > HUNG_S]
+        for name in late:
+            report, heard_at = self._heard[name]
+            self._heard[name] = replace(report.with_load(None), why=f"it told nothing for {HUNG_S:g} s"), heard_at
+        return late
+
+    def least_busy(self, names: Sequence[str], now: float) -> list[str]:
+        """Returns these names in the order of their sessions; of equal ones the newest first."""
+        busy = {one.replica.name: load.num_sessions for one in self.known(now) if (load := one.replica.load)}
+        return sorted(names, key=lambda name: (busy.get(name, 0), -number_of(name)))
+
+    def change(self, num_replicas: int, now: float) -> int:
+        """Returns 1 to grow and -1 to shrink, once all are ready and have asked for that long enough; else 0."""
+        loads = [load for one in self.known(now) if one.state == "ready" and (load := one.replica.load)]
+        asked = self._wanted(loads) if len(loads) == num_replicas else 0
+        if asked != self._asked:
+            self._asked, self._since = asked, now
+        if not asked or now - self._since < (UP_AFTER_S if asked > 0 else DOWN_AFTER_S):
+            return 0
+        self._asked = 0
+        return asked
+
+    def _wanted(self, loads: Sequence[Load]) -> int:
+        number, full = len(loads), sum(fullness(load) for load in loads)
+        if self._most <= self._fewest:
+            return 0
+        if full > FULL * number:
+            return int(number < self._most)
+        return -int(full <= SPARE * (number - 1) and number > self._fewest)
+
+
+def fullness(load: Load) -> float:
+    """Returns the share of what a replica is shortest of, sessions or memory, that is in use."""
+    return max(load.num_sessions / load.max_sessions, (load.num_pages - load.free_pages) / max(1, load.num_pages))
+
+
+def free_names(names: Sequence[str], number: int) -> list[str]:
+    """Returns names for as many replicas more: the first that are not taken."""
+    free = [name for n in range(len(names) + number) if (name := f"replica-{n + 1}") not in names]
+    return free[:number]
+
+
+def number_of(name: str) -> int:
+    return int(name.rpartition("-")[2])
