@@ -150,7 +150,7 @@ def test_a_long_help_has_groups_an_example_and_a_short_usage(name: str) -> None:
     text = ALL[name].format_help()
     groups = re.findall(r"^(\w[\w ]*):$", text, re.MULTILINE)
     assert groups[0] == "options"  # --help and --version
-    assert groups[-3:] == ["logging", "example", "exit status"]
+    assert groups[-2:] == ["example", "exit status"]
     assert len(groups) >= 6
     assert text.splitlines()[0].endswith(" [options]")
     options = text[text.index("\noptions:") : text.index(f"\n{groups[1]}:")]

@@ -284,20 +284,6 @@ def test_what_will_pass_is_waited_for_until_it_is_opened_again(session, code):
         assert opened.message.epoch == attempt + 1
 
 
-def test_who_gives_way_closes_its_session_once_and_goes_on_later_with_what_it_has(running):
-    assert running.give_way() == [Send(Close(ID, 1))]
-    assert running.give_way() == []
-    assert running.receive(verdict(4, [8, 9]), 3.0) == []  # it crossed the Close
-    [opened, _] = running.connect(4.0)
-    assert (opened.message.epoch, opened.message.committed) == (2, (7,))
-    assert running.receive(verdict(4, [8], epoch=2), 5.0)[0] == Deliver((8,))
-
-
-def test_who_has_given_way_has_nothing_to_close(running):
-    running.give_way()
-    assert running.cancel() == []
-
-
 def test_too_many_refusals_in_a_row_end_it(session):
     for _ in range(MAX_REFUSALS):
         assert session.receive(refusal("unknown_session", session.epoch), 1.0)

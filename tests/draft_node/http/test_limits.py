@@ -15,10 +15,11 @@ JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(scope="module")
-def api() -> Iterator[Api]:
+def api() -> Api:
+    """An API that takes bodies of up to 4,096 bytes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app, "MAX_BODY_BYTES", 4096)
-        yield Api()
+        return Api()
 
 
 def padded(num_bytes: int) -> bytes:

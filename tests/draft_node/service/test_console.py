@@ -24,7 +24,7 @@ from goodspeed.command.events import EventLog
 from goodspeed.command.prompts import Prompt, read_file
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.tokenizing.text import encode
+from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.errors import PromptError
 from goodspeed.wire.fields import DraftSource
 from goodspeed.wire.handshake import Defaults, SloTerms
@@ -153,14 +153,14 @@ def test_a_file_is_encoded_as_it_is_served_and_never_on_the_event_loop(monkeypat
     console = make_console(daemon, [Prompt(f"number {i}") for i in range(12)], max_sessions=2)
     ahead, num_encoded = [], 0
 
-    def watched(tokenizer: Any, text: str, *, chat: bool) -> list[int]:
+    def watched(tokenizer: Any, text: str) -> list[int]:
         nonlocal num_encoded
         assert threading.current_thread() is not threading.main_thread()
         num_encoded += 1
         ahead.append(num_encoded - len(console.results))
-        return encode(tokenizer, text, chat=chat)
+        return encode_prompt(tokenizer, text)
 
-    monkeypatch.setattr(module, "encode", watched)
+    monkeypatch.setattr(module, "encode_prompt", watched)
     assert len(run(console)) == 12
     assert max(ahead) == 2
     assert daemon.most_active == 2
@@ -238,37 +238,6 @@ def test_who_leaves_closes_what_is_generated_and_tells_what_is_unfinished() -> N
     assert console.num_failed == 3
     console.give_up("closed", "nothing is left to say")
     assert len(console.results) == 3
-
-
-def test_a_chat_prompt_goes_through_the_template(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draft_model().tokenizer, "chat_template", None)
-    rows = run(make_console(FakeDaemon().connect(), [Prompt("hello")], chat=True))
-    assert "no chat template" in rows[0]["error"]["what"]
-    monkeypatch.setattr(draft_model().tokenizer, "chat_template", TEMPLATE)
-    rows = run(make_console(FakeDaemon().connect(), [Prompt("hello")], chat=True))
-    assert rows[0]["text"] == "[user: hello]"  # the fake answers with its prompt
-    assert rows[0]["prompt"] == "hello"
-
-
-def test_a_chat_ends_where_the_target_says_and_begins_without_a_blank(capsys: pytest.CaptureFixture[str]) -> None:
-    """The template of the embedded models ends in `Assistant:`; the fake answers a chat with ` Hello.` and more."""
-    tokenizer = draft_model().tokenizer
-
-    class Talkative(FakeDaemon):
-        async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
-            self.served.append(request)
-            yield Deliver(tuple(tokenizer(" Hello.")["input_ids"]))
-            yield Deliver(tuple(tokenizer("\n\nUser: What else?")["input_ids"]))
-            raise AssertionError("asked for more than is shown")
-
-    daemon = Talkative(chat_defaults=Defaults(temperature=0.5, top_k=9, stop=("\n\nUser:",))).connect()
-    row = run(make_console(daemon, [Prompt("hello")], chat=True, top_k=3))[0]
-    assert (row["text"], row["finish_reason"]) == ("Hello.", "stop")
-    assert tokenizer.decode(row["token_ids"]) == " Hello.\n\nUser:"
-    assert row["num_tokens"] == len(row["token_ids"])
-    sampling = daemon.served[0].sampling
-    assert (sampling.temperature, sampling.top_k, sampling.top_p) == (0.5, 3, 1.0)
-    assert capsys.readouterr().out == "Hello.\n"
 
 
 def test_a_plain_prompt_has_no_chats_defaults() -> None:

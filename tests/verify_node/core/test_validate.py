@@ -54,7 +54,7 @@ BREAKS = {
     "all is cached": (lambda desk: desk.core.pool.extend(session_id(1), 3), "6 tokens cached of 4"),
     "memory of nobody": (lambda desk: desk.core.pool.extend(session_id(7), 3), "memory that will not be freed"),
     "an unknown peer": (lambda desk: desk.session().move_to(b"?"), "which is not connected"),
-    "an unknown client": (lambda desk: desk.core.allocator.clients.clear(), "that the scheduler does not know"),
+    "an unknown client": (lambda desk: desk.core.allocator.clients.clear(), "that the allocator does not know"),
     "more than drafted": (
         lambda desk: desk.session().client.count_draft("model", 1, 2),
         "more drafted tokens were accepted",
