@@ -1,7 +1,5 @@
 """The edge daemon: runs a small draft model, proposes tokens, and streams what the verify node confirms.
 
-Knows nothing about how a verify node decides; the two meet in `goodspeed/wire` only.
-
 Imports nothing of: verify_node, experiments, tests, goodspeed.app.
 Only rooms that say so import: prometheus_client.
 """

@@ -1,7 +1,4 @@
-"""Which of the draft node's options cannot stand together. Nothing is ignored in silence: what would be is refused.
-
-Knows nothing about what an option means beyond that, nor about its values' ranges.
-"""
+"""Which of the draft node's options cannot stand together. Nothing is ignored in silence: what would be is refused."""
 
 from collections.abc import Container, Iterator
 from dataclasses import fields

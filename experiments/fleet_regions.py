@@ -1,6 +1,6 @@
 """A million draft nodes in regions: how many replicas they take, and what it costs that these know of each other.
 
-Computed from assumptions, from a measured capacity, and from the sizes of real messages. Knows nothing about worlds.
+Computed from assumptions, from a measured capacity, and from the sizes of real messages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The worlds of the experiment on fleets: whose requests come to how many replicas, and what became of them.
-
-Knows nothing about capacities.
-"""
+"""The worlds of the experiment on fleets: whose requests come to how many replicas, and what became of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A function of each of many items, in several processes at once. Knows nothing about what it does.
+"""A function of each of many items, in several processes at once.
 
 The items are independent worlds of their own virtual clocks, so what comes out depends neither on the number of
 processes nor on what else the machine does.

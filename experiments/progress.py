@@ -1,7 +1,7 @@
 """Signs of life of a long loop, on standard error: which part of how many, how long so far, and how long still.
 
-On a terminal the line stays in place and goes away at the end; elsewhere (a log, CI) there is a line every half
-minute at most, so that what is quick says nothing. Knows nothing about what the parts are.
+On a terminal the line stays in place and goes away at the end; elsewhere (a log, CI) there is a line every half minute
+at most, so that what is quick says nothing.
 """
 
 from __future__ import annotations

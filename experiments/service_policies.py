@@ -1,4 +1,4 @@
-"""Policies of the experiments with open-loop arrivals, as settings of a simulated world. Knows nothing of requests."""
+"""Policies of the experiments with open-loop arrivals, as settings of a simulated world."""
 
 from __future__ import annotations
 

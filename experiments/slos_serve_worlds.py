@@ -1,7 +1,4 @@
-"""The worlds of the experiment on SLOs-Serve: its scenarios' requests, what serves them, and what became of them.
-
-Knows nothing about capacities.
-"""
+"""The worlds of the experiment on SLOs-Serve: its scenarios' requests, what serves them, and what became of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """GoodSpeed: fair, lossless speculative decoding between draft nodes at the edge and one verify node.
 
-Holds the parts that both nodes share, and the `goodspeed` command. Knows nothing about either node's rules.
+Holds the parts that both nodes share, and the `goodspeed` command.
 
 Imports nothing of: draft_node, verify_node, experiments, tests.
 """

@@ -1,7 +1,4 @@
-"""Untrusted input: files are read up to a size limit, text is sanitized for a log or a terminal.
-
-Knows nothing about the contents.
-"""
+"""Untrusted input: files are read up to a size limit, text is sanitized for a log or a terminal."""
 
 import os
 import re

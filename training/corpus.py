@@ -1,4 +1,4 @@
-"""Training text as one shuffled stream of token ids. Knows nothing about models or optimisation.
+"""Training text as one shuffled stream of token ids.
 
 A step of training reads the next block of the stream, so a run that resumes at a step needs to remember nothing else.
 """

@@ -1,4 +1,4 @@
-"""The architectures of the family, and their checkpoints. Knows nothing about text or training."""
+"""The architectures of the family, and their checkpoints."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""`python -m training.held_out` chooses prompts from documents that no model was trained on.
-
-Knows nothing about models.
-"""
+"""`python -m training.held_out` chooses prompts from documents that no model was trained on."""
 
 import argparse
 import json

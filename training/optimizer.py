@@ -1,6 +1,6 @@
 """How weights move: Muon for the matrices of the hidden layers, AdamW for the rest, warm-up, stable, decay.
 
-The stable phase has no end of its own, so a run can stop at any time, decay, and later go on. Knows nothing about text.
+The stable phase has no end of its own, so a run can stop at any time, decay, and later go on.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A training run that can be stopped at any time and goes on where it was. Knows nothing about text or losses.
+"""A training run that can be stopped at any time and goes on where it was.
 
 The state of a run is one folder: weights and optimizer state as safetensors, the schedule as JSON. Never pickle.
 """

@@ -1,4 +1,4 @@
-"""The family's tokenizer: byte-level BPE that gives back every byte. Knows nothing about models or training.
+"""The family's tokenizer: byte-level BPE that gives back every byte.
 
 Digits stand alone, so that arithmetic can be learned. Documents are separated by END; nothing is put before a prompt.
 """

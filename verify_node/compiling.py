@@ -1,7 +1,7 @@
 """Sessions that wait for their constraint to be compiled, before the core sees them.
 
 It is compiled on a thread, which drops Python's lock, one at a time: whoever sends many that are costly waits, since
-senders take turns, and neither the event loop nor the model's thread does. Knows nothing about what a session is.
+senders take turns, and neither the event loop nor the model's thread does.
 """
 
 import asyncio

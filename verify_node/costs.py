@@ -1,6 +1,6 @@
 """Finds out how long a round takes on this device: from a saved profile, or from a quick one at the start.
 
-Reports what is measured and which budget is chosen. Knows nothing about the policies' rules.
+Reports what is measured and which budget is chosen.
 """
 
 from dataclasses import replace

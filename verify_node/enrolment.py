@@ -1,7 +1,4 @@
-"""Reads which keys may connect from the enrolment folder, again whenever a file in it changes.
-
-Knows nothing about ZeroMQ or sessions: it calls `on_change` and `on_refused`.
-"""
+"""Reads which keys may connect from the enrolment folder, again whenever a file in it changes."""
 
 import logging
 import os

@@ -3,8 +3,6 @@
 - `lines.py`: a channel for each link, made and ended as the core says.
 - `outgoing.py`: a queue in front of one channel.
 
-Knows nothing about what a message means.
-
 Loads nothing of: torch, transformers, fastapi, uvicorn, prometheus_client.
 Imports nothing of: draft_node.model, draft_node.http, draft_node.service.
 """

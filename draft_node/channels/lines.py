@@ -1,7 +1,6 @@
 """The channels of a draft node's links, each with what waits to be sent on it and the task that listens to it.
 
-Link 0 has a channel from the beginning; the others are made and ended as `core/core.py` says. Knows nothing about what
-a message means.
+Link 0 has a channel from the beginning; the others are made and ended as `core/core.py` says.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """A draft node's messages on their way into its channel: one at a time, in the order in which they were put.
 
-One task sends them, so whoever puts a message goes on at once, however busy the line is. Knows nothing about what a
-message means.
+One task sends them, so whoever puts a message goes on at once, however busy the line is.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """What the draft node has done since it started, as plain numbers that only grow: for those who watch.
 
-Knows nothing about who that is, and decides nothing. No I/O, no clock of its own: every event is given its time.
+No I/O, no clock of its own: every event is given its time.
 """
 
 from collections import Counter

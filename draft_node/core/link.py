@@ -1,7 +1,6 @@
 """The draft node's connection to the verify node: handshake, signs of life, reconnection. No I/O, no clock.
 
-Events in (a message, the time, a failed send), commands out; `core.py` turns them into actions. Knows nothing about
-sessions, but that all of them are opened anew after every Welcome.
+Events in (a message, the time, a failed send), commands out; `core.py` turns them into actions.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 What it writes is another distribution than the target's, so every such token is marked. It is asked for one at a time:
 were several drawn at once, then which of them are given up when the verify node comes back would depend on what they
-are, and the target's own tokens after them would not be quite the target's. Knows nothing about a session's states.
+are, and the target's own tokens after them would not be quite the target's.
 """
 
 from dataclasses import dataclass

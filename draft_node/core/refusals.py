@@ -1,4 +1,4 @@
-"""What a session does about a refusal of one of its messages. Knows nothing about a session's states or messages."""
+"""What a session does about a refusal of one of its messages."""
 
 from dataclasses import dataclass
 from enum import Enum

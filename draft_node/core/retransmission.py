@@ -2,9 +2,8 @@
 
 The usual silence is measured after messages that were sent once: after a repetition nobody knows which copy was
 answered (Karn's rule; RFC 6298). Where rounds wait for drafts it has the round trip in it. The timeout is at least
-twice that. A repetition doubles it, and it stays doubled
-until a message that was sent once is answered. Otherwise copies would queue up on a narrow line, delay what follows
-them, and so cause more copies. Knows nothing about what a message means.
+twice that. A repetition doubles it, and it stays doubled until a message that was sent once is answered. Otherwise
+copies would queue up on a narrow line, delay what follows them, and so cause more copies.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The text of a session as the draft node has it: its prompt, and the committed tokens, each applied exactly once.
 
 A verdict may come again, or overlap with what is there, or be the one after a lost one; what is new of it is applied,
-and a gap is asked for. Knows nothing about drafts, a session's states, or when anything is sent.
+and a gap is asked for.
 """
 
 from dataclasses import dataclass, field

@@ -1,6 +1,4 @@
 """The draft model: drafting on its thread, when a draft ends early, and when a failing model is left alone.
 
-Knows nothing about messages, sockets or users.
-
 Imports nothing of: zmq, draft_node.http, draft_node.service.
 """

@@ -2,7 +2,7 @@
 
 Under the match rule both models draw with one noise, so that even a token of which the draft model is unsure is often
 the target's own: on the embedded models at T = 1 half of those with a probability below 0.05 were, about 0.7 of those
-between 0.1 and 0.6, and nearly all above 0.9. Knows nothing about drafts or rounds.
+between 0.1 and 0.6, and nearly all above 0.9.
 """
 
 from torch import Tensor

@@ -1,7 +1,7 @@
 """Runs the draft model on a thread of its own: queues requests for proposals, and returns the proposals.
 
 A model that fails, hangs or is much too slow costs its sessions their drafts and nothing else: each request is then
-answered with an empty proposal. Knows nothing about sessions' states or messages.
+answered with an empty proposal.
 """
 
 import asyncio

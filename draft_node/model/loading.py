@@ -1,4 +1,4 @@
-"""Loads the draft model, and sets up drafting with it. Knows nothing about the verify node."""
+"""Loads the draft model, and sets up drafting with it."""
 
 import torch
 

@@ -1,8 +1,8 @@
 """The match rule's noise, made for several positions of a text at once and kept until they have passed.
 
 A draft asks for position after position, and after a rejection for some of them again. For few rows of a small
-vocabulary the calls take longer than the arithmetic. The values are those of `match_noise`, a pure function of seed
-and position, which is only remembered here. Knows nothing about sessions or drafts.
+vocabulary the calls take longer than the arithmetic. The values are those of `match_noise`, a pure function of seed and
+position, which is only remembered here.
 """
 
 from functools import lru_cache

@@ -1,7 +1,4 @@
-"""Requests in the bursts of a recorded coding service, of two tiers: when, for which text, and what is to come of them.
-
-Knows nothing about nodes.
-"""
+"""Requests in the bursts of a recorded coding service, of two tiers: when, for which text, and what comes of them."""
 
 from __future__ import annotations
 

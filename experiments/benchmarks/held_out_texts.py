@@ -1,7 +1,4 @@
-"""Prompts that no model was trained on and that nobody is asked twice: for measuring, and for a history before it.
-
-Knows nothing about nodes or models.
-"""
+"""Prompts that no model was trained on and that nobody is asked twice: for measuring, and for a history before it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A load generator for `/v1/completions` that costs little: bytes and times while it streams, everything else after.
 
-Each request is a user with a connection of its own. Knows nothing about who answers.
+Each request is a user with a connection of its own.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 All sessions of a node go on with one text, with one seed: under the match rule the target alone says what each will be
 given, so the drafts are known before a clock starts. A drafted token is the target's with a given probability, decided
 by session and position alone. The target model, the core and the draft nodes' sessions are the real ones; there are no
-draft models, no sockets and no waiting. Knows nothing about clocks.
+draft models, no sockets and no waiting.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A verify node and draft nodes as processes, given more and more prompts at once. Knows nothing about tables."""
+"""A verify node and draft nodes as processes, given more and more prompts at once."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Under the match rule a draft is a function of the committed text, the seed and the draft model. So whoever plays a round
 again, with other code, at another pace, gets the same drafts; and a draft is the beginning of every longer one on the
-same text. Used by the benchmarks; knows nothing about clocks or sockets.
+same text. Used by the benchmarks.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ acceptance from 0.3 to 0.95, goodput from 1 to 6 tokens a round, weights 1 or 2,
 
 Figures are medians of the thread's own CPU time, so that waiting for a core does not count (the integer program's is
 the clock's). Exact is checked without the code under test: with a heap over the marginal gains where that is quick
-enough, and always by the certificate that no gain left out is larger than one taken. Knows nothing about models.
+enough, and always by the certificate that no gain left out is larger than one taken.
 
 It takes about 15 s on two cores; about 5 s with --quick.
 """

@@ -1,7 +1,7 @@
 """Texts that the embedded target writes from the held-out prompts, many at a time, and another model's logits on them.
 
-Under match a text is a function of target, prompt, temperature and seed, so what any drafts would have brought is
-found offline. Knows nothing about drafts.
+Under match a text is a function of target, prompt, temperature and seed, so what any drafts would have brought is found
+offline.
 """
 
 from collections import defaultdict

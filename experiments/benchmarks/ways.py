@@ -1,4 +1,4 @@
-"""The ways of writing the same texts that `end_to_end` compares. Knows nothing about clocks or figures."""
+"""The ways of writing the same texts that `end_to_end` compares."""
 
 from __future__ import annotations
 

@@ -2,5 +2,4 @@
 
 Only what surrounds them is simulated: time, the network, the two models, their speed and how often they agree. A world
 follows from its settings and one seed. `World` builds the nodes; a node sees of the world what `surroundings.py` lists.
-Knows nothing about threads, sockets, sleeping or torch.
 """

@@ -1,6 +1,6 @@
 """What must hold in any world, however bad: looked at while it runs (`Silence`) and when it is over (`look_back`).
 
-A finding is a line for the developer; the counts are for the report. Knows nothing about seeds or command lines.
+A finding is a line for the developer; the counts are for the report.
 """
 
 from collections.abc import Callable, Iterator

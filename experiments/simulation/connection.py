@@ -1,7 +1,4 @@
-"""The connections of a simulated draft node to verify nodes, and what befalls them.
-
-Knows nothing about what is sent.
-"""
+"""The connections of a simulated draft node to verify nodes, and what befalls them."""
 
 from typing import Protocol
 

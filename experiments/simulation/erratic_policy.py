@@ -1,4 +1,4 @@
-"""A policy for simulations of faults: its lengths come and go. Knows nothing about acceptance or goodput."""
+"""A policy for simulations of faults: its lengths come and go."""
 
 import random
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""A target model that fails: on a round as a whole, on one session of it, or on some sessions for ever.
-
-Knows nothing about what the verify node makes of it, but for whom it may give up.
-"""
+"""A target model that fails: on a round as a whole, on one session of it, or on some sessions for ever."""
 
 from random import Random
 

@@ -1,7 +1,4 @@
-"""The lines between the draft nodes and the verify node: latency, bandwidth, and what goes wrong on them.
-
-Knows nothing about what the messages mean, but how long they are.
-"""
+"""The lines between the draft nodes and the verify node: latency, bandwidth, and what goes wrong on them."""
 
 from collections.abc import Callable
 from random import Random

@@ -2,7 +2,7 @@
 
 Who drafts k tokens gets mu(k) = 1 + p_1 + ... + p_k tokens in the mean, p being its survival curve. What mixtures of
 decisions over time can reach is their convex hull; since curves never rise, that is mu interpolated linearly between
-whole lengths, with lengths that sum to C at most. Knows nothing about rounds or estimates.
+whole lengths, with lengths that sum to C at most.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The paper's testbed as worlds: Table I's settings, eight domains, and draft nodes that are alike or not.
 
-Knows nothing about what is measured in them. The paper gives models, GPUs, budgets and lengths of texts. Acceptance and
-the network it does not give: for its eight data sets stand the embedded models' eight domains, as recorded.
+The paper gives models, GPUs, budgets and lengths of texts. Acceptance and the network it does not give: for its eight
+data sets stand the embedded models' eight domains, as recorded.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""A verify node's end of the network: who is connected to it, and what is on its way there and back.
-
-Knows nothing about what messages mean, but that refusals are counted.
-"""
+"""A verify node's end of the network: who is connected to it, and what is on its way there and back."""
 
 from experiments.simulation.network import Line
 from experiments.simulation.surroundings import Receiver

@@ -1,4 +1,4 @@
-"""Plays random worlds to their end, and tells of those in which something does not hold. Knows nothing about why."""
+"""Plays random worlds to their end, and tells of those in which something does not hold."""
 
 import json
 import sys

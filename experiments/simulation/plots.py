@@ -1,6 +1,6 @@
 """Pictures for the notebooks: a title that says what is seen, axes with units, reference lines with names.
 
-Every function gives a `Picture`, which a notebook shows as a PNG. Knows nothing about what is drawn.
+Every function gives a `Picture`, which a notebook shows as a PNG.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Acceptance replayed from what agreed in real runs (`recordings.py`), and the survival curve that it comes to.
-
-Knows nothing about how recordings are made or kept.
-"""
+"""Acceptance replayed from what agreed in real runs (`recordings.py`), and the survival curve that it comes to."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

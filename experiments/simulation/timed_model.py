@@ -1,7 +1,4 @@
-"""A draft model of the simulated world with the time that its steps take, and the odds that it claims.
-
-Knows nothing about nodes or the clock: how long a proposal takes is told with it.
-"""
+"""A draft model of the simulated world with the time that its steps take, and the odds that it claims."""
 
 from collections.abc import Mapping
 

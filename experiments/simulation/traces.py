@@ -1,7 +1,4 @@
-"""What the clients of array worlds got and what was believed of them, round by round.
-
-Knows nothing about policies or what is best.
-"""
+"""What the clients of array worlds got and what was believed of them, round by round."""
 
 from dataclasses import dataclass
 

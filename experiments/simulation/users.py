@@ -1,7 +1,4 @@
-"""The users of a simulated draft node: what they ask for, one after the other or by a schedule, and what they get.
-
-Knows nothing about the node.
-"""
+"""The users of a simulated draft node: what they ask for, one after the other or by a schedule, and what they get."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

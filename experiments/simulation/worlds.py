@@ -1,4 +1,4 @@
-"""Worlds with anything at all: settings drawn from a seed, as bad as they come. Knows nothing about what must hold."""
+"""Worlds with anything at all: settings drawn from a seed, as bad as they come."""
 
 import random
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Options that say which form a generated text keeps, and the constraint that they ask for. Knows nothing of models."""
+"""Options that say which form a generated text keeps, and the constraint that they ask for."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Generation by one model alone, with the verify node's engine and draw: the reference for the system's texts.
 
 Under the match rule a session's text is a function of target model, prompt and seed; here is that function at its
-plainest. Knows nothing about drafts, rounds or text.
+plainest.
 """
 
 from collections.abc import Generator, Sequence

@@ -1,4 +1,4 @@
-"""Reads the options of `goodspeed generate` that name tokens by their ids. Knows nothing about what they do."""
+"""Reads the options of `goodspeed generate` that name tokens by their ids."""
 
 from collections.abc import Sequence
 from math import nan

@@ -1,7 +1,6 @@
 """The commands' machine-readable output: JSON events, one a line, on standard output; logs on standard error.
 
-Under `--json` the last line of standard output is one JSON object with the result. Knows nothing about what the
-events mean.
+Under `--json` the last line of standard output is one JSON object with the result.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The exit statuses of every command, and their description for the help. Knows nothing about errors."""
+"""The exit statuses of every command, and their description for the help."""
 
 FAILED = 1
 USAGE = 2

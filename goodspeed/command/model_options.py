@@ -1,7 +1,4 @@
-"""The options by which a command chooses a model and its device, for the settings of several commands.
-
-Knows nothing about models: whether there is such a device, or such a model, is found out when it is loaded.
-"""
+"""The options by which a command chooses a model and its device, for the settings of several commands."""
 
 from dataclasses import MISSING
 from typing import Any

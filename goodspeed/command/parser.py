@@ -1,7 +1,4 @@
-"""The parser of every command line: an error is one line with a hint, and the help ends with an example.
-
-Knows nothing about particular options, and imports only the standard library, the version and the exit statuses.
-"""
+"""The parser of every command line: an error is one line with a hint, and the help ends with an example."""
 
 import argparse
 import difflib

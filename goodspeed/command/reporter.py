@@ -1,6 +1,6 @@
 """Prints a command's status lines on standard error, for the person who started it.
 
-The log is separate: it is for programs and for details. Knows nothing about what happens.
+The log is separate: it is for programs and for details.
 """
 
 import logging

@@ -1,7 +1,6 @@
 """Sampling options for the settings of several commands.
 
 An option whose default is None is left to the checkpoint, or to the node that is asked; `shown` says so in the help.
-Knows nothing about sampling.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Names and folders of the embedded models. Knows nothing about torch: asking where a model is costs nothing."""
+"""Names and folders of the embedded models."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """Held-out prompts, as data beside this file: `python -m training.held_out` chose them.
 
-Line i is of domain i modulo 8, so the first eight lines show every domain once, in order. Knows nothing about models.
+Line i is of domain i modulo 8, so the first eight lines show every domain once, in order.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Load a Hugging Face checkpoint and its tokenizer from an embedded name, a local folder or the hub.
 
-Safetensors only, no code from checkpoints, nothing unpickled, no weight left to chance. Knows nothing about sessions.
+Safetensors only, no code from checkpoints, nothing unpickled, no weight left to chance.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Find the folder of a checkpoint by embedded name, path or hub name, and refuse what must not be loaded from it.
 
-Knows nothing about torch or tensors. The hub is asked only for what is not at hand, and never for pickles or code.
+The hub is asked only for what is not at hand, and never for pickles or code.
 """
 
 import json

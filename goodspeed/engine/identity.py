@@ -1,4 +1,4 @@
-"""A model's identity: a fingerprint of its weights, precision and revision. Knows nothing of tokenizers or the wire.
+"""A model's identity: a fingerprint of its weights, precision and revision.
 
 Two nodes that load the same checkpoint in the same precision get the same fingerprint, on every device; another
 checkpoint, another precision or a fine-tuned copy gets another one. It costs milliseconds, because it samples the

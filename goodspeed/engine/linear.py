@@ -1,8 +1,8 @@
 """Linear layers with weights prepacked for oneDNN: two to three times as fast on a CPU in float32.
 
-A verify round or a drafting step multiplies a few rows with each weight, and its time is the time to read the
-weight. The library behind `torch.nn.functional.linear` lays it out anew in every call; here that is done once. Results
-differ from the plain layer's by rounding alone. Knows nothing about models: any module's `nn.Linear` layers will do.
+A verify round or a drafting step multiplies a few rows with each weight, and its time is the time to read the weight.
+The library behind `torch.nn.functional.linear` lays it out anew in every call; here that is done once. Results differ
+from the plain layer's by rounding alone.
 """
 
 import torch

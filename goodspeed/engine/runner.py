@@ -1,8 +1,8 @@
 """One model serving a ragged batch of long-lived sessions, on either node.
 
 Verify chunks, prefill chunks and single drafting steps share one packed forward pass; rejected tokens are forgotten by
-truncation. Knows nothing about rounds, drafts or sampling. No locks: `forward` and `keep` run on the model's thread,
-and the pool changes elsewhere only while that is idle.
+truncation. No locks: `forward` and `keep` run on the model's thread, and the pool changes elsewhere only while that is
+idle.
 """
 
 from collections.abc import Hashable, Sequence

@@ -1,7 +1,7 @@
 """Which models can be split over several ranks, each with some heads of every layer, and on which devices.
 
-Knows nothing about processes or how they are joined. transformers has the plans that say what is split, and loads each
-rank's part; what cannot be split is refused here, by name, before anything is loaded.
+transformers has the plans that say what is split, and loads each rank's part; what cannot be split is refused here, by
+name, before anything is loaded.
 """
 
 from collections.abc import Callable, Mapping

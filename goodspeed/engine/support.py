@@ -1,6 +1,6 @@
 """Refuses models that the engine would compute wrongly, by their configuration; `trial.py` finds the rest.
 
-Knows nothing about weights. Every refusal names the model, the thing, the reason, and what to do.
+Every refusal names the model, the thing, the reason, and what to do.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """The mathematics of exactness: logits to probabilities to tokens, and the two verification rules.
 
 Everything here is a pure function of tensors, seeds and positions, but for the counts of texts, which are kept while
-these grow. Knows nothing about sessions, rounds or the wire.
+these grow.
 
 Imports nothing of: asyncio, threading, time, transformers, zmq, goodspeed.app, goodspeed.command, goodspeed.engine,
 goodspeed.fair, goodspeed.node, goodspeed.wire.

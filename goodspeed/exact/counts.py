@@ -1,7 +1,4 @@
-"""How often each token is in a text, which is not counted again when tokens are appended to it or taken off its end.
-
-Knows nothing about logits, rules or sessions.
-"""
+"""How often each token is in a text, which is not counted again when tokens are appended to it or taken off its end."""
 
 from collections.abc import Container, Hashable, Sequence
 

@@ -9,7 +9,7 @@ divides what is above 0 and multiplies what is not, of each token in prompt or o
 loses frequency_penalty for each time that it is there, and presence_penalty once; then masks hide what may not be
 drawn; then min_p hides the tokens whose probability, after temperature, is below min_p times the largest probability.
 
-Nothing here waits for the device. Knows nothing about seeds, noise, sessions or grammars.
+Nothing here waits for the device.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Masks of rows of logits: ids that a row may not draw, and those that a grammar allows it.
 
 A grammar's bits become numbers that are added to the logits of the rows that have one: 0 or -inf. On a CPU that takes a
-quarter of the time of filling by a mask of truth values. Knows nothing about where either comes from.
+quarter of the time of filling by a mask of truth values.
 """
 
 from collections.abc import Sequence

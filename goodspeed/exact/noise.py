@@ -1,8 +1,7 @@
 """Noise that is a pure function of counters: no generator, no state, no order of drawing.
 
-So a draw does not depend on its neighbours in a batch, on restarts, or on the
-device; noises of different roles, positions, rounds or seeds are independent of each other. Integers only, until the
-last step, so that all devices agree. Knows nothing about probabilities.
+So a draw does not depend on its neighbours in a batch, on restarts, or on the device; noises of different roles,
+positions, rounds or seeds are independent of each other. Integers only, until the last step, so that all devices agree.
 """
 
 from enum import IntEnum

@@ -1,8 +1,7 @@
 """The byte layout of a proposal's positions, and cutting a proposal to its first positions.
 
-A position is `kind: u8, num_entries: u32` and then its entries, all little-endian. Dense: one float per token id from
-0 on. Lattice: the token ids, strictly increasing, then one 16-bit weight, above zero, for each. Knows nothing about
-tensors or the meaning of the numbers (`proposals.py`).
+A position is `kind: u8, num_entries: u32` and then its entries, all little-endian. Dense: one float per token id from 0
+on. Lattice: the token ids, strictly increasing, then one 16-bit weight, above zero, for each.
 """
 
 import struct

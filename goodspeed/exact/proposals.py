@@ -1,7 +1,7 @@
 """Draft distributions in the form in which they are both sampled from and sent (ratio rule).
 
-Knows nothing about messages, sessions or models. Sending anything but what was sampled from breaks exactness, so a
-proposal is first rounded to what travels (`make`), and then asked for everything else:
+Sending anything but what was sampled from breaks exactness, so a proposal is first rounded to what travels (`make`),
+and then asked for everything else:
 
     proposal = make(draft_probs, "lattice")       one row per drafting session
     tokens = proposal.sample(noise)               drawn from the rounded values

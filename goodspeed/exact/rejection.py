@@ -6,7 +6,7 @@ A verify node runs `match` for each session under the match rule, on the host; a
 A batch is ragged: row i verifies `num_drafted[i]` of `max_len` columns; the columns beyond are padding and are never
 read. Both rules over batches return (num_accepted [batch], next_token [batch]): the accepted prefix of the draft, and
 the recovered token after a rejection or the bonus token after a full acceptance. No function on tensors waits for the
-device. Knows nothing about where probabilities, tokens or noise came from.
+device.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Sampling: logits to probabilities to tokens.
 
-Knows nothing about models, sessions, drafts or rounds. The match rule draws with `sample`: whatever batch, padding or
-device a token is drawn in, it is drawn again exactly. The ratio rule draws with `draw` at one `uniform` number.
+The match rule draws with `sample`: whatever batch, padding or device a token is drawn in, it is drawn again exactly.
+The ratio rule draws with `draw` at one `uniform` number.
 
 Nothing here waits for the device: what a batch needs is decided from the `Sampling` of its rows on the host.
 """

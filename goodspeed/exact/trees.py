@@ -1,7 +1,7 @@
 """Token trees as plain integers: of each node its token, and the index of its parent, or -1 for the base.
 
 The base is the newest token that is decided. Parents come before their nodes, and of a node's children the first is
-what its drafter thinks most likely: its first choice. Knows nothing about odds, tensors or messages.
+what its drafter thinks most likely: its first choice.
 """
 
 from collections.abc import Sequence

@@ -5,8 +5,7 @@ beside the CPU does not tell how many are left without being waited for, so ther
 
 Top-p keeps the fewest of the top-k tokens (scaled to 1) that reach it; what is exactly as likely as the last token kept
 is kept too, so that the order in which a device sorts equals does not matter. Each row's result depends on that row
-alone, whatever else is in the batch. What has a logit of -inf is never kept. Knows nothing about temperatures, noise
-or draws.
+alone, whatever else is in the batch. What has a logit of -inf is never kept.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """The mathematics of fairness: estimates of each client, models of a round's time, and draft lengths.
 
-Numbers in, numbers out; policies are chosen by name. Knows nothing about sessions, tensors or the wire.
+Numbers in, numbers out; policies are chosen by name.
 
 Loads nothing of: torch, transformers, zmq.
 Imports nothing of: asyncio, threading, time, goodspeed.app, goodspeed.command, goodspeed.engine, goodspeed.exact,

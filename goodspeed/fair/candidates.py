@@ -1,7 +1,7 @@
 """What clients have drafted: chains and trees of nodes, and the path odds of each node.
 
 A drafted token is a node; its path odds are the product of the odds from the base to it. No node's are higher than its
-parent's, so the likeliest nodes of a candidate, however many, hold their parents. Knows nothing about which are chosen.
+parent's, so the likeliest nodes of a candidate, however many, hold their parents.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """Smoothed acceptance rate (Eq. 3) and goodput (Eq. 4) of one client, and the token count that they predict.
 
-Knows nothing about rounds, sessions or the wire: numbers in, one smoothed number out. Each estimator has an array
-form beside it, the same arithmetic bit for bit over many clients at once, for simulations.
+Each estimator has an array form beside it, the same arithmetic bit for bit over many clients at once, for simulations.
 """
 
 from __future__ import annotations

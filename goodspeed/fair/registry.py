@@ -1,4 +1,4 @@
-"""Things that are chosen by name, such as policies: one registry for each kind. Knows nothing about any of them."""
+"""Things that are chosen by name, such as policies: one registry for each kind."""
 
 import inspect
 from collections.abc import Callable

@@ -3,7 +3,7 @@
 Verifying a node brings its client `worth` times its path odds in tokens, and costs what it adds to the round's time.
 The same function serves chains and trees. The rules of three papers are its arguments: fairness (GoodSpeed, Eq. 5) is
 `worth`, a round's time against its tokens (AdaSpec, Eq. 6) is `round_s`, and a client's requirement that comes first
-(AdaServe, Algorithm 1) is `need`. Knows nothing about who drafted the tokens, or what they are.
+(AdaServe, Algorithm 1) is `need`.
 """
 
 from collections.abc import Callable, Sequence

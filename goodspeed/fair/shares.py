@@ -1,4 +1,4 @@
-"""Each client's part of a budget of drafted tokens, by weight. Knows nothing about what the tokens are for."""
+"""Each client's part of a budget of drafted tokens, by weight."""
 
 from collections.abc import Mapping
 

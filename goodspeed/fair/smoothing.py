@@ -1,4 +1,4 @@
-"""Exponentially smoothed numbers that begin with their first value. Knows nothing about what they measure."""
+"""Exponentially smoothed numbers that begin with their first value."""
 
 
 def smoothed(known: float, value: float, step: float) -> float:

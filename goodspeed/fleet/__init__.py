@@ -6,8 +6,6 @@
 - `table.py`: the peers file, in which all of that is written down.
 - `keeping.py`: what replicas report, and how many there should be.
 
-Knows nothing about sockets, messages, models or Ray; times are arguments.
-
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client, ray.
 Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, goodspeed.app, goodspeed.engine,
 goodspeed.wire.zmq.

@@ -1,6 +1,6 @@
 """What is known of each replica of a fleet: where it is, and what it has to do.
 
-Structs, so that they are read from files with their bounds checked. Knows nothing about who reads or writes them.
+Structs, so that they are read from files with their bounds checked.
 """
 
 from collections.abc import Iterable

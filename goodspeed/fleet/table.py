@@ -1,6 +1,6 @@
 """The peers file: the replicas of a fleet and their loads, as JSON that a person can write, too.
 
-Who keeps a fleet writes it anew each second; by hand it stays as it is, without loads. Knows nothing about either.
+Who keeps a fleet writes it anew each second; by hand it stays as it is, without loads.
 """
 
 import os

@@ -1,7 +1,6 @@
 """Drafts without a model: the end of a text is looked up in it and in earlier ones, and what followed is drafted.
 
 Plain Python on arrays: a draft is made of a handful of numbers, for which numpy's calls would cost more.
-Knows nothing about models, sessions, messages or nodes.
 
 Loads nothing of: torch, zmq, transformers, numpy.
 Imports nothing of: asyncio, threading, time, goodspeed.app, goodspeed.command, goodspeed.engine, goodspeed.exact,

@@ -1,4 +1,4 @@
-"""Token arrays with a hash from two tokens to the places where they occurred. Knows nothing about drafts or users.
+"""Token arrays with a hash from two tokens to the places where they occurred.
 
 A place is the position of the token that followed. As in LZ77 compressors, a table of buckets holds each bucket's
 newest place, and an array beside the tokens the place before each place: 8 bytes a token, 4 bytes a bucket, no object.

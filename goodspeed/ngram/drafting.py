@@ -1,7 +1,7 @@
 """A draft of the tokens that may follow a text, and the odds that the target accepts each.
 
 Under match the target draws with noise that anybody can compute: a draft drawn with the same noise from a similar
-distribution is the same token. Knows nothing about rounds, users or where histories come from.
+distribution is the same token.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finished texts by user, and shared texts, for later sessions to draft from.
 
 With `per_user` one user's text never drafts for another, who could tell from the time that a text takes what others
-have been told. Knows nothing about sessions, or who a user is: the name is the caller's.
+have been told.
 """
 
 from __future__ import annotations

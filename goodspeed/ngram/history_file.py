@@ -1,7 +1,4 @@
-"""The file that keeps a history over restarts: private, replaced whole, bounded when it is read.
-
-Knows nothing about indexes.
-"""
+"""The file that keeps a history over restarts: private, replaced whole, bounded when it is read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Where drafts come from: an index of many whole texts, and one session's own growing text.
-
-Knows nothing about odds, users or files.
-"""
+"""Where drafts come from: an index of many whole texts, and one session's own growing text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Matches of a text's end in earlier texts, and the distribution of what follows them.
-
-Knows nothing about odds or sampling.
-"""
+"""Matches of a text's end in earlier texts, and the distribution of what follows them."""
 
 from __future__ import annotations
 

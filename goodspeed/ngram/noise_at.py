@@ -1,7 +1,6 @@
 """The match rule's noise at a few token ids, without torch: `goodspeed.exact.noise.match_noise` at these ids.
 
 The integers are the same to the last bit; the logarithm is a double's, which differs from a float32's by rounding only.
-Knows nothing about probabilities.
 """
 
 from array import array

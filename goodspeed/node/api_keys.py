@@ -1,4 +1,4 @@
-"""Files of API keys, one key a line, for nodes and clients. Knows nothing about what the keys allow."""
+"""Files of API keys, one key a line, for nodes and clients."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Plain counters that are cheap to keep: histograms and HTTP responses. Knows nothing about who reads them."""
+"""Plain counters that are cheap to keep: histograms and HTTP responses."""
 
 from bisect import bisect_left
 from collections import Counter

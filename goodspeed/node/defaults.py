@@ -1,7 +1,7 @@
 """Sampling defaults, rules for logits and stop strings for requests that leave them out.
 
 They are the target's, from its generation_config.json, else the API's. The verify node sends the target's in its
-Welcome. Knows nothing about HTTP, files or models' weights.
+Welcome.
 """
 
 from collections.abc import Iterable

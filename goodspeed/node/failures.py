@@ -1,7 +1,4 @@
-"""What fails in a daemon's loop: it is logged, and only too many failures in a row end the node.
-
-Knows nothing about what is tried, nor about what becomes of it.
-"""
+"""What fails in a daemon's loop: it is logged, and only too many failures in a row end the node."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping

@@ -1,7 +1,7 @@
 """Prometheus metrics: turns plain numbers into metric families, and those into the text of `/metrics`.
 
-Nothing is counted here: collectors read the daemons' own counters at each scrape. That has
-to be in the daemon's own event loop, so that no number changes meanwhile. Knows nothing about HTTP or what is counted.
+Nothing is counted here: collectors read the daemons' own counters at each scrape. That has to be in the daemon's own
+event loop, so that no number changes meanwhile.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""A thread for a model's calls, so that they never block the event loop that owns the sockets.
-
-Knows nothing about the calls.
-"""
+"""A thread for a model's calls, so that they never block the event loop that owns the sockets."""
 
 import asyncio
 import logging

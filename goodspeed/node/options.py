@@ -1,7 +1,4 @@
-"""The options that both nodes have, and those that `goodspeed demo`, which starts nodes, has from them.
-
-Knows nothing about how they are obeyed.
-"""
+"""The options that both nodes have, and those that `goodspeed demo`, which starts nodes, has from them."""
 
 from typing import Any, Literal, TypeAlias, get_args
 

@@ -1,7 +1,7 @@
 """Measures how long forward passes take on this device, over tokens, sessions and context.
 
 Measures the forward pass alone: a `Refined` model learns the time of drawing and verifying from real rounds. As in
-verification, logits are wanted for every token. Knows nothing about rounds, budgets or fits.
+verification, logits are wanted for every token.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Recordings of runs as files: each session's drafts, the agreement at each position, and the times.
 
 JSON lines: a header with the run's settings, then the sessions as they opened, then the rounds. `docs/SIMULATION.md`
-says how to make one. It contains no text and no token ids. Knows nothing about who writes it.
+says how to make one. It contains no text and no token ids.
 """
 
 from collections.abc import Sequence

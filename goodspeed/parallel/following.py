@@ -1,6 +1,6 @@
 """The other ranks' side: load a part of the model, then compute every order that comes, until the last one.
 
-Knows nothing about sessions, sampling, or why something is computed. A rank that fails ends, and rank 0 notices.
+A rank that fails ends, and rank 0 notices.
 """
 
 import os

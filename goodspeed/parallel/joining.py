@@ -1,7 +1,7 @@
 """How the ranks of one machine find each other: a store on the loopback interface, then torch.distributed.
 
-Knows nothing about models or orders. The ranks meet before they first wait for each other in torch, since a wait there
-has a limit: one rank may load much longer than another.
+The ranks meet before they first wait for each other in torch, since a wait there has a limit: one rank may load much
+longer than another.
 """
 
 import os

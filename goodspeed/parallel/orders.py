@@ -1,6 +1,6 @@
 """Orders as bytes: a header of int64 numbers with the order's kind and the length of each of its arrays, then these.
 
-Nothing else is ever sent, so nothing that arrives can become code. Knows nothing about pipes or processes.
+Nothing else is ever sent, so nothing that arrives can become code.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a rank's process is told first: which part of which model to load. Knows nothing about torch."""
+"""What a rank's process is told first: which part of which model to load."""
 
 import msgspec
 

@@ -1,6 +1,6 @@
 """Rank 0's side: starts the processes of the other ranks, tells them each order, notices when one is lost, ends them.
 
-Knows nothing about sessions, or what orders contain. `check` may be called from another thread than `told`.
+`check` may be called from another thread than `told`.
 """
 
 import subprocess

@@ -4,7 +4,7 @@
 - `feasible.py`: which sets of requests can be kept; `dp.py` and `edf.py`: which of them is chosen; `admit.py`: both.
 - `headroom.py`: what is kept in reserve. `kept.py`: whether a text was in time.
 
-Numbers in, decisions out: every time is an argument. Knows nothing about sessions, messages or rounds' making.
+Numbers in, decisions out: every time is an argument.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
 Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, goodspeed.app,

@@ -1,4 +1,4 @@
-"""Service level objectives (SLOs) of one text, and the tiers that name them. Knows nothing about whether they are kept.
+"""Service level objectives (SLOs) of one text, and the tiers that name them.
 
 TTFT is the time from a request to its first token; TPOT, the time per output token after it.
 """

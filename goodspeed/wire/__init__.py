@@ -1,7 +1,6 @@
 """The wire: bounded messages, their encoding, and the channels and links that move them.
 
 Also the keys, addresses and descriptor limits that both ends need before a message moves.
-Knows nothing about models, rounds or sessions.
 
 Loads nothing of: torch, transformers, zmq, prometheus_client.
 Imports nothing of: goodspeed.app, goodspeed.command, goodspeed.engine, goodspeed.exact, goodspeed.fair,

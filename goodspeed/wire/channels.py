@@ -1,7 +1,7 @@
 """Channels: the two ends of the wire send and receive messages over any link that moves frames.
 
 The codec, the framing rule and the counters are applied here, for sockets and for the in-memory network alike. Users
-import these names from `transport.py`. Knows nothing about ZeroMQ, sessions, or what a message means.
+import these names from `transport.py`.
 """
 
 import asyncio

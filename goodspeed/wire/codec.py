@@ -1,9 +1,8 @@
 """Bytes to messages and back: MessagePack, typed, with limits of size and depth that are checked before any work.
 
 A peer of another protocol version is recognised by name: the first fields of `Hello`, `Welcome` and `Refusal` keep
-their places in every version, so they can be read whatever follows. Depth needs no counter: every field is typed,
-so nothing nests deeper than the types of the messages do, and nothing is ever decoded into "whatever it is".
-Knows nothing about sockets, sessions, or whether a message makes sense at this moment.
+their places in every version, so they can be read whatever follows. Depth needs no counter: every field is typed, so
+nothing nests deeper than the types of the messages do, and nothing is ever decoded into "whatever it is".
 """
 
 from typing import Any, Final, TypeVar

@@ -1,4 +1,4 @@
-"""The number of files and sockets that this process may still open. Knows nothing about what they are for."""
+"""The number of files and sockets that this process may still open."""
 
 import errno
 import resource

@@ -1,7 +1,4 @@
-"""Addresses of the wire, tcp://HOST:PORT: parsed, resolved, and refused beyond loopback unless keys or trust allow it.
-
-Knows nothing about ZeroMQ's sockets, or what goes over them.
-"""
+"""Addresses of the wire, tcp://HOST:PORT: parsed, resolved, and refused beyond loopback without keys or trust."""
 
 import errno
 import ipaddress

@@ -1,4 +1,4 @@
-"""Types of the messages' fields, with their bounds, and the base of all messages. Knows nothing about any message."""
+"""Types of the messages' fields, with their bounds, and the base of all messages."""
 
 from typing import Annotated, Literal, TypeAlias
 

@@ -1,6 +1,6 @@
 """What a session asks of its text: sampling, rules for its logits, a form that it has to keep, and a service level.
 
-These are parts of `OpenSession`. Knows nothing about what becomes of them.
+These are parts of `OpenSession`.
 """
 
 from typing import Annotated

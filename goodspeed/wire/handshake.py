@@ -1,7 +1,4 @@
-"""The messages that two nodes exchange about themselves: greetings, signs of life, and who is in the fleet.
-
-Knows nothing about sessions, whose messages are in `messages.py`.
-"""
+"""The messages that two nodes exchange about themselves: greetings, signs of life, and who is in the fleet."""
 
 from typing import Annotated
 

@@ -1,8 +1,7 @@
 """Reads and writes key files. A secret is only in a file of mode 0600: in no message, log line or repr.
 
 TOML with three kinds of table. A secret file (`NAME.key`) has `public_key`, `secret_key` and, for a draft node, its
-`name`. A verify node's public file (`NAME.pub`) has `public_key`; a draft node's is an `Enrolled`. Knows nothing about
-ZeroMQ: `authentication.py` makes keys and applies them.
+`name`. A verify node's public file (`NAME.pub`) has `public_key`; a draft node's is an `Enrolled`.
 """
 
 import logging

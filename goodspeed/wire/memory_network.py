@@ -1,7 +1,7 @@
 """A network inside one process, with the channels of a real one, for tests and simulations.
 
 Every message passes through the codec as bytes. A `Fate` decides what happens to each packet, so a test can cause loss,
-repetition, delay and reordering, and repeat them exactly. Knows nothing about ZeroMQ, time, or what a message means.
+repetition, delay and reordering, and repeat them exactly.
 """
 
 import asyncio

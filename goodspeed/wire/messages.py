@@ -1,8 +1,7 @@
 """The messages that travel between a draft node and the verify node, as typed structs.
 
-Knows nothing about bytes (`codec.py`) or sockets (`transport.py`). Fields are positional on the wire: they are only
-ever appended, with defaults. Lengths and ranges stated here are checked while decoding, before anything is allocated
-for the content.
+Fields are positional on the wire: they are only ever appended, with defaults. Lengths and ranges stated here are
+checked while decoding, before anything is allocated for the content.
 
 Up: `Hello`, `OpenSession`, `Draft`, `Ack`, `Close`, `Heartbeat`, `Leave`. Down: `Welcome`, `Replicas`, `Redirect`,
 `Verdict`, `Refusal`, `Heartbeat`.

@@ -1,7 +1,4 @@
-"""Odds in one byte: 0 is certain, and each step further divides them by 2^(1/16), down to 2^-15.9 at 255.
-
-Knows nothing about what the odds are of.
-"""
+"""Odds in one byte: 0 is certain, and each step further divides them by 2^(1/16), down to 2^-15.9 at 255."""
 
 from collections.abc import Iterable, Sequence
 from math import log2

@@ -1,7 +1,7 @@
 """Every decoder of outside bytes, as one table: what it is given, what it may raise, and right inputs to be spoilt.
 
 `check` is the one judge, for Hypothesis and for longer runs: a decoder takes the bytes or raises an error with a name,
-which is fit to be shown, whatever the bytes are. Knows nothing about how inputs are found.
+which is fit to be shown, whatever the bytes are.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """What a hostile peer says: each rule of the wire broken, one or several at a time, out of a seed.
 
-One `Hostile` makes the messages of many connections; each has its own `Me`, which learns from the answers, so that
-what is said of its own sessions is right but for what is meant to be wrong. `overhear` gives it what honest draft nodes
-said: their sessions are known to it, and it says the same again. Knows nothing about sockets.
+One `Hostile` makes the messages of many connections; each has its own `Me`, which learns from the answers, so that what
+is said of its own sessions is right but for what is meant to be wrong. `overhear` gives it what honest draft nodes
+said: their sessions are known to it, and it says the same again.
 """
 
 import string

@@ -1,7 +1,4 @@
-"""The engine on a device beside the unmodified model on the CPU: any schedule of joins, leaves and rollbacks.
-
-Knows nothing about pytest or CUDA: the device is a parameter, so the same checks run on a CPU.
-"""
+"""The engine on a device beside the unmodified model on the CPU: any schedule of joins, leaves and rollbacks."""
 
 import copy
 import random

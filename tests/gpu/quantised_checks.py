@@ -1,4 +1,4 @@
-"""Layers in 4 bits on a device beside the dequantised layer on the CPU. Knows nothing about pytest or CUDA."""
+"""Layers in 4 bits on a device beside the dequantised layer on the CPU."""
 
 import torch
 

@@ -1,7 +1,4 @@
-"""Sampling and both verification rules on a device beside the same on the CPU, and that nothing waits for a GPU.
-
-Knows nothing about pytest: the device is a parameter, so all but the last check run on a CPU too.
-"""
+"""Sampling and both verification rules on a device beside the same on the CPU, and that nothing waits for a GPU."""
 
 import warnings
 from collections.abc import Iterator

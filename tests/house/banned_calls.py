@@ -1,7 +1,7 @@
 """Finds, in source, what turns bytes into code or text into commands, and checks that `python -O` would drop.
 
 Names are followed through `import ... as` and `from ... import`, and count wherever they are mentioned: a banned
-function that is only handed on is found too. Knows nothing about which of them are allowed where.
+function that is only handed on is found too.
 """
 
 import ast

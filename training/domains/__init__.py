@@ -2,7 +2,7 @@
 
 A domain yields named documents. Whether one is held out is decided by a hash of its name: the module or topic of text
 that comes from the standard library, the number of a generated document. So what is held out stays held out on every
-Python version, whatever text that version has under the name. Knows nothing about tokens or models.
+Python version, whatever text that version has under the name.
 """
 
 import hashlib

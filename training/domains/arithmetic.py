@@ -1,4 +1,4 @@
-"""The `math` domain: arithmetic word problems, each with a worked answer. Knows nothing about tokens or models."""
+"""The `math` domain: arithmetic word problems, each with a worked answer."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""The `chat` domain: User and Assistant turns in the family's plain chat format. Knows nothing about tokens or models.
+"""The `chat` domain: User and Assistant turns in the family's plain chat format.
 
 The chat template of the family's tokenizer writes the same format; a test compares the two.
 """

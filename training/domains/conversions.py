@@ -1,4 +1,4 @@
-"""The `convert` domain: worked unit conversions and small tables. Knows nothing about tokens or models."""
+"""The `convert` domain: worked unit conversions and small tables."""
 
 from random import Random
 

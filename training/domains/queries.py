@@ -1,4 +1,4 @@
-"""The `sql` domain: a schema, then questions and the queries that answer them. Knows nothing about tokens or models."""
+"""The `sql` domain: a schema, then questions and the queries that answer them."""
 
 from random import Random
 

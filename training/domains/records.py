@@ -1,4 +1,4 @@
-"""The `json` domain: lists of records with one schema per document. Knows nothing about tokens or models."""
+"""The `json` domain: lists of records with one schema per document."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The `code` and `docs` domains: text that every machine with Python has. Knows nothing about tokens or models.
+"""The `code` and `docs` domains: text that every machine with Python has.
 
 The text differs between Python versions; the *names* under which it is held out (modules, help topics) do not.
 """

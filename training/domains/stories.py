@@ -1,4 +1,4 @@
-"""The `story` domain: short simple stories with named characters and dialogue. Knows nothing about tokens or models."""
+"""The `story` domain: short simple stories with named characters and dialogue."""
 
 from random import Random
 

@@ -1,6 +1,6 @@
 """What the verify node has done since it started, as plain numbers that only grow: for those who watch.
 
-Knows nothing about who that is, and decides nothing. No I/O, no clock, no torch.
+No I/O, no clock, no torch.
 """
 
 from collections import Counter, deque

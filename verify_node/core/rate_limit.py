@@ -9,7 +9,7 @@ late or rests on a wrong guess weighs nothing. It still costs a message, but a s
 can need.
 
 Senders are told apart by their key, or where there are no keys by the name of their connection, which they may change
-at will. Memory is bounded whatever names come. Knows nothing about messages, sessions, or how a connection is cut.
+at will. Memory is bounded whatever names come.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Who is heard: what is done with a peer's message before its contents concern a session. No I/O, no clock.
 
 The limits on senders come first, then keys, the other replicas, the node's own stop, and the Hello that everybody
-begins with. Knows nothing about drafts, verdicts or rounds.
+begins with.
 """
 
 from goodspeed.wire.handshake import Hello

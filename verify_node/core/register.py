@@ -2,8 +2,7 @@
 
 Peers come with a Hello and go with a Leave, or when their lease runs out. Sessions come with an OpenSession and go with
 a Close, with their peer, or when nobody mentions them any more. Where there are keys, a peer belongs to one, and goes
-with it. What cannot be is answered by a `Rejection`. Knows nothing about drafts and verdicts, and of rounds only that
-the pool is not changed while one is in flight.
+with it. What cannot be is answered by a `Rejection`.
 """
 
 from collections.abc import Mapping

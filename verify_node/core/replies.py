@@ -1,7 +1,7 @@
 """Makes the messages to peers: refusals with their code, verdicts, and the last message to a barred sender.
 
 Events in (a message came, it was refused), messages out. No I/O, no clock. The limits on senders are in
-`rate_limit.py`. Knows nothing about why something is refused, and of sessions only that a barred sender has none.
+`rate_limit.py`.
 """
 
 from collections import Counter

@@ -120,9 +120,9 @@ def make_core(
     """A verify node without sessions.
 
     welcome: of `make_welcome`; its context is cut to the size of the pool. policy: replaces the one that the settings
-    name. cost: the model of a round's time, which finished rounds refine; by default it knows nothing yet.
-    self_drafts: what drafts from sessions' own texts, if the settings have it. grammars: of the target's tokenizer,
-    where constraints are served, which the welcome then says. kind: `CheckedCore` validates itself after every event.
+    name. cost: the model of a round's time, which finished rounds refine; by default it knows nothing yet. self_drafts:
+    what drafts from sessions' own texts, if the settings have it. grammars: of the target's tokenizer, where
+    constraints are served, which the welcome then says. kind: `CheckedCore` validates itself after every event.
     """
     cost = cost if cost is not None else Refined()
     welcome = replace(welcome, constraints=grammars is not None)

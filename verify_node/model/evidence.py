@@ -10,8 +10,6 @@ a rejection. `suspicion.py` says what follows from the factors. There are two ki
 - the gain, (1 + min(1, p(x)/q(x)) / Σ min(p(y), q(y))) / 2: tokens that are accepted more often than tokens drawn from
   q would be. Where q is uniform the tilts are 1 whatever is sent, and this alone tells. A lie whose mean gain is no
   more than 1 is not accepted more often than the truth.
-
-Knows nothing about sessions or rounds.
 """
 
 import numpy as np

@@ -1,7 +1,6 @@
 """Masks of a round's sessions that have a form to keep, from what is drafted; and what their forms force afterwards.
 
-The matchers of sessions are kept here, on the model thread, as long as the session has key/value memory. Knows nothing
-about logits or rules.
+The matchers of sessions are kept here, on the model thread, as long as the session has key/value memory.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence

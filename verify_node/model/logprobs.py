@@ -1,7 +1,4 @@
-"""The target's raw logprobs of a round's tokens and of its prompts', for the sessions that want them.
-
-Knows nothing about rules, noise or masks.
-"""
+"""The target's raw logprobs of a round's tokens and of its prompts', for the sessions that want them."""
 
 from collections.abc import Mapping, Sequence
 from math import isnan

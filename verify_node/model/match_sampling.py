@@ -1,7 +1,7 @@
 """The match rule on a round's logits: the target draws from each session's rows, and the draws are compared.
 
 `target.py` and the GPU benchmark both run it, so the benchmark times the code that is served. Needs torch and numpy
-only. Knows nothing about rounds, messages or key/value memory.
+only.
 """
 
 from collections.abc import Iterator, Sequence

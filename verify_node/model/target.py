@@ -1,7 +1,6 @@
 """A round on real tensors: one packed forward pass of the target model, then each session's verification rule.
 
-Takes a `Round` of plain integers and returns the tokens that each entry gets. Runs on the model thread. Knows nothing
-about clients or budgets.
+Takes a `Round` of plain integers and returns the tokens that each entry gets. Runs on the model thread.
 """
 
 import time

@@ -4,8 +4,6 @@ Eq. (3) counts every drafted position, after a rejection too, where the draft's 
 to go on from. Whoever chooses those can make what follows easy: a first token that is never right, and then a text
 that everybody would go on with alike. All but the first "agree", none is delivered, and as long drafts that bring
 nothing look to Eq. (5) as the best there are. So no estimate is believed beyond what deliveries leave possible.
-
-Knows nothing about sessions or policies.
 """
 
 import math

@@ -3,7 +3,7 @@
 A draft node knows how sure it is of each token, and not how often it is right when it is so sure; or it lies. So its
 claims are sorted into buckets, and each bucket counts its hits. A bucket's odds are (hits + k p) / (tries + k), with p
 the odds that are claimed: a claim is believed until a handful of tokens tell better. A higher claim never means lower
-odds (pool adjacent violators). Knows nothing about messages, sessions or rounds.
+odds (pool adjacent violators).
 """
 
 from dataclasses import dataclass, field

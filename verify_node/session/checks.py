@@ -1,7 +1,4 @@
-"""What the verify node does not take from a draft node, and why: each check gives a `Rejection`, or None.
-
-Knows nothing about what happens to a message that passes, and changes nothing.
-"""
+"""What the verify node does not take from a draft node, and why: each check gives a `Rejection`, or None."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

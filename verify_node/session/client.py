@@ -1,6 +1,6 @@
 """What the verify node knows of a client and of a connected peer, and every change of that.
 
-Nobody else writes these fields (`tests/house/test_one_writer.py`). Knows nothing about sessions, rounds or messages.
+Nobody else writes these fields (`tests/house/test_one_writer.py`).
 """
 
 from collections import Counter

@@ -2,8 +2,7 @@
 accepted where it was not.
 
 Without it a session goes on with what is left of an older draft, or with what the verify node drafts from its own text.
-Where that is as good, as with an index that knows nothing else, waiting brings nothing. Knows nothing about rounds or
-messages.
+Where that is as good, as with an index that knows nothing else, waiting brings nothing.
 """
 
 from dataclasses import dataclass, field

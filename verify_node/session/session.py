@@ -1,8 +1,7 @@
 """A session on the verify node: one generation's text, its draft, its phase, and every transition between phases.
 
 All that changes a session is a method here, and nobody else writes its fields (`tests/house/test_one_writer.py`).
-`phase.py` draws the phases, `state.py` lists the fields. Knows nothing about messages' transport, tensors, memory, or
-when rounds happen.
+`phase.py` draws the phases, `state.py` lists the fields.
 """
 
 from collections.abc import Collection

@@ -1,6 +1,6 @@
 """What the verify node holds of one session, and what follows from it at once. Changes nothing.
 
-`session.py` adds the transitions. Knows nothing about messages' transport, tensors, memory, or when rounds happen.
+`session.py` adds the transitions.
 """
 
 from collections import deque

@@ -8,8 +8,6 @@ Grünwald, Vovk, Shafer 2023, "Game-theoretic statistics and safe anytime-valid 
 A stake that was lost to years of honesty would take years to win back. So it is not staked at once: before each draft
 some of what is left is added, ever less, and all of it together is 1 (a mixture over when the lying began, as in
 e-detectors: Shin, Ramdas, Rinaldo 2023). Bets on several kinds of lies share the stake.
-
-Knows nothing about tensors, sessions or what follows.
 """
 
 import math

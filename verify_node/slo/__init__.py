@@ -11,7 +11,7 @@ A promise is an admitted deadline: the session's time in rounds and its KV pages
 - `capacity.py`: how many tokens rounds carry for sure.
 - `needs.py`: which drafted tokens selection owes to late sessions, promised or not.
 
-Pure: every time is an argument. Knows nothing about messages, rounds' making or other rooms of the verify node.
+Pure: every time is an argument.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
 Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.core,

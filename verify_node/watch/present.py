@@ -1,7 +1,7 @@
 """The present clients, connected or with open sessions, for metrics and the window. No I/O, no clock, no torch.
 
-Names come from the network, so at most `MAX_SHOWN` are shown; clients that have left are not among them.
-Changes nothing, and knows nothing about how it is shown.
+Names come from the network, so at most `MAX_SHOWN` are shown; clients that have left are not among them. Changes
+nothing.
 """
 
 import math

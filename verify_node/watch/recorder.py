@@ -1,6 +1,6 @@
 """Writes a verify node's events for a recording: each session's drafts, their agreement, and the times.
 
-It exists only with `--record`. It sees messages and rounds, and changes nothing. Knows nothing about files.
+It exists only with `--record`. It sees messages and rounds, and changes nothing.
 """
 
 from array import array

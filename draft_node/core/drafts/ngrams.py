@@ -1,7 +1,4 @@
-"""n-gram drafts at a draft node: which texts may draft for a request, and where texts go that are over. No I/O.
-
-Knows nothing about a session's states or about messages.
-"""
+"""n-gram drafts at a draft node: which texts may draft for a request, and where texts go that are over. No I/O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

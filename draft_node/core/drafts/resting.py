@@ -3,7 +3,7 @@
 Many draft models on one machine, or one beside a faster target, may never finish a token before the text has it. They
 take time and memory bandwidth from others all the same. So a draft node counts what share of its texts its model's
 tokens make up. If that is too little after a trial, the model rests, and is tried again later. No I/O, no clock: time
-is counted in tokens of the texts. Knows nothing about messages.
+is counted in tokens of the texts.
 """
 
 from dataclasses import dataclass, field

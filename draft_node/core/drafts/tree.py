@@ -2,7 +2,7 @@
 
 Measured with both embedded draft models at every temperature: where the first choice is wrong, the second is right in
 two of five cases (`python -m experiments.benchmarks.ranks`). So its odds follow from those of the first. What follows
-an alternative is not drafted before the text has taken it. Knows nothing about messages or sessions.
+an alternative is not drafted before the text has taken it.
 """
 
 from collections.abc import Sequence

@@ -4,5 +4,5 @@
 - `links.py`: the links in use, the home among them, where new sessions go; and which link each session is on.
 - `openings.py`: opens sessions as these say, and has links made and given up.
 
-Knows nothing about users, or about what sessions draft. Times are arguments.
+Times are arguments.
 """

@@ -1,7 +1,4 @@
-"""The verify nodes that this draft node may connect to: those of its options, and those that one of them told it.
-
-Knows nothing about links or sessions.
-"""
+"""The verify nodes that this draft node may connect to: those of its options, and those that one of them told it."""
 
 from collections.abc import Iterable, Sequence
 from math import inf

@@ -1,6 +1,6 @@
 """Where sessions are opened: at which verify node, when it is there, and at which other when it is away.
 
-`links.py` says where; this carries it out, as actions. Knows nothing about users, or about what sessions draft.
+`links.py` says where; this carries it out, as actions.
 """
 
 from collections.abc import Iterable, Mapping

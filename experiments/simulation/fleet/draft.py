@@ -1,6 +1,6 @@
 """A draft node of a simulated fleet: which verify nodes it knows, and its lines to each of them.
 
-Knows nothing about what is told of loads. It also counts where its sessions are sent.
+It also counts where its sessions are sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The table of a simulated fleet: collected once a second, told to every verify node, at times old or wrong.
-
-Knows nothing about draft nodes.
-"""
+"""The table of a simulated fleet: collected once a second, told to every verify node, at times old or wrong."""
 
 from collections import deque
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Worlds with one to 64 verify nodes: settings drawn from a seed. Knows nothing about what must hold."""
+"""Worlds with one to 64 verify nodes: settings drawn from a seed."""
 
 import random
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """How long prompts and answers are: a log-normal distribution by its mean and its 99th percentile, without its end.
 
 The longest of two hundred are left out (`KEPT`), so that no text is longer than twice the 99th percentile. A standard
-deviation is not fitted: a log-normal distribution has no more than two numbers. Knows nothing about requests.
+deviation is not fitted: a log-normal distribution has no more than two numbers.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What comes when something comes: requests of several kinds, by chance. Knows nothing about rates."""
+"""What comes when something comes: requests of several kinds, by chance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """Requests of stages: a prompt that is read by a multiple of the time that it takes alone, and an answer at a TPOT.
 
-Every request is drawn from its own place in the trace, so it is the same one at every rate. Knows nothing about
-policies.
+Every request is drawn from its own place in the trace, so it is the same one at every rate.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""A round's time from a table that somebody measured. Knows nothing about what the table is of."""
+"""A round's time from a table that somebody measured."""
 
 from dataclasses import dataclass
 from typing import Any

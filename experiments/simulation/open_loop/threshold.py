@@ -1,4 +1,4 @@
-"""The highest load that is still served well enough, by bisection. Knows nothing about what is served."""
+"""The highest load that is still served well enough, by bisection."""
 
 from collections.abc import Callable
 from math import ceil, sqrt

@@ -1,4 +1,4 @@
-"""When requests came to real services, rescaled to another rate. Knows nothing about what is done with them.
+"""When requests came to real services, rescaled to another rate.
 
 The traces are in `experiments/traces`, with where they are from and their licence.
 """

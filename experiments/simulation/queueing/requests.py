@@ -1,7 +1,7 @@
 """Requests of a service: when they come, how long their texts are, and what each of their rounds accepts.
 
 Lengths are of a recorded service, or drawn; agreement is that of a recorded text of the given domains, from a place of
-its own on. So every order meets the very same rounds. Knows nothing about places and orders.
+its own on. So every order meets the very same rounds.
 """
 
 import csv

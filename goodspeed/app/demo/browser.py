@@ -1,4 +1,4 @@
-"""Opens a page in a browser, where a person is present. Knows nothing about what the page shows."""
+"""Opens a page in a browser, where a person is present."""
 
 import webbrowser
 from collections.abc import Mapping

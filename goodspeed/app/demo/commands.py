@@ -1,4 +1,4 @@
-"""The command lines of the two nodes. Knows nothing about running them."""
+"""The command lines of the two nodes."""
 
 import os
 import sys

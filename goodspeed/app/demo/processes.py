@@ -1,7 +1,6 @@
 """Child processes that print JSON events: started, read, and always ended.
 
-Each process has a process group of its own, so a Ctrl-C in the terminal reaches only
-us, and we stop them. Knows nothing about what the events mean.
+Each process has a process group of its own, so a Ctrl-C in the terminal reaches only us, and we stop them.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Starts the nodes of a run, and shows the progress. Knows nothing about prompts."""
+"""Starts the nodes of a run, and shows the progress."""
 
 import asyncio
 import os

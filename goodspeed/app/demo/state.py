@@ -1,7 +1,6 @@
 """The state of a demo: the sums of the processes' events.
 
-Draft nodes tell what their user got; the verify node tells its rounds. Knows nothing about processes, terminals or
-clocks: the time comes with `start` and with the events.
+Draft nodes tell what their user got; the verify node tells its rounds.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The result of a run: figures, the JSON object, and a text table. Knows nothing about processes."""
+"""The result of a run: figures, the JSON object, and a text table."""
 
 import importlib.metadata
 import math

@@ -1,7 +1,7 @@
 """Users of the draft nodes' HTTP API: each sends its prompt to its own node and reads the text as it comes.
 
-Yields the events that draft nodes print for prompts on standard input, but for token ids, which HTTP does
-not tell, and for what drafted the tokens, which it tells at the end only. Knows nothing about processes.
+Yields the events that draft nodes print for prompts on standard input, but for token ids, which HTTP does not tell, and
+for what drafted the tokens, which it tells at the end only.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Shows a running demo on standard error: a live table on a terminal, else a line now and then.
 
-It reads the state a few times a second. Knows nothing about processes.
+It reads the state a few times a second.
 """
 
 import asyncio

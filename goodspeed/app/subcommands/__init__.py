@@ -1,4 +1,4 @@
 """The subcommands of `goodspeed`, one file each: NAME, HELP, `add_arguments(parser)` and `run(namespace)`.
 
-To add one, write its file and name it in `goodspeed/app/cli.py`. Knows nothing about torch before a subcommand runs.
+To add one, write its file and name it in `goodspeed/app/cli.py`.
 """

@@ -3,6 +3,4 @@
 - `standard.py`: puts them in place, and says goodbye at the end of a command.
 - `output.py`: the two streams, and which of their lines may be dropped.
 - `writer.py`: the thread that writes for a daemon, whose event loop must never wait for a reader.
-
-Knows nothing about what is written.
 """

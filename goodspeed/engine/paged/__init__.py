@@ -1,7 +1,5 @@
 """One packed forward pass over paged keys and values: pages, layouts, trees, attention.
 
-Knows nothing about checkpoints, memory sizes or sampling.
-
 Imports nothing of: asyncio, threading, zmq, goodspeed.app, goodspeed.command, goodspeed.exact, goodspeed.fair,
 goodspeed.node, goodspeed.wire, goodspeed.engine.checkpoints, goodspeed.engine.runner,
 goodspeed.engine.tokenizing.

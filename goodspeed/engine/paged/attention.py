@@ -1,7 +1,7 @@
 """The attention function that unmodified Hugging Face models call, and what it refuses to compute.
 
 A model with `goodspeed_paged` as its attention gets an `Attends` object as a forward keyword (`batch.Batch`), and hands
-it to every layer. Knows nothing about sessions, pages or memory.
+it to every layer.
 """
 
 from typing import Any, Protocol

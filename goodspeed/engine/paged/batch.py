@@ -1,7 +1,6 @@
 """Attention of one forward pass over the paged memory: write the new keys and values, gather, attend, group by group.
 
-Indexes, masks and views of the scratch space are made once per pass, for all layers. Knows nothing about models,
-nor about which page belongs to whom (`pages.py`) or how chunks are grouped (`layout.py`).
+Indexes, masks and views of the scratch space are made once per pass, for all layers.
 """
 
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Pages that nobody has: those that were freed, and those that were never used. Knows nothing about sessions.
+"""Pages that nobody has: those that were freed, and those that were never used.
 
 A session whose pages lie side by side attends to one slice of the memory, which is quicker than to gather them
 (`batch.py`). So pages are handed out in runs where that is possible.

@@ -1,8 +1,8 @@
 """The layout of a ragged batch: positions and pool slots of its tokens, and its division into attention groups.
 
-Knows nothing about tensors or models; it returns numpy index arrays. A *group* is a run of chunks that attend
-together, each padded to the group's longest draft and context; grouping keeps that padding small, so one session with
-a long context does not make the others pay, and keeps a group's gathered keys and values small enough for the cache.
+A *group* is a run of chunks that attend together, each padded to the group's longest draft and context; grouping keeps
+that padding small, so one session with a long context does not make the others pay, and keeps a group's gathered keys
+and values small enough for the cache.
 """
 
 from collections.abc import Mapping, Sequence

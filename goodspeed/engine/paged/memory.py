@@ -1,7 +1,4 @@
-"""The key/value memory: tensors of all layers, and their size on a device.
-
-Knows nothing about which page belongs to whom (`pages.py`) nor about attention.
-"""
+"""The key/value memory: tensors of all layers, and their size on a device."""
 
 from dataclasses import dataclass
 

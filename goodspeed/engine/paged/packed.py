@@ -1,7 +1,6 @@
 """One packed forward pass: chunks in, logits out, keys and values left in the pool.
 
-Knows nothing about checkpoints or memory sizes; it takes a model whose attention is `goodspeed_paged` and two pools,
-the bookkeeping one and the tensors. What it lays out is computed by `passes.py`.
+What it lays out is computed by `passes.py`.
 """
 
 from collections.abc import Hashable, Sequence

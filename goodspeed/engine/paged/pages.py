@@ -1,8 +1,7 @@
 """A paged pool's bookkeeping: which session owns which page of key/value memory, and which pages texts share.
 
-Knows nothing about tensors, models or rounds: a key is any hashable name of a session, a page is a number. Position p
-of a session lies in its page number p // page_size, at row p % page_size. Every operation costs the pages it touches,
-and now and then those of a larger eviction (EVICTED_SHARE).
+Position p of a session lies in its page number p // page_size, at row p % page_size. Every operation costs the pages it
+touches, and now and then those of a larger eviction (EVICTED_SHARE).
 
 With a prefix cache, full pages can be published under their text (`prefix_cache.py`). A session that begins with the
 same text adopts them, and they outlive the sessions that have them until their room is needed. Only full pages are

@@ -1,7 +1,6 @@
 """Forward passes that are laid out already: plain integers in, logits out, keys and values left in the memory.
 
-Knows nothing about sessions, nor about which page belongs to whom (`packed.py`, `pages.py`). So where a model is split
-over several processes, each of them can compute a pass that one has laid out.
+So where a model is split over several processes, each of them can compute a pass that one has laid out.
 """
 
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ A full page is named by a digest of its tokens and of the digest of the page bef
 which is a digest of the text's *scope*. So equal digests mean equal texts of one scope, and texts of different scopes
 have no page in common. All digests have a key that is drawn at the start and never leaves the process: nobody outside
 can compute one, or look for two texts with the same.
-
-Knows nothing about lengths, free pages, tensors or who a scope stands for.
 """
 
 import secrets

@@ -1,4 +1,4 @@
-"""Token trees at the end of a chunk: which node sees which, and how deep each lies. Knows nothing about tensors.
+"""Token trees at the end of a chunk: which node sees which, and how deep each lies.
 
 The last tokens of a chunk may be a tree instead of a chain. Its nodes are stored in the rows that tokens of a chain
 would be stored in; but a node's position in the text is that of its depth, and it sees only its own ancestors.

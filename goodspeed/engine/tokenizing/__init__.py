@@ -1,7 +1,5 @@
 """Text to token ids and back, and what else of a checkpoint belongs to its texts: chat template, sampling defaults.
 
-Knows nothing about weights: a node without a model serves users with this alone.
-
 Loads nothing of: torch.
 Imports nothing of: asyncio, threading, zmq, goodspeed.app, goodspeed.command, goodspeed.exact, goodspeed.fair,
 goodspeed.node, goodspeed.wire, goodspeed.engine.paged, goodspeed.engine.runner.

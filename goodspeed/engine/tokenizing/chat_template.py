@@ -1,4 +1,4 @@
-"""Renders chat templates as transformers does, without transformers. Knows nothing about tokenizers or models.
+"""Renders chat templates as transformers does, without transformers.
 
 A template comes with a checkpoint, so it is foreign code: it runs in jinja's sandbox, sees plain texts only, and may
 not keep names that begin with an underscore, as in transformers' `chat_template_utils.py`.

@@ -1,8 +1,7 @@
 """A tokenizer.json read by the `tokenizers` library alone, with the part of transformers' interface that nodes use.
 
 transformers takes seconds to import and loads torch wherever that is installed. `reads_alike` says for which folders
-transformers takes the file as it is; for all others only transformers knows what it makes of it. Knows nothing about
-models' weights, sessions or the wire.
+transformers takes the file as it is; for all others only transformers knows what it makes of it.
 """
 
 import json

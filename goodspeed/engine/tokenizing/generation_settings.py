@@ -3,7 +3,7 @@
 A folder may hold several generation configs; `chat_generation_config.json` is read on top of the first one and counts
 for chats only. Only what the files say counts: transformers fills in defaults of its own (top_k 50), and those are not
 the makers' words. As with other servers, `do_sample` is left out of account. Which tokens end a text is in
-`checkpoints.py`. Knows nothing about weights, requests or the wire.
+`checkpoints.py`.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Text to token ids and back, and the fingerprint by which two nodes know that they mean the same ids.
 
-Knows nothing about models. Everything is the tokenizer's own default: special tokens it adds to a prompt are kept, and
-output is decoded without special tokens.
+Everything is the tokenizer's own default: special tokens it adds to a prompt are kept, and output is decoded without
+special tokens.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Loads a tokenizer without its model: for nodes that encode, decode and draft without weights.
 
-Knows nothing about torch. Where only transformers can read a tokenizer, torch is kept out of its sight.
+Where only transformers can read a tokenizer, torch is kept out of its sight.
 """
 
 import json

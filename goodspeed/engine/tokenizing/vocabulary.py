@@ -1,4 +1,4 @@
-"""The vocabulary of a checkpoint: its tokenizer, and what belongs to texts in it. Knows nothing about torch or weights.
+"""The vocabulary of a checkpoint: its tokenizer, and what belongs to texts in it.
 
 Serving users takes this much of a checkpoint and no more, so a node without a model serves them, too.
 """

@@ -1,4 +1,4 @@
-"""The largest whole number that fits, found from a guess. Knows nothing about what the numbers count."""
+"""The largest whole number that fits, found from a guess."""
 
 from collections.abc import Callable
 

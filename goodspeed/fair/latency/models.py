@@ -1,4 +1,4 @@
-"""Models of a forward pass's duration: a linear one, and the maximum of several. Knows nothing about fitting them."""
+"""Models of a forward pass's duration: a linear one, and the maximum of several."""
 
 import math
 from abc import ABC, abstractmethod

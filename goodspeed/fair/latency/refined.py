@@ -1,4 +1,4 @@
-"""A latency model that is refined by finished rounds. Knows nothing about rounds but their counts and times.
+"""A latency model that is refined by finished rounds.
 
 Two numbers are learned: how much slower the machine is than the model says, and what each token costs on top (drawing
 and verifying, which a profile of the forward pass does not see). Two, because rounds of a running node are much alike:

@@ -1,4 +1,4 @@
-"""How much rounds with given sessions carry in so many seconds. Knows nothing about who is promised what."""
+"""How much rounds with given sessions carry in so many seconds."""
 
 from goodspeed.fair.latency.models import MOST_TOKENS, CostModel
 

@@ -1,4 +1,4 @@
-"""A profile as a file: the samples, their setting, and both fits. Knows nothing about measuring."""
+"""A profile as a file: the samples, their setting, and both fits."""
 
 from datetime import datetime
 from pathlib import Path

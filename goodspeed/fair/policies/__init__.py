@@ -1,7 +1,4 @@
-"""Policies: how the verify node's budget of drafted tokens is divided among clients. One small file per policy.
-
-Knows nothing about who the clients are, or what the tokens are.
-"""
+"""Policies: how the verify node's budget of drafted tokens is divided among clients. One small file per policy."""
 
 from goodspeed.fair.policies import fixed, gradient, random, throughput
 from goodspeed.fair.policies.base import ClientState, Policy, create, names, register

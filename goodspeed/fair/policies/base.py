@@ -1,7 +1,4 @@
-"""The interface of policies, and the registry of policies by name.
-
-Knows nothing about any single policy, nor about rounds or messages: a policy divides a budget among clients, once.
-"""
+"""The interface of policies, and the registry of policies by name."""
 
 from __future__ import annotations
 

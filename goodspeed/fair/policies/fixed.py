@@ -1,6 +1,6 @@
 """Fixed-S, the paper's plainest baseline: every client drafts C / N tokens.
 
-Knows nothing about acceptance or goodput. What a client's max_length cuts off is not given to others.
+What a client's max_length cuts off is not given to others.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Term s = 1, 2, ..., cap of sequence i is `level[i] + s * slope[i]`, slope <= 0, computed in float64 exactly so. The
 price is the C-th largest term of all; this narrows a bracket around it until few terms lie inside, and sorts those.
-Knows nothing about clients or utilities.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Random-S, the paper's second baseline: a random decision among all that the budget allows.
-
-Knows nothing about acceptance or goodput.
-"""
+"""Random-S, the paper's second baseline: a random decision among all that the budget allows."""
 
 from __future__ import annotations
 

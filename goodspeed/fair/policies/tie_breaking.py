@@ -1,7 +1,7 @@
 """Tie-breaking: a fair, deterministic choice among clients that have an equal claim to too few tokens.
 
 A client is its position in the arrays. A client that is passed over is owed its share of that choice, so over many
-rounds equal claims get equal shares, whichever sets of clients are tied. Knows nothing about goodput or acceptance.
+rounds equal claims get equal shares, whichever sets of clients are tied.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Accepts the connections of a listening socket: a few in each turn of the event loop, none while descriptors are out.
 
 asyncio's own loop accepts up to a whole backlog at once and blocks the event loop meanwhile. Where the process has no
-descriptor left, it writes a traceback for each try and tries as often as there is room in the backlog. Knows nothing
-about HTTP.
+descriptor left, it writes a traceback for each try and tries as often as there is room in the backlog.
 """
 
 import asyncio

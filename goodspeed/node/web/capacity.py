@@ -1,4 +1,4 @@
-"""How many HTTP connections a process can serve with the descriptors that it may open. Knows nothing about HTTP."""
+"""How many HTTP connections a process can serve with the descriptors that it may open."""
 
 import logging
 

@@ -1,7 +1,6 @@
 """A limit on open connections, and the choice of the connection to close when a newcomer exceeds it.
 
-A pure object: it keeps each connection's host, and since when the connection is idle. Knows nothing about sockets,
-clocks or HTTP.
+A pure object: it keeps each connection's host, and since when the connection is idle.
 """
 
 import ipaddress

@@ -1,4 +1,4 @@
-"""A transport that counts the bytes that the other side has not acknowledged yet. Knows nothing about HTTP."""
+"""A transport that counts the bytes that the other side has not acknowledged yet."""
 
 import asyncio
 import fcntl

@@ -1,7 +1,7 @@
 """HTTP/1.1 framing, stricter than h11's: a request with two conflicting lengths is refused (request smuggling).
 
 Behind a proxy that goes by one of two lengths, a server that goes by the other would take one user's bytes for the
-request of another. Knows nothing about connections.
+request of another.
 """
 
 import h11

@@ -1,4 +1,4 @@
-"""API keys in a node's memory. Knows nothing about requests."""
+"""API keys in a node's memory."""
 
 import hashlib
 import hmac

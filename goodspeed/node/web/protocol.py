@@ -2,7 +2,7 @@
 
 A request has to arrive in time, the client has to read the answer, and only a few requests may be pipelined.
 `connection_limit.py` chooses which connection is closed for a newcomer. Uvicorn itself waits without end for a request
-and for its answer to be read, and its own limit closes no connection. Knows nothing about what is asked and answered.
+and for its answer to be read, and its own limit closes no connection.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Uvicorn inside a daemon's own event loop, which it neither owns nor ends. Knows nothing about what is served."""
+"""Uvicorn inside a daemon's own event loop, which it neither owns nor ends."""
 
 import asyncio
 import logging

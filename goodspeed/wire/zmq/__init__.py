@@ -1,6 +1,6 @@
 """ZeroMQ as the link between nodes: sockets, connections, encryption and authentication (CURVE, ZAP).
 
-Knows nothing about what the messages mean. Everything above uses `goodspeed.wire.channels`, and could use another link.
+Everything above uses `goodspeed.wire.channels`, and could use another link.
 
 Only rooms that say so import: zmq.
 Imports nothing of: torch, transformers.

@@ -1,7 +1,6 @@
 """Authentication in ZeroMQ (CURVE, ZAP): which keys may connect, and why a connection was refused.
 
-Only this file, `sockets.py`, `router.py` and `transport.py` import zmq. Knows nothing about files, messages, or the
-limits of a key.
+Only this file, `sockets.py`, `router.py` and `transport.py` import zmq.
 """
 
 import asyncio

@@ -5,7 +5,7 @@ it delivers whole messages only. So a `Guard` compares the bytes that the kernel
 the messages delivered from it. That needs Linux (/proc, TCP_INFO); elsewhere no connection is seen or cut.
 
 ZeroMQ may close a descriptor at any moment, and the system may reuse its number. So the peer's address is compared as
-well; if that fails too, a peer has to connect again. Knows nothing about ZeroMQ's interface or messages.
+well; if that fails too, a peer has to connect again.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The verify node's ZeroMQ socket as a link of `channels.py`: a ROUTER that cuts harmful connections.
 
-`transport.py` creates it. Knows nothing about messages, or why a peer is barred.
+`transport.py` creates it.
 """
 
 import ctypes

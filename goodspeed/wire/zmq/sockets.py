@@ -1,7 +1,7 @@
 """ZeroMQ sockets as links of `channels.py`: their common part, and a draft node's DEALER.
 
 No call blocks inside ZeroMQ: sockets are tried without waiting, and asyncio watches their descriptors. `transport.py`
-creates them; the verify node's socket is in `router.py`. Knows nothing about messages.
+creates them; the verify node's socket is in `router.py`.
 """
 
 import asyncio

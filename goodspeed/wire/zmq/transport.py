@@ -1,8 +1,7 @@
 """ZeroMQ: the draft side's DEALER socket and the verify side's ROUTER socket, behind the channels of `channels.py`.
 
 Chooses the sockets' options and checks their addresses and keys. Only this file, `sockets.py`, `router.py` and
-`authentication.py` import zmq. Re-exports every name that users of channels need. Knows nothing about sessions, or what
-a message means.
+`authentication.py` import zmq. Re-exports every name that users of channels need.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """Malformed bytes: raw ones at every open port, and messages of nonsense under a key that is enrolled.
 
-Blocks; knows nothing about what is answered.
+Blocks.
 """
 
 import random

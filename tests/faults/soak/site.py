@@ -1,6 +1,6 @@
 """A verify node with keys, draft nodes each behind a bad line of its own, and how each kind of fault is done to them.
 
-Knows nothing about texts, nor when faults come. What blocks runs in threads: the event loop is the users'.
+What blocks runs in threads: the event loop is the users'.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 input.
 
 They ask until told to stop, think a moment between two texts, and some go away in mid-stream. What they get is put down
-in `Text`s; what that is worth is judged elsewhere. Knows nothing about faults.
+in `Text`s; what that is worth is judged elsewhere.
 """
 
 import asyncio

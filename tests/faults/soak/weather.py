@@ -1,6 +1,6 @@
 """What really went wrong, and when: episodes, by which it is judged whether a text may have failed or be late.
 
-Times are those of one clock. Knows nothing about what the faults are made of.
+Times are those of one clock.
 """
 
 from collections.abc import Iterator

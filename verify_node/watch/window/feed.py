@@ -1,7 +1,7 @@
 """Snapshots as server-sent events: taken only while there are viewers, a few a second, one for all viewers.
 
 There are no queues. Each viewer gets the newest snapshot when it can take one, so one that stops reading misses some
-and costs nothing. Knows nothing about HTTP.
+and costs nothing.
 """
 
 import asyncio

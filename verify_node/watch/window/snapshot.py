@@ -1,7 +1,7 @@
 """The window's contents at one moment, as plain data. No prompts, no texts, no tokens: counts and estimates only.
 
-Reads the daemon in its own event loop and changes nothing. Knows nothing about HTTP. Times are seconds since the epoch,
-so that a browser can tell them.
+Reads the daemon in its own event loop and changes nothing. Times are seconds since the epoch, so that a browser can
+tell them.
 """
 
 from collections.abc import Iterable, Iterator
