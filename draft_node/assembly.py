@@ -4,14 +4,14 @@ import asyncio
 import secrets
 import time
 
-from draft_node.channels.lines import ConnectTo
 from draft_node.config import DraftConfig, NgramSettings
 from draft_node.core.core import DraftCore
+from draft_node.core.directory import Address
 from draft_node.core.drafts.ngrams import Ngrams
-from draft_node.core.fleet.directory import Address
 from draft_node.core.line import Line
 from draft_node.core.link import VerifyLink
 from draft_node.daemon import DraftDaemon
+from draft_node.lines import ConnectTo
 from draft_node.preflight import read_keys
 from draft_node.service import histories
 from draft_node.service.histories import HistoryKeeper, Report

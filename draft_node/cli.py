@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from draft_node.config import DraftConfig
 from draft_node.preflight import Found, check
+from goodspeed.command import standard
 from goodspeed.command.config import from_namespace
 from goodspeed.command.events import EventLog, print_json
 from goodspeed.command.exit_statuses import INTERRUPTED
 from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import daemon_parser, run, until_signal
-from goodspeed.command.streams import standard
 from goodspeed.errors import TransportError
 from goodspeed.wire import descriptors
 

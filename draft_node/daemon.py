@@ -11,12 +11,12 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from draft_node.channels.lines import ConnectTo, Lines
 from draft_node.core import actions as act
 from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Proposed, Request, Statistics
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from draft_node.core.session import Session
+from draft_node.lines import ConnectTo, Lines
 from draft_node.service.histories import HistoryKeeper
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.node.failures import Failures

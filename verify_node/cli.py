@@ -18,7 +18,7 @@ from verify_node.preflight import check
 if TYPE_CHECKING:  # they import torch, and HTTP
     from goodspeed.node import web
     from verify_node.daemon import VerifyDaemon
-    from verify_node.watch.window.window import Window
+    from verify_node.watch.window import Window
 
     Loaded: TypeAlias = tuple[VerifyDaemon, Callable[[], Coroutine[None, None, None]]]
 
@@ -98,6 +98,6 @@ def open_window(config: VerifyConfig, daemon: "VerifyDaemon", http: "web.BoundAd
     """What --http asks for."""
     if http is None:
         return None
-    from verify_node.watch.window.window import Window
+    from verify_node.watch.window import Window
 
     return Window(config, daemon, http)

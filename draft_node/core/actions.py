@@ -10,7 +10,7 @@ from typing import TypeAlias, get_args
 
 from msgspec import Struct
 
-from draft_node.core.fleet.directory import Address
+from draft_node.core.directory import Address
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Drafter, DraftSource, FinishReason, Otherwise, Verification
 from goodspeed.wire.handshake import Welcome

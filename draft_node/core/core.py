@@ -30,14 +30,14 @@ from draft_node.core.actions import (
     WriteLocally,
 )
 from draft_node.core.counts import Counts, total
+from draft_node.core.directory import Address
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.drafts.resting import Resting
-from draft_node.core.fleet.directory import Address
-from draft_node.core.fleet.links import Links
-from draft_node.core.fleet.openings import Openings
 from draft_node.core.line import Line
 from draft_node.core.link import Command, VerifyLink
+from draft_node.core.links import Links
 from draft_node.core.local import Terms
+from draft_node.core.openings import Openings
 from draft_node.core.session import Session
 from draft_node.core.state import State
 from goodspeed.errors import PeerRefused

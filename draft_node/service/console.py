@@ -15,10 +15,10 @@ from draft_node.service import standard_input
 from draft_node.service.answer import Piece
 from draft_node.service.request import Wanted, drafting
 from draft_node.service.writer import Writer, Writing, begins_anew
+from goodspeed.command import standard
 from goodspeed.command.events import EventLog
 from goodspeed.command.prompts import Prompt, no_prompts_error, parse
 from goodspeed.command.reporter import QUIET, Reporter
-from goodspeed.command.streams import standard
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import PromptError, RequestRefused, ServiceError

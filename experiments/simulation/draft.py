@@ -21,7 +21,7 @@ from draft_node.core.actions import (
     Tell,
 )
 from draft_node.core.core import DraftCore
-from draft_node.core.fleet.directory import Address
+from draft_node.core.directory import Address
 from draft_node.core.link import VerifyLink
 from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.claims import claimed

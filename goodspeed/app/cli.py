@@ -1,6 +1,6 @@
 """`goodspeed`: a chat, the demo, one model alone, keys, models, a profile, and the daemons by their short names.
 
-Each subcommand but the daemons is a file in `subcommands/`. Starts light: nothing here imports torch before a
+Each subcommand but the daemons is a file beside this one. Starts light: nothing here imports torch before a
 subcommand has its options and needs it.
 """
 
@@ -8,15 +8,14 @@ import argparse
 import sys
 from typing import Protocol
 
-from goodspeed.app import daemons
+from goodspeed.app import chat_command, daemons, demo_command, generate, keygen, models, profile
 from goodspeed.app.daemons import DAEMONS, HINTS
-from goodspeed.app.subcommands import chat, demo, generate, keygen, models, profile
 from goodspeed.command import running
 from goodspeed.command.parser import CommandLine
 
 
 class Subcommand(Protocol):
-    """Interface of a file of `subcommands/`; its docstring is the description in the help."""
+    """Interface of a subcommand's file; its docstring is the description in the help."""
 
     __doc__: str | None
 
@@ -36,7 +35,7 @@ class Subcommand(Protocol):
         ...
 
 
-SUBCOMMANDS: tuple[Subcommand, ...] = (chat, demo, generate, keygen, models, profile)
+SUBCOMMANDS: tuple[Subcommand, ...] = (chat_command, demo_command, generate, keygen, models, profile)
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from goodspeed.command.streams.output import Output
+from goodspeed.command.output import Output
 
 DROPPABLE = frozenset({"round", "recorded"})
 """Events that a daemon drops, and counts, while nobody reads them: they come with every round, and rounds go on. All

@@ -12,12 +12,11 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 
-from goodspeed.command import starting
+from goodspeed.command import standard, starting
 from goodspeed.command.config import Settings, add_options, group_of
 from goodspeed.command.events import LOG_LEVELS, setup_logging
 from goodspeed.command.exit_statuses import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
 from goodspeed.command.parser import CommandLine
-from goodspeed.command.streams import standard
 from goodspeed.errors import ConfigError, GoodSpeedError, OutputError
 from goodspeed.node.model_thread import leave
 

@@ -37,8 +37,8 @@ class Header(Line, frozen=True, kw_only=True, tag="recording"):
     budget: int
     max_tokens: int
     temperature: float
-    top_k: int
-    top_p: float
+    top_k: int = 0
+    top_p: float = 1.0
     clients: int
     versions: dict[str, str]  # of libraries
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from goodspeed.app.subcommands import generate
+from goodspeed.app import generate
 from goodspeed.command.config import from_namespace
 from goodspeed.errors import ConfigError
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS

@@ -4,8 +4,7 @@ import argparse
 
 import pytest
 
-from goodspeed.app import token_options
-from goodspeed.app.subcommands import generate
+from goodspeed.app import generate, token_options
 from goodspeed.command.config import from_namespace
 from goodspeed.errors import ConfigError
 from goodspeed.wire.generation import TokenBias

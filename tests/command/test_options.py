@@ -6,8 +6,8 @@ import pytest
 
 from draft_node.config import DraftConfig
 from goodspeed.app.demo.options import DemoConfig
-from goodspeed.app.subcommands.generate import GenerateConfig
-from goodspeed.app.subcommands.profile import ProfileConfig
+from goodspeed.app.generate import GenerateConfig
+from goodspeed.app.profile import ProfileConfig
 from goodspeed.command.config import Settings, add_options, from_namespace
 from goodspeed.errors import ConfigError
 from verify_node.config import VerifyConfig

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from goodspeed.command import running
-from goodspeed.command.streams import standard
-from goodspeed.command.streams.writer import Writer
+from goodspeed.command import running, standard
+from goodspeed.command.writer import Writer
 from goodspeed.errors import ConfigError, TransportError, UnknownPolicyError
 
 ROOT = Path(__file__).parents[2]
@@ -44,8 +43,8 @@ print(asyncio.run(until_signal(work())), flush=True)
 CHATTY = """
 import argparse, asyncio, sys
 from goodspeed.command import running
-from goodspeed.command.streams import standard
-from goodspeed.command.streams.writer import Writer
+from goodspeed.command import standard
+from goodspeed.command.writer import Writer
 
 async def talk():
     while True:

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from goodspeed.command import standard, writer
 from goodspeed.command.events import EventLog
-from goodspeed.command.streams import standard, writer
-from goodspeed.command.streams.output import Log, Output
-from goodspeed.command.streams.writer import Writer
+from goodspeed.command.output import Log, Output
+from goodspeed.command.writer import Writer
 from tests.pipes import Pipe
 from tests.waiting import until
 
@@ -269,7 +269,7 @@ def test_why_a_daemon_ended_goes_where_its_output_goes() -> None:
     """Its output can be written again, after one failure: the line is not lost with the rest of the output."""
     failing_once = """
 import os
-from goodspeed.command.streams.writer import Writer
+from goodspeed.command.writer import Writer
 
 def fail(writer, text, write=Writer._write):
     Writer._write = write

@@ -4,7 +4,7 @@ Nobody is sent about for ever, nobody waits while a verify node is in reach, and
 more was not to be had anywhere.
 """
 
-from draft_node.core.fleet.links import GRACE_S, JITTER_S, REDIRECT_S, TRY_S
+from draft_node.core.links import GRACE_S, JITTER_S, REDIRECT_S, TRY_S
 from experiments.simulation.allowed_wait import patience_s
 from experiments.simulation.checks import LOOK_EVERY_S, NEVER, Findings, Silence, look_back, was_given_up
 from experiments.simulation.fleet.draft import FleetDraft

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from draft_node.core.actions import Deliver, Tell
-from draft_node.core.fleet.directory import Address
+from draft_node.core.directory import Address
 from experiments.simulation.connection import Connection
 from experiments.simulation.draft import DraftNode
 from experiments.simulation.fleet.table import endpoint

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from draft_node.channels.lines import Lines
-from draft_node.core.fleet.directory import Address
+from draft_node.core.directory import Address
+from draft_node.lines import Lines
 from goodspeed.errors import TransportError
 from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.endpoints import parse_endpoint

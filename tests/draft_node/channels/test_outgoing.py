@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.channels.outgoing import Outgoing
+from draft_node.outgoing import Outgoing
 from goodspeed.errors import MessageTooLarge, TransportError
 from goodspeed.wire.handshake import Heartbeat, Leave
 from goodspeed.wire.messages import UpMessage

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from draft_node.core.core import DraftCore
-from draft_node.core.fleet.links import Links
+from draft_node.core.links import Links
 from draft_node.core.session import Session
 from experiments.simulation.fleet.world import FleetWorld
 from experiments.simulation.fleet.worlds import some_fleet

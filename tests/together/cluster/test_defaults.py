@@ -17,7 +17,7 @@ from draft_node.service.answer import Piece
 from draft_node.service.console import Console
 from draft_node.service.request import Wanted
 from draft_node.service.service import Service
-from goodspeed.app.subcommands.generate import GenerateConfig, generate, ignore
+from goodspeed.app.generate import GenerateConfig, generate, ignore
 from goodspeed.command.events import EventLog
 from goodspeed.command.prompts import Prompt
 from goodspeed.engine.checkpoints import Checkpoint

@@ -6,7 +6,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from goodspeed.app.subcommands.generate import GenerateConfig, generate, ignore
+from goodspeed.app.generate import GenerateConfig, generate, ignore
 from goodspeed.embedded.models import path
 from goodspeed.engine import checkpoints
 from tests.engine.quantized.making import awq_pair

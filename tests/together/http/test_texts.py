@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from transformers import AutoModelForCausalLM
 
 from draft_node.http.wanted import choice_seed
-from goodspeed.app.subcommands.generate import GenerateConfig, generate, ignore
+from goodspeed.app.generate import GenerateConfig, generate, ignore
 from goodspeed.embedded import prompts
 from goodspeed.embedded.models import path
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings

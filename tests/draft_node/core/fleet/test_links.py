@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from draft_node.core.fleet.directory import Address, Directory
-from draft_node.core.fleet.links import GRACE_S, IDLE_S, JITTER_S, MAX_TRIED, REDIRECT_S, TRY_S, Links
+from draft_node.core.directory import Address, Directory
 from draft_node.core.link import VerifyLink
+from draft_node.core.links import GRACE_S, IDLE_S, JITTER_S, MAX_TRIED, REDIRECT_S, TRY_S, Links
 from goodspeed.wire.handshake import VERSION, Sibling, Welcome
 from tests.fakes import make_hello, session_id
 

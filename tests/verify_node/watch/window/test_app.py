@@ -17,11 +17,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.node import web
 from tests.verify_node.watch.window.snapshots import EMPTY, make_app, take
-from verify_node.watch.window import app as window_app
-from verify_node.watch.window import feed as feeds
-from verify_node.watch.window.app import FILES, PAGE
-from verify_node.watch.window.feed import MAX_VIEWERS, Feed
-from verify_node.watch.window.snapshot import Snapshot
+from verify_node.watch import app as window_app
+from verify_node.watch import feed as feeds
+from verify_node.watch.app import FILES, PAGE
+from verify_node.watch.feed import MAX_VIEWERS, Feed
+from verify_node.watch.snapshot import Snapshot
 
 KEYS = web.Keys(["first-key"])
 OURS = (
@@ -132,8 +132,8 @@ def test_the_library_is_the_one_that_its_readme_names() -> None:
 
 
 def test_all_of_the_page_is_in_a_wheel() -> None:
-    project = tomllib.loads((Path(window_app.__file__).parents[3] / "pyproject.toml").read_text("utf-8"))
-    patterns = project["tool"]["setuptools"]["package-data"]["verify_node.watch.window"]
+    project = tomllib.loads((Path(window_app.__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
+    patterns = project["tool"]["setuptools"]["package-data"]["verify_node.watch"]
     packed = {file for pattern in patterns for file in PAGE.parent.glob(pattern)}
     assert {PAGE / name for name, _ in FILES.values()} | {PAGE / "uplot" / "LICENSE"} <= packed
 

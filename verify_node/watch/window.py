@@ -8,10 +8,10 @@ from goodspeed import __version__
 from goodspeed.node import metrics, web
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
+from verify_node.watch.app import create_app
+from verify_node.watch.feed import Feed
 from verify_node.watch.metrics import create_registry
-from verify_node.watch.window.app import create_app
-from verify_node.watch.window.feed import Feed
-from verify_node.watch.window.snapshot import Node, Watch
+from verify_node.watch.snapshot import Node, Watch
 
 REALM = "GoodSpeed verify node"
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from goodspeed.command.streams.writer import Writer
+from goodspeed.command.writer import Writer
 from goodspeed.errors import OutputError
 
 

@@ -12,10 +12,10 @@ from msgspec import Struct
 from goodspeed.wire.fields import DraftSource
 from verify_node.core.counts import Counts
 from verify_node.daemon import VerifyDaemon
+from verify_node.watch import tiers
 from verify_node.watch.present import Present, log_utility, present_clients, shown
-from verify_node.watch.window import tiers
-from verify_node.watch.window.recent import Rates, Recent
-from verify_node.watch.window.tiers import TierRow
+from verify_node.watch.recent import Rates, Recent
+from verify_node.watch.tiers import TierRow
 
 LOST_SHOWN_S = 300.0
 """Time for which a lost client is still shown."""

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO
 
-from goodspeed.command.streams.output import Log, Output
-from goodspeed.command.streams.writer import Writer
+from goodspeed.command.output import Log, Output
+from goodspeed.command.writer import Writer
 
 DESCRIPTORS = (0, 1, 2)
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 
-from verify_node.watch.window.snapshot import Snapshot
+from verify_node.watch.snapshot import Snapshot
 
 PERIOD_S = 0.4
 MAX_VIEWERS = 32

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from draft_node.core.fleet.directory import Address, Directory
+from draft_node.core.directory import Address, Directory
 from draft_node.core.link import VerifyLink
 from goodspeed.wire.handshake import Sibling, Welcome
 

@@ -19,8 +19,8 @@ from draft_node.core.actions import (
     Tell,
 )
 from draft_node.core.counts import Counts
-from draft_node.core.fleet.links import Links
 from draft_node.core.line import Line
+from draft_node.core.links import Links
 from draft_node.core.session import Session
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.handshake import Leave

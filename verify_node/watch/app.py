@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.node.web import error_body
-from verify_node.watch.window.feed import MAX_VIEWERS, Feed
+from verify_node.watch.feed import MAX_VIEWERS, Feed
 
 PAGE = Path(__file__).parent / "page"
 FILES = {  # path -> file, media type

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TypeAlias
 
-from draft_node.channels.outgoing import Outgoing
-from draft_node.core.fleet.directory import Address
+from draft_node.core.directory import Address
+from draft_node.outgoing import Outgoing
 from goodspeed.errors import GoodSpeedError, MessageTooLarge, ProtocolError, TransportError
 from goodspeed.wire.channels import DraftChannel, Traffic
 from goodspeed.wire.messages import DownMessage, UpMessage
