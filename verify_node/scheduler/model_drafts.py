@@ -34,7 +34,7 @@ FIRST_VARIANCE, FIRST_WEIGHT, LARGEST_STEP = 0.15**2, 2, 3.0
 deviations counts as one of that size."""
 
 SLACK = 1.4
-"""A load is left when the number of sessions is beyond its bounds by this factor, so that it may waver about them."""
+"""A load is left for a lower one when there are fewer sessions than its least over this, so that they may waver."""
 
 
 @dataclass
@@ -130,7 +130,7 @@ class ModelDrafts:
 
     def _turn_to(self, num_sessions: int) -> Comparison:
         """What is known at this load; where another one held, what was going on is given up."""
-        if not self._least / SLACK <= num_sessions < 2 * self._least * SLACK:
+        if not self._least / SLACK <= num_sessions < 2 * self._least:
             self._least = 1 << (num_sessions.bit_length() - 1)
             known = self._by_load.setdefault(self._least, Comparison(self._least < MANY))
             self._before = self._tried = None

@@ -82,6 +82,11 @@ def test_what_was_found_at_one_load_is_not_believed_at_another_and_kept() -> Non
     assert not world.run(1)
 
 
+def test_the_eighth_session_counts_at_once() -> None:
+    world = World(1.0, MANY)
+    assert all(world.run(1, number) == (number < MANY) for number in range(1, MANY + 1))
+
+
 def test_a_number_of_sessions_that_wavers_leaves_no_load() -> None:
     world = World(1.0, MANY)
     for _ in range(3):
