@@ -10,10 +10,8 @@ import json
 import os
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import pytest
@@ -35,7 +33,6 @@ pytestmark = pytest.mark.alone
 ROOT = Path(__file__).parents[3]
 ONLY_MODELS = ("--drafters", "model")  # what an index says of a text has no twin
 WORDS = (*ONLY_MODELS, "--clients", "3", "--max-tokens", "50", "--budget", "9")
-COUNTS = ("num_accepted", "num_verified")
 
 
 @dataclass(frozen=True)
@@ -141,10 +138,11 @@ def test_barrier_rounds_are_foretold_draft_by_draft(tmp_path: Path) -> None:
         twin(replace(run, sessions=(run.sessions[0], *run.sessions[:-1])))
 
 
-def test_continuous_rounds_are_foretold_on_the_whole(tmp_path: Path) -> None:
+def test_of_continuous_rounds_number_and_time_are_foretold(tmp_path: Path) -> None:
     """Each is one draw from its distribution; tolerances are about twice what runs on a busy machine were off.
 
-    A machine that stands still for a moment has no twin, so there are three tries.
+    Drafts are not foretold: recordings do not have the claims by which they end. A machine that stands still for a
+    moment has no twin, so there are three tries.
     """
     for number in range(3):
         folder = tmp_path / str(number)
@@ -161,20 +159,8 @@ def test_continuous_rounds_are_foretold_on_the_whole(tmp_path: Path) -> None:
 
 def wrongly_foretold(real: Seen, twins: Seen) -> dict[str, tuple[float, float]]:
     """What differs by more than its tolerance: real and simulated."""
-    accepted, lengths = ([[getattr(told, name) for told in seen.drafts] for seen in (real, twins)] for name in COUNTS)
     pairs = {
-        "accepted per draft": (mean(accepted[0]), mean(accepted[1]), 0.2),
-        "tokens per draft": (mean(lengths[0]), mean(lengths[1]), 0.6),  # a twin does not know what odds were claimed
         "rounds": (len(real.rounds), len(twins.rounds), 0.2),
         "seconds": (real.elapsed_s, twins.elapsed_s, 0.3),
     }
-    wrong = {name: (a, b) for name, (a, b, share) in pairs.items() if abs(a - b) > share * a}
-    if (apart := distance(*accepted)) >= 0.3:
-        wrong["total variation of accepted counts"] = (0.0, apart)
-    return wrong
-
-
-def distance(left: list[int], right: list[int]) -> float:
-    """The distance of two distributions in total variation: the share of the one that would have to be elsewhere."""
-    ours, theirs = Counter(left), Counter(right)
-    return sum(abs(ours[key] / len(left) - theirs[key] / len(right)) for key in {*ours, *theirs}) / 2
+    return {name: (a, b) for name, (a, b, share) in pairs.items() if abs(a - b) > share * a}
