@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 
 from draft_node.config import DraftConfig
 from draft_node.http.errors import ApiError
@@ -184,12 +185,11 @@ def _wanted(
     )
     bias = biases(request, service.vocab_size)
     texts = []
-    for prompt, most in zip(ids, max_tokens, strict=True):
-        for choice in range(request.n or 1):
-            asked = _sampling_request(request, choice, bias)
-            own = asked.resolve(says)
-            chosen = partial(alike, sampling=own.sampling, stop=own.stop, logit_rules=own.rules)
-            texts.append(chosen(prompt=prompt, max_tokens=most, resolve=asked.resolve))
+    for (prompt, most), choice in product(zip(ids, max_tokens, strict=True), range(request.n or 1)):
+        asked = _sampling_request(request, choice, bias)
+        own = asked.resolve(says)
+        chosen = partial(alike, sampling=own.sampling, stop=own.stop, logit_rules=own.rules)
+        texts.append(chosen(prompt=prompt, max_tokens=most, resolve=asked.resolve))
     check_told(texts, request)
     return texts
 

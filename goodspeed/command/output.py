@@ -10,6 +10,7 @@ there loses only the line. In a daemon both write through a `Writer`, and of wha
 
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -18,7 +19,7 @@ from goodspeed.command.writer import Writer
 from goodspeed.errors import OutputError
 
 
-class _Stream:
+class _Stream(ABC):
     """Passes everything on to another stream, or texts to a writer as soon as they are flushed or a line ends."""
 
     DROPPABLE: bool
@@ -48,11 +49,13 @@ class _Stream:
     def _put(self, text: str, writer: Writer, *, droppable: bool) -> None:
         writer.put(text.encode(self._stream.encoding, self._stream.errors), self, droppable=droppable)
 
+    @abstractmethod
     def dropped(self, num_lines: int) -> bytes:
-        raise NotImplementedError
+        """Returns the line that tells how many were dropped."""
 
+    @abstractmethod
     def failed(self, error: OSError) -> None:
-        raise NotImplementedError
+        """Hears, on the writer's thread, why a line could not be written."""
 
 
 class Output(_Stream):

@@ -88,14 +88,10 @@ class VerifyCore:
         preemption: Preemption,
     ) -> None:
         """`settings.make_core` builds one from settings. is_shared: draft models may take this machine's time."""
-        self.limits = limits
-        self.allocator = allocator
-        self.choice = choice
+        self.limits, self.allocator, self.choice = limits, allocator, choice
         self.model_drafts = ModelDrafts(is_shared)
-        self.pool = pool
-        self.cost = cost
+        self.pool, self.cost, self.preemption = pool, cost, preemption
         self.promises = Promises(admission, cost, limits.max_round_tokens, pool)
-        self.preemption = preemption
         self.register = register
         self.context_len = register.context_len
         self.peers, self.sessions, self.diary = register.peers, register.sessions, register.diary

@@ -127,15 +127,7 @@ def make_core(
     cost = cost if cost is not None else Refined()
     welcome = replace(welcome, constraints=grammars is not None)
     limits = RoundLimits(settings.budget, settings.max_round_tokens)
-    allocator = Allocator(
-        policy if policy is not None else settings.policy.create(),
-        settings.budget,
-        eta=settings.eta,
-        beta=settings.beta,
-        is_barrier=settings.is_barrier,
-        weigh_evidence=settings.weigh_evidence,
-        fairness=settings.policy.exponent,
-    )
+    allocator = _allocator(settings, policy if policy is not None else settings.policy.create())
     register = Register(
         replace(welcome, context_len=min(welcome.context_len, pool.num_pages * pool.page_size)),
         allocator,
@@ -155,6 +147,19 @@ def make_core(
         cost=cost,
         admission=settings.admits,
         preemption=Preemption(order.create(settings.order), cost, pool),
+    )
+
+
+def _allocator(settings: CoreSettings, policy: Policy) -> Allocator:
+    """Builds what estimates clients, and has the policy share out what they may draft."""
+    return Allocator(
+        policy,
+        settings.budget,
+        eta=settings.eta,
+        beta=settings.beta,
+        is_barrier=settings.is_barrier,
+        weigh_evidence=settings.weigh_evidence,
+        fairness=settings.policy.exponent,
     )
 
 
