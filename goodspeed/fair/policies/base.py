@@ -33,7 +33,7 @@ class ClientState:
     draft_s_per_token: float = 0.0  # of its draft node
     round_trip_s: float = 0.0  # from a verdict to the draft that follows it, but for the drafting of its tokens
     context_len: int = 0  # tokens cached at the verify node
-    slo: float | None = None  # tokens that it is owed by its next round (`goodspeed.slo.owed`); None: no objectives
+    slo: float | None = None  # unused here, for callers that rely on the field; what is owed counts in selection
 
 
 class Policy(Protocol):
