@@ -1,7 +1,7 @@
 """Who goes first where places are few: first come, first served, or LAPS-SD.
 
-Plain data in, a ranking out; times are arguments. Places are pages of the verify node's memory, or servers of a queueing
-model.
+Plain data in, a ranking out; times are arguments. Places are pages of the verify node's memory, or
+servers of a queueing model.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
 Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, goodspeed.app,
