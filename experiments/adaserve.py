@@ -67,7 +67,7 @@ class Config:
     trace: str
     begin_s: float
     clients: int
-    evenness: float  # of the odds of drafted tokens (`uneven.py`)
+    evenness: float  # of the probabilities of drafted tokens (`uneven.py`)
     budget: int
     max_round_tokens: int
     edge_s: float  # one way

@@ -167,7 +167,7 @@ class Desk:
             epoch=session.epoch,
             base_len=len(session.tokens),
             tokens=tokens,
-            odds=b"" if by_ratio else bytes(len(tokens)),
+            probabilities=b"" if by_ratio else bytes(len(tokens)),
             complete=True,
             proposal=certain(tokens) if by_ratio else None,
         )

@@ -54,9 +54,9 @@ def aligned(values: dict[str, Any]) -> dict[str, Any]:
         if all(values.get(name) is not None for name in pair):
             shorter = min(len(values[name]) for name in pair)
             values |= {name: values[name][:shorter] for name in pair}
-    if values.get("odds"):
+    if values.get("probabilities"):
         num_tokens = len(values["tokens"])
-        values["odds"] = (values["odds"] + bytes(num_tokens))[:num_tokens]
+        values["probabilities"] = (values["probabilities"] + bytes(num_tokens))[:num_tokens]
     if values.get("parents") is not None:
         raw = (values["parents"] + bytes(len(values["tokens"])))[: len(values["tokens"])]
         values["parents"] = bytes(each % (node + 1) for node, each in enumerate(raw))

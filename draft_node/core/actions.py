@@ -109,8 +109,8 @@ class Propose(Struct, frozen=True):
     """Have the draft model propose up to `length` tokens after `tokens`; 0 only brings its cache up to date.
 
     With `local` nobody verifies it: what is drawn is the text. The last `num_unverified` of `tokens` are drafted
-    themselves. Under the match rule the proposal ends where the odds that all of it is accepted fall below
-    `least_odds`.
+    themselves. Under the match rule the proposal ends where the probability that all of it is accepted fall below
+    `least_probability`.
     """
 
     request: Request
@@ -119,7 +119,7 @@ class Propose(Struct, frozen=True):
     tokens: tuple[int, ...]
     length: int
     local: bool = False
-    least_odds: float = 0.0
+    least_probability: float = 0.0
     num_unverified: int = 0
     wants_alternatives: bool = False  # those of `Proposed`, for the verify node
 

@@ -5,7 +5,7 @@ from hashlib import blake2b
 from math import prod
 
 from draft_node.core.actions import Propose, Proposed, Request
-from draft_node.core.drafts.tree import second_odds
+from draft_node.core.drafts.tree import second_probability
 from goodspeed.exact import proposals
 
 
@@ -40,13 +40,13 @@ class Job:
         """Whether an alternative to its newest token is wanted, and may be worth verifying."""
         if not self.propose.wants_alternatives:
             return False
-        return prod(self.chances[:-1]) * second_odds(self.chances[-1]) >= self.propose.least_odds
+        return prod(self.chances[:-1]) * second_probability(self.chances[-1]) >= self.propose.least_probability
 
     @property
     def doubts_all(self) -> bool:
-        """Whether the odds that all of it is accepted are too low to go on; never under the ratio rule, where no draft
+        """Whether its acceptance as a whole is too improbable to go on; never under the ratio rule, where no draft
         is cut by what its own tokens are."""
-        return prod(self.chances) < self.propose.least_odds
+        return prod(self.chances) < self.propose.least_probability
 
     @property
     def stopped(self) -> bool:

@@ -4,7 +4,7 @@ The embedded target writes 150 tokens from each held-out prompt at temperatures 
 what any session would get, so drafts are replayed: tokens per verify round with drafts of at most 8 tokens from the
 session's own prompt and text (*own*), from these and the texts of the domain that come earlier in the file
 (*earlier*), and from these and all other texts of the domain (*history*); the text that is asked for is never among
-them. Calibration is how often the drafted tokens whose turn it was were accepted, beside their mean odds.
+them. Calibration is how often the drafted tokens whose turn it was were accepted, beside their mean probabilities.
 
 *us a token* is the time of `draft` by drafted tokens, with a history of a million tokens of training documents for all
 domains mixed; the least of several calls at each place, since others use the machine.
@@ -42,14 +42,14 @@ DOCUMENT = 4_000  # tokens of one document in the large history
 
 @dataclass
 class Replay:
-    """Sums over the texts of one domain; buckets are by the odds of a drafted token."""
+    """Sums over the texts of one domain; buckets are by the probabilities of a drafted token."""
 
     num_tokens: int = 0
     num_rounds: int = 0
     num_drafted: int = 0
     tried: list[int] = field(default_factory=lambda: [0] * NUM_BUCKETS)
     accepted: list[int] = field(default_factory=lambda: [0] * NUM_BUCKETS)
-    odds: list[float] = field(default_factory=lambda: [0.0] * NUM_BUCKETS)
+    probabilities: list[float] = field(default_factory=lambda: [0.0] * NUM_BUCKETS)
 
     def text(self, text: TargetText, histories: Sequence[NgramIndex]) -> None:
         tokens, at = text.prompt + text.written, len(text.prompt)
@@ -59,17 +59,17 @@ class Replay:
             drafted = draft(growing, histories, room, sampling=text.sampling)
             self.num_drafted += len(drafted.tokens)
             self.num_rounds += 1
-            num_accepted = self._accept(drafted.tokens, drafted.odds, tokens[at:])
+            num_accepted = self._accept(drafted.tokens, drafted.probabilities, tokens[at:])
             self.num_tokens += num_accepted + 1
             at += num_accepted + 1
             growing.follow(tokens[:at])
 
-    def _accept(self, drafted: Sequence[int], odds: Sequence[float], actual: Sequence[int]) -> int:
+    def _accept(self, drafted: Sequence[int], probabilities: Sequence[float], actual: Sequence[int]) -> int:
         """Returns how many drafted tokens the target would have accepted."""
-        for position, (token, chance) in enumerate(zip(drafted, odds, strict=True)):
+        for position, (token, chance) in enumerate(zip(drafted, probabilities, strict=True)):
             bucket = min(int(chance * NUM_BUCKETS), NUM_BUCKETS - 1)
             self.tried[bucket] += 1
-            self.odds[bucket] += chance
+            self.probabilities[bucket] += chance
             if token != actual[position]:
                 return position
             self.accepted[bucket] += 1
@@ -163,14 +163,14 @@ def rows(replays: Replays) -> list[dict[str, object]]:
 
 
 def calibration(by_domain: dict[str, Replay]) -> list[dict[str, float]]:
-    """Mean odds and rate of acceptance by bucket, over all domains."""
+    """Mean probabilities and rate of acceptance by bucket, over all domains."""
     found = []
     for bucket in range(NUM_BUCKETS):
         tried = sum(one.tried[bucket] for one in by_domain.values())
         if tried:
-            odds = sum(one.odds[bucket] for one in by_domain.values()) / tried
+            probabilities = sum(one.probabilities[bucket] for one in by_domain.values()) / tried
             accepted = sum(one.accepted[bucket] for one in by_domain.values()) / tried
-            found.append({"tried": tried, "odds": odds, "accepted": accepted})
+            found.append({"tried": tried, "odds": probabilities, "accepted": accepted})
     return found
 
 
@@ -187,7 +187,7 @@ def show(replays: Replays) -> None:
     for source, by_temperature in replays.items():
         for temperature, by_domain in by_temperature.items():
             cells = [f"{c['odds']:.2f}: {c['accepted']:.2f} ({c['tried']})" for c in calibration(by_domain)]
-            print(f"T = {temperature}, {source}, odds: accepted (of): {'  '.join(cells)}")
+            print(f"T = {temperature}, {source}, probabilities: accepted (of): {'  '.join(cells)}")
 
 
 def main() -> int:

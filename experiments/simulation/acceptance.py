@@ -22,7 +22,7 @@ class Acceptance(Protocol):
         """
         ...
 
-    def odds(self, position: int, offset: int) -> float:
+    def probabilities(self, position: int, offset: int) -> float:
         """What the draft model itself claims of that token, all before it being right: it must not know more."""
         ...
 
@@ -40,7 +40,7 @@ class Independent:
     def rate(self, position: int, offset: int, on_path: bool) -> float:
         return self.alpha
 
-    def odds(self, position: int, offset: int) -> float:
+    def probabilities(self, position: int, offset: int) -> float:
         return self.alpha
 
 
@@ -61,7 +61,7 @@ class Survival:
         before = self.survival[at - 1] if at else 1.0
         return self.survival[at] / before if before else 0.0
 
-    def odds(self, position: int, offset: int) -> float:
+    def probabilities(self, position: int, offset: int) -> float:
         return self.rate(position, offset, True)
 
 
@@ -85,5 +85,5 @@ class Switching:
     def rate(self, position: int, offset: int, on_path: bool) -> float:
         return self._alphas[self.domain(position)]
 
-    def odds(self, position: int, offset: int) -> float:
+    def probabilities(self, position: int, offset: int) -> float:
         return self.rate(position, offset, True)

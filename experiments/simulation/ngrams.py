@@ -31,28 +31,28 @@ class RightDrafter(NgramDrafter):
 
     rate: float = RIGHT
 
-    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> Continuation:
+    def draft(self, tokens: Sequence[int], length: int, least_probability: float = 0.0) -> Continuation:
         state = feed_all(start(self.request.sampling.seed), tokens)
         drafted: list[int] = []
-        odds = self.rate
-        while len(drafted) < length and odds >= max(least_odds, self.least_odds):
+        probabilities = self.rate
+        while len(drafted) < length and probabilities >= max(least_probability, self.least_probability):
             token, _ = drawn(state, self.rate)
             drafted.append(token)
             state = feed(state, token)
-            odds *= self.rate
+            probabilities *= self.rate
         return Continuation(tuple(drafted), (self.rate,) * len(drafted))
 
 
 @dataclass(slots=True)
 class HostileDrafter(NgramDrafter):
-    """Drafts any tokens, with any odds, beyond the text's end and whatever the least odds are."""
+    """Drafts any tokens, with any probabilities, beyond the text's end and whatever the least probability is."""
 
     _random: Random = field(init=False)
 
     def __post_init__(self) -> None:
         self._random = Random(self.request.session_id)
 
-    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> Continuation:
+    def draft(self, tokens: Sequence[int], length: int, least_probability: float = 0.0) -> Continuation:
         random = self._random
         drafted = tuple(random.randrange(VOCAB) for _ in range(random.randint(0, length)))
         return Continuation(drafted, tuple(random.choice([0.0, 1.0, random.random()]) for _ in drafted))
@@ -72,11 +72,11 @@ class SimulatedNgrams(Ngrams):
             recorded = self.acceptances.get(request.session_id)
             if not isinstance(recorded, RecordedText):
                 raise ConfigError("an index replays what was recorded, and of this text nothing was")
-            return RecordedDrafter(request, self.history, self.least_odds, recorded=recorded, source=self.kind)
+            return RecordedDrafter(request, self.history, self.least_probability, recorded=recorded, source=self.kind)
         if self.kind == "right":
-            return RightDrafter(request, self.history, self.least_odds, rate=self.rate)
+            return RightDrafter(request, self.history, self.least_probability, rate=self.rate)
         if self.kind == "hostile":
-            return HostileDrafter(request, self.history, self.least_odds)
+            return HostileDrafter(request, self.history, self.least_probability)
         return Ngrams.begin(self, request)
 
 

@@ -97,8 +97,8 @@ class Piece:
     def rate(self, position: int, offset: int, on_path: bool) -> float:
         return self.text.rate(position + self.start, offset, on_path)
 
-    def odds(self, position: int, offset: int) -> float:
-        return self.text.odds(position + self.start, offset)
+    def probabilities(self, position: int, offset: int) -> float:
+        return self.text.probabilities(position + self.start, offset)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from goodspeed.errors import ConfigError
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 
 SHIPPED = Path(__file__).parent / "proposals.jsonl"
 """Texts of all eight domains at temperatures 0 and 1, with both embedded draft models."""
@@ -23,24 +23,26 @@ SHIPPED = Path(__file__).parent / "proposals.jsonl"
 VERSION = 1
 
 DIGITS = "".join(chr(number) for number in range(ord("!"), ord("~") + 1) if chr(number) not in '",/\\')
-"""Codes of odds (`goodspeed.wire.odds`), a character each; what is less likely than the last is written as the last."""
+"""Codes of probabilities (`goodspeed.wire.probabilities`), a character each; what is less likely than the last is
+written as the last."""
 
 Source: TypeAlias = Literal["own", "history"]
 """An index of the text itself, or of that and of other texts of its domain."""
 
 
 class Proposal(NamedTuple):
-    """Tokens after one position: the code of each one's odds, and how many of them are the target's."""
+    """Tokens after one position: the code of each one's probabilities, and how many of them are the target's."""
 
     codes: bytes = b""
     num_right: int = 0
 
 
 class ModelPath(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A draft model along a text: whether its token agrees, all before it being right, and the odds that it claims."""
+    """A draft model along a text: whether its token agrees, all before it being right, and the probability that it
+    claims."""
 
     agreed: Annotated[str, Meta(min_length=1, pattern="^[01]*$")]
-    odds: Annotated[str, Meta(min_length=1)]
+    probabilities: Annotated[str, Meta(min_length=1)]
 
 
 class Title(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="proposals"):
@@ -70,7 +72,8 @@ def read(text: str) -> bytes:
 
 
 def joined(proposals: Iterable[Proposal]) -> str:
-    """Proposals in one line: a character for the odds of each token, a slash before the first that is wrong."""
+    """Proposals in one line: a character for the probabilities of each token, a slash before the first that is
+    wrong."""
     return ",".join(_line(written(codes), num_right) for codes, num_right in proposals)
 
 
@@ -107,4 +110,4 @@ def load(path: str | Path = SHIPPED) -> tuple[Text, ...]:
 
 
 def encode(chances: Iterable[float]) -> bytes:
-    return odds.encode(chances)
+    return probabilities.encode(chances)

@@ -62,10 +62,10 @@ def _proposals(text: TargetText, histories: Sequence[NgramIndex]) -> Iterator[Pr
     for at in range(len(text.prompt), len(tokens)):
         growing.follow(tokens[:at])
         length = min(NGRAM_LENGTH, len(tokens) - at)
-        drafted = draft(growing, histories, length, sampling=text.sampling, least_odds=FLOOR)
+        drafted = draft(growing, histories, length, sampling=text.sampling, least_probability=FLOOR)
         equal = [token == right for token, right in zip(drafted.tokens, tokens[at:], strict=False)]
         num_right = equal.index(False) if False in equal else len(equal)
-        yield Proposal(proposals.encode(drafted.odds), num_right)
+        yield Proposal(proposals.encode(drafted.probabilities), num_right)
 
 
 @torch.inference_mode()

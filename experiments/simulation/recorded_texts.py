@@ -18,7 +18,7 @@ from experiments.simulation.proposals import Proposal, Source, Text
 from experiments.simulation.text import VOCAB, draw, feed, feed_all, start
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.drafting import Continuation
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 from verify_node.scheduler.drafted import MAX_LENGTH, SelfDrafts
 from verify_node.session.session import Session
 
@@ -32,16 +32,17 @@ class RecordedText:
     def __init__(self, text: Text, draft_model: str) -> None:
         self.text = text
         self._path = text.models[draft_model]
-        self._odds = odds.decode(proposals.read(self._path.odds))
+        self._probabilities = probabilities.decode(proposals.read(self._path.probabilities))
         self._length = len(self._path.agreed)
 
     def rate(self, position: int, offset: int, on_path: bool) -> float:
         """Returns how often the draft model's token there agrees with the target's."""
         return float(self._path.agreed[self._at(position)]) if on_path else RATE_OFF_PATH
 
-    def odds(self, position: int, offset: int) -> float:
-        """Returns the odds that the draft model claims there; it was asked after the target's own tokens only."""
-        return self._odds[self._at(position)]
+    def probabilities(self, position: int, offset: int) -> float:
+        """Returns the probability that the draft model claims there; it was asked after the target's own tokens
+        only."""
+        return self._probabilities[self._at(position)]
 
     def proposal(self, source: Source, position: int) -> Proposal:
         """What an index says there."""
@@ -51,14 +52,14 @@ class RecordedText:
         return (position - self.text.prompt_len) % self._length
 
 
-def replayed(proposal: Proposal, state: int, length: int, least_odds: float) -> Continuation:
+def replayed(proposal: Proposal, state: int, length: int, least_probability: float) -> Continuation:
     """A proposal in the simulated text that has this state, ended like `goodspeed.ngram.drafting.draft`."""
     drafted: list[int] = []
     claimed: list[float] = []
-    path_odds = 1.0
-    for at, chance in enumerate(odds.decode(proposal.codes[:length])):
-        path_odds *= chance
-        if path_odds < least_odds:
+    path_probability = 1.0
+    for at, chance in enumerate(probabilities.decode(proposal.codes[:length])):
+        path_probability *= chance
+        if path_probability < least_probability:
             break
         right, _ = draw(state)
         drafted.append(right if at < proposal.num_right else (right + 1) % VOCAB)
@@ -74,13 +75,13 @@ class RecordedDrafter(NgramDrafter):
     recorded: RecordedText = field(kw_only=True)
     source: Source = field(kw_only=True)
 
-    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> Continuation:
+    def draft(self, tokens: Sequence[int], length: int, least_probability: float = 0.0) -> Continuation:
         request = self.request
         room = len(request.prompt) + request.max_tokens - len(tokens) - 1
         state = feed_all(start(request.sampling.seed), tokens)
         proposal = self.recorded.proposal(self.source, len(tokens))
-        least_odds = max(least_odds, FLOOR) if least_odds else self.least_odds
-        return replayed(proposal, state, max(0, min(length, room)), least_odds)
+        least_probability = max(least_probability, FLOOR) if least_probability else self.least_probability
+        return replayed(proposal, state, max(0, min(length, room)), least_probability)
 
 
 class RecordedSelfDrafts(SelfDrafts):
@@ -91,13 +92,13 @@ class RecordedSelfDrafts(SelfDrafts):
         super().__init__()
         self._acceptance = acceptance
 
-    def _find(self, session: Session, length: int, least_odds: float) -> Continuation:
+    def _find(self, session: Session, length: int, least_probability: float) -> Continuation:
         recorded = self._acceptance(session.session_id)
         if not isinstance(recorded, RecordedText):
             return Continuation((), ())
         state = feed_all(start(session.opened.sampling.seed), session.tokens)
         proposal = recorded.proposal("own", len(session.tokens))
-        return replayed(proposal, state, min(MAX_LENGTH, length), least_odds)
+        return replayed(proposal, state, min(MAX_LENGTH, length), least_probability)
 
 
 class RecordedTexts:

@@ -42,7 +42,7 @@ class Replayed:
         self.counts.num_unrecorded += 1
         return self._rate if on_path else self._rate_off_path
 
-    def odds(self, position: int, offset: int) -> float:
+    def probabilities(self, position: int, offset: int) -> float:
         """The text's own rate: whether this token agrees no draft model knows, and what it claimed is not recorded."""
         return self._rate
 

@@ -148,7 +148,7 @@ class Settings:
     ngrams: tuple[NgramKind, ...] = ("off",)  # what drafts beside the draft model, or without one
     ngram_rate: tuple[float, ...] = (RIGHT,)  # how often tokens of an index of kind `right` are the target's
     has_model: tuple[bool, ...] = (True,)  # one without cannot write alone either
-    claims: tuple[Claims, ...] = ("known",)  # odds of drafted tokens
+    claims: tuple[Claims, ...] = ("known",)  # probabilities of drafted tokens
     trees: tuple[Trees, ...] = ("own",)  # that they send
     num_users: int = 1  # of each client: one's texts never draft for another
     slos: tuple[Objectives | None, ...] = (None,)  # what texts are to keep, in turn

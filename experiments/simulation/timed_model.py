@@ -1,4 +1,4 @@
-"""A draft model of the simulated world with the time that its steps take, and the odds that it claims."""
+"""A draft model of the simulated world with the time that its steps take, and the probability that it claims."""
 
 from collections.abc import Mapping
 
@@ -31,7 +31,7 @@ class TimedModel:
         seconds = self._cost.round_s(self._model.num_new(wanted) + sharing - 1, sharing, sharing * context_len)
         step_s = self._cost.round_s(sharing, sharing, sharing * context_len)
         by_match = wanted.request.verification == "match"
-        claimed = self._claims(wanted, wanted.least_odds if by_match else 0.0)
+        claimed = self._claims(wanted, wanted.least_probability if by_match else 0.0)
         seconds += max(0, min(wanted.length, len(claimed)) - 1) * step_s
         tokens = () if failed else self._model.propose(wanted)[: len(claimed)]
         proposed = Proposed(
@@ -45,15 +45,15 @@ class TimedModel:
         )
         return proposed, seconds
 
-    def _claims(self, wanted: Propose, least_odds: float) -> tuple[float, ...]:
-        """The odds that the draft model claims, of each token until those of all of them are below what is worth it.
+    def _claims(self, wanted: Propose, least_probability: float) -> tuple[float, ...]:
+        """The probability that the draft model claims of each token, until their product is below what is worth it.
 
         With the token that makes them so low the draft ends, as in `draft_node/model/drafter.py`.
         """
         acceptance, position = self._acceptances[wanted.request.session_id], len(wanted.tokens)
         claims: list[float] = []
-        path_odds = 1.0
-        while len(claims) < wanted.length and (path_odds >= least_odds or not claims):
-            claims.append(acceptance.odds(position + len(claims), len(claims)))
-            path_odds *= claims[-1]
+        path_probability = 1.0
+        while len(claims) < wanted.length and (path_probability >= least_probability or not claims):
+            claims.append(acceptance.probabilities(position + len(claims), len(claims)))
+            path_probability *= claims[-1]
         return tuple(claims)

@@ -17,12 +17,12 @@ FEW = 12
 
 def shaped(message: UpMessage, trees: Trees) -> UpMessage:
     """The message; of a hostile node a draft's tokens are nodes of another tree, the same one whenever it is sent."""
-    if trees == "own" or not isinstance(message, Draft) or not message.odds:
+    if trees == "own" or not isinstance(message, Draft) or not message.probabilities:
         return message
-    random = Random(message.session_id + message.base_len.to_bytes(8, "big") + bytes(message.odds))
+    random = Random(message.session_id + message.base_len.to_bytes(8, "big") + bytes(message.probabilities))
     num = min(MAX_DRAFT, len(message.tokens) + random.randint(1, FEW))
     tokens = [random.choice((*message.tokens, random.randrange(VOCAB))) for _ in range(num)]
     tokens[: len(message.tokens)] = message.tokens
     parents = bytes(random.randint(0, node) for node in range(num))
     claimed = random.choice((bytes(num), random.randbytes(num)))
-    return replace(message, tokens=tuple(tokens), odds=claimed, parents=parents)
+    return replace(message, tokens=tuple(tokens), probabilities=claimed, parents=parents)

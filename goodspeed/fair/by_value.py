@@ -1,4 +1,4 @@
-"""Takes nodes in the order of worth x path odds, as many as are worth their time.
+"""Takes nodes in the order of worth x path probability, as many as are worth their time.
 
 There are two ways to the same end, since a forward pass leaves nothing else in the processor's caches. After one the
 calls of numpy take 0.3 ms, however little they have to do, where eight chains take plain Python 0.1 ms. A thousand
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.candidates import OUTSIDE, Candidate, Ranked, path_odds
+from goodspeed.fair.candidates import OUTSIDE, Candidate, Ranked, path_probability
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -62,7 +62,7 @@ def take_needed(
     needs = [k for k, one in enumerate(candidates) if one.need > 0]
     for k in sorted(needs, key=lambda k: -candidates[k].need):
         missing = candidates[k].need
-        for odds in path_odds(candidates[k], (trees or {}).get(k))[: most - sum(counts)]:
+        for odds in path_probability(candidates[k], (trees or {}).get(k))[: most - sum(counts)]:
             if missing <= SLACK:
                 break
             counts[k] += 1
@@ -81,7 +81,7 @@ def _take_few(
     order = sorted(
         (-one.worth * odds, rank, k)  # of equals each candidate's next one goes before any second one
         for k, one in enumerate(candidates)
-        for rank, odds in enumerate(path_odds(one, trees.get(k)))
+        for rank, odds in enumerate(path_probability(one, trees.get(k)))
         if rank >= first.counts[k]
     )[: most - num_first]
     falling = [-negative for negative, _, _ in order]
@@ -126,7 +126,7 @@ def _take_many(
 
 
 def _values(candidates: Sequence[Candidate], trees: Mapping[int, Ranked]) -> Floats:
-    """Worth x path odds of each candidate's nodes, falling; NaN after the last one.
+    """Worth x path probability of each candidate's nodes, falling; NaN after the last one.
 
     Shape: [num_candidates, most nodes of one].
     """
@@ -138,7 +138,7 @@ def _values(candidates: Sequence[Candidate], trees: Mapping[int, Ranked]) -> Flo
     values[np.arange(values.shape[1]) < sizes[:, None]] = flat
     np.cumprod(values, axis=1, out=values)
     for k in [k for k, one in enumerate(candidates) if one.parents is not None or one.max_nodes is not None]:
-        own = path_odds(candidates[k], trees.get(k))
+        own = path_probability(candidates[k], trees.get(k))
         values[k, : len(own)], values[k, len(own) :] = own, np.nan
     values *= np.array([one.worth for one in candidates])[:, None]
     return values

@@ -1,7 +1,7 @@
-"""What clients have drafted: chains and trees of nodes, and the path odds of each node.
+"""What clients have drafted: chains and trees of nodes, and the path probability of each node.
 
-A drafted token is a node; its path odds are the product of the odds from the base to it. No node's are higher than its
-parent's, so the likeliest nodes of a candidate, however many, hold their parents.
+A drafted token is a node; its path probability is the product of the odds from the base to it. No node's is higher
+than its parent's, so the likeliest nodes of a candidate, however many, hold their parents.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Candidate:
     odds: of each node, that it is accepted given that its parent is; within 0 and 1.
     parents: of each node, the index of its parent, or -1 for the base; None for a chain.
     worth: of one token, as compared with others'.
-    need: tokens that its drafts must bring before others' are chosen, as a sum of path odds.
+    need: tokens that its drafts must bring before others' are chosen, as a sum of path probability.
     max_nodes: the most that may be chosen; None for no bound but the budget.
     """
 
@@ -37,17 +37,17 @@ class Candidate:
 
 
 class Ranked(NamedTuple):
-    """The nodes of a tree, the likeliest first and of equals the parent, and their path odds in that order."""
+    """The nodes of a tree, the likeliest first and of equals the parent, and their path probability in that order."""
 
     nodes: list[int]
-    path_odds: list[float]
+    path_probability: list[float]
 
 
 def rank(odds: Sequence[float], parents: Sequence[int]) -> Ranked:
     """Ranks the nodes of a tree, whatever their order. Raises ConfigError if it is none."""
     if len(parents) != len(odds):
         raise ConfigError(f"a tree of {len(odds)} nodes has {len(parents)} parents; each node has one")
-    falling: list[float] = []  # path odds
+    falling: list[float] = []  # path probability
     for node, parent in enumerate(parents):
         if not BASE <= parent < node:
             return _rank_disordered(odds, parents)
@@ -58,7 +58,7 @@ def rank(odds: Sequence[float], parents: Sequence[int]) -> Ranked:
 
 def _rank_disordered(odds: Sequence[float], parents: Sequence[int]) -> Ranked:
     """As `rank`, where nodes may come before their parents."""
-    known = {BASE: (1.0, 0)}  # path odds and depth
+    known = {BASE: (1.0, 0)}  # path probability and depth
     for node, parent in enumerate(parents):
         unknown = [node] if parent in known else _unknown_ancestors(node, parents, known)
         for one in reversed(unknown):
@@ -79,7 +79,7 @@ def _unknown_ancestors(node: int, parents: Sequence[int], known: dict[int, tuple
     return found
 
 
-def path_odds(candidate: Candidate, tree: Ranked | None = None) -> list[float]:
+def path_probability(candidate: Candidate, tree: Ranked | None = None) -> list[float]:
     """Path odds of the nodes that may be chosen, the highest first. tree: its ranks, if it is a tree."""
-    odds = tree.path_odds if tree is not None else list(accumulate(candidate.odds, mul))
+    odds = tree.path_probability if tree is not None else list(accumulate(candidate.odds, mul))
     return odds if candidate.max_nodes is None else odds[: max(0, candidate.max_nodes)]

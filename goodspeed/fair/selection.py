@@ -1,9 +1,9 @@
 """Which of the drafted tokens are worth verifying: `select` chooses among all that are there when a round is packed.
 
-Verifying a node brings its client `worth` times its path odds in tokens, and costs what it adds to the round's time.
-The same function serves chains and trees. The rules of three papers are its arguments: fairness (GoodSpeed, Eq. 5) is
-`worth`, a round's time against its tokens (AdaSpec, Eq. 6) is `round_s`, and a client's requirement that comes first
-(AdaServe, Algorithm 1) is `need`.
+Verifying a node brings its client `worth` times its path probability in tokens, and costs what it adds to the round's
+time. The same function serves chains and trees. The rules of three papers are its arguments: fairness (GoodSpeed, Eq.
+5) is `worth`, a round's time against its tokens (AdaSpec, Eq. 6) is `round_s`, and a client's requirement that comes
+first (AdaServe, Algorithm 1) is `need`.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,11 +33,11 @@ def select(
 ) -> Selection:
     """Chooses at most `budget` nodes, each with its parent, so that they bring the most for what they cost.
 
-    Needs come first, the largest first. Then nodes follow in the order of worth x path odds:
+    Needs come first, the largest first. Then nodes follow in the order of worth x path probability:
 
     - with neither round_s nor price, as many as the budget allows;
-    - with price, while worth x path odds >= price x (round_s(n + 1) - round_s(n)), n nodes being chosen already;
-    - with round_s alone, as many as maximise (others + the sum of worth x (1 + path odds)) over round_s(n).
+    - with price, while worth x path probability >= price x (round_s(n + 1) - round_s(n)), n nodes being chosen already;
+    - with round_s alone, as many as maximise (others + the sum of worth x (1 + path probability)) over round_s(n).
 
     others: worth of those in the round who have drafted nothing; the round brings each of them one token. round_s:
     seconds of a round that verifies so many nodes. No more are chosen than keep it within max_round_s.

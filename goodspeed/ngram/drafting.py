@@ -1,4 +1,4 @@
-"""A draft of the tokens that may follow a text, and the odds that the target accepts each.
+"""A draft of the tokens that may follow a text, and the probability that the target accepts each.
 
 Under match the target draws with noise that anybody can compute: a draft drawn with the same noise from a similar
 distribution is the same token.
@@ -32,15 +32,15 @@ class Sampling(Protocol):
 
 
 class Continuation(NamedTuple):
-    """Tokens that may follow a text. odds[i]: of token i being accepted, given that all before it were."""
+    """Tokens that may follow a text. probabilities[i]: of token i being accepted, given that all before it were."""
 
     tokens: tuple[int, ...] = ()
-    odds: tuple[float, ...] = ()
+    probabilities: tuple[float, ...] = ()
 
     @property
     def num_expected(self) -> float:
         """How many of them are accepted on average: each is, if it and all before it agree with the target."""
-        return sum(accumulate(self.odds, mul), 0.0)
+        return sum(accumulate(self.probabilities, mul), 0.0)
 
 
 class _Fit(NamedTuple):
@@ -72,19 +72,20 @@ def draft(
     length: int,
     *,
     sampling: Sampling,
-    least_odds: float = 0.3,
+    least_probability: float = 0.3,
     banned: Collection[int] = (),
 ) -> Continuation:
     """Returns at most `length` tokens that may follow the text, in about 25 us each with a million tokens of history.
 
-    It ends where nothing is known, and before a token with which the product of all odds is below least_odds. At
-    temperature 0 each token is the likeliest of a blend of all matches, else it is drawn with the match rule's noise.
-    `banned` ids are never drafted. The text is as before when this returns; no two threads may draft for it at once.
+    It ends where nothing is known, and before a token with which the product of probabilities is below
+    least_probability. At temperature 0 each token is the likeliest of a blend of all matches, else it is drawn with
+    the match rule's noise. `banned` ids are never drafted. The text is as before when this returns; no two threads may
+    draft for it at once.
     """
     tokens, first = text.tokens, len(text.tokens)
     drafted: list[int] = []
-    odds: list[float] = []
-    path_odds = 1.0
+    probabilities: list[float] = []
+    path_probability = 1.0
     matches = find(text, histories)
     try:
         while matches and len(drafted) < length:
@@ -93,17 +94,17 @@ def draft(
             if not shares:
                 break
             token, noise = _choose(shares, sampling, first - 1 + len(drafted))
-            chance = _odds(sampling, matches[0].order, num_places, len(shares), shares[token], noise)
-            path_odds *= chance
-            if path_odds < least_odds:
+            chance = _probabilities(sampling, matches[0].order, num_places, len(shares), shares[token], noise)
+            path_probability *= chance
+            if path_probability < least_probability:
                 break
             drafted.append(token)
-            odds.append(chance)
+            probabilities.append(chance)
             tokens.append(token)  # a match may run on into the draft itself
             matches = survivors(matches, nexts, token)
     finally:
         del tokens[first:]
-    return Continuation(tuple(drafted), tuple(odds))
+    return Continuation(tuple(drafted), tuple(probabilities))
 
 
 def _choose(shares: dict[int, float], sampling: Sampling, position: int) -> tuple[int, float]:
@@ -118,7 +119,7 @@ def _choose(shares: dict[int, float], sampling: Sampling, position: int) -> tupl
     return token, noise
 
 
-def _odds(sampling: Sampling, order: int, num_places: int, distinct: int, share: float, noise: float) -> float:
+def _probabilities(sampling: Sampling, order: int, num_places: int, distinct: int, share: float, noise: float) -> float:
     fit = _DRAWN if sampling.temperature else _GREEDY
     logit = (
         fit.constant

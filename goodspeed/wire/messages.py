@@ -27,8 +27,8 @@ from goodspeed.wire.fields import (
     Message,
     NodeSource,
     NumLogprobs,
-    OddsCode,
     Otherwise,
+    ProbabilityCode,
     RedirectReason,
     ServerKey,
     SessionId,
@@ -50,10 +50,10 @@ def _check_aligned(tokens: Sequence[int], logprobs: Sequence[object]) -> None:
         raise ValueError(f"{len(logprobs)} logprobs for {len(tokens)} tokens")
 
 
-def _check_odds(tokens: Sequence[int], odds: bytes) -> None:
-    """Raises ValueError unless there is an odds code for every token, or for none."""
-    if odds and len(odds) != len(tokens):
-        raise ValueError(f"{len(odds)} odds for {len(tokens)} tokens")
+def _check_probabilities(tokens: Sequence[int], probabilities: bytes) -> None:
+    """Raises ValueError unless there is an probabilities code for every token, or for none."""
+    if probabilities and len(probabilities) != len(tokens):
+        raise ValueError(f"{len(probabilities)} probabilities for {len(tokens)} tokens")
 
 
 def _check_parents(tokens: Sequence[int], parents: bytes | None) -> None:
@@ -106,7 +106,9 @@ class Draft(Message, frozen=True, tag="draft"):
     epoch: Counter
     base_len: Counter  # prompt + committed tokens that it was made on
     tokens: Annotated[tuple[TokenId, ...], Meta(max_length=MAX_DRAFT)]
-    odds: Annotated[bytes, Meta(max_length=MAX_DRAFT)] = b""  # `odds.encode` of each token; empty: not known
+    probabilities: Annotated[bytes, Meta(max_length=MAX_DRAFT)] = (
+        b""  # `probabilities.encode` of each token; empty: not known
+    )
     source: NodeSource = "model"  # what drafted them
     parents: Annotated[bytes, Meta(max_length=MAX_DRAFT)] | None = None
     """Of each token 0 if it follows the base, or k + 1 if it follows token k, which comes before it. The tokens are a
@@ -115,7 +117,7 @@ class Draft(Message, frozen=True, tag="draft"):
     proposal: bytes | None = None  # ratio: what the tokens were sampled from (`proposals.py`)
 
     def __post_init__(self) -> None:
-        _check_odds(self.tokens, self.odds)
+        _check_probabilities(self.tokens, self.probabilities)
         _check_parents(self.tokens, self.parents)
 
 
@@ -158,7 +160,9 @@ class Verdict(Message, frozen=True, tag="verdict"):
     num_accepted: Counter
     may_draft: Counter = 0  # tokens beyond the text that may be drafted: the policy's allocation; 0: none
     finish_reason: FinishReason | None = None
-    least_odds: OddsCode = 255  # code of the path odds below which a drafted token would not be verified; 255: none
+    least_probability: ProbabilityCode = (
+        255  # code of the path probability below which a drafted token would not be verified; 255: none
+    )
     source: DraftSource | None = None  # what drafted the verified tokens
     promised: bool | None = None  # whether its SLO is promised; None: it has none, or that is not decided
     logprobs: Annotated[tuple[TokenLogprobs, ...], Meta(max_length=MAX_CONTEXT)] | None = None  # one for each token

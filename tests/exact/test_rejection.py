@@ -217,14 +217,16 @@ def test_ragged_rows_give_what_they_give_alone(lengths, seed):
         tokens[row, length:] = torch.randint(-5, 99, (longest - length,), generator=generator)
     drafted = torch.tensor(lengths)
     together = verify_ratio(p, tokens, q, drafted, accept, final)
-    shared, odds = overlaps(p, q, drafted), ratios(p, tokens, q, drafted)
+    shared, probabilities = overlaps(p, q, drafted), ratios(p, tokens, q, drafted)
     for row, n in enumerate(lengths):
         one = slice(row, row + 1)
         alone = verify_ratio(p[one, : n + 1], tokens[one, :n], q[one, :n], drafted[one], accept[one, :n], final[one])
         assert (int(together[0][row]), int(together[1][row])) == (int(alone[0]), int(alone[1]))
         assert torch.equal(shared[row, :n], overlaps(p[one, : n + 1], q[one, :n], drafted[one])[0])
         assert not shared[row, n:].any()
-        assert torch.equal(odds[row, :n], ratios(p[one, : n + 1], tokens[one, :n], q[one, :n], drafted[one])[0])
+        assert torch.equal(
+            probabilities[row, :n], ratios(p[one, : n + 1], tokens[one, :n], q[one, :n], drafted[one])[0]
+        )
 
 
 # ratio, the law: the joint distribution of the first two tokens, over the real path

@@ -16,11 +16,11 @@ from goodspeed.fair import by_value
 from goodspeed.selection import Candidate, select
 
 
-def path_odds(candidate: Candidate) -> list[float]:
+def path_probability(candidate: Candidate) -> list[float]:
     found: list[float] = []
-    for node, odds in enumerate(candidate.odds):
+    for node, probabilities in enumerate(candidate.odds):
         parent = node - 1 if candidate.parents is None else candidate.parents[node]
-        found.append(odds * (found[parent] if parent >= 0 else 1.0))
+        found.append(probabilities * (found[parent] if parent >= 0 else 1.0))
     return found
 
 
@@ -38,7 +38,8 @@ def choices(candidate: Candidate) -> list[tuple[int, ...]]:
 
 def value(candidates: list[Candidate], chosen: list[list[int]]) -> float:
     return sum(
-        one.worth * sum(path_odds(one)[node] for node in nodes) for one, nodes in zip(candidates, chosen, strict=True)
+        one.worth * sum(path_probability(one)[node] for node in nodes)
+        for one, nodes in zip(candidates, chosen, strict=True)
     )
 
 
@@ -80,7 +81,8 @@ def test_a_clients_need_comes_first_and_the_largest_need_before_others():
 
 
 def test_the_worked_example_of_adaspec():
-    """Of r1 .9 .8 and r2 .6 .3, after two steps of drafting: the token with path odds .18 costs more than it brings."""
+    """Of r1 .9 .8 and r2 .6 .3, after two steps of drafting: the token with path probability .18 costs more than it
+    brings."""
     drafted = [Candidate([0.9, 0.8]), Candidate([0.6, 0.3])]
     chosen = select(drafted, 99, round_s=linear(2 + 10 + 2, 1.0))
     assert chosen == ([[0, 1], [0]], True)
@@ -150,12 +152,12 @@ def test_nobody_is_there():
     assert select([Candidate([])], 5) == ([[]], True)
 
 
-odds = st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.8, 1.0]) | st.floats(0, 1)
+probabilities = st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.8, 1.0]) | st.floats(0, 1)
 
 
 @st.composite
 def candidates(draw: st.DrawFn, most: int = 7, needs: bool = False) -> Candidate:
-    values = draw(st.lists(odds, max_size=most))
+    values = draw(st.lists(probabilities, max_size=most))
     parents = None
     if draw(st.booleans()):
         parents = [draw(st.integers(-1, node - 1)) for node in range(len(values))]
@@ -199,7 +201,7 @@ def test_no_other_choice_brings_more_per_second(given_, budget, each):
 
 @given(candidates(needs=True), st.integers(0, 9))
 def test_a_need_is_met_exactly_where_some_choice_meets_it(candidate, budget):
-    paths = path_odds(candidate)
+    paths = path_probability(candidate)
     possible = any(
         sum(paths[node] for node in nodes) >= candidate.need - 1e-9
         for nodes in choices(candidate)
@@ -237,7 +239,7 @@ def test_many_clients_are_chosen_from_as_few_would_be():
     rng = np.random.default_rng(1)
     chains = [Candidate(rng.random(8).tolist()) for _ in range(200)]
     chosen = select(chains, 300).nodes
-    least = min(path_odds(one)[nodes[-1]] for one, nodes in zip(chains, chosen, strict=True) if nodes)
-    left = [path_odds(one)[len(nodes)] for one, nodes in zip(chains, chosen, strict=True) if len(nodes) < 8]
+    least = min(path_probability(one)[nodes[-1]] for one, nodes in zip(chains, chosen, strict=True) if nodes)
+    left = [path_probability(one)[len(nodes)] for one, nodes in zip(chains, chosen, strict=True) if len(nodes) < 8]
     assert num_nodes(chosen) == 300
     assert least >= max(left)

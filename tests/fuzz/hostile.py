@@ -212,7 +212,7 @@ class Hostile:
             "epoch": max(0, draft.epoch + self.random.choice((-1, 1, 1 << 61))),
             "base_len": self.random.choice((0, draft.base_len + 1, 1 << 61)),
             "tokens": self.random.choice(((5,) * MAX_DRAFT, (5,) * (MAX_DRAFT + 1), ((1 << 31) - 1,), ())),
-            "odds": self.random.choice((b"", bytes(MAX_DRAFT), self.random.randbytes(len(draft.tokens)))),
+            "probabilities": self.random.choice((b"", bytes(MAX_DRAFT), self.random.randbytes(len(draft.tokens)))),
             "source": self.random.choice(("model", "ngram", "self")),
             "parents": self.random.choice((b"", bytes(len(draft.tokens)), b"\xff" * len(draft.tokens))),
             "complete": self.random.random() < 0.5,

@@ -29,7 +29,7 @@ def test_a_token_is_the_target_s_own_draw_from_the_blend(temperature):
     for seed in range(300):
         text, histories = random_case(seed)
         sampling = Sampling(temperature, seed=seed * 7919)
-        drafted = draft(text, histories, 1, sampling=sampling, least_odds=0.0)
+        drafted = draft(text, histories, 1, sampling=sampling, least_probability=0.0)
         shares, _ = blend(follow(find(text, histories), 0))
         if not shares:
             assert drafted == ((), ())
@@ -56,9 +56,9 @@ def test_each_token_is_drawn_at_its_own_position():
     differing = set()
     for seed in range(40):
         sampling = Sampling(1.0, seed=seed)
-        tokens = draft(GrowingText([1, 2]), [history], 2, sampling=sampling, least_odds=0.0).tokens
+        tokens = draft(GrowingText([1, 2]), [history], 2, sampling=sampling, least_probability=0.0).tokens
         after = GrowingText([1, 2, tokens[0]])
-        assert draft(after, [history], 1, sampling=sampling, least_odds=0.0).tokens == tokens[1:]
+        assert draft(after, [history], 1, sampling=sampling, least_probability=0.0).tokens == tokens[1:]
         differing.add(tokens)
     assert len(differing) == 4
 
@@ -73,30 +73,30 @@ def test_nothing_is_drafted_where_nothing_is_known(tokens):
     assert draft(GrowingText(tokens), [NgramIndex()], 8, sampling=GREEDY) == ((), ())
 
 
-@pytest.mark.parametrize("least_odds", [0.0, 0.1, 0.3, 0.6, 0.9, 1.0])
+@pytest.mark.parametrize("least_probability", [0.0, 0.1, 0.3, 0.6, 0.9, 1.0])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_draft_ends_before_the_product_of_odds_is_below_the_least(least_odds, temperature):
+def test_a_draft_ends_before_the_product_of_odds_is_below_the_least(least_probability, temperature):
     lengths = set()
     for seed in range(60):
         text, histories = random_case(seed)
         sampling = Sampling(temperature, seed=seed)
-        tokens, odds = draft(text, histories, 8, sampling=sampling, least_odds=least_odds)
-        further, more_odds = draft(text, histories, 8, sampling=sampling, least_odds=0.0)
+        tokens, probabilities = draft(text, histories, 8, sampling=sampling, least_probability=least_probability)
+        further, more_odds = draft(text, histories, 8, sampling=sampling, least_probability=0.0)
         path = [torch.tensor(more_odds[:n], dtype=torch.float64).prod().item() for n in range(1, len(more_odds) + 1)]
-        expected = next((n for n, product in enumerate(path) if product < least_odds), len(path))
-        assert (tokens, odds) == (further[:expected], more_odds[:expected])
-        assert all(0 < one < 1 for one in odds)
+        expected = next((n for n, product in enumerate(path) if product < least_probability), len(path))
+        assert (tokens, probabilities) == (further[:expected], more_odds[:expected])
+        assert all(0 < one < 1 for one in probabilities)
         lengths.add(len(tokens))
-    assert max(lengths) == {0.0: 8, 1.0: 0}.get(least_odds, max(lengths))
+    assert max(lengths) == {0.0: 8, 1.0: 0}.get(least_probability, max(lengths))
 
 
 def test_banned_tokens_are_never_drafted():
     text = GrowingText([1, 2, 3, 1, 2, 3, 1, 2])
-    assert draft(text, [], 1, sampling=GREEDY, least_odds=0).tokens == (3,)
-    assert draft(text, [], 1, sampling=GREEDY, least_odds=0, banned=frozenset({3})).tokens == ()
+    assert draft(text, [], 1, sampling=GREEDY, least_probability=0).tokens == (3,)
+    assert draft(text, [], 1, sampling=GREEDY, least_probability=0, banned=frozenset({3})).tokens == ()
     other = NgramIndex()
     other.add([1, 2, 4])
-    assert draft(text, [other], 1, sampling=GREEDY, least_odds=0, banned={3}).tokens == (4,)
+    assert draft(text, [other], 1, sampling=GREEDY, least_probability=0, banned={3}).tokens == (4,)
 
 
 def test_the_text_is_as_before_whatever_happens():
@@ -115,13 +115,16 @@ def test_the_text_is_as_before_whatever_happens():
 
 
 def test_long_matches_and_agreement_raise_the_odds():
-    def odds(text, *texts):
+    def probabilities(text, *texts):
         history = NgramIndex()
         for tokens in texts:
             history.add(tokens)
-        return draft(GrowingText(text), [history], 1, sampling=GREEDY, least_odds=0).odds[0]
+        return draft(GrowingText(text), [history], 1, sampling=GREEDY, least_probability=0).probabilities[0]
 
-    short, longer = odds([1, 2], [1, 2, 3]), odds([7, 8, 9, 1, 2], [7, 8, 9, 1, 2, 3])
-    often, split = odds([1, 2], *[[1, 2, 3]] * 4), odds([1, 2], [1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 4])
+    short, longer = probabilities([1, 2], [1, 2, 3]), probabilities([7, 8, 9, 1, 2], [7, 8, 9, 1, 2, 3])
+    often, split = (
+        probabilities([1, 2], *[[1, 2, 3]] * 4),
+        probabilities([1, 2], [1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 4]),
+    )
     assert split < short < longer
     assert split < short < often

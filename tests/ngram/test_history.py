@@ -23,7 +23,7 @@ def texts(found, user):
 
 def drafted(found, user):
     text = GrowingText([1, 2])
-    return draft(text, found.indexes(user), 1, sampling=Sampling(temperature=0.0), least_odds=0.0).tokens
+    return draft(text, found.indexes(user), 1, sampling=Sampling(temperature=0.0), least_probability=0.0).tokens
 
 
 def test_a_user_s_text_never_drafts_for_another():

@@ -54,7 +54,7 @@ def expected(bases: list[Base]) -> torch.Tensor:
 class Knowing:
     """An n-gram index that is sure of two tokens after some texts, and knows nothing of others."""
 
-    def draft(self, tokens: Sequence[int], length: int, least_odds: float) -> Continuation:
+    def draft(self, tokens: Sequence[int], length: int, least_probability: float) -> Continuation:
         if tokens[-1] % 2:
             return Continuation()
         return Continuation((tokens[-1], 1)[:length], (0.9, 0.9)[:length])

@@ -50,7 +50,7 @@ PINNED = {  # the first fields of version 3, in their order: never to be moved, 
     "hello": "version name boot_id tokenizer draft_model draft_fingerprint",
     "open": "session_id epoch prompt committed sampling max_tokens stop_ids verification max_draft slo constraint "
     "num_logprobs min_tokens drafter otherwise hops logit_rules cache_salt num_prompt_logprobs",
-    "draft": "session_id epoch base_len tokens odds source parents complete proposal",
+    "draft": "session_id epoch base_len tokens probabilities source parents complete proposal",
     "ack": "session_id epoch base_len",
     "close": "session_id epoch",
     "heartbeat": "boot_id",
@@ -59,8 +59,8 @@ PINNED = {  # the first fields of version 3, in their order: never to be moved, 
     "eos_ids target target_fingerprint defaults chat_defaults slo constraints promises",
     "replicas": "siblings",
     "redirect": "session_id epoch endpoint server_key hops reason",
-    "verdict": "session_id epoch base_len tokens num_verified num_accepted may_draft finish_reason least_odds source "
-    "promised logprobs num_cached prompt_logprobs",
+    "verdict": "session_id epoch base_len tokens num_verified num_accepted may_draft finish_reason least_probability "
+    "source promised logprobs num_cached prompt_logprobs",
     "refusal": "code what what_to_do session_id epoch",
 }
 
@@ -167,9 +167,9 @@ BAD_FIELDS = [
     ("draft", "base_len", -1),
     ("draft", "tokens", [1] * 65),
     ("draft", "tokens", [1 << 31]),
-    ("draft", "odds", b"\x00"),
-    ("draft", "odds", b"\x00" * 3),
-    ("draft", "odds", "00"),
+    ("draft", "probabilities", b"\x00"),
+    ("draft", "probabilities", b"\x00" * 3),
+    ("draft", "probabilities", "00"),
     ("draft", "source", "self"),
     ("draft", "parents", [0]),
     ("draft", "parents", b"\x00"),
@@ -187,7 +187,7 @@ BAD_FIELDS = [
     ("verdict", "logprobs", [[-1.0], [-1.0]]),
     ("verdict", "finish_reason", "bored"),
     ("verdict", "may_draft", -1),
-    ("verdict", "least_odds", 256),
+    ("verdict", "least_probability", 256),
     ("verdict", "source", "oracle"),
     ("verdict", "promised", "promised"),
     ("verdict", "num_cached", -1),
@@ -217,7 +217,7 @@ def test_a_draft_may_have_no_tokens_and_no_odds() -> None:
 
 
 def test_odds_are_of_every_token_or_of_none() -> None:
-    with pytest.raises(ValueError, match="1 odds for 2 tokens"):
+    with pytest.raises(ValueError, match="1 probabilities for 2 tokens"):
         Draft(SESSION, 1, 3, (4, 5), b"\x00")
 
 

@@ -220,12 +220,12 @@ class Target:
         accepted, next_token = verify_ratio(
             target_probs, draft_tokens, draft_probs, num_drafted, accept_noise, final_noise
         )
-        odds = ratios(target_probs, draft_tokens, draft_probs, num_drafted)
+        probabilities = ratios(target_probs, draft_tokens, draft_probs, num_drafted)
         shared = overlaps(target_probs, draft_probs, num_drafted)
-        outcomes = _outcomes(verified, accepted, next_token, shared.sum(1), tops, log_gains(odds, shared))
+        outcomes = _outcomes(verified, accepted, next_token, shared.sum(1), tops, log_gains(probabilities, shared))
         if self.records:
             decided = decide_ratio(target_probs, draft_tokens, draft_probs, num_drafted, accept_noise)
-            outcomes = _with_decisions(outcomes, verified, decided, odds)
+            outcomes = _with_decisions(outcomes, verified, decided, probabilities)
         return outcomes
 
 
@@ -324,8 +324,10 @@ def _with_decisions(
     """Returns the outcomes with their decisions; decided and ratios are [batch, max_len]."""
     table = torch.stack([decided.double(), ratios]).tolist()
     return [
-        replace(outcome, decisions=Decisions(tuple(map(bool, agreed[:count])), tuple(odds[:count])))
-        for outcome, agreed, odds, count in zip(outcomes, *table, (s.num_drafted for s in verified), strict=True)
+        replace(outcome, decisions=Decisions(tuple(map(bool, agreed[:count])), tuple(probabilities[:count])))
+        for outcome, agreed, probabilities, count in zip(
+            outcomes, *table, (s.num_drafted for s in verified), strict=True
+        )
     ]
 
 

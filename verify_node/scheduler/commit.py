@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Verdict
 from verify_node.scheduler.allocate import Allocator, Observation
 from verify_node.scheduler.round import Entry, Outcome, Round
@@ -47,11 +47,11 @@ class Moved(Struct, frozen=True):
 
     @property
     def claims(self) -> list[tuple[ClaimedOf, bytes, int]]:
-        """Codes of the odds that were claimed for tokens up to the first rejection, by source; how many were accepted.
+        """Codes of the claimed probabilities of tokens up to the first rejection, by source; how many were accepted.
 
         What follows the text's end does not count: it is drafted at will, and accepted at no cost.
         """
-        source, codes = self.entry.source, self.entry.odds[: min(self.num_verified, len(self.taken) + 1)]
+        source, codes = self.entry.source, self.entry.probabilities[: min(self.num_verified, len(self.taken) + 1)]
         if self.entry.is_forced or source is None or not codes:
             return []  # nothing was claimed
         if self.entry.parents is not None:
@@ -66,7 +66,7 @@ class Moved(Struct, frozen=True):
         for at in tried:
             for place, node in enumerate(node for node, parent in enumerate(parents) if parent == at):
                 source: ClaimedOf = "alternative" if place else self.entry.source or "model"
-                claims.append((source, self.entry.odds[node : node + 1], int(node in path)))
+                claims.append((source, self.entry.probabilities[node : node + 1], int(node in path)))
         return claims
 
     @property
@@ -75,7 +75,7 @@ class Moved(Struct, frozen=True):
         first = self.entry.first_choices
         return self.entry.num_drafted - len(first), len({*(self.outcome.path or ())} - {*first})
 
-    def verdict(self, may_draft: int, least_odds: int = odds.LEAST) -> Verdict:
+    def verdict(self, may_draft: int, least_probability: int = probabilities.LEAST) -> Verdict:
         """The message with the decision."""
         session = self.session
         return Verdict(
@@ -87,7 +87,7 @@ class Moved(Struct, frozen=True):
             num_accepted=self.outcome.num_accepted,
             may_draft=may_draft,
             finish_reason=session.finish_reason,
-            least_odds=least_odds,
+            least_probability=least_probability,
             source=self.entry.source,
             promised=session.promised,
             logprobs=session.logprobs_from(self.base_len),

@@ -9,7 +9,7 @@ from goodspeed.exact import trees
 from goodspeed.exact.positions import cut
 from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.index import GrowingText
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 from goodspeed.wire.fields import DraftSource
 from verify_node.session.client import Client
 from verify_node.session.session import Session
@@ -19,7 +19,7 @@ class Drafted(NamedTuple):
     """Tokens that may continue a session's text, in order, or as a tree."""
 
     tokens: tuple[int, ...] = ()
-    codes: bytes = b""  # of their claimed odds (`odds.encode`); empty: none are claimed
+    codes: bytes = b""  # of their claimed probabilities (`probabilities.encode`); empty: none are claimed
     source: DraftSource | None = None  # None where there are none
     proposal: bytes | None = None
     parents: tuple[int, ...] | None = None  # of each token the index of the one that it follows, or -1; None: a chain
@@ -72,7 +72,7 @@ def of_draft(session: Session) -> Drafted:
 
 def of_self(tokens: tuple[int, ...], claimed: tuple[float, ...]) -> Drafted:
     """What the verify node itself drafted from the session's own text."""
-    return Drafted(tokens, odds.encode(claimed), "self") if tokens else NOTHING
+    return Drafted(tokens, probabilities.encode(claimed), "self") if tokens else NOTHING
 
 
 def of_form(tokens: tuple[int, ...]) -> Drafted:
@@ -80,26 +80,26 @@ def of_form(tokens: tuple[int, ...]) -> Drafted:
     return Drafted(tokens, bytes(len(tokens)), "self", is_forced=True) if tokens else NOTHING
 
 
-def claimed_odds(session: Session, drafted: Drafted) -> list[float]:
-    """The calibrated odds of each token given those before it, as far as they may count for this session's rule."""
+def claimed_probabilities(session: Session, drafted: Drafted) -> list[float]:
+    """The calibrated probability of each token given those before it, as this session's rule may use it."""
     if drafted.is_forced:
         return [1.0] * len(drafted.tokens)
     if session.verification == "ratio" or not drafted.codes:
         return [min(session.acceptance.value, session.acceptance_bound.most)] * len(drafted.tokens)
     if drafted.parents is not None:
-        return _odds_in_tree(session.client, drafted, drafted.parents)
-    return session.client.calibration(drafted.source or "model").odds(drafted.codes)
+        return _probabilities_in_tree(session.client, drafted, drafted.parents)
+    return session.client.calibration(drafted.source or "model").probabilities(drafted.codes)
 
 
-def _odds_in_tree(client: Client, drafted: Drafted, parents: tuple[int, ...]) -> list[float]:
-    """As `claimed_odds`. After the same token only one can be right: the odds of all that follow it sum to 1 at most.
+def _probabilities_in_tree(client: Client, drafted: Drafted, parents: tuple[int, ...]) -> list[float]:
+    """As `claimed_probabilities`. After the same token only one can be right: so all that follow it sum to 1 at most.
 
     No alternative is likelier than the first choice.
     """
-    found = client.calibration(drafted.source or "model").odds(drafted.codes)
+    found = client.calibration(drafted.source or "model").probabilities(drafted.codes)
     others = trees.alternatives(parents)
-    claimed = client.calibration("alternative").odds(bytes([drafted.codes[node] for node, _ in others]))
-    left: dict[int, float] = {}  # by first choice: what its odds and those of the alternatives so far leave
+    claimed = client.calibration("alternative").probabilities(bytes([drafted.codes[node] for node, _ in others]))
+    left: dict[int, float] = {}  # by first choice: what its probabilities and those of the alternatives so far leave
     for (node, chosen), one in zip(others, claimed, strict=True):
         room = left.get(chosen, 1.0 - found[chosen])
         found[node] = max(0.0, min(one, found[chosen], room))
@@ -122,8 +122,8 @@ MAX_INDEXED = 16_384
 MAX_TOKENS = 4_000_000
 """Tokens of the texts that are indexed at once, about 100 MB; the text that was drafted from longest ago goes first."""
 
-LEAST_ODDS = 0.03
-"""Path odds below which nothing is drafted, however cheap a token is."""
+LEAST_PROBABILITY = 0.03
+"""Path probabilities below which nothing is drafted, however cheap a token is."""
 
 
 class Wanting(NamedTuple):
@@ -131,7 +131,7 @@ class Wanting(NamedTuple):
 
     session: Session
     worth: float  # of one token
-    least_odds: float  # path odds below which a token is not worth its time
+    least_probability: float  # path probability below which a token is not worth its time
 
 
 class SelfDrafts:
@@ -147,12 +147,12 @@ class SelfDrafts:
     def draft(self, wanting: Sequence[Wanting]) -> list[tuple[Session, Drafted]]:
         """What the sessions' own texts say of the tokens that follow them, for those of the highest worth."""
         found, num_indexed = [], 0
-        for session, _, least_odds in self._first(wanting):
+        for session, _, least_probability in self._first(wanting):
             num_new = self._num_unknown(session)
             if num_indexed and num_indexed + num_new > MAX_INDEXED:
                 continue
             num_indexed += num_new
-            drafted = self._draft(session, max(LEAST_ODDS, least_odds))
+            drafted = self._draft(session, max(LEAST_PROBABILITY, least_probability))
             self._num_made += 1
             if drafted.tokens:
                 self._misses.pop(session.session_id, None)
@@ -169,7 +169,7 @@ class SelfDrafts:
 
     def _first(self, wanting: Sequence[Wanting]) -> Sequence[Wanting]:
         """Those who are drafted for in this round: by worth, and in turn where the text said nothing the last time."""
-        worth_it = [one for one in wanting if one.least_odds < 1.0]
+        worth_it = [one for one in wanting if one.least_probability < 1.0]
         if len(worth_it) <= MAX_DRAFTS:
             return worth_it
         missed = [one for one in worth_it if one.session.session_id in self._misses]
@@ -180,21 +180,21 @@ class SelfDrafts:
             *nsmallest(again, missed, key=lambda one: self._misses[one.session.session_id]),
         ]
 
-    def _draft(self, session: Session, least_odds: float) -> Drafted:
+    def _draft(self, session: Session, least_probability: float) -> Drafted:
         """What comes before the text's end: the end itself the target draws in the same round, drafted or not."""
         stop_ids = session.opened.stop_ids
         if session.forced_next:
             return of_form(_before(session.forced_next[: session.max_length], stop_ids))
-        found = self._find(session, min(MAX_LENGTH, session.max_length), least_odds)
+        found = self._find(session, min(MAX_LENGTH, session.max_length), least_probability)
         tokens = _before(found.tokens, stop_ids)
-        return of_self(tokens, found.odds[: len(tokens)])
+        return of_self(tokens, found.probabilities[: len(tokens)])
 
-    def _find(self, session: Session, length: int, least_odds: float) -> Continuation:
+    def _find(self, session: Session, length: int, least_probability: float) -> Continuation:
         """What the text's index says."""
         opened = session.opened
         banned = opened.stop_ids if len(session.tokens) < session.may_stop_at else ()
         text = self._text(session)
-        return draft(text, (), length, sampling=opened.sampling, least_odds=least_odds, banned=banned)
+        return draft(text, (), length, sampling=opened.sampling, least_probability=least_probability, banned=banned)
 
     def _num_unknown(self, session: Session) -> int:
         known = self._texts.get(session.session_id)

@@ -217,7 +217,7 @@ def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
         num_logprobs=session.opened.num_logprobs,
         stop_ids=session.opened.stop_ids if _needs_stop_ids(session) else (),
         may_stop_at=session.may_stop_at,
-        odds=drafted.codes,
+        probabilities=drafted.codes,
         source=drafted.source if drafted.tokens else None,
         parents=drafted.parents,
         is_forced=drafted.is_forced,

@@ -3,9 +3,9 @@
 `Whole` is the paper: drafts are verified as long as they were allowed to be. `ByOdds` looks at every drafted token that
 is there when a round is packed, in drafts and in what the verify node drafts itself from a session's own text. It
 verifies those that bring the most for the time that they add, as `goodspeed.selection` says: a token's worth is w U'(X)
-of its client, its odds are what its draft node claims, calibrated by what became of such claims. The others are cut,
-never deferred: under match a cut draft is exact. Under ratio a token must not be cut for what it is, so there its odds
-are the client's acceptance rate, whatever the token.
+of its client, its probabilities are what its draft node claims, calibrated by what became of such claims. The others
+are cut, never deferred: under match a cut draft is exact. Under ratio a token must not be cut for what it is, so there
+its probabilities are the client's acceptance rate, whatever the token.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -15,19 +15,19 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from goodspeed.fair.by_value import Cost, take, take_needed
-from goodspeed.fair.candidates import Candidate, Ranked, path_odds, rank
+from goodspeed.fair.candidates import Candidate, Ranked, path_probability, rank
 from goodspeed.fair.latency import Refined
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 from verify_node.scheduler.allocate import limits_of_clients
-from verify_node.scheduler.drafted import Drafted, SelfDrafts, Wanting, claimed_odds, of_draft
+from verify_node.scheduler.drafted import Drafted, SelfDrafts, Wanting, claimed_probabilities, of_draft
 from verify_node.scheduler.round import RoundLimits
 from verify_node.session.client import Client
 from verify_node.session.draft_gain import DraftGain
 from verify_node.session.session import Session
 from verify_node.slo.needs import NONE, Needs
 
-ALL = odds.LEAST
-"""`least_odds` of a verify node that has no bound."""
+ALL = probabilities.LEAST
+"""`least_probability` of a verify node that has no bound."""
 
 UNWAITED, SELDOM_UNWAITED = 8, 64
 """One of so many rounds waits for no draft, so that it is known what goes on without; once that is known, fewer are."""
@@ -59,8 +59,8 @@ class Choice(Protocol):
         """
         ...
 
-    def least_odds(self, session: Session) -> int:
-        """Code of the path odds below which a token of this session would not have been verified in the last round."""
+    def least_probability(self, session: Session) -> int:
+        """Code of the path probability that a token of this session needed in the last round."""
         ...
 
     def owes_more(self, session: Session) -> bool:
@@ -83,7 +83,7 @@ class Whole:
         """The drafts that arrived, by session; nothing is promised where drafts are not cut."""
         return {session.session_id: of_draft(session).cut(session.may_draft) for session in ready}
 
-    def least_odds(self, session: Session) -> int:
+    def least_probability(self, session: Session) -> int:
         """There is no bound."""
         return ALL
 
@@ -115,7 +115,7 @@ class ByOdds:
         self._worth = worth
         self._self_drafts = self_drafts
         self._owed_more: frozenset[bytes] = frozenset()  # sessions that the last round owed more than one token
-        self._least_value = 0.0  # worth x path odds that a token had to have in the last round
+        self._least_value = 0.0  # worth x path probability that a token had to have in the last round
 
     def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
         """What each session with drafted tokens has verified, cut to what is worth it, by session.
@@ -145,12 +145,12 @@ class ByOdds:
             for k, (session, one) in enumerate(drafted)
         }
 
-    def least_odds(self, session: Session) -> int:
+    def least_probability(self, session: Session) -> int:
         """From the price of one more token's time in the last round, which a session that is behind need not pay."""
         if not self._least_value:
             return ALL
         price = 0.0 if self.owes_more(session) else self._least_value / self._worth(session.client)
-        return odds.code(max(LOWEST_BOUND, price))
+        return probabilities.code(max(LOWEST_BOUND, price))
 
     def owes_more(self, session: Session) -> bool:
         """Whether the last round owed this session more than the token that it brings anyway."""
@@ -221,8 +221,8 @@ class ByOdds:
     ) -> list[Candidate]:
         """The candidates with what their texts are owed."""
         keys = [session.session_id for session, _ in drafted]
-        odds = {key: path_odds(candidates[k], ranked.get(k)) for k, key in enumerate(keys)}
-        needed = needs.of_drafts(odds, self._limits.budget)
+        probabilities = {key: path_probability(candidates[k], ranked.get(k)) for k, key in enumerate(keys)}
+        needed = needs.of_drafts(probabilities, self._limits.budget)
         return [replace(one, need=needed.get(key, 0.0)) for one, key in zip(candidates, keys, strict=True)]
 
     def _seconds(self, ready: Sequence[Session], num_drafted: int) -> list[float]:
@@ -239,7 +239,7 @@ def _candidates(drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str,
     rooms = limits_of_clients([session for session, _ in drafted])
     return [
         Candidate(
-            claimed_odds(session, one),
+            claimed_probabilities(session, one),
             parents=one.parents,
             worth=worths[session.client.name],
             max_nodes=_most_nodes(session, one, rooms.get(session.session_id)),

@@ -1,19 +1,20 @@
-"""How often a client's drafted tokens are accepted, by the odds that its draft node claims for them.
+"""How often a client's drafted tokens are accepted, by the probability that its draft node claims for them.
 
 A draft node knows how sure it is of each token, and not how often it is right when it is so sure; or it lies. So its
-claims are sorted into buckets, and each bucket counts its hits. A bucket's odds are (hits + k p) / (tries + k), with p
-the odds that are claimed: a claim is believed until a handful of tokens tell better. A higher claim never means lower
-odds (pool adjacent violators).
+claims are sorted into buckets, and each bucket counts its hits. A bucket's probabilities are (hits + k p) / (tries +
+k), with p the probability that is claimed: a claim is believed until a handful of tokens tell better. A higher claim
+never means lower probabilities (pool adjacent violators).
 """
 
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 from goodspeed.wire.fields import DraftSource
 
 ClaimedOf: TypeAlias = DraftSource | Literal["alternative"]
-"""What odds are claimed of: tokens of a source, or in trees those that are not their drafter's first choice."""
+"""What probabilities are claimed of: tokens of a source, or in trees those that are not their drafter's first
+choice."""
 
 PRIOR_TRIES = 4.0
 """k: the tries that a claim counts for."""
@@ -26,7 +27,8 @@ MEMORY = 500.0
 """Tries of a bucket that count; older ones are forgotten, since texts change."""
 
 BOUNDS = (0.99, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
-"""Least claimed odds of each bucket but the last. Narrow where it matters: path odds are products of high ones."""
+"""Least claimed probabilities of each bucket but the last. Narrow where it matters: path probabilities are products of
+high ones."""
 
 NUM_BUCKETS = len(BOUNDS) + 1
 
@@ -35,32 +37,32 @@ def _bucket(claimed: float) -> int:
     return next((number for number, least in enumerate(BOUNDS) if claimed >= least), len(BOUNDS))
 
 
-BUCKETS = bytes(map(_bucket, odds.ODDS))
-"""The bucket of each odds code."""
+BUCKETS = bytes(map(_bucket, probabilities.PROBABILITIES))
+"""The bucket of each probabilities code."""
 
 CLAIMED = tuple(
     sum(each) / len(each)
     for each in (
-        [one for one, bucket in zip(odds.ODDS, BUCKETS, strict=True) if bucket == number]
+        [one for one, bucket in zip(probabilities.PROBABILITIES, BUCKETS, strict=True) if bucket == number]
         for number in range(NUM_BUCKETS)
     )
 )
-"""The mean of the odds that a bucket's codes claim."""
+"""The mean of the probability that a bucket's codes claim."""
 
 
 @dataclass(slots=True)
 class Calibration:
-    """Hits and tries of one client's tokens of one source, by the bucket of the claimed odds."""
+    """Hits and tries of one client's tokens of one source, by the bucket of the claimed probabilities."""
 
     hits: list[float] = field(default_factory=lambda: [0.0] * NUM_BUCKETS)
     tries: list[float] = field(default_factory=lambda: [0.0] * NUM_BUCKETS)
-    _odds: list[float] | None = None  # of each bucket; falls; None: to be solved for
+    _probabilities: list[float] | None = None  # of each bucket; falls; None: to be solved for
 
-    def odds(self, codes: bytes) -> list[float]:
-        """Odds that each token is accepted given that those before it are, from the codes of the claimed ones."""
-        if self._odds is None:
-            self._odds = self._solve()
-        known = self._odds
+    def probabilities(self, codes: bytes) -> list[float]:
+        """The probability that each token is accepted given those before it, from the claimed codes."""
+        if self._probabilities is None:
+            self._probabilities = self._solve()
+        known = self._probabilities
         return [known[bucket] for bucket in codes.translate(BUCKETS)]
 
     def observe(self, codes: bytes, num_accepted: int) -> None:
@@ -70,11 +72,13 @@ class Calibration:
             keep = 1.0 - 1.0 / MEMORY
             self.tries[bucket] = keep * self.tries[bucket] + 1.0
             self.hits[bucket] = keep * self.hits[bucket] + (place < num_accepted)
-        self._odds = None
+        self._probabilities = None
 
     def _solve(self) -> list[float]:
-        """Shrinks each bucket towards its claim, then pools neighbours until no higher claim has lower odds."""
-        pools: list[tuple[float, float, int]] = []  # weighted sum of odds, weight, number of buckets; odds fall
+        """Shrinks each bucket towards its claim, then pools neighbours until higher claims have no lower values."""
+        pools: list[
+            tuple[float, float, int]
+        ] = []  # weighted sum of probabilities, weight, number of buckets; probabilities fall
         for hits, tries, claimed in zip(self.hits, self.tries, CLAIMED, strict=True):
             weight, number = tries + UNSEEN, 1
             total = weight * (hits + PRIOR_TRIES * claimed) / (tries + PRIOR_TRIES)

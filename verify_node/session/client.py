@@ -50,7 +50,7 @@ class Client:
     acceptance: AcceptanceEstimator
     goodput: GoodputEstimator
     acceptance_bound: AcceptanceBound = field(default_factory=AcceptanceBound)  # from its delivered tokens
-    calibrations: dict[ClaimedOf, Calibration] = field(default_factory=dict)  # of the odds that are claimed
+    calibrations: dict[ClaimedOf, Calibration] = field(default_factory=dict)  # of the probability that are claimed
     suspicion: Suspicion = field(default_factory=Suspicion)  # that its drafts are not drawn from what it sends
     weight: float = 1.0
     max_sessions: int | None = None  # that its key may have open
@@ -158,7 +158,7 @@ class Client:
         return self.suspicion.observe(evidence)
 
     def calibration(self, source: ClaimedOf) -> Calibration:
-        """How often its tokens of this source are accepted, by the odds that are claimed for them."""
+        """How often its tokens of this source are accepted, by the probability that are claimed for them."""
         if source not in self.calibrations:
             self.calibrations[source] = Calibration()
         return self.calibrations[source]

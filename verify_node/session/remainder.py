@@ -17,7 +17,7 @@ class Remainder(NamedTuple):
     made_on: int  # length of the text for which it was made
     base_len: int  # length of the text that these tokens follow
     tokens: tuple[int, ...]
-    codes: bytes  # of their claimed odds (`odds.encode`); empty: not known
+    codes: bytes  # of their claimed probabilities (`probabilities.encode`); empty: not known
     source: NodeSource
     parents: tuple[int, ...] | None = None  # of each token the index of the one that it follows, or -1; None: a chain
     complete: bool = False  # nothing more comes until the text has grown
@@ -32,7 +32,9 @@ class Remainder(NamedTuple):
         """
         parents = None if draft.parents is None else trees.unpack(draft.parents)
         base_len = draft.base_len
-        found = cls(base_len, base_len, draft.tokens, draft.odds, draft.source, None, draft.complete, draft.proposal)
+        found = cls(
+            base_len, base_len, draft.tokens, draft.probabilities, draft.source, None, draft.complete, draft.proposal
+        )
         if parents is not None:
             found = found._cut_to(*trees.distinct(draft.tokens, parents))
         return found.after(text[base_len:])

@@ -35,22 +35,22 @@ class Needs:
         share = weights[tightest.client] / sum(weights.values()) if tightest is not None else 0.0
         self._share_left = 1.0 - share  # of the budget, what the others keep, however short the round has to be
 
-    def of_drafts(self, path_odds: Mapping[bytes, Sequence[float]], budget: int) -> dict[bytes, float]:
+    def of_drafts(self, path_probability: Mapping[bytes, Sequence[float]], budget: int) -> dict[bytes, float]:
         """`Candidate.need` of sessions: what their drafted tokens have to bring, as a sum of path probabilities.
 
-        path_odds: of the tokens that are drafted for each, the highest first. What would exceed a bound, or what a
-        session's drafted tokens can bring at most, is cut. Sessions that nothing was drafted for are left out.
+        path_probability: of the tokens that are drafted for each, the highest first. What would exceed a bound, or
+        what a session's drafted tokens can bring at most, is cut. Sessions that nothing was drafted for are left out.
         """
-        found = {key: 0.0 for key in path_odds if key in self._deadlines}
+        found = {key: 0.0 for key in path_probability if key in self._deadlines}
         behind = [key for key in found if key in self.owed_more]
         each = max(1, int(CROWDING * budget / max(1, len(behind))))
         left = shares(self._weights, budget)
         for key in sorted(behind, key=lambda key: -self._owed[key]):
             client, missing = self._deadlines[key].client, self._owed[key]
-            for odds in path_odds[key][: min(each, left[client])]:
+            for probabilities in path_probability[key][: min(each, left[client])]:
                 if found[key] >= missing:
                     break
-                found[key] += odds
+                found[key] += probabilities
                 left[client] -= 1
             found[key] = min(found[key], missing)
         return found

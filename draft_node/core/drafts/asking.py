@@ -17,7 +17,7 @@ class Asking:
     request: Request
     epoch: int = 0
     round: int = -1  # of the last question
-    least_odds: float = 0.0  # a drafted token is not verified where the odds up to it are lower
+    least_probability: float = 0.0  # a drafted token is not verified where the probabilities up to it are lower
 
     def opened(self) -> None:
         """The session is opened, perhaps again."""
@@ -46,7 +46,7 @@ class Asking:
             self.round,
             wanted.tokens,
             wanted.length,
-            least_odds=wanted.least_odds if by_match else 0.0,
+            least_probability=wanted.least_probability if by_match else 0.0,
             num_unverified=num_unverified,
             wants_alternatives=by_match,
         )

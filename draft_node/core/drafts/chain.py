@@ -25,7 +25,7 @@ class Wanted(NamedTuple):
 
     tokens: tuple[int, ...]  # the text, and the chain after it
     length: int
-    least_odds: float  # of what it drafts: below, nothing more is worth drafting
+    least_probability: float  # of what it drafts: below, nothing more is worth drafting
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Chain:
     request: Request
     _base_len: int = 0  # of the text that it follows
     _tokens: list[int] = field(default_factory=list)
-    _odds: list[float] = field(default_factory=list)
+    _probabilities: list[float] = field(default_factory=list)
     _alternatives: list[int | None] = field(default_factory=list)  # to each of the tokens
     _num_asked: int = 0  # tokens that the draft model is at work on now
 
@@ -47,7 +47,7 @@ class Chain:
     def begin(self, text_len: int) -> None:
         """A new chain begins after a text of this length."""
         self._base_len, self._num_asked = text_len, 0
-        self._tokens, self._odds, self._alternatives = [], [], []
+        self._tokens, self._probabilities, self._alternatives = [], [], []
 
     def follows(self, tokens: Sequence[int]) -> bool:
         """Whether the text `tokens` goes on as the chain does, as far as that is known."""
@@ -62,33 +62,33 @@ class Chain:
         first = len(tokens) - self._base_len
         rest, stop_ids = self._tokens[first:], self.request.stop_ids
         length = next((at for at, token in enumerate(rest) if token in stop_ids), len(rest))
-        return Continuation(tuple(rest[:length]), tuple(self._odds[first : first + length]))
+        return Continuation(tuple(rest[:length]), tuple(self._probabilities[first : first + length]))
 
     def alternatives(self, tokens: Sequence[int]) -> list[int | None]:
         """To each token of the `rest`: what may be right if it is wrong, and does not end the text."""
         first, stop_ids = len(tokens) - self._base_len, self.request.stop_ids
         return [None if other in stop_ids else other for other in self._alternatives[first:]]
 
-    def ask(self, tokens: Sequence[int], permitted: int, least_odds: float) -> Wanted | None:
+    def ask(self, tokens: Sequence[int], permitted: int, least_probability: float) -> Wanted | None:
         """What the draft model is to be asked for after the text `tokens`, which the chain follows; None: nothing.
 
-        permitted: tokens beyond the text; least_odds: of the verify node.
+        permitted: tokens beyond the text; least_probability: of the verify node.
         """
         if self._num_asked:
             return None
         self._forget(len(tokens) - self._base_len)
-        path_odds, least_odds = prod(self._odds), max(least_odds, FLOOR)
+        path_probability, least_probability = prod(self._probabilities), max(least_probability, FLOOR)
         room = len(self.request.prompt) + self.request.max_tokens - len(tokens) - 1
         at_once = AT_ONCE if self.request.verification == "match" else MAX_DRAFT
         length = min(at_once, min(permitted, MAX_DRAFT, room) - len(self._tokens))
-        if self._has_ended or length <= 0 or path_odds < least_odds:
+        if self._has_ended or length <= 0 or path_probability < least_probability:
             return None
         self._num_asked = length
-        return Wanted((*tokens, *self._tokens), length, least_odds / path_odds)
+        return Wanted((*tokens, *self._tokens), length, least_probability / path_probability)
 
     def _forget(self, num_confirmed: int) -> None:
         """The first tokens are part of the text."""
-        del self._tokens[:num_confirmed], self._odds[:num_confirmed], self._alternatives[:num_confirmed]
+        del self._tokens[:num_confirmed], self._probabilities[:num_confirmed], self._alternatives[:num_confirmed]
         self._base_len += num_confirmed
 
     def extend(self, proposal: Proposed) -> bool:
@@ -97,7 +97,7 @@ class Chain:
             return False
         self._num_asked = 0
         self._tokens += proposal.tokens
-        self._odds += proposal.chances or (1.0,) * len(proposal.tokens)
+        self._probabilities += proposal.chances or (1.0,) * len(proposal.tokens)
         self._alternatives += proposal.alternatives or (None,) * len(proposal.tokens)
         return True
 

@@ -10,12 +10,12 @@ from goodspeed.ngram.history import History
 from goodspeed.ngram.index import GrowingText, NgramIndex
 from goodspeed.wire.messages import Sampling
 
-LEAST_ODDS = 0.3
-"""Drafts end where the odds that all of it is accepted fall below. Measured on the embedded models' texts: with 0.3 a
-round brings 2.24 tokens for 1.6 drafted ones at temperature 0, with histories."""
+LEAST_PROBABILITY = 0.3
+"""Drafts end where the probability that all of it is accepted falls below this one. Measured on the embedded models'
+texts: with 0.3 a round brings 2.24 tokens for 1.6 drafted ones at temperature 0, with histories."""
 
 FLOOR = 0.03
-"""No draft goes on below these odds, however little a token costs the verify node: it would be mostly noise."""
+"""No draft goes on below this probability, however little a token costs the verify node: it would be mostly noise."""
 
 LEAD = 32
 """Tokens of the prompt before a prediction: as many as a match may be long."""
@@ -29,7 +29,7 @@ class Ngrams:
 
     history: History
     keeps: bool = True  # texts that are over draft for later ones of their user
-    least_odds: float = LEAST_ODDS
+    least_probability: float = LEAST_PROBABILITY
     expected: "WeakValueDictionary[tuple[int, ...], NgramIndex]" = field(default_factory=WeakValueDictionary)
     """Indexes of predictions, as long as one of their texts is written: a request's choices share one."""
 
@@ -37,7 +37,7 @@ class Ngrams:
         """What drafts for this request; None where its user wants no n-gram drafts."""
         if request.drafter not in ("auto", "ngram") or not request.max_draft:
             return None
-        return NgramDrafter(request, self.history, self.least_odds, self._predicted(request))
+        return NgramDrafter(request, self.history, self.least_probability, self._predicted(request))
 
     def keep(self, request: Request, tokens: Sequence[int]) -> None:
         """Adds a text that is over, prompt included, to its user's history; one without a single token is left out."""
@@ -68,16 +68,16 @@ class NgramDrafter:
 
     request: Request
     history: History
-    least_odds: float = LEAST_ODDS
+    least_probability: float = LEAST_PROBABILITY
     prediction: NgramIndex | None = None  # of what is expected of this text
     _text: GrowingText = field(default_factory=GrowingText)
 
-    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> Continuation:
+    def draft(self, tokens: Sequence[int], length: int, least_probability: float = 0.0) -> Continuation:
         """At most `length` tokens that may follow the text `tokens`, none of which ends it.
 
-        least_odds: the verify node's, which knows what a token costs; 0 where it tells none: the node's own count.
-        Where a draft ends depends on the text so far and the index alone, never on whether its tokens are accepted: so
-        under the ratio rule, too, the text stays exact.
+        least_probability: the verify node's, which knows what a token costs; 0 where it tells none: the node's own
+        count. Where a draft ends depends on the text so far and the index alone, never on whether its tokens are
+        accepted: so under the ratio rule, too, the text stays exact.
         """
         request = self.request
         self._text.follow(tokens)
@@ -87,7 +87,7 @@ class NgramDrafter:
             self._histories,
             max(0, min(length, room)),
             sampling=request.sampling if request.verification == "match" else LIKELIEST,
-            least_odds=max(least_odds, FLOOR) if least_odds else self.least_odds,
+            least_probability=max(least_probability, FLOOR) if least_probability else self.least_probability,
             banned=request.banned_at(len(tokens)),
         )
         return _before_end(expected, request.stop_ids)
@@ -109,5 +109,5 @@ def _before_end(expected: Continuation, stop_ids: Sequence[int]) -> Continuation
     """What comes before the end of the text: the end itself the target draws in the same round, drafted or not."""
     for at, token in enumerate(expected.tokens):
         if token in stop_ids:
-            return Continuation(expected.tokens[:at], expected.odds[:at])
+            return Continuation(expected.tokens[:at], expected.probabilities[:at])
     return expected

@@ -20,7 +20,7 @@ from draft_node.core.drafts.tree import Tree
 from goodspeed.exact import trees
 from goodspeed.exact.positions import certain
 from goodspeed.ngram.drafting import Continuation
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.messages import Ack, Draft, Verdict
 
@@ -96,7 +96,7 @@ class Stream:
     def answer(self, verdict: Verdict, tokens: Sequence[int]) -> list[Action]:
         """What answers a verdict after which the text is `tokens`: a Draft or an Ack, and a question to the model."""
         self.permitted = min(verdict.may_draft, self.request.max_draft)
-        self.asking.least_odds = odds.bound(verdict.least_odds)
+        self.asking.least_probability = probabilities.bound(verdict.least_probability)
         if self._by_ratio:
             return self._begin_ratio(tokens)
         asked = self._ask(tokens)
@@ -131,7 +131,7 @@ class Stream:
         return self._ask_for(self.chain, tokens) if not self.resting.is_resting else []
 
     def _ask_for(self, chain: Chain, tokens: Sequence[int]) -> list[Propose]:
-        wanted = chain.ask(tokens, self.permitted, self.asking.least_odds)
+        wanted = chain.ask(tokens, self.permitted, self.asking.least_probability)
         return [self.asking.draft(wanted, len(wanted.tokens) - len(tokens))] if wanted is not None else []
 
     def _next(self, tokens: Sequence[int]) -> Draft | None:
@@ -146,7 +146,7 @@ class Stream:
             return None
         tree = None
         if source == "model" and self.chain is not None and best.tokens == self.chain.rest(tokens).tokens:
-            tree = Tree.of(best, self.chain.alternatives(tokens), self.asking.least_odds)
+            tree = Tree.of(best, self.chain.alternatives(tokens), self.asking.least_probability)
         return self._put(best, source, tokens, tree=tree, is_complete=is_complete)
 
     def _best(self, tokens: Sequence[int], rest: Continuation) -> tuple[Continuation, NodeSource]:
@@ -162,7 +162,7 @@ class Stream:
         num_new, newest = len(tokens) - self.newest.base_len, self._newest
         if newest.tokens[:num_new] != tuple(tokens[self.newest.base_len :]):
             return Continuation()
-        return Continuation(newest.tokens[num_new:], newest.odds[num_new:])
+        return Continuation(newest.tokens[num_new:], newest.probabilities[num_new:])
 
     @property
     def _is_complete(self) -> bool:
@@ -201,7 +201,7 @@ class Stream:
             return Continuation()
         if self._looked_at != len(tokens):
             self._looked_at = len(tokens)
-            self._found = self.ngrams.draft(tokens, min(length, self.request.max_draft), self.asking.least_odds)
+            self._found = self.ngrams.draft(tokens, min(length, self.request.max_draft), self.asking.least_probability)
         return self._found
 
     def _put(
@@ -221,7 +221,9 @@ class Stream:
             self.asking.epoch,
             len(tokens),
             drafted.tokens if tree is None else tuple(tree.tokens),
-            b"" if self._by_ratio else odds.encode(drafted.odds if tree is None else tree.odds),
+            b""
+            if self._by_ratio
+            else probabilities.encode(drafted.probabilities if tree is None else tree.probabilities),
             source,
             None if tree is None else trees.pack(tree.parents),
             is_complete,

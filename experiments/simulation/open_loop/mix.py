@@ -17,11 +17,11 @@ class Kind:
     share: float  # of all requests
     prompt_tokens: int
     output_tokens: int
-    acceptance: float  # mean odds of a drafted token
+    acceptance: float  # mean probabilities of a drafted token
     tpot_s: float | None = None  # its service level; None: none
 
     def arrival(self, at_s: float, evenness: float, random: Random) -> Arrival:
-        """One request. evenness: of the odds of its drafted tokens (`uneven.py`)."""
+        """One request. evenness: of the probabilities of its drafted tokens (`uneven.py`)."""
         text = Uneven(self.acceptance, evenness, random.getrandbits(50))
         slo = None if self.tpot_s is None else Objectives(tpot_s=self.tpot_s, tier=self.name)
         return Arrival(at_s, self.prompt_tokens, self.output_tokens, text, slo)

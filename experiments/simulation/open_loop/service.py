@@ -183,8 +183,8 @@ class Watched:
         self.seconds += time.thread_time() - started
         return chosen
 
-    def least_odds(self, session: Session) -> int:
-        return self._choice.least_odds(session)
+    def least_probability(self, session: Session) -> int:
+        return self._choice.least_probability(session)
 
     def owes_more(self, session: Session) -> bool:
         return self._choice.owes_more(session)

@@ -29,7 +29,7 @@ class Stage:
 class Texts:
     """How hard drafted tokens are to get right."""
 
-    acceptance: float  # mean odds of a drafted token
+    acceptance: float  # mean probabilities of a drafted token
     evenness: float  # of these (`uneven.py`)
 
 

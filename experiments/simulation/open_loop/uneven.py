@@ -1,7 +1,8 @@
 """Texts in which some tokens are easy to draft and others are not, and a draft model that knows which are which.
 
-The odds of each position are drawn from a Beta distribution. A drafted token agrees with just these odds, and they are
-what the draft model claims: claims are calibrated, and tell no more than how likely a token is right.
+The probabilities of each position are drawn from a Beta distribution. A drafted token agrees with just these
+probabilities, and they are what the draft model claims: claims are calibrated, and tell no more than how likely a
+token is right.
 """
 
 from dataclasses import dataclass
@@ -12,21 +13,21 @@ from scipy.stats import beta
 from experiments.simulation.text import draw, feed
 
 NUM_LEVELS = 512
-"""Odds that are told apart; quantiles of the distribution."""
+"""Probabilities that are told apart; quantiles of the distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uneven:
     """One text's acceptance process."""
 
-    mean: float  # of the odds
+    mean: float  # of the probabilities
     evenness: float  # the Beta distribution's a + b: 0 is sure or impossible, infinity equally likely everywhere
     seed: int  # of the text
 
     def rate(self, position: int, offset: int, on_path: bool) -> float:
-        return self.odds(position, offset)
+        return self.probabilities(position, offset)
 
-    def odds(self, position: int, offset: int) -> float:
+    def probabilities(self, position: int, offset: int) -> float:
         _, chance = draw(feed(self.seed, position))
         return _levels(self.mean, self.evenness)[int(chance * NUM_LEVELS)]
 

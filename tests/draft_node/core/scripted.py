@@ -14,10 +14,10 @@ class ScriptedDrafter(NgramDrafter):
 
     history: History = field(default_factory=lambda: History(100, per_user=True))
     text: tuple[int, ...] = ()
-    odds: float = 0.9  # of every token
-    asked: list[tuple[int, int, float]] = field(default_factory=list)  # length of the text, length, least odds
+    probabilities: float = 0.9  # of every token
+    asked: list[tuple[int, int, float]] = field(default_factory=list)  # length of the text, length, least probability
 
-    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> Continuation:
-        self.asked.append((len(tokens), length, least_odds))
+    def draft(self, tokens: Sequence[int], length: int, least_probability: float = 0.0) -> Continuation:
+        self.asked.append((len(tokens), length, least_probability))
         expected = self.text[len(tokens) : len(tokens) + length] if self.text[: len(tokens)] == tuple(tokens) else ()
-        return Continuation(expected, (self.odds,) * len(expected))
+        return Continuation(expected, (self.probabilities,) * len(expected))

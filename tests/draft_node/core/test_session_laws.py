@@ -45,7 +45,7 @@ class SessionLaws(RuleBasedStateMachine):
         drafts=st.booleans(),
         logprobs=st.booleans(),
         index=st.sampled_from([(), TEXT, TEXT[:7] + WRONG]),
-        odds=st.sampled_from([0.0, 0.6, 1.0]),
+        probabilities=st.sampled_from([0.0, 0.6, 1.0]),
         has_model=st.booleans(),
     )
     def begin(
@@ -54,7 +54,7 @@ class SessionLaws(RuleBasedStateMachine):
         drafts: bool,
         logprobs: bool,
         index: tuple[int, ...],
-        odds: float,
+        probabilities: float,
         has_model: bool,
     ) -> None:
         request = Request(
@@ -67,7 +67,9 @@ class SessionLaws(RuleBasedStateMachine):
             max_draft=8 * drafts,
             num_logprobs=0 if logprobs else None,
         )
-        ngrams = ScriptedDrafter(request, text=PROMPT + index, odds=odds) if index and drafts else None
+        ngrams = (
+            ScriptedDrafter(request, text=PROMPT + index, probabilities=probabilities) if index and drafts else None
+        )
         self.session = Session(request, ngrams=ngrams, has_model=has_model)
 
     def _take(self, actions: list[Action]) -> list[Action]:
@@ -100,7 +102,7 @@ class SessionLaws(RuleBasedStateMachine):
         if draft.source == "model":
             assert any(text[: len(drafted)] == drafted for text in self.modelled)
         by_ratio = self.session.request.verification == "ratio"
-        assert bool(draft.odds) == bool(draft.tokens and not by_ratio)
+        assert bool(draft.probabilities) == bool(draft.tokens and not by_ratio)
         if by_ratio:
             assert draft.complete
             assert len(draft.tokens) <= self.permitted

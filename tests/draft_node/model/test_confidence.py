@@ -18,11 +18,11 @@ PROMPT = (5, 9, 2, 40, 33, 7)
 
 
 def draft(
-    least_odds: float, *, verification: Verification = "match", temperature: float = 1.0, **changes: Any
+    least_probability: float, *, verification: Verification = "match", temperature: float = 1.0, **changes: Any
 ) -> Proposed:
     drafter = Drafter(CHECKPOINT, make_runner(CHECKPOINT))
     request = Request(bytes(16), PROMPT, Sampling(temperature, seed=3), 50, verification=verification)
-    drafter.add(Propose(request, 1, 1, PROMPT, 12, least_odds=least_odds, **changes))
+    drafter.add(Propose(request, 1, 1, PROMPT, 12, least_probability=least_probability, **changes))
     while True:
         if done := drafter.step():
             return done[0]
@@ -54,7 +54,7 @@ def test_a_draft_ends_with_the_token_that_spends_the_odds(temperature):
 
 
 def test_lower_odds_let_it_go_on():
-    lengths = [len(draft(odds).tokens) for odds in (0.9, 0.3, 0.05, 1e-9)]
+    lengths = [len(draft(probabilities).tokens) for probabilities in (0.9, 0.3, 0.05, 1e-9)]
     assert lengths == sorted(lengths)
     assert lengths[0] < lengths[-1]
 

@@ -380,7 +380,7 @@ def test_an_alternative_is_the_next_best_token_over_the_same_noise(sampling):
 def test_no_alternative_is_drawn_that_is_hardly_worth_verifying():
     request = make_request()
     propose = replace(wanted(request, request.prompt, 5), wants_alternatives=True)
-    [proposed] = run(make_drafter(), replace(propose, least_odds=0.9))
+    [proposed] = run(make_drafter(), replace(propose, least_probability=0.9))
     assert set(proposed.alternatives) == {None}
     [plain] = run(make_drafter(), replace(propose, wants_alternatives=False))
     assert set(plain.alternatives) <= {None}

@@ -40,7 +40,7 @@ class Known:
     def rate(self, position, offset, on_path):
         return float(self._agrees[position - offset - 1, offset])
 
-    def odds(self, position, offset):
+    def probabilities(self, position, offset):
         return 0.5
 
 

@@ -53,7 +53,7 @@ def test_what_is_shipped_covers_every_position() -> None:
     for text in texts:
         lengths = {len(proposals.parted(text.own)), len(proposals.parted(text.history))}
         lengths |= {len(text.models[name].agreed) for name in STAND_INS}
-        lengths |= {len(text.models[name].odds) for name in STAND_INS}
+        lengths |= {len(text.models[name].probabilities) for name in STAND_INS}
         assert len(lengths) == 1
 
 
@@ -61,7 +61,7 @@ def test_a_proposal_is_right_as_far_as_it_was() -> None:
     state = 12345
     first, _ = draw(state)
     found = replayed(Proposal(bytes([0, 16]), 1), state, 8, 0.3)
-    assert found.odds == (1.0, 0.5)
+    assert found.probabilities == (1.0, 0.5)
     assert found.tokens[0] == first
     assert found.tokens[1] != draw(feed(state, first))[0]
     assert replayed(Proposal(bytes([0, 16]), 1), state, 8, 0.6).tokens == (first,)
@@ -72,14 +72,14 @@ def test_a_recorded_text_is_a_process_by_position() -> None:
     """Four tokens after a prompt of ten; a longer text goes through them again."""
     text = RecordedText(TEXT, "small")
     assert [text.rate(position, 0, True) for position in range(10, 15)] == [0.0, 1.0, 1.0, 0.0, 0.0]
-    assert [text.odds(position, 0) for position in range(10, 14)] == pytest.approx([0.5, 1.0, 1.0, 2**-0.5])
+    assert [text.probabilities(position, 0) for position in range(10, 14)] == pytest.approx([0.5, 1.0, 1.0, 2**-0.5])
     assert text.proposal("own", 11) == text.proposal("history", 16) == PROPOSALS[1]
 
 
 def test_a_replayed_draft_model_does_not_claim_to_know_what_agrees() -> None:
     replays = Replay(load_agreements(draft_model=STAND_INS[0]), ["code"])(0, 0)
     assert {replays.rate(position, 0, True) for position in range(70, 90)} >= {0.0, 1.0}
-    assert len({replays.odds(position, 0) for position in range(70, 90)}) == 1
+    assert len({replays.probabilities(position, 0) for position in range(70, 90)}) == 1
 
 
 ROW = replace(TABLE_1[0], max_tokens=40)

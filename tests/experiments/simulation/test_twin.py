@@ -1,9 +1,9 @@
 """The simulation tells the truth: a demo in real processes, and its twin on a virtual clock.
 
 Under barrier rounds time decides nothing but in which order and after which rounds the sessions open, and that is in
-the recording: all else must be equal, draft by draft. (The policy is `fixed`: Eq. (3) observes odds under the ratio
-rule, which a twin does not know.) Under continuous rounds time decides who takes part, so there are tolerances; what
-agrees comes from the shipped recordings, which are of other runs.
+the recording: all else must be equal, draft by draft. (The policy is `fixed`: Eq. (3) observes probabilities under the
+ratio rule, which a twin does not know.) Under continuous rounds time decides who takes part, so there are tolerances;
+what agrees comes from the shipped recordings, which are of other runs.
 """
 
 import json

@@ -179,7 +179,7 @@ class Rising:
     def rate(self, position: int, offset: int, on_path: bool) -> float:
         return float(position >= self.position and on_path)
 
-    def odds(self, position: int, offset: int) -> float:
+    def probabilities(self, position: int, offset: int) -> float:
         return 1.0
 
 

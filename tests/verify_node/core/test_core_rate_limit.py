@@ -187,7 +187,7 @@ def test_the_same_draft_for_ever_is_answered_by_nothing(desk):
 def test_a_session_that_is_mentioned_and_never_moves_gives_its_memory_back(desk, kept_by):
     """Its peer says something about it every 20 s that is refused, or changes nothing."""
     desk.up("b", Close(session_id(2), 1))
-    mention = replace_message(desk.honest_draft(), odds=b"", **kept_by)
+    mention = replace_message(desk.honest_draft(), probabilities=b"", **kept_by)
     for second in range(1, int(2 * STUCK_S)):
         desk.now = float(second)
         desk.round(0.0)
@@ -240,7 +240,7 @@ def wrong_drafts(desk):
     """Each is refused, whoever sends it, about the session that C was given (3)."""
     own = desk.honest_draft(3)
     return {
-        "vocabulary": replace_message(own, tokens=(VOCAB,), odds=b""),
+        "vocabulary": replace_message(own, tokens=(VOCAB,), probabilities=b""),
         "wrong_base": replace_message(own, base_len=500),
         "stale_epoch": replace_message(own, epoch=0),
         "unknown_session": replace_message(own, session_id=session_id(77)),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from goodspeed.fair.latency import Linear
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Verdict
 from tests.fakes import VOCAB, Desk, alone, make_open, replace_message, request_of, session_id
 from verify_node.scheduler.select import ALL, SELDOM_UNWAITED, UNWAITED
@@ -35,7 +35,9 @@ def draft_of(desk: Desk, number: int = 1, *, num: int = 4, **changes: Any) -> Dr
     right = target_text(number)
     first = base_len - len(session.opened.prompt)
     tokens = tuple(right[first : first + num])
-    draft = Draft(session.session_id, session.epoch, base_len, tokens, odds.encode([0.9] * len(tokens)), "ngram")
+    draft = Draft(
+        session.session_id, session.epoch, base_len, tokens, probabilities.encode([0.9] * len(tokens)), "ngram"
+    )
     return replace_message(draft, **changes)
 
 
@@ -211,7 +213,7 @@ def test_a_verdict_says_who_drafted_and_what_a_token_must_be_worth() -> None:
     desk.core.choice.choose = lambda ready, now, most=None: _priced(desk, usual(ready, now))  # type: ignore[method-assign]
     [verdict] = desk.round()
     assert verdict.source is None
-    assert odds.bound(verdict.least_odds) == pytest.approx(0.5, abs=0.05)
+    assert probabilities.bound(verdict.least_probability) == pytest.approx(0.5, abs=0.05)
     for source in ("ngram", "model"):
         desk.up("a", draft_of(desk, source=source))
         [verdict] = desk.round()
@@ -232,7 +234,7 @@ def test_barrier_rounds_have_no_bound() -> None:
     desk.round()
     desk.draft()
     [verdict] = desk.round()
-    assert (verdict.num_verified, verdict.source, verdict.least_odds) == (8, "model", ALL)
+    assert (verdict.num_verified, verdict.source, verdict.least_probability) == (8, "model", ALL)
 
 
 # -- what is learned ---------------------------------------------------------------------------------------------------
@@ -271,7 +273,7 @@ def test_whoever_calls_its_model_an_index_is_believed_as_an_index_is() -> None:
     verified = []
     for _ in range(20):
         wrong = tuple((token + 1) % VOCAB for token in desk.honest_draft().tokens[:4])
-        desk.draft(tokens=wrong, odds=bytes(4), source="ngram")
+        desk.draft(tokens=wrong, probabilities=bytes(4), source="ngram")
         verified += [verdict.num_verified for verdict in desk.round()]
     assert verified[0] > 0
     assert sum(verified[-8:]) == 0

@@ -130,7 +130,7 @@ class WrongAt:
     def rate(self, position: int, offset: int, on_path: bool) -> float:
         return 0.0 if on_path and offset == self.place else 1.0
 
-    def odds(self, position: int, offset: int) -> float:
+    def probabilities(self, position: int, offset: int) -> float:
         return 1.0
 
 
@@ -152,7 +152,7 @@ class Neighbours(Desk):
     ) -> None:
         """process: how often the drafts of a agree; None: it never drafts. source, claims: what it says of them.
 
-        claims: the odds code of each of its tokens; those of the others are their acceptance rates.
+        claims: the probabilities code of each of its tokens; those of the others are their acceptance rates.
         """
         super().__init__(
             rounds=rounds,
@@ -197,9 +197,9 @@ class Neighbours(Desk):
             length = min(session.may_draft, MAX_DRAFT)
             wanted = Propose(request_of(session.opened), 1, 0, tuple(session.tokens), length)
             tokens = self.model.propose(wanted)
-        odds, source = (self.claims * len(tokens), self.source) if name == "a" else (b"", "model")
+        probabilities, source = (self.claims * len(tokens), self.source) if name == "a" else (b"", "model")
         complete = session.session_id not in self.withheld
-        draft = Draft(session.session_id, 1, len(session.tokens), tokens, odds, source, complete=complete)
+        draft = Draft(session.session_id, 1, len(session.tokens), tokens, probabilities, source, complete=complete)
         assert not self.up(name, draft)
 
 

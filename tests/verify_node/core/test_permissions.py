@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from goodspeed.fair.policies import ClientState, OwnPolicy
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.messages import Draft
 from tests.fakes import VOCAB, Desk, alone, make_open, request_of
@@ -34,7 +34,9 @@ def draft_of(desk: Desk, *, source: NodeSource = "model", wrong: bool = False) -
     session = desk.session(1)
     first = len(session.tokens) - len(session.opened.prompt)
     tokens = tuple((token + 1) % VOCAB if wrong else token for token in TEXT[first : first + 3])
-    return Draft(session.session_id, session.epoch, len(session.tokens), tokens, odds.encode([0.9] * 3), source)
+    return Draft(
+        session.session_id, session.epoch, len(session.tokens), tokens, probabilities.encode([0.9] * 3), source
+    )
 
 
 def test_one_session_alone_may_have_all_that_is_shared_out_drafted() -> None:

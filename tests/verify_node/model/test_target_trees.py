@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from goodspeed.exact import trees
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Draft, Sampling
 from tests.fakes import make_open, session_id
 from tests.micro import VOCAB
@@ -147,7 +147,7 @@ def test_every_text_is_the_targets_own_whatever_trees_are_drafted(options):
             done = len(session.tokens) - len(session.opened.prompt)
             ahead = texts[session.session_id][done : done + rng.randint(1, 5)]
             tokens, parents = grown(ahead, rng, 2) if ahead else ((1,), (-1,))
-            claimed = odds.encode(rng.choice([[0.9] * len(tokens), [rng.random() for _ in tokens]]))
+            claimed = probabilities.encode(rng.choice([[0.9] * len(tokens), [rng.random() for _ in tokens]]))
             draft = Draft(session.session_id, 1, len(session.tokens), tokens, claimed, parents=trees.pack(parents))
             assert desk.up("a", draft) == []
         if all(session.finished for session in desk.core.sessions.values()):

@@ -8,7 +8,7 @@ from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.latency import Linear, Refined
 from goodspeed.fair.latency.models import CostModel
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.messages import Draft, Slo
 from tests.fakes import make_open
@@ -54,7 +54,7 @@ def drafting(
     proposal: bytes | None = None,
     **changes: Any,
 ):
-    """A session with a draft on its text as it is; claimed: odds of its tokens, None: it says none.
+    """A session with a draft on its text as it is; claimed: probabilities of its tokens, None: it says none.
 
     Under the ratio rule each token is certain unless a proposal says otherwise.
     """
@@ -63,7 +63,7 @@ def drafting(
         tokens = range(1, 1 + (4 if claimed is None else len(claimed)))
     if session.verification == "ratio":
         proposal = proposal or certain(tuple(tokens))
-    codes = b"" if claimed is None else odds.encode(claimed)
+    codes = b"" if claimed is None else probabilities.encode(claimed)
     made_on = len(session.tokens)
     draft = Draft(session.session_id, 1, made_on, tuple(tokens), codes, source, complete=True, proposal=proposal)
     put(session, len(draft.tokens), draft)

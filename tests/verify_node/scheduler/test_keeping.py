@@ -3,7 +3,7 @@
 import pytest
 
 from goodspeed.fair.latency import Linear
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 from tests.verify_node.scheduler.drafting import (
     DEAR,
     NOW,
@@ -76,7 +76,7 @@ def test_who_is_behind_is_asked_to_draft_on_whatever_it_costs():
     lengths(choice, behind, other)
     assert choice.owes_more(behind)
     assert not choice.owes_more(other)
-    assert odds.bound(choice.least_odds(behind)) < odds.bound(choice.least_odds(other))
+    assert probabilities.bound(choice.least_probability(behind)) < probabilities.bound(choice.least_probability(other))
 
 
 @pytest.mark.parametrize("budget", [0, 1, 3])

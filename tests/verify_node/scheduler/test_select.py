@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact.positions import certain
 from goodspeed.fair.latency import Linear
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Draft
 from tests.fakes import session_id
 from tests.verify_node.phases import put
@@ -52,7 +52,7 @@ def test_a_cut_draft_keeps_what_belongs_to_its_tokens():
     for entry, session in zip(planned.entries, sessions, strict=True):
         assert entry.num_drafted == 2
         assert entry.tokens[-2:] == session.drafted.tokens[:2]
-        assert entry.odds == session.drafted.codes[:2]
+        assert entry.probabilities == session.drafted.codes[:2]
         assert entry.source == session.drafted.source
 
 
@@ -94,15 +94,15 @@ def test_who_has_drafted_nothing_waits_for_a_longer_round_too():
     assert lengths(make_choice(cost=cost), alone, *others)[0] == 0  # 10.6 / 26.5 ms < 10 / 25 ms
 
 
-def test_least_odds_follow_from_the_price_of_the_last_round():
+def test_least_probability_follow_from_the_price_of_the_last_round():
     choice, session = make_choice(cost=DEAR, budget=4), drafting(1, EVEN)
-    assert choice.least_odds(session) == ALL
+    assert choice.least_probability(session) == ALL
     lengths(choice, session)
-    assert choice.least_odds(session) < ALL
-    dearer = choice.least_odds(make_session(2, make_client("b", weight=0.5)))
-    assert dearer < choice.least_odds(session)  # a code: lower is likelier
+    assert choice.least_probability(session) < ALL
+    dearer = choice.least_probability(make_session(2, make_client("b", weight=0.5)))
+    assert dearer < choice.least_probability(session)  # a code: lower is likelier
     lengths(choice, make_session(2), make_session(3))
-    assert choice.least_odds(session) < ALL
+    assert choice.least_probability(session) < ALL
 
 
 def test_the_price_falls_again_in_rounds_without_drafts():
@@ -110,12 +110,12 @@ def test_the_price_falls_again_in_rounds_without_drafts():
     cost = Linear(fixed_s=0.05, token_s=0.01)
     choice = make_choice(cost=cost)
     lengths(choice, *(drafting(number, EVEN) for number in range(1, 3)))
-    after_many = choice.least_odds(make_session())
+    after_many = choice.least_probability(make_session())
     lengths(choice, make_session(3))
-    assert choice.least_odds(make_session()) > after_many
+    assert choice.least_probability(make_session()) > after_many
 
 
-# -- hostile odds ------------------------------------------------------------------------------------------------------
+# -- hostile probabilities ---------------------------------------------------------------------------------------------
 
 
 def test_claims_that_proved_wrong_do_not_push_others_out():
@@ -150,7 +150,7 @@ def test_no_odds_break_the_budget(claimed, budget):
 
 @given(st.permutations([0.99, 0.7, 0.3, 0.01]), st.permutations([1, 2, 3, 4]))
 def test_a_draft_of_the_ratio_rule_is_never_cut_for_what_it_is(claimed, tokens):
-    """Whatever its tokens and their odds are, the cut is the same."""
+    """Whatever its tokens and their probabilities are, the cut is the same."""
     usual = drafting(1, (0.5,) * 4, verification="ratio")
     other = drafting(1, claimed, tokens=tokens, verification="ratio")
     rival = drafting(2, (0.8, 0.6, 0.5, 0.4))
@@ -195,7 +195,7 @@ def test_what_the_text_followed_of_a_draft_is_not_verified_again():
     grow(session, 11, 12)
     chosen = make_choice().choose([session], NOW)[session.session_id]
     assert (chosen.tokens, chosen.source) == ((13, 14), "ngram")
-    assert chosen.codes == odds.encode((0.7, 0.6))
+    assert chosen.codes == probabilities.encode((0.7, 0.6))
 
 
 def test_a_draft_that_the_text_left_is_forgotten():
@@ -253,7 +253,7 @@ def test_the_paper_verifies_as_much_as_was_permitted_whatever_it_claims():
     chosen = Whole().choose([session, make_session(2)], NOW)
     assert chosen[session.session_id].tokens == session.drafted.tokens[:3]
     assert chosen[session_id(2)].tokens == ()
-    assert Whole().least_odds(session) == ALL
+    assert Whole().least_probability(session) == ALL
     assert Whole().hopes([session], 1) == []
 
 

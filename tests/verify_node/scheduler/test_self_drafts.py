@@ -23,8 +23,8 @@ def silent(number: int) -> Any:
     return make_session(number, prompt=range(100 * number, 100 * number + 20), sampling=GREEDY)
 
 
-def wanting(*sessions: Any, worth: float = 1.0, least_odds: float = 0.0) -> list[Wanting]:
-    return [Wanting(session, worth, least_odds) for session in sessions]
+def wanting(*sessions: Any, worth: float = 1.0, least_probability: float = 0.0) -> list[Wanting]:
+    return [Wanting(session, worth, least_probability) for session in sessions]
 
 
 def test_a_text_that_repeats_itself_is_drafted_from():
@@ -67,9 +67,9 @@ def test_a_draft_leaves_room_for_the_token_that_the_round_brings():
 
 def test_odds_that_are_not_worth_their_time_are_not_drafted():
     [(_, long)] = SelfDrafts().draft(wanting(repeating()))
-    [(_, short)] = SelfDrafts().draft(wanting(repeating(), least_odds=0.8))
+    [(_, short)] = SelfDrafts().draft(wanting(repeating(), least_probability=0.8))
     assert 0 < len(short.tokens) < len(long.tokens)
-    assert SelfDrafts().draft(wanting(repeating(), least_odds=1.0)) == []
+    assert SelfDrafts().draft(wanting(repeating(), least_probability=1.0)) == []
 
 
 @pytest.mark.parametrize(
@@ -91,12 +91,12 @@ def test_switched_off_there_are_none():
 
 
 class Asked(SelfDrafts):
-    """Notes the least odds that it is given."""
+    """Notes the least probability that it is given."""
 
-    least_odds: list[float]
+    least_probability: list[float]
 
     def draft(self, wanting: Any) -> Any:
-        self.least_odds = [one.least_odds for one in wanting]
+        self.least_probability = [one.least_probability for one in wanting]
         return super().draft(wanting)
 
 
@@ -104,9 +104,9 @@ def test_the_last_rounds_price_shortens_own_drafts():
     asked = Asked()
     choice = make_choice(cost=Linear(fixed_s=0.01, token_s=0.002), self_drafts=asked, budget=20)
     choice.choose([repeating()], NOW)
-    assert asked.least_odds == [0.0]
+    assert asked.least_probability == [0.0]
     choice.choose([repeating(client=make_client(weight=2.0)), repeating(2, client=make_client("b"))], NOW)
-    heavy, light = asked.least_odds
+    heavy, light = asked.least_probability
     assert 0.1 < 2 * heavy == light < 1.0
 
 

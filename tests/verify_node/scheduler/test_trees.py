@@ -4,7 +4,7 @@ import pytest
 
 from goodspeed.exact import trees
 from goodspeed.fair.latency import Linear
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Draft
 from tests.verify_node.scheduler.drafting import NOW, grow, make_choice, make_session, owe
 from verify_node.scheduler.commit import Moved
@@ -20,7 +20,7 @@ def growing(number=1, claimed=CLAIMED, tokens=TOKENS, parents=PARENTS, **changes
     session = make_session(number, **changes)
     packed = trees.pack(parents)
     session.take_draft(
-        Draft(session.session_id, 1, len(session.tokens), tokens, odds.encode(claimed), parents=packed), NOW
+        Draft(session.session_id, 1, len(session.tokens), tokens, probabilities.encode(claimed), parents=packed), NOW
     )
     return session
 
@@ -31,7 +31,7 @@ def test_the_rest_of_a_tree_follows_the_text():
     grow(session, 5)
     rest = of_draft(session)
     assert (rest.tokens, rest.parents) == ((7, 8, 9), (-1, 0, -1))
-    assert list(rest.codes) == list(odds.encode((0.9, 0.8, 0.05)))
+    assert list(rest.codes) == list(probabilities.encode((0.9, 0.8, 0.05)))
     grow(session, 7)
     assert (of_draft(session).tokens, of_draft(session).parents) == ((8,), None), "a chain is left"
     grow(session, 8)
@@ -98,7 +98,7 @@ def moved(session, path, taken, parents=PARENTS):
         5,
         True,
         session.opened.sampling,
-        odds=bytes(range(5)),
+        probabilities=bytes(range(5)),
         source="model",
         parents=parents,
     )
@@ -128,7 +128,7 @@ def test_calibration_is_apart_for_alternatives():
     for source, codes, right in moved(session, (1,), (6, 99)).claims * 50:
         session.client.calibration(source).observe(codes, right)
     low, high = (
-        session.client.calibration("model").odds(b"\x00"),
-        session.client.calibration("alternative").odds(b"\x01"),
+        session.client.calibration("model").probabilities(b"\x00"),
+        session.client.calibration("alternative").probabilities(b"\x01"),
     )
     assert low[0] < 0.3 < 0.7 < high[0]

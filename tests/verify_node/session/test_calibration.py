@@ -1,4 +1,4 @@
-"""The odds that a client claims: believed until a handful of tokens tell better, and never upside down."""
+"""The probabilities that a client claims: believed until a handful of tokens tell better, and never upside down."""
 
 from itertools import pairwise
 
@@ -6,23 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 from verify_node.session.calibration import BUCKETS, CLAIMED, MEMORY, Calibration
 
-NINETY, HALF = odds.encode([0.9, 0.5])
+NINETY, HALF = probabilities.encode([0.9, 0.5])
 SURE = 0
 
 
 def test_a_claim_is_believed_at_first():
-    assert Calibration().odds(bytes([SURE, NINETY, HALF])) == pytest.approx([0.99, 0.9, 0.5], abs=0.05)
+    assert Calibration().probabilities(bytes([SURE, NINETY, HALF])) == pytest.approx([0.99, 0.9, 0.5], abs=0.05)
 
 
 def test_tokens_tell_better_than_claims():
     known = Calibration()
     for number in range(200):
         known.observe(bytes([NINETY]), number % 10 < 6)  # 60 % of them are accepted
-    assert known.odds(bytes([NINETY])) == pytest.approx([0.6], abs=0.03)
-    assert known.odds(bytes([HALF])) == pytest.approx([0.5], abs=0.05)
+    assert known.probabilities(bytes([NINETY])) == pytest.approx([0.6], abs=0.03)
+    assert known.probabilities(bytes([HALF])) == pytest.approx([0.5], abs=0.05)
 
 
 def test_nothing_is_known_after_a_rejection():
@@ -44,7 +44,7 @@ def test_who_claims_certainty_for_wrong_tokens_is_believed_for_a_few():
     liar = Calibration()
     believed = []
     for _ in range(40):
-        believed += liar.odds(bytes([SURE]))
+        believed += liar.probabilities(bytes([SURE]))
         liar.observe(bytes([SURE]), 0)
     assert believed[0] > 0.95
     assert believed[4] < 0.6
@@ -53,11 +53,11 @@ def test_who_claims_certainty_for_wrong_tokens_is_believed_for_a_few():
 
 
 def test_a_lie_about_certainty_leaves_lower_claims_no_higher():
-    """A higher claim never means lower odds: whoever is wrong when sure is not believed when less sure, either."""
+    """A higher claim never means lower probabilities: who is wrong when sure is not believed when less sure."""
     liar = Calibration()
     for _ in range(100):
         liar.observe(bytes([SURE]), 0)
-    sure, ninety, half = liar.odds(bytes([SURE, NINETY, HALF]))
+    sure, ninety, half = liar.probabilities(bytes([SURE, NINETY, HALF]))
     assert sure >= ninety >= half
     assert sure < 0.1
 
@@ -70,7 +70,7 @@ def test_odds_are_odds_and_fall_with_the_claim(seen):
     known = Calibration()
     for codes, num_accepted in seen:
         known.observe(codes, min(num_accepted, len(codes)))
-    found = known.odds(bytes(range(256)))
+    found = known.probabilities(bytes(range(256)))
     assert all(0.0 < one <= 1.0 for one in found)
     assert all(after <= before + 1e-12 for before, after in pairwise(found))
 
@@ -79,7 +79,7 @@ def test_no_rounding_makes_certain_more_than_certain():
     known = Calibration()
     for _ in range(300):
         known.observe(bytes([SURE]), 1)
-        assert known.odds(bytes([SURE])) <= [1.0]
+        assert known.probabilities(bytes([SURE])) <= [1.0]
 
 
 def test_texts_change_and_old_tries_are_forgotten():
@@ -89,7 +89,7 @@ def test_texts_change_and_old_tries_are_forgotten():
     assert known.tries[BUCKETS[HALF]] <= MEMORY
     for _ in range(1000):
         known.observe(bytes([HALF]), 1)
-    assert known.odds(bytes([HALF]))[0] > 0.8
+    assert known.probabilities(bytes([HALF]))[0] > 0.8
 
 
 def test_buckets_are_in_the_order_of_the_odds():

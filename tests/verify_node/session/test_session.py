@@ -116,7 +116,7 @@ def test_of_two_drafts_for_the_same_text_the_later_one_counts():
 def test_a_draft_for_less_of_the_text_is_of_use_where_the_text_goes_on_as_it_says():
     session = make_session()
     session.commit((4,))
-    session.take_draft(a_draft(tokens=(4, 5, 6), odds=bytes((1, 2, 3))), 0.0)
+    session.take_draft(a_draft(tokens=(4, 5, 6), probabilities=bytes((1, 2, 3))), 0.0)
     assert (session.drafted.tokens, session.drafted.codes, session.drafted.base_len) == ((5, 6), bytes((2, 3)), 4)
     session.take_draft(a_draft(tokens=(7, 5, 6)), 0.0)
     assert session.drafted is None, "and it was the newest that the draft node sent"
@@ -154,7 +154,7 @@ def test_under_the_ratio_rule_the_index_answers_instead_of_the_model(source, cal
 
 def test_a_tree_is_followed_as_the_text_goes():
     session = make_session()
-    session.take_draft(a_draft(tokens=(4, 5, 6, 7), odds=bytes(range(4)), parents=pack((-1, -1, 1, 2))), 0.0)
+    session.take_draft(a_draft(tokens=(4, 5, 6, 7), probabilities=bytes(range(4)), parents=pack((-1, -1, 1, 2))), 0.0)
     session.commit((5,))
     assert (session.drafted.tokens, session.drafted.codes, session.drafted.parents) == ((6, 7), bytes((2, 3)), None)
     session.take_draft(a_draft(base_len=4, tokens=(8, 9), parents=pack((-1, -1))), 0.0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 from goodspeed.wire.fields import NodeSource
 from tests.verify_node.session.sessions import a_draft, make_session, tell
 from verify_node.session.client import ANSWER_SMOOTHING, MOST_LATER
@@ -26,7 +26,7 @@ def grow(session: Session, *tokens: int) -> None:
 
 def draft(session: Session, now: float, source: NodeSource = "model", base: int = 0) -> None:
     base_len = len(session.tokens) + base
-    session.take_draft(a_draft(base_len=base_len, odds=odds.encode((0.9, 0.9)), source=source), now)
+    session.take_draft(a_draft(base_len=base_len, probabilities=probabilities.encode((0.9, 0.9)), source=source), now)
 
 
 def test_nobody_is_hoped_for_who_never_drafted():

@@ -14,18 +14,19 @@ NOW = 11.0
 NUMBERS = count()
 
 
-def text(owed, client="a", odds=(0.9,) * 8, tpot_s=0.1):
-    """A text that is owed so many tokens by a round that takes no time, and the path odds of its drafted tokens."""
+def text(owed, client="a", probabilities=(0.9,) * 8, tpot_s=0.1):
+    """A text that is owed so many tokens by a round that takes no time, and the path probability of its drafted
+    tokens."""
     slo = Objectives(tpot_s=tpot_s)
     deadline = Deadline.open(next(NUMBERS).to_bytes(8), client, Slo(slo), slo, 0, 0.0, NOW)
     deadline.delivered(1, NOW - owed * tpot_s)
-    return deadline, list(accumulate(odds, mul))
+    return deadline, list(accumulate(probabilities, mul))
 
 
 def asked(*texts, weights=None, budget=24):
     deadlines = [deadline for deadline, _ in texts]
     needs = Needs(deadlines, weights or {one.client: 1.0 for one in deadlines}, 0.0, NOW)
-    return list(needs.of_drafts({one.session_id: odds for one, odds in texts}, budget).values())
+    return list(needs.of_drafts({one.session_id: probabilities for one, probabilities in texts}, budget).values())
 
 
 def test_who_is_on_time_needs_nothing():
@@ -37,12 +38,12 @@ def test_who_is_behind_needs_what_a_token_alone_does_not_bring():
 
 
 def test_no_text_needs_more_than_a_fifth_beyond_an_equal_part():
-    few, many = asked(text(9.0, odds=(1.0,) * 24), text(9.0, "b", odds=(1.0,) * 24), budget=10)
+    few, many = asked(text(9.0, probabilities=(1.0,) * 24), text(9.0, "b", probabilities=(1.0,) * 24), budget=10)
     assert (few, many) == (5.0, 5.0), "half of the budget each: 1.2 times 5 is 6, and the client's share 5"
 
 
 def test_a_clients_texts_share_its_weights_part_of_the_budget():
-    liar = [text(99.0, "liar", odds=(1.0,) * 24) for _ in range(3)]
+    liar = [text(99.0, "liar", probabilities=(1.0,) * 24) for _ in range(3)]
     honest = [text(2.0, name) for name in "bcd"]
     found = asked(*liar, *honest, budget=24)
     assert sum(found[:3]) <= 6.0, "one client of four"
@@ -50,12 +51,12 @@ def test_a_clients_texts_share_its_weights_part_of_the_budget():
 
 
 def test_a_weight_makes_the_part_larger():
-    texts = [text(99.0, name, odds=(1.0,) * 24) for name in "ab"]
+    texts = [text(99.0, name, probabilities=(1.0,) * 24) for name in "ab"]
     assert asked(*texts, weights={"a": 3.0, "b": 1.0}, budget=8) == [4.0, 2.0], "but for 1.2 times an equal part"
 
 
 def test_clients_without_objectives_keep_their_part():
-    assert asked(text(99.0, odds=(1.0,) * 24), weights={"a": 1.0, "b": 1.0, "c": 2.0}, budget=24) == [6.0]
+    assert asked(text(99.0, probabilities=(1.0,) * 24), weights={"a": 1.0, "b": 1.0, "c": 2.0}, budget=24) == [6.0]
 
 
 def test_the_largest_need_of_a_client_goes_first():
@@ -72,8 +73,8 @@ def test_with_more_clients_than_budget_each_may_need_one_token():
 
 
 def test_what_is_not_drafted_is_not_needed():
-    assert asked(text(5.0, odds=(0.5, 0.5))) == [pytest.approx(0.75)]
-    assert asked(text(5.0, odds=())) == [0.0]
+    assert asked(text(5.0, probabilities=(0.5, 0.5))) == [pytest.approx(0.75)]
+    assert asked(text(5.0, probabilities=())) == [0.0]
 
 
 def test_the_round_stays_as_short_as_those_need_whom_one_token_keeps_on_time():

@@ -13,8 +13,8 @@ PROMPT = (1, 2, 3)
 REQUEST = Request(ID, PROMPT, Sampling(), max_tokens=50, stop_ids=(0,))
 
 
-def drafted(*tokens, odds=0.9):
-    return Proposed(ID, 1, 0, tokens, chances=(odds,) * len(tokens))
+def drafted(*tokens, probabilities=0.9):
+    return Proposed(ID, 1, 0, tokens, chances=(probabilities,) * len(tokens))
 
 
 def begun(request=REQUEST):
@@ -53,13 +53,13 @@ def test_nothing_is_drafted_beyond_the_longest_text():
 
 def test_it_ends_where_all_of_it_is_too_unlikely():
     chain = begun()
-    assert chain.ask(PROMPT, 20, 0.5).least_odds == 0.5
-    chain.extend(drafted(4, odds=0.8))
-    assert chain.ask(PROMPT, 20, 0.5).least_odds == 0.5 / 0.8, "the next tokens come after those"
-    chain.extend(drafted(5, odds=0.5))
+    assert chain.ask(PROMPT, 20, 0.5).least_probability == 0.5
+    chain.extend(drafted(4, probabilities=0.8))
+    assert chain.ask(PROMPT, 20, 0.5).least_probability == 0.5 / 0.8, "the next tokens come after those"
+    chain.extend(drafted(5, probabilities=0.5))
     assert chain.ask(PROMPT, 20, 0.5) is None
     assert chain.ask((*PROMPT, 4), 20, 0.5) is not None, "the text has come true so far"
-    assert begun().ask(PROMPT, 20, 0.0).least_odds == FLOOR
+    assert begun().ask(PROMPT, 20, 0.0).least_probability == FLOOR
 
 
 def test_a_text_that_goes_otherwise_leaves_it():

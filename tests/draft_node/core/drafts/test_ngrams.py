@@ -154,7 +154,7 @@ def test_a_draft_does_not_reach_the_end_of_the_text_or_hold_it():
     assert TEXT[5] not in NgramDrafter(replace_message(ends, min_tokens=60), history).draft(text, 9).tokens
 
 
-def test_the_verify_nodes_least_odds_end_a_draft_or_else_the_nodes_own():
+def test_the_verify_nodes_least_probability_end_a_draft_or_else_the_nodes_own():
     history = History(1000, per_user=True)
     history.add("", (*PROMPT, *TEXT))
     text = (*PROMPT, *TEXT[:3])

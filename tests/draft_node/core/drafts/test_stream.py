@@ -13,7 +13,7 @@ from draft_node.core.retransmission import RESEND_S
 from draft_node.core.session import Session
 from goodspeed.exact import proposals
 from goodspeed.exact.positions import certain
-from goodspeed.wire import odds
+from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Ack, Draft, OpenSession, Refusal, Sampling, Verdict
 from tests.draft_node.core.scripted import ScriptedDrafter
 
@@ -31,7 +31,7 @@ def verdict(base_len, *tokens, may_draft=8, **changes):
 
 def begin(request=REQUEST, *, text=None, chance=0.9, **options):
     """A session that is opened. text: what its index expects; None: it has none."""
-    index = ScriptedDrafter(request, text=text, odds=chance) if text is not None else None
+    index = ScriptedDrafter(request, text=text, probabilities=chance) if text is not None else None
     session = Session(request, ngrams=index, **options)
     session.connect(0.0)
     return session
@@ -43,7 +43,10 @@ def answer(wanted, *tokens, chance=0.9, **changes):
 
 def draft(base_len, *tokens, chance=0.9, source="model", complete=False, **changes):
     return Send(
-        replace(Draft(ID, 1, base_len, tokens, odds.encode([chance] * len(tokens)), source, None, complete), **changes)
+        replace(
+            Draft(ID, 1, base_len, tokens, probabilities.encode([chance] * len(tokens)), source, None, complete),
+            **changes,
+        )
     )
 
 
@@ -63,8 +66,8 @@ def drafting(session, **changes):
 
 def test_the_draft_model_drafts_on_from_the_text_and_what_it_has_goes_up():
     session = begin()
-    wanted = drafting(session, least_odds=odds.code(0.25))
-    assert wanted == Propose(REQUEST, 1, 1, (*PROMPT, 10), AT_ONCE, least_odds=0.25, wants_alternatives=True)
+    wanted = drafting(session, least_probability=probabilities.code(0.25))
+    assert wanted == Propose(REQUEST, 1, 1, (*PROMPT, 10), AT_ONCE, least_probability=0.25, wants_alternatives=True)
     sent, wanted = session.proposed(answer(wanted, 11, 12), 1.1)
     assert sent == draft(4, 11, 12)
     assert (wanted.tokens, wanted.num_unverified) == ((*PROMPT, 10, 11, 12), 2)
@@ -155,7 +158,7 @@ def test_a_chain_is_complete_where_no_more_may_be_drafted_however_little_was_add
 
 def test_one_that_the_model_doubts_is_complete():
     session = begin()
-    wanted = drafting(session, least_odds=odds.code(0.5))
+    wanted = drafting(session, least_probability=probabilities.code(0.5))
     assert session.proposed(answer(wanted, 11, 12, chance=0.6), 1.1) == [draft(4, 11, 12, chance=0.6, complete=True)]
 
 
@@ -288,9 +291,9 @@ def test_a_text_that_goes_another_way_gets_another():
     assert session.receive(verdict(4, 99), 1.0)[1] == by_index(5)
 
 
-def test_it_keeps_to_the_draft_nodes_own_cap_and_to_the_verify_nodes_least_odds():
+def test_it_keeps_to_the_draft_nodes_own_cap_and_to_the_verify_nodes_least_probability():
     session = begin(replace(NGRAM, max_draft=5), text=TEXT)
-    assert follow(session, 3, least_odds=odds.code(0.5)) == by_index(4, 5)
+    assert follow(session, 3, least_probability=probabilities.code(0.5)) == by_index(4, 5)
     assert session.ngrams.asked == [(4, 5, 0.5)]
 
 
@@ -324,10 +327,10 @@ def test_a_model_that_brings_less_completes_what_the_index_said():
 
 def test_a_ratio_draft_is_asked_for_once_and_whole_and_goes_up_complete():
     session = begin(RATIO)
-    wanted = drafting(session, may_draft=11, least_odds=odds.code(0.9))
-    assert wanted == Propose(RATIO, 1, 1, (*PROMPT, 10), 11), "no odds cut it"
+    wanted = drafting(session, may_draft=11, least_probability=probabilities.code(0.9))
+    assert wanted == Propose(RATIO, 1, 1, (*PROMPT, 10), 11), "no probabilities cut it"
     assert session.proposed(answer(wanted, *range(11, 22), chances=None, proposal=b"p"), 1.1) == [
-        draft(4, *range(11, 22), complete=True, odds=b"", proposal=b"p")
+        draft(4, *range(11, 22), complete=True, probabilities=b"", proposal=b"p")
     ]
 
 
@@ -379,7 +382,7 @@ def test_tokens_of_the_index_that_are_worth_it_go_up_at_once_as_certain(has_mode
     session = begin(RATIO, text=TEXT, has_model=has_model)
     [_, sent] = session.receive(verdict(3, 10, may_draft=3), 1.0)
     tokens = TEXT[4:7]
-    assert sent == draft(4, *tokens, complete=True, source="ngram", odds=b"", proposal=certain(tokens))
+    assert sent == draft(4, *tokens, complete=True, source="ngram", probabilities=b"", proposal=certain(tokens))
     probs = proposals.decode(sent.message.proposal, 3, 40, tokens)
     assert [row.nonzero().flatten().tolist() for row in probs] == [[token] for token in tokens]
 
@@ -424,7 +427,7 @@ def test_a_model_whose_tokens_come_too_late_is_not_asked_until_it_is_tried_again
     last = late(session, REST, start=length)
     assert not resting.is_resting
     assert isinstance(last, Propose)
-    assert (last.least_odds, len(last.tokens)) == (FLOOR, length + REST)
+    assert (last.least_probability, len(last.tokens)) == (FLOOR, length + REST)
 
 
 def test_tokens_of_others_do_not_keep_a_model_from_resting_and_its_own_do():
@@ -466,7 +469,7 @@ def branching(session):
 def test_alternatives_go_up_beside_the_chain():
     sent, _ = branching(begin())
     second = 0.5 * SECOND
-    claimed = odds.encode([0.5, 0.5, second, second])
+    claimed = probabilities.encode([0.5, 0.5, second, second])
     assert sent == Send(Draft(ID, 1, 4, (11, 12, 21, 22), claimed, "model", b"\x00\x01\x00\x01"))
 
 

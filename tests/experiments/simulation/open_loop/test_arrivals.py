@@ -116,10 +116,10 @@ def test_bells_have_their_peaks():
 
 def test_uneven_texts_have_the_mean_and_claim_what_is_true():
     text = Uneven(0.7, 2.0, 5)
-    odds = [text.odds(position, 0) for position in range(5000)]
-    assert fmean(odds) == pytest.approx(0.7, abs=0.02)
-    assert min(odds) < 0.05
-    assert max(odds) > 0.99
-    assert text.rate(17, 3, False) == text.odds(17, 0)
-    even = [Uneven(0.7, 1000.0, 5).odds(position, 0) for position in range(500)]
+    probabilities = [text.probabilities(position, 0) for position in range(5000)]
+    assert fmean(probabilities) == pytest.approx(0.7, abs=0.02)
+    assert min(probabilities) < 0.05
+    assert max(probabilities) > 0.99
+    assert text.rate(17, 3, False) == text.probabilities(17, 0)
+    even = [Uneven(0.7, 1000.0, 5).probabilities(position, 0) for position in range(500)]
     assert max(even) - min(even) < 0.15
