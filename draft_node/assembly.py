@@ -15,12 +15,12 @@ from draft_node.lines import ConnectTo
 from draft_node.preflight import read_keys
 from draft_node.service import histories
 from draft_node.service.histories import HistoryKeeper, Report
-from goodspeed.command.reporter import QUIET
 from goodspeed.engine.folders import public_name
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.history import History
+from goodspeed.serving.reporter import QUIET
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.fields import MAX_CONTEXT
 from goodspeed.wire.handshake import VERSION, Hello

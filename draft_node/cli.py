@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from draft_node.config import DraftConfig
 from draft_node.preflight import Found, check
-from goodspeed.command import standard
-from goodspeed.command.config import from_namespace
-from goodspeed.command.events import EventLog, print_json
-from goodspeed.command.exit_statuses import INTERRUPTED
-from goodspeed.command.reporter import Reporter
-from goodspeed.command.running import daemon_parser, run, until_signal
 from goodspeed.errors import TransportError
+from goodspeed.serving import standard
+from goodspeed.serving.config import from_namespace
+from goodspeed.serving.events import EventLog, print_json
+from goodspeed.serving.exit_statuses import INTERRUPTED
+from goodspeed.serving.reporter import Reporter
+from goodspeed.serving.running import daemon_parser, run, until_signal
 from goodspeed.wire import descriptors
 
 if TYPE_CHECKING:  # they import HTTP
     from draft_node.daemon import DraftDaemon
     from draft_node.service.console import Console
-    from goodspeed.node import web
+    from goodspeed.serving import web
 
 PROGRAM = "goodspeed-draft"
 

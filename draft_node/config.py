@@ -7,11 +7,10 @@ from dataclasses import dataclass, fields
 
 from draft_node.exclusions import check_together
 from draft_node.parsing.formats import THINKING, TOOLS
-from goodspeed.command import model_options, sampling_options
-from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
-from goodspeed.node import options
-from goodspeed.node.options import NO_MODEL, History
+from goodspeed.serving import model_options, options, sampling_options
+from goodspeed.serving.config import Settings, option
+from goodspeed.serving.options import NO_MODEL, History
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 
 NAME = r"[A-Za-z0-9._-]{1,64}"

@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from goodspeed.errors import ConfigError
-from goodspeed.node.options import NO_MODEL
+from goodspeed.serving.options import NO_MODEL
 
 if TYPE_CHECKING:
     from draft_node.config import DraftConfig

@@ -13,10 +13,10 @@ from draft_node.core.actions import by_source
 from draft_node.core.counts import KNOWN, Texts
 from draft_node.daemon import DraftDaemon
 from draft_node.service.writer import Levels
-from goodspeed.node import metrics
-from goodspeed.node.counts import ResponseCounts
-from goodspeed.node.metrics import counter, counters, counters_by, gauge, histogram
-from goodspeed.node.options import NO_MODEL
+from goodspeed.serving import metrics
+from goodspeed.serving.counts import ResponseCounts
+from goodspeed.serving.metrics import counter, counters, counters_by, gauge, histogram
+from goodspeed.serving.options import NO_MODEL
 from goodspeed.slo.kept import Outcome
 from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.messages import RefusalCode
@@ -116,5 +116,5 @@ class DraftCollector(Collector):
 
 
 def create_registry(daemon: DraftDaemon, texts: Texts, levels: Levels, answered: ResponseCounts) -> metrics.Registry:
-    """What `goodspeed.node.metrics.exposition` turns into the text of `/metrics`; `texts`, `levels`: the service's."""
+    """The registry behind `/metrics`; `texts`, `levels`: the service's."""
     return metrics.create_registry(DraftCollector(daemon, texts, levels, answered))

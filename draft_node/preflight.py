@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 from draft_node.config import NAME, DraftConfig, default_name
 from draft_node.service import standard_input
-from goodspeed.command.prompts import Prompt, read_file
-from goodspeed.command.reporter import QUIET, Reporter
-from goodspeed.command.running import warn_trusted_network
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import ConfigError
 from goodspeed.ngram import history_file
-from goodspeed.node.preflight import bind_http, find_model
+from goodspeed.serving.preflight import bind_http, find_model
+from goodspeed.serving.prompts import Prompt, read_file
+from goodspeed.serving.reporter import QUIET, Reporter
+from goodspeed.serving.running import warn_trusted_network
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.keys import read_draft_pair, read_verify_key
 from goodspeed.wire.zmq.authentication import checked_pair
 from goodspeed.wire.zmq.transport import ClientKeys
 
 if TYPE_CHECKING:  # HTTP is imported only where it is served
-    from goodspeed.node import web
+    from goodspeed.serving import web
 
 
 @dataclass(frozen=True)

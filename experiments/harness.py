@@ -27,8 +27,8 @@ import pyarrow.parquet
 from matplotlib.figure import Figure
 
 from goodspeed import policies
-from goodspeed.command.parser import CommandLine
 from goodspeed.errors import ConfigError, PolicyError
+from goodspeed.serving.parser import CommandLine
 
 HERE = Path(__file__).parent
 RESULTS, CURVES, FIGURE = "results.parquet", "curves.parquet", "figure.png"

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from experiments.progress import minutes
-from goodspeed.command.parser import CommandLine
+from goodspeed.serving.parser import CommandLine
 
 GRACE_S = 10.0
 """The seconds from Ctrl-C to the end by force."""

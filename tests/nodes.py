@@ -33,7 +33,7 @@ from prometheus_client.samples import Sample as MetricSample
 from goodspeed.engine import checkpoints
 from goodspeed.fair.latency import Sample
 from goodspeed.fair.latency.saved import make_profile, save
-from goodspeed.node import profiler
+from goodspeed.serving import profiler
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

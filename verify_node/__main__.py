@@ -2,7 +2,7 @@
 
 import sys
 
-from goodspeed.command import starting
+from goodspeed.serving import starting
 
 
 def main() -> int:

@@ -7,8 +7,6 @@ from contextlib import nullcontext
 import torch
 from msgspec.structs import replace
 
-from goodspeed.command.events import EventLog
-from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.constraint.compiling import Grammars
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine import checkpoints
@@ -18,9 +16,11 @@ from goodspeed.engine.runner import Runner
 from goodspeed.engine.splitting import refuse_split
 from goodspeed.errors import GrammarError
 from goodspeed.fair.latency import Refined
-from goodspeed.node import defaults
 from goodspeed.parallel.part import Part
 from goodspeed.parallel.ranks import Ranks
+from goodspeed.serving import defaults
+from goodspeed.serving.events import EventLog
+from goodspeed.serving.reporter import QUIET, Reporter
 from goodspeed.wire.codec import max_message_bytes
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import Welcome

@@ -6,17 +6,17 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeAlias
 
-from goodspeed.command.config import from_namespace
-from goodspeed.command.events import EventLog
-from goodspeed.command.reporter import Reporter
-from goodspeed.command.running import daemon_parser, run, until_signal
 from goodspeed.errors import ConfigError
+from goodspeed.serving.config import from_namespace
+from goodspeed.serving.events import EventLog
+from goodspeed.serving.reporter import Reporter
+from goodspeed.serving.running import daemon_parser, run, until_signal
 from goodspeed.wire import descriptors
 from verify_node.config import VerifyConfig
 from verify_node.preflight import check
 
 if TYPE_CHECKING:  # they import torch, and HTTP
-    from goodspeed.node import web
+    from goodspeed.serving import web
     from verify_node.daemon import VerifyDaemon
     from verify_node.watch.window import Window
 

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from goodspeed import admission, order
-from goodspeed.command import model_options
-from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
-from goodspeed.node import options
+from goodspeed.serving import model_options, options
+from goodspeed.serving.config import Settings, option
 from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.endpoints import is_loopback
 from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, Rounds, check_round_tokens

@@ -5,13 +5,13 @@ Reports what is measured and which budget is chosen.
 
 from dataclasses import replace
 
-from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.engine.runner import Runner
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Refined, saved
 from goodspeed.fair.latency.knee import describe, usual_knee
 from goodspeed.fair.latency.saved import Profile
-from goodspeed.node import profiler
+from goodspeed.serving import profiler
+from goodspeed.serving.reporter import QUIET, Reporter
 from verify_node.config import VerifyConfig
 
 QUICK_S = 1.5

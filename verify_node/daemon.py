@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from goodspeed.command.events import EventLog
-from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.errors import OutputError, ProtocolError, RankLost, TransportError
 from goodspeed.fleet.replicas import by_clock
-from goodspeed.node.failures import Failures
-from goodspeed.node.model_thread import ModelThread
 from goodspeed.parallel.ranks import Ranks
+from goodspeed.serving.events import EventLog
+from goodspeed.serving.failures import Failures
+from goodspeed.serving.model_thread import ModelThread
+from goodspeed.serving.reporter import QUIET, Reporter
 from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import Close, Draft, Verdict
 from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel

@@ -5,9 +5,9 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from goodspeed.command.events import EventLog
-from goodspeed.command.reporter import QUIET
-from goodspeed.command.running import prepare
+from goodspeed.serving.events import EventLog
+from goodspeed.serving.reporter import QUIET
+from goodspeed.serving.running import prepare
 from verify_node.cli import build_parser, load
 from verify_node.member import Member
 

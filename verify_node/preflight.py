@@ -6,11 +6,11 @@ Loading takes seconds to minutes, which a port in use or an unreadable key shoul
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from goodspeed.command.reporter import QUIET, Reporter
-from goodspeed.command.running import warn_trusted_network
 from goodspeed.fair import policies
 from goodspeed.fair.latency import saved
-from goodspeed.node.preflight import bind_http, find_model
+from goodspeed.serving.preflight import bind_http, find_model
+from goodspeed.serving.reporter import QUIET, Reporter
+from goodspeed.serving.running import warn_trusted_network
 from goodspeed.wire.endpoints import check_free, parse_endpoint
 from goodspeed.wire.keys import read_verify_pair
 from goodspeed.wire.zmq.authentication import checked_pair
@@ -20,7 +20,7 @@ from verify_node.enrolment import Enrolment
 from verify_node.member import Member, join
 
 if TYPE_CHECKING:  # HTTP is imported only where it is served
-    from goodspeed.node import web
+    from goodspeed.serving import web
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from draft_node.service.queues import FairQueue
 from draft_node.service.request import Begun, Ended
 from draft_node.service.service import Service
 from draft_node.service.tokens import PromptTokens
-from goodspeed.node.web import user_of
-from goodspeed.node.web.bodies import (
+from goodspeed.serving.web import user_of
+from goodspeed.serving.web.bodies import (
     ChatChoice,
     ChatChunk,
     ChatCompletion,

@@ -17,8 +17,8 @@ from draft_node.http.errors import ApiError, declared
 from draft_node.http.prompts import check_model
 from draft_node.http.responses import route as responses
 from draft_node.service.service import Service
-from goodspeed.node.web import KeyCheck, Keys
-from goodspeed.node.web.bodies import Model, ModelList, Models, Ready, Status, Version
+from goodspeed.serving.web import KeyCheck, Keys
+from goodspeed.serving.web.bodies import Model, ModelList, Models, Ready, Status, Version
 
 
 def create_app(

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from draft_node.http.errors import ApiError, ClientGone, of_validation
 from draft_node.service.queues import FairQueue
-from goodspeed.node.web import OPEN_PATHS, user_of
+from goodspeed.serving.web import OPEN_PATHS, user_of
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -21,8 +21,8 @@ from draft_node.service.answer import Piece
 from draft_node.service.request import Ended
 from draft_node.service.service import Service
 from draft_node.service.tokens import Token
-from goodspeed.node.web import user_of
-from goodspeed.node.web.bodies import (
+from goodspeed.serving.web import user_of
+from goodspeed.serving.web.bodies import (
     AssistantMessage,
     ChatChoice,
     ChatChunk,

@@ -11,7 +11,7 @@ from draft_node.parsing.formats import Call
 from draft_node.service.answer import Piece, Span
 from draft_node.service.request import Begun, Ended
 from draft_node.service.tokens import PromptTokens, Token
-from goodspeed.node.web.bodies import (
+from goodspeed.serving.web.bodies import (
     ChatChoice,
     ChatChunkChoice,
     CompletionChoice,

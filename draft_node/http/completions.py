@@ -20,8 +20,8 @@ from draft_node.service.answer import Piece
 from draft_node.service.request import Ended
 from draft_node.service.service import Service
 from draft_node.service.tokens import PromptTokens, Token
-from goodspeed.node.web import user_of
-from goodspeed.node.web.bodies import Completion, CompletionChoice, FinishReason, Logprobs, Usage
+from goodspeed.serving.web import user_of
+from goodspeed.serving.web.bodies import Completion, CompletionChoice, FinishReason, Logprobs, Usage
 
 
 class Shape:

@@ -9,7 +9,7 @@ from pydantic.json_schema import models_json_schema
 from draft_node.http import requests
 from draft_node.http.errors import declared
 from draft_node.http.responses.requests import ResponsesRequest
-from goodspeed.node.web import OPEN_PATHS
+from goodspeed.serving.web import OPEN_PATHS
 
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
 

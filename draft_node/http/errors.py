@@ -11,8 +11,8 @@ from starlette.responses import JSONResponse, Response
 
 from draft_node.http.requests import MEMBER
 from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
-from goodspeed.node.web import error_body
-from goodspeed.node.web.bodies import ErrorBody
+from goodspeed.serving.web import error_body
+from goodspeed.serving.web.bodies import ErrorBody
 
 RETRY_AFTER_S = {429: 1, 503: 5}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from draft_node.service.tokens import Alternative, PromptTokens, Token
-from goodspeed.node.web.bodies import ChatLogprobs, Logprobs, TokenLogprob, TopLogprob
+from goodspeed.serving.web.bodies import ChatLogprobs, Logprobs, TokenLogprob, TopLogprob
 
 
 class Offsets:

@@ -27,8 +27,8 @@ from draft_node.service.queues import num_chat_chars
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.errors import PromptError, VerifyAway
-from goodspeed.node.web import user_of
-from goodspeed.node.web.bodies import Detokenized, Tokenized, json_with
+from goodspeed.serving.web import user_of
+from goodspeed.serving.web.bodies import Detokenized, Tokenized, json_with
 
 
 def check_model(name: str | None, config: DraftConfig) -> None:

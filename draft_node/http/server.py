@@ -11,11 +11,11 @@ from draft_node.metrics import create_registry
 from draft_node.service.chat_forms import ChatForms
 from draft_node.service.connection import tell
 from draft_node.service.service import Service
-from goodspeed.command.events import EventLog
-from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.node import metrics, web
-from goodspeed.node.counts import ResponseCounts
+from goodspeed.serving import metrics, web
+from goodspeed.serving.counts import ResponseCounts
+from goodspeed.serving.events import EventLog
+from goodspeed.serving.reporter import QUIET, Reporter
 
 
 class Face:

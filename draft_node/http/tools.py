@@ -14,7 +14,7 @@ from draft_node.parsing.schemas import has_options
 from draft_node.service.chat_forms import ChatForms, depth
 from draft_node.service.spoken import Speech
 from goodspeed.engine.tokenizing.chat_inputs import Inputs
-from goodspeed.node.web.bodies import CalledFunction, MadeCall
+from goodspeed.serving.web.bodies import CalledFunction, MadeCall
 
 SWITCHES = ("enable_thinking", "thinking")
 """Variables by which templates switch thinking on and off: Qwen3's, SmolLM3's and GLM's; Granite's and DeepSeek's."""

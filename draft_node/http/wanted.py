@@ -27,7 +27,7 @@ from draft_node.http.tools import talk_of
 from draft_node.service.request import Wanted, drafting
 from draft_node.service.service import Service
 from draft_node.service.spoken import Speech
-from goodspeed.node.defaults import SamplingRequest
+from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.wire.fields import Drafter
 from goodspeed.wire.generation import Constraint, TokenBias
 

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
-from goodspeed.command.events import EventLog
-from goodspeed.command.reporter import Reporter, Sentence
+from goodspeed.serving.events import EventLog
+from goodspeed.serving.reporter import Reporter, Sentence
 from goodspeed.untrusted import sanitize
 
 FIRST_S = 2.0

@@ -15,14 +15,14 @@ from draft_node.service import standard_input
 from draft_node.service.answer import Piece
 from draft_node.service.request import Wanted, drafting
 from draft_node.service.writer import Writer, Writing, begins_anew
-from goodspeed.command import standard
-from goodspeed.command.events import EventLog
-from goodspeed.command.prompts import Prompt, no_prompts_error, parse
-from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
-from goodspeed.node.defaults import SamplingRequest
+from goodspeed.serving import standard
+from goodspeed.serving.defaults import SamplingRequest
+from goodspeed.serving.events import EventLog
+from goodspeed.serving.prompts import Prompt, no_prompts_error, parse
+from goodspeed.serving.reporter import QUIET, Reporter
 from goodspeed.slo.kept import Times
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from draft_node.core.actions import Statistics
 from draft_node.service.spoken import Speech
-from goodspeed.node.defaults import Resolved
+from goodspeed.serving.defaults import Resolved
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Drafter, FinishReason, Otherwise, Verification
@@ -36,7 +36,7 @@ class Wanted:
     prediction: tuple[int, ...] = ()  # what its user expects it to be: drafts come from it
     priority: int = 0  # among its user's texts that wait for a place; lower goes first
     prefix_cache: bool = True  # what was read of it may be shared with other texts of its user
-    user: str = ""  # whose text it is, by `goodspeed.node.web.user_of`; empty on the console
+    user: str = ""  # whose text it is, by `goodspeed.serving.web.user_of`; empty on the console
     verification: Verification = "match"
     restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing
     speech: Speech | None = None  # how a chat's text is taken apart; None: all of it is text

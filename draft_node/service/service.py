@@ -28,7 +28,7 @@ from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.engine.tokenizing.text import leaves_blank
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
-from goodspeed.node.options import NO_MODEL
+from goodspeed.serving.options import NO_MODEL
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults
 

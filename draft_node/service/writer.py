@@ -17,7 +17,7 @@ from draft_node.service.tokens import TokenTexts
 from goodspeed.engine.tokenizing.text import leaves_blank
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
-from goodspeed.node import defaults
+from goodspeed.serving import defaults
 from goodspeed.slo.objectives import DEFAULT_TIER, LONGEST_S, Objectives
 from goodspeed.wire.fields import MAX_STOP_IDS
 from goodspeed.wire.handshake import Defaults

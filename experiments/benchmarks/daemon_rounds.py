@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import TextIO, cast
 
 from experiments.benchmarks.recorded import Client
-from goodspeed.command.events import EventLog
 from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import UpMessage
 from goodspeed.wire.zmq.transport import DraftChannel, bind_verify, connect_draft
 from verify_node.assembly import build, make_runner, make_welcome

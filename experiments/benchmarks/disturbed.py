@@ -35,10 +35,10 @@ import numpy as np
 from experiments.benchmarks.processes import START_S, command
 from goodspeed.app.demo.commands import environment
 from goodspeed.app.demo.processes import Child, Event, Household
-from goodspeed.command import prompts
-from goodspeed.command.prompts import Prompt
 from goodspeed.embedded.prompts import load
 from goodspeed.engine import checkpoints
+from goodspeed.serving import prompts
+from goodspeed.serving.prompts import Prompt
 from tests.faults.proxy import Proxy
 
 SLOWER = 10.0

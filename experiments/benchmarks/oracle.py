@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from draft_node.core.actions import Action, Propose, Proposed, Request, Send
 from draft_node.core.session import Session
 from goodspeed.app.generation import PREFILL_CHUNK, generate
-from goodspeed.command.events import EventLog
 from goodspeed.embedded import prompts
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.fair.latency import Refined
+from goodspeed.serving.events import EventLog
 from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.memory_network import MemoryNetwork

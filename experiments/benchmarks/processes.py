@@ -12,8 +12,8 @@ from typing import Any
 
 from goodspeed.app.demo.commands import environment
 from goodspeed.app.demo.processes import Child, Event, Household
-from goodspeed.command.prompts import Prompt, to_json
 from goodspeed.embedded import prompts
+from goodspeed.serving.prompts import Prompt, to_json
 
 START_S = 120.0
 DRAFT_MODELS = ("tiny-draft-m", "tiny-draft-s")  # one node each; two cores bear no more

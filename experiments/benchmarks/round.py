@@ -31,10 +31,10 @@ import torch
 
 from experiments.benchmarks.daemon_rounds import BUDGET, PARTS, daemon_rounds, make_daemon, send_all
 from experiments.benchmarks.recorded import Client, Recording, clients
-from goodspeed.command.events import EventLog
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.errors import ProtocolError
+from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import Sampling
 from goodspeed.wire.zmq.transport import connect_draft
 from verify_node.core.replies import Send

@@ -127,8 +127,8 @@ def _address(url: str) -> Address:
 def work() -> int:
     from draft_node.cli import build_parser
     from draft_node.config import DraftConfig
-    from goodspeed.command.config import from_namespace
-    from goodspeed.command.running import run
+    from goodspeed.serving.config import from_namespace
+    from goodspeed.serving.running import run
 
     return run(
         "serving_nodes", build_parser(), lambda options: asyncio.run(_work(from_namespace(DraftConfig, options))) or 0
@@ -140,8 +140,8 @@ async def _work(config: Any) -> None:
     from draft_node.http.server import Face
     from draft_node.service import standard_input
     from draft_node.service.service import Service
-    from goodspeed.command.events import EventLog
-    from goodspeed.command.running import until_signal
+    from goodspeed.serving.events import EventLog
+    from goodspeed.serving.running import until_signal
 
     daemon, checkpoint = assemble(config)
     events = EventLog(enabled=True)

@@ -25,7 +25,7 @@ import msgspec
 from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Fail, Request
-from goodspeed.command.config import from_namespace
+from goodspeed.serving.config import from_namespace
 from goodspeed.slo.kept import Outcome, Times
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT

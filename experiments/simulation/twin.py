@@ -14,7 +14,7 @@ from experiments.simulation.replay import Counts, Replayed
 from experiments.simulation.settings import Settings
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear, Sample, fit_linear
-from goodspeed.node.recording import Drafted, Opened, Recording
+from goodspeed.serving.recording import Drafted, Opened, Recording
 from verify_node.config import VerifyConfig
 
 ROOM = 1 << 12

@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.style import Style
 
 from goodspeed.app.chat_command import KEY_VARIABLE, ChatConfig, Door
-from goodspeed.command.events import print_json
 from goodspeed.errors import ChatError, ConfigError
-from goodspeed.node.web.bodies import ChatChunk, ChatChunkChoice, ErrorBody, MarkedSpan, ModelList, Usage
+from goodspeed.serving.events import print_json
+from goodspeed.serving.web.bodies import ChatChunk, ChatChunkChoice, ErrorBody, MarkedSpan, ModelList, Usage
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -11,11 +11,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from goodspeed.app import extra
-from goodspeed.command import sampling_options
-from goodspeed.command.config import Settings, add_options, from_namespace, option
-from goodspeed.command.running import add_common_options
 from goodspeed.errors import ConfigError
-from goodspeed.node import api_keys
+from goodspeed.serving import api_keys, sampling_options
+from goodspeed.serving.config import Settings, add_options, from_namespace, option
+from goodspeed.serving.running import add_common_options
 from goodspeed.wire.fields import MAX_CONTEXT
 
 NAME = "chat"

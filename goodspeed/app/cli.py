@@ -10,8 +10,8 @@ from typing import Protocol
 
 from goodspeed.app import chat_command, daemons, demo_command, generate, keygen, models, profile
 from goodspeed.app.daemons import DAEMONS, HINTS
-from goodspeed.command import running
-from goodspeed.command.parser import CommandLine
+from goodspeed.serving import running
+from goodspeed.serving.parser import CommandLine
 
 
 class Subcommand(Protocol):

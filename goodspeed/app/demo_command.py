@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from goodspeed.app import extra
 from goodspeed.app.demo.options import DemoConfig, clients
-from goodspeed.command.config import add_options, from_namespace, group_of
-from goodspeed.command.events import print_json
-from goodspeed.command.running import add_common_options
 from goodspeed.errors import ConfigError
+from goodspeed.serving.config import add_options, from_namespace, group_of
+from goodspeed.serving.events import print_json
+from goodspeed.serving.running import add_common_options
 
 if TYPE_CHECKING:
     from goodspeed.app.demo.state import DemoState

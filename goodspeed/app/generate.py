@@ -9,19 +9,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from goodspeed.app import form_options, token_options
-from goodspeed.command import model_options, sampling_options
-from goodspeed.command.config import Settings, add_options, from_namespace, option
-from goodspeed.command.events import print_json
-from goodspeed.command.prompts import cut_notice
-from goodspeed.command.reporter import Reporter
-from goodspeed.command.running import add_common_options
 from goodspeed.constraint.compiling import Grammars
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.text_stream import GrowingText
 from goodspeed.errors import ConfigError, GrammarError
-from goodspeed.node import defaults
-from goodspeed.node.preflight import find_model
+from goodspeed.serving import defaults, model_options, sampling_options
+from goodspeed.serving.config import Settings, add_options, from_namespace, option
+from goodspeed.serving.events import print_json
+from goodspeed.serving.preflight import find_model
+from goodspeed.serving.prompts import cut_notice
+from goodspeed.serving.reporter import Reporter
+from goodspeed.serving.running import add_common_options
 from goodspeed.wire.fields import MAX_CONTEXT
 from goodspeed.wire.generation import Constraint
 

@@ -7,9 +7,9 @@ import struct
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from goodspeed.command.events import print_json
 from goodspeed.embedded import models
 from goodspeed.errors import CheckpointError
+from goodspeed.serving.events import print_json
 
 NAME = "models"
 HELP = "list the embedded models, or print the folder of one"

@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goodspeed.command import model_options
-from goodspeed.command.config import Settings, add_options, from_namespace, group_of, option
-from goodspeed.command.events import print_json
-from goodspeed.command.reporter import Reporter
-from goodspeed.command.running import LOGGING, add_log_option
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
 from goodspeed.fair.latency.knee import describe, usual_knee
 from goodspeed.fair.latency.saved import Profile, save, to_json
-from goodspeed.node.preflight import find_model
+from goodspeed.serving import model_options
+from goodspeed.serving.config import Settings, add_options, from_namespace, group_of, option
+from goodspeed.serving.events import print_json
+from goodspeed.serving.preflight import find_model
+from goodspeed.serving.reporter import Reporter
+from goodspeed.serving.running import LOGGING, add_log_option
 from goodspeed.wire.fields import MAX_CONTEXT
 
 if TYPE_CHECKING:
-    from goodspeed.node.profiler import Measured
+    from goodspeed.serving.profiler import Measured
 
 NAME = "profile"
 HELP = "measure forward passes on this device and fit the latency models"
@@ -75,7 +75,7 @@ def run(namespace: argparse.Namespace) -> int:
 
     from goodspeed.engine import checkpoints
     from goodspeed.engine.runner import Runner
-    from goodspeed.node import profiler
+    from goodspeed.serving import profiler
 
     torch.set_num_threads(config.threads or 1)
     runner = Runner(checkpoints.load(config.model, device=config.device, dtype=config.dtype))

@@ -3,6 +3,6 @@
 Numbers in, numbers out; policies are chosen by name.
 
 Loads nothing of: torch, transformers, zmq.
-Imports nothing of: asyncio, threading, time, goodspeed.app, goodspeed.command, goodspeed.engine, goodspeed.exact,
-goodspeed.node, goodspeed.wire.
+Imports nothing of: asyncio, threading, time, goodspeed.app, goodspeed.serving, goodspeed.engine, goodspeed.exact,
+goodspeed.wire.
 """

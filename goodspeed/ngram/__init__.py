@@ -3,6 +3,6 @@
 Plain Python on arrays: a draft is made of a handful of numbers, for which numpy's calls would cost more.
 
 Loads nothing of: torch, zmq, transformers, numpy.
-Imports nothing of: asyncio, threading, time, goodspeed.app, goodspeed.command, goodspeed.engine, goodspeed.exact,
-goodspeed.fair, goodspeed.node, goodspeed.wire, draft_node, verify_node.
+Imports nothing of: asyncio, threading, time, goodspeed.app, goodspeed.serving, goodspeed.engine, goodspeed.exact,
+goodspeed.fair, goodspeed.wire, draft_node, verify_node.
 """

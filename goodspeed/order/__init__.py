@@ -5,7 +5,7 @@ servers of a queueing model.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
 Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, goodspeed.app,
-goodspeed.command, goodspeed.engine, goodspeed.exact, goodspeed.node, goodspeed.wire.
+goodspeed.serving, goodspeed.engine, goodspeed.exact, goodspeed.wire.
 """
 
 from goodspeed.order import laps

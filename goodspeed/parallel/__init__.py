@@ -4,6 +4,5 @@ Rank 0 is the process that serves. It lays out every forward pass, tells it to t
 computes its own part. The others hold their heads of the weights and of the keys and values, and no other state. Knows
 nothing about rounds, sessions or the wire.
 
-Imports nothing of: asyncio, zmq, goodspeed.app, goodspeed.command, goodspeed.exact, goodspeed.fair, goodspeed.node,
-goodspeed.wire.
+Imports nothing of: asyncio, zmq, goodspeed.app, goodspeed.serving, goodspeed.exact, goodspeed.fair, goodspeed.wire.
 """

@@ -8,5 +8,5 @@ Numbers in, decisions out: every time is an argument.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
 Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, goodspeed.app,
-goodspeed.command, goodspeed.engine, goodspeed.exact, goodspeed.node, goodspeed.wire.
+goodspeed.serving, goodspeed.engine, goodspeed.exact, goodspeed.wire.
 """

@@ -3,6 +3,5 @@
 Also the keys, addresses and descriptor limits that both ends need before a message moves.
 
 Loads nothing of: torch, transformers, zmq, prometheus_client.
-Imports nothing of: goodspeed.app, goodspeed.command, goodspeed.engine, goodspeed.exact, goodspeed.fair,
-goodspeed.node.
+Imports nothing of: goodspeed.app, goodspeed.serving, goodspeed.engine, goodspeed.exact, goodspeed.fair.
 """

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from goodspeed.app import generate
-from goodspeed.command.config import from_namespace
 from goodspeed.errors import ConfigError
+from goodspeed.serving.config import from_namespace
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 from goodspeed.wire.generation import Constraint
 

@@ -5,8 +5,8 @@ import argparse
 import pytest
 
 from goodspeed.app import generate, token_options
-from goodspeed.command.config import from_namespace
 from goodspeed.errors import ConfigError
+from goodspeed.serving.config import from_namespace
 from goodspeed.wire.generation import TokenBias
 
 

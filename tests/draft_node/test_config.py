@@ -6,8 +6,8 @@ import pytest
 
 from draft_node.cli import build_parser, serve
 from draft_node.config import DraftConfig, NgramSettings
-from goodspeed.command.config import from_namespace
 from goodspeed.errors import CheckpointError, ConfigError
+from goodspeed.serving.config import from_namespace
 
 BARE = ("--model", "none", "--tokenizer", "tiny-target")
 MODEL = ("--model", "tiny-draft-s")

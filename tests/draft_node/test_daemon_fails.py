@@ -9,7 +9,7 @@ from draft_node.core.actions import Deliver, Fail, Finish, Request
 from draft_node.core.session import Session
 from draft_node.daemon import DraftDaemon
 from goodspeed.errors import NodeFailed
-from goodspeed.node import failures
+from goodspeed.serving import failures
 from goodspeed.wire.handshake import Hello
 from goodspeed.wire.messages import Close, OpenSession, Sampling, Verdict
 from goodspeed.wire.zmq.transport import MemoryNetwork, VerifyChannel

@@ -7,8 +7,8 @@ import pytest
 from experiments.benchmarks import round as benchmark
 from experiments.benchmarks.daemon_rounds import BUDGET, PARTS, daemon_rounds, make_daemon
 from experiments.benchmarks.recorded import Recording, clients
-from goodspeed.command.events import EventLog
 from goodspeed.engine import checkpoints
+from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import Sampling
 
 NUM_CLIENTS, NUM_ROUNDS = 3, 6

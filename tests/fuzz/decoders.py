@@ -23,13 +23,12 @@ from draft_node.http import requests as schemas
 from draft_node.http.body import BodyLimit, LargeWork, reads
 from draft_node.http.errors import ApiError
 from draft_node.http.requests import Strict
-from goodspeed.command import prompts
 from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError
 from goodspeed.exact import positions, proposals
 from goodspeed.fair.latency import Sample, saved
-from goodspeed.node import api_keys, recording
+from goodspeed.serving import api_keys, prompts, recording
 from goodspeed.wire import keys
 from goodspeed.wire.codec import decode_down, decode_up
 from goodspeed.wire.enrolled import Enrolled

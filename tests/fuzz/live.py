@@ -26,7 +26,7 @@ from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Finish, Request
 from draft_node.daemon import DraftDaemon
 from draft_node.preflight import read_keys
-from goodspeed.command.running import KERNELS
+from goodspeed.serving.running import KERNELS
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire import keys
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, encode

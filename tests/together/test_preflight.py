@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from goodspeed.errors import TransportError
-from goodspeed.node import web
+from goodspeed.serving import web
 from goodspeed.wire.endpoints import check_free, parse_endpoint
 from verify_node.config import VerifyConfig
 from verify_node.preflight import check

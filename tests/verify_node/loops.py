@@ -5,7 +5,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from goodspeed.command.events import EventLog
+from goodspeed.serving.events import EventLog
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import DownMessage, UpMessage
 from goodspeed.wire.zmq.transport import DraftChannel, MemoryNetwork

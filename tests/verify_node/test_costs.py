@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from goodspeed.command.events import EventLog
-from goodspeed.command.reporter import Reporter
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import saved
-from goodspeed.node import profiler
+from goodspeed.serving import profiler
+from goodspeed.serving.events import EventLog
+from goodspeed.serving.reporter import Reporter
 from tests.micro import make_checkpoint, make_runner
 from verify_node import costs
 from verify_node.assembly import assemble

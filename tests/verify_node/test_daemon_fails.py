@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from goodspeed.errors import NodeFailed, TransportError
-from goodspeed.node import failures
+from goodspeed.serving import failures
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.handshake import Heartbeat, Welcome
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Slo, Verdict

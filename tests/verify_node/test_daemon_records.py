@@ -2,7 +2,7 @@
 
 import asyncio
 
-from goodspeed.command.events import EventLog
+from goodspeed.serving.events import EventLog
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import Draft, Refusal, Verdict
 from tests.fakes import make_hello, make_open, session_id

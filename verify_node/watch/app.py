@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from goodspeed.node.web import error_body
+from goodspeed.serving.web import error_body
 from verify_node.watch.feed import MAX_VIEWERS, Feed
 
 PAGE = Path(__file__).parent / "page"

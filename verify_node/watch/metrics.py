@@ -10,8 +10,8 @@ from typing import get_args
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from goodspeed.node import metrics
-from goodspeed.node.metrics import counter, counters, counters_by, gauge, gauges, histogram
+from goodspeed.serving import metrics
+from goodspeed.serving.metrics import counter, counters, counters_by, gauge, gauges, histogram
 from goodspeed.wire.fields import DraftSource, RedirectReason
 from goodspeed.wire.messages import RefusalCode
 from verify_node.core.counts import PromiseOutcome
@@ -187,5 +187,5 @@ def _by_client(
 
 
 def create_registry(daemon: VerifyDaemon) -> metrics.Registry:
-    """Creates the registry for `goodspeed.node.metrics.exposition`."""
+    """Creates the registry for `goodspeed.serving.metrics.exposition`."""
     return metrics.create_registry(VerifyCollector(daemon))

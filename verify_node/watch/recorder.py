@@ -10,8 +10,8 @@ from hashlib import blake2b
 
 import msgspec
 
-from goodspeed.command.events import EventLog
-from goodspeed.node.recording import Drafted, Opened, Round
+from goodspeed.serving.events import EventLog
+from goodspeed.serving.recording import Drafted, Opened, Round
 from goodspeed.wire.channels import Received
 from goodspeed.wire.messages import Draft, OpenSession, Verdict
 from verify_node.core.view import View

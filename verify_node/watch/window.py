@@ -5,7 +5,7 @@ import time
 from functools import partial
 
 from goodspeed import __version__
-from goodspeed.node import metrics, web
+from goodspeed.serving import metrics, web
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
 from verify_node.watch.app import create_app

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from draft_node.http.tools import call_id
 from draft_node.parsing.formats import Call, ToolFormat
 from draft_node.service.answer import Piece
-from goodspeed.node.web.bodies import Marked, Metrics, Speculation
+from goodspeed.serving.web.bodies import Marked, Metrics, Speculation
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 

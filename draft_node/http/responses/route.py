@@ -31,8 +31,8 @@ from draft_node.http.wanted import Wish, of_chat
 from draft_node.service.answer import Piece
 from draft_node.service.request import Begun, Ended, Wanted
 from draft_node.service.service import Service
-from goodspeed.node.web import user_of
-from goodspeed.node.web.bodies import Marked, Usage
+from goodspeed.serving.web import user_of
+from goodspeed.serving.web.bodies import Marked, Usage
 
 
 def router(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:

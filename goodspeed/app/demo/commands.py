@@ -6,7 +6,7 @@ from pathlib import Path
 
 import goodspeed
 from goodspeed.app.demo.options import Client, DemoConfig
-from goodspeed.node.options import NO_MODEL
+from goodspeed.serving.options import NO_MODEL
 
 ROOT = Path(goodspeed.__file__).parents[1]
 """Folder of the packages `goodspeed`, `draft_node` and `verify_node`."""

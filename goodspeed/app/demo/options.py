@@ -5,15 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from goodspeed.command import prompts, sampling_options
-from goodspeed.command.config import Settings, option
-from goodspeed.command.prompts import Prompt
 from goodspeed.embedded.prompts import PATH as HELD_OUT
 from goodspeed.engine import host_memory
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
-from goodspeed.node import options
-from goodspeed.node.options import NO_MODEL
+from goodspeed.serving import options, prompts, sampling_options
+from goodspeed.serving.config import Settings, option
+from goodspeed.serving.options import NO_MODEL
+from goodspeed.serving.prompts import Prompt
 from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.fields import MAX_CONTEXT, Verification
 

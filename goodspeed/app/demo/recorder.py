@@ -8,7 +8,7 @@ import msgspec
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.summary import versions
 from goodspeed.errors import ProcessError
-from goodspeed.node.recording import VERSION, AnyLine, Header, Opened, Recording, Round
+from goodspeed.serving.recording import VERSION, AnyLine, Header, Opened, Recording, Round
 
 
 @dataclass

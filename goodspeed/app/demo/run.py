@@ -13,9 +13,8 @@ from goodspeed.app.demo.recorder import DemoRecorder
 from goodspeed.app.demo.start import START_S, start_drafts, start_verify, wait_for_verify
 from goodspeed.app.demo.state import DemoState
 from goodspeed.app.demo.view import View
-from goodspeed.command import prompts
 from goodspeed.errors import ProcessError
-from goodspeed.node import recording
+from goodspeed.serving import prompts, recording
 
 ALL_TOLD = ("debug", "info")
 """Log levels at which the nodes' logs are passed on as they come."""

@@ -22,13 +22,13 @@ from goodspeed.app.daemons import DAEMONS
 from goodspeed.app.fleet import head
 from goodspeed.app.fleet.head import Folder, Record
 from goodspeed.app.fleet.options import NAME, WHAT_NAME, Plan, UpConfig
-from goodspeed.command import running
-from goodspeed.command.config import add_options, from_namespace, group_of
-from goodspeed.command.events import print_json
-from goodspeed.command.parser import CommandLine
-from goodspeed.command.reporter import Reporter
 from goodspeed.errors import ConfigError, NotInstalled, ProcessError
 from goodspeed.fleet.replicas import MAX_REPLICAS
+from goodspeed.serving import running
+from goodspeed.serving.config import add_options, from_namespace, group_of
+from goodspeed.serving.events import print_json
+from goodspeed.serving.parser import CommandLine
+from goodspeed.serving.reporter import Reporter
 
 PROGRAM, POLL_S, ANSWER_S = "goodspeed-fleet", 0.5, 30.0
 Ask: TypeAlias = Callable[..., Any]

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from goodspeed.command import model_options
-from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
 from goodspeed.fleet.replicas import MAX_REPLICAS
-from goodspeed.node import options
+from goodspeed.serving import model_options, options
+from goodspeed.serving.config import Settings, option
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}"
 WHAT_NAME = "the fleet's name: up to 32 letters, digits, dots, dashes or underscores"

@@ -1,6 +1,6 @@
 """Models of a forward pass's duration, their fit to measured samples, and their refinement from real rounds.
 
-`goodspeed/node/profiler.py` does the measuring.
+`goodspeed/serving/profiler.py` does the measuring.
 """
 
 from goodspeed.fair.latency.fit import fit_linear, fit_roofline, r_squared

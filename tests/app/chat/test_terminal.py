@@ -10,7 +10,7 @@ from goodspeed.app import chat
 from goodspeed.app.chat import HELP, Client, Conversation, converse
 from goodspeed.app.chat_command import ChatConfig, Door
 from goodspeed.errors import ChatError
-from goodspeed.node.web.bodies import ChatChunk, ChatChunkChoice, Delta, Usage
+from goodspeed.serving.web.bodies import ChatChunk, ChatChunkChoice, Delta, Usage
 
 
 def piece(text: str | None, reason: Any = None, usage: Usage | None = None) -> ChatChunk:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from goodspeed.app.demo import compare, plot, summary, words
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.state import DemoState
-from goodspeed.command.prompts import Prompt
+from goodspeed.serving.prompts import Prompt
 
 ZERO = {"receive": 0.0, "forward": 0.0, "verify": 0.0, "schedule": 0.0, "send": 0.0}
 

@@ -11,10 +11,10 @@ from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
 from goodspeed.app.demo.commands import draft_command, verify_command
 from goodspeed.app.demo.options import DRAFT_NODE_BYTES, DemoConfig, clients
-from goodspeed.command.config import add_options, from_namespace
 from goodspeed.embedded import prompts
 from goodspeed.engine import host_memory
 from goodspeed.errors import ConfigError
+from goodspeed.serving.config import add_options, from_namespace
 from training import domains
 
 

@@ -15,8 +15,8 @@ from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.processes import Household
 from goodspeed.app.demo.run import run
 from goodspeed.app.demo.state import DemoState
-from goodspeed.command.prompts import Prompt
 from goodspeed.errors import ProcessError
+from goodspeed.serving.prompts import Prompt
 from tests.waiting import until
 
 pytestmark = pytest.mark.nodes

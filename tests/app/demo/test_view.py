@@ -10,7 +10,7 @@ from goodspeed.app.demo import view
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.state import DemoState
 from goodspeed.app.demo.summary import printable
-from goodspeed.command.prompts import Prompt
+from goodspeed.serving.prompts import Prompt
 
 
 @pytest.fixture

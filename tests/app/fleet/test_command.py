@@ -12,10 +12,10 @@ import pytest
 from goodspeed.app.fleet import cli, head
 from goodspeed.app.fleet.head import Folder, Record
 from goodspeed.app.fleet.options import Plan, UpConfig
-from goodspeed.command.reporter import QUIET
 from goodspeed.errors import ProcessError
 from goodspeed.fleet.keeping import Report
 from goodspeed.fleet.replicas import Load, Replica
+from goodspeed.serving.reporter import QUIET
 
 Run = Callable[..., tuple[int, str, str]]
 PLAN = Plan(UpConfig(model="tiny-target"), (), "/")

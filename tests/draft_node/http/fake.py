@@ -19,7 +19,7 @@ from goodspeed.constraint.compiling import Grammars
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
-from goodspeed.node.web import Keys
+from goodspeed.serving.web import Keys
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.generation import Constraint

@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from goodspeed.errors import Busy, VerifyAway
-from goodspeed.node.web import Keys
+from goodspeed.serving.web import Keys
 from tests.draft_node.http.fake import Api
 
 

@@ -5,7 +5,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from goodspeed.node.web import Keys
+from goodspeed.serving.web import Keys
 from tests.draft_node.http.fake import Api
 
 KEY = "the-key-itself"

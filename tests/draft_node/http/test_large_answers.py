@@ -17,7 +17,7 @@ from draft_node.http.completions import Shape
 from draft_node.http.logprobs import for_chat, for_completion
 from draft_node.http.wanted import Wish
 from draft_node.service.request import Wanted
-from goodspeed.node.web.bodies import CompletionChoice, TopLogprob
+from goodspeed.serving.web.bodies import CompletionChoice, TopLogprob
 from goodspeed.wire.messages import Sampling
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, FakeService, error_of, events_of
 from tests.waiting import until

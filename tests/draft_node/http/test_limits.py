@@ -8,7 +8,7 @@ import pytest
 
 from draft_node.http import app
 from draft_node.http.requests import MAX_DETOKENIZED, MAX_MESSAGES, MAX_PARTS
-from goodspeed.node.web import OPEN_PATHS, Keys, listen, parse_address, serve
+from goodspeed.serving.web import OPEN_PATHS, Keys, listen, parse_address, serve
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
 
 JSON = {"Content-Type": "application/json"}

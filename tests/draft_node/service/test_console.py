@@ -20,12 +20,12 @@ from draft_node.core.actions import Deliver, Fail, Finish, Request, Statistics
 from draft_node.service import console as module
 from draft_node.service import standard_input
 from draft_node.service.console import Console
-from goodspeed.command.events import EventLog
-from goodspeed.command.prompts import Prompt, read_file
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.errors import PromptError
+from goodspeed.serving.events import EventLog
+from goodspeed.serving.prompts import Prompt, read_file
 from goodspeed.wire.fields import DraftSource
 from goodspeed.wire.handshake import Defaults, SloTerms
 

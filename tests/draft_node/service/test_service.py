@@ -17,11 +17,11 @@ from draft_node.service.answer import Piece
 from draft_node.service.request import Begun, Ended, Wanted
 from draft_node.service.service import Service
 from draft_node.service.tokens import Token
-from goodspeed.command.events import EventLog
 from goodspeed.engine.tokenizing.text import decode, encode_prompt
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.fair.latency import Refined
-from goodspeed.node.defaults import Resolved
+from goodspeed.serving.defaults import Resolved
+from goodspeed.serving.events import EventLog
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults
 from goodspeed.wire.memory_network import MemoryNetwork

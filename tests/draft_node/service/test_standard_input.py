@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import argparse, asyncio, sys
 from draft_node.service import standard_input
-from goodspeed.command.running import run, until_signal
+from goodspeed.serving.running import run, until_signal
 
 async def work():
     async for line in standard_input.lines():

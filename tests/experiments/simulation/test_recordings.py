@@ -14,8 +14,8 @@ from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError
-from goodspeed.node import recording
-from goodspeed.node.recording import Drafted, Header, Opened, Recording, Round
+from goodspeed.serving import recording
+from goodspeed.serving.recording import Drafted, Header, Opened, Recording, Round
 from training import domains
 
 HEADER = Header(

@@ -24,8 +24,8 @@ from experiments.simulation.rounds import Finished
 from experiments.simulation.twin import twin
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError
-from goodspeed.node import recording
-from goodspeed.node.recording import Recording
+from goodspeed.serving import recording
+from goodspeed.serving.recording import Recording
 from goodspeed.wire.messages import Verdict
 
 pytestmark = pytest.mark.alone

@@ -11,7 +11,7 @@ import yaml
 import draft_node.cli
 import verify_node.cli
 from draft_node.config import DraftConfig
-from goodspeed.command.config import from_namespace
+from goodspeed.serving.config import from_namespace
 from verify_node.config import VerifyConfig
 
 ROOT = Path(__file__).parents[3]

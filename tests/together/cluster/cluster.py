@@ -17,13 +17,13 @@ from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Fail, Finish, Request, Statistics
 from draft_node.daemon import DraftDaemon
 from goodspeed.app.generation import generate
-from goodspeed.command.events import EventLog
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.fair.latency import Refined
+from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import LogitRules, Sampling, TokenLogprobs
 from goodspeed.wire.zmq.transport import bind_verify, connect_draft
 from verify_node import assembly as verify_assembly

@@ -18,11 +18,11 @@ from draft_node.service.console import Console
 from draft_node.service.request import Wanted
 from draft_node.service.service import Service
 from goodspeed.app.generate import GenerateConfig, generate, ignore
-from goodspeed.command.events import EventLog
-from goodspeed.command.prompts import Prompt
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings, TextDefaults
 from goodspeed.fair.latency import Refined
+from goodspeed.serving.events import EventLog
+from goodspeed.serving.prompts import Prompt
 from goodspeed.wire.handshake import Defaults, Welcome
 from goodspeed.wire.memory_network import MemoryNetwork
 from tests.together.cluster.cluster import load

@@ -20,12 +20,12 @@ from draft_node.core.actions import Proposed
 from draft_node.daemon import DraftDaemon
 from draft_node.service.request import Ended, Wanted
 from draft_node.service.service import Service
-from goodspeed.command.events import EventLog
 from goodspeed.engine import checkpoints
 from goodspeed.errors import Busy, RequestRefused
 from goodspeed.fair.latency import Refined
-from goodspeed.node.counts import ResponseCounts
-from goodspeed.node.metrics import Registry, exposition
+from goodspeed.serving.counts import ResponseCounts
+from goodspeed.serving.events import EventLog
+from goodspeed.serving.metrics import Registry, exposition
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, encode
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Sampling, Verdict

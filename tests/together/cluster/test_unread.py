@@ -26,7 +26,7 @@ SOON_S, EVER_S = "0.1", "600"
 NODE = """
 import sys
 from importlib import import_module
-from goodspeed.command import standard, writer
+from goodspeed.serving import standard, writer
 
 writer.MAX_WAITING, standard.LAST_WORD_S = int(sys.argv.pop(1)), float(sys.argv.pop(1))
 sys.exit(import_module(sys.argv.pop(1)).main())

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from tests.node.web.attackers import attacking
 from tests.nodes import DraftNode
+from tests.serving.web.attackers import attacking
 from tests.together.http.conftest import draft_node
 
 pytestmark = pytest.mark.alone

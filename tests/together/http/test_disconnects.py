@@ -12,7 +12,7 @@ import pytest
 from draft_node.config import DraftConfig
 from draft_node.http.app import create_app
 from draft_node.service.service import Service
-from goodspeed.node import web
+from goodspeed.serving import web
 from tests.together.cluster.cluster import Cluster, load
 
 pytestmark = pytest.mark.alone

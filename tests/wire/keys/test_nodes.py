@@ -15,9 +15,9 @@ from draft_node import preflight as draft_beforehand
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Finish, Request
 from draft_node.daemon import DraftDaemon
-from goodspeed.command.events import EventLog
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.fair.latency import Refined
+from goodspeed.serving.events import EventLog
 from goodspeed.wire import keys
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.zmq.authentication import new_pair

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from starlette.types import ASGIApp
 
-from goodspeed.node import web
+from goodspeed.serving import web
 
 
 @contextmanager

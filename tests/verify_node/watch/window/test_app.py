@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from goodspeed.node import web
+from goodspeed.serving import web
 from tests.verify_node.watch.window.snapshots import EMPTY, make_app, take
 from verify_node.watch import app as window_app
 from verify_node.watch import feed as feeds

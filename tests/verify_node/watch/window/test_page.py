@@ -13,7 +13,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
-from goodspeed.node import web
+from goodspeed.serving import web
 from tests.verify_node.watch.window.browser import browser, need_browser, prefer, resize
 from tests.verify_node.watch.window.run import Run, running
 from tests.verify_node.watch.window.serving import served

@@ -1,0 +1,99 @@
+"""The commands' machine-readable output: JSON events, one a line, on standard output; logs on standard error.
+
+Under `--json` the last line of standard output is one JSON object with the result.
+"""
+
+import json
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from goodspeed.serving.output import Output
+
+DROPPABLE = frozenset({"round", "recorded"})
+"""Events that a daemon drops, and counts, while nobody reads them: they come with every round, and rounds go on. All
+others are kept: there are few of them, or they are results, whose producer waits (`streams/standard.py`)."""
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+BURST, LINES_PER_S = 20.0, 1.0
+"""A token bucket for each kind of line: its size and its rate. Peers can cause lines, and must not fill a disk."""
+
+MAX_KINDS = 256
+
+
+def setup_logging(level: str) -> None:
+    """Writes log lines to standard error, rate-limited unless the level is debug."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter())
+    if level != "debug":
+        handler.addFilter(RateLimitFilter())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+class RateLimitFilter(logging.Filter):
+    """Drops lines beyond a rate per message format; the next line of that format tells how many were dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kinds: dict[tuple[str, str], tuple[float, float, int]] = {}  # when it was said last, how often, left out
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind, now = (record.name, str(record.msg)[:200]), record.created
+        said_at, num_said, num_left_out = self._kinds.pop(kind, (now, 0.0, 0))
+        num_said = max(0.0, num_said - LINES_PER_S * (now - said_at))
+        is_written = num_said <= BURST - 1
+        if is_written and num_left_out:
+            vars(record)["num_left_out"] = num_left_out
+        self._kinds[kind] = (now, num_said + 1, 0) if is_written else (now, num_said, num_left_out + 1)
+        if len(self._kinds) > MAX_KINDS:
+            del self._kinds[next(iter(self._kinds))]
+        return is_written
+
+
+class LineFormatter(logging.Formatter):
+    """Formats a record as one line of `key=value` fields (logfmt); the fields of `extra=` follow the message."""
+
+    OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        line = " ".join(f"{name}={value}" for name, value in fields.items())
+        line += f" message={json.dumps(record.getMessage(), ensure_ascii=False)}"
+        extra = {name: value for name, value in vars(record).items() if name not in self.OWN}
+        if record.exc_info:
+            extra["exception"] = self.formatException(record.exc_info)
+        return line + "".join(f" {name}={_logfmt(value)}" for name, value in extra.items())
+
+
+def _logfmt(value: object) -> str:
+    """Returns a value bare where logfmt allows it, else in quotes."""
+    text = str(value)
+    return text if re.fullmatch(r"[\w.:/+@%-]+", text) else json.dumps(text, ensure_ascii=False)
+
+
+class EventLog:
+    """Writes events as JSON lines if enabled, else nothing."""
+
+    def __init__(self, *, enabled: bool, stream: TextIO | None = None) -> None:
+        self.enabled = enabled
+        self._stream = stream
+
+    def write(self, event: str, **fields: Any) -> None:
+        if self.enabled:
+            print_json({"event": event, **fields}, self._stream, droppable=event in DROPPABLE)
+
+
+def print_json(value: dict[str, Any], stream: TextIO | None = None, *, droppable: bool = False) -> None:
+    """Prints one JSON object on a line of its own, and flushes."""
+    line, stream = json.dumps(value, ensure_ascii=False, separators=(",", ":")), stream or sys.stdout
+    if droppable and isinstance(stream, Output):
+        stream.offer(line)
+    else:
+        print(line, file=stream, flush=True)

@@ -1,0 +1,122 @@
+"""Prometheus metrics: turns plain numbers into metric families, and those into the text of `/metrics`.
+
+Nothing is counted here: collectors read the daemons' own counters at each scrape. That has to be in the daemon's own
+event loop, so that no number changes meanwhile.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from goodspeed import __version__
+from goodspeed.serving.counts import Histogram, ResponseCounts
+from goodspeed.wire.handshake import Welcome
+
+if TYPE_CHECKING:  # it imports numpy, and a draft node without a model has no pool
+    from goodspeed.engine.paged.pages import PagePool
+
+Registry: TypeAlias = CollectorRegistry
+Family = TypeVar("Family", CounterMetricFamily, GaugeMetricFamily)
+
+PREFIX = "goodspeed_"
+
+
+def create_registry(collector: Collector) -> Registry:
+    """Creates the registry of a node's own metrics and, on Linux, those of its process."""
+    registry = Registry()
+    registry.register(collector)
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def exposition(registry: Registry) -> tuple[bytes, str]:
+    """Returns the text of `/metrics`, and its content type."""
+    return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
+
+
+def responses(counted: ResponseCounts) -> CounterMetricFamily:
+    """Returns the counter of HTTP responses by route and status."""
+    family = CounterMetricFamily(PREFIX + "http_requests", "Answers over HTTP.", labels=["route", "status"])
+    for (route, status), number in counted.by_route.items():
+        family.add_metric([route, str(status)], number)
+    return family
+
+
+def counter(name: str, what: str, value: float) -> CounterMetricFamily:
+    """Returns a counter; `_total` is added to its name."""
+    return CounterMetricFamily(PREFIX + name, what, value=value)
+
+
+def counters(name: str, what: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
+    """Returns a counter with a sample for each value of a label."""
+    return _fill(CounterMetricFamily(PREFIX + name, what, labels=[label]), values)
+
+
+def counters_by(
+    name: str, what: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]
+) -> CounterMetricFamily:
+    """Returns a counter with a sample for each combination of labels."""
+    family = CounterMetricFamily(PREFIX + name, what, labels=labels)
+    for names, value in values.items():
+        family.add_metric(names, value)
+    return family
+
+
+def gauge(name: str, what: str, value: float) -> GaugeMetricFamily:
+    """Returns a gauge."""
+    return GaugeMetricFamily(PREFIX + name, what, value=value)
+
+
+def gauges(name: str, what: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    """Returns a gauge with a sample for each value of a label."""
+    return _fill(GaugeMetricFamily(PREFIX + name, what, labels=[label]), values)
+
+
+def _fill(family: Family, values: Mapping[str, float]) -> Family:
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
+
+
+def kv_cache_usage(pool: "PagePool") -> GaugeMetricFamily:
+    """Returns how full the key/value memory is."""
+    return gauge("kv_cache_usage_perc", "Share of the pages in use, 0 to 1.", 1 - pool.num_free / pool.num_pages)
+
+
+def prefix_cache(num_queries: int, num_hits: int) -> Iterator[CounterMetricFamily]:
+    """Both in tokens."""
+    yield counter("prefix_cache_queries", "Tokens of texts that were looked up when they were let in.", num_queries)
+    yield counter("prefix_cache_hits", "Of these, tokens that were in memory already.", num_hits)
+
+
+def speculation(num_drafts: int, num_drafted: int, num_accepted: int) -> Iterator[CounterMetricFamily]:
+    """num_drafts: those with a token or more; num_drafted and num_accepted: their tokens."""
+    yield counter("spec_decode_num_drafts", "Drafts verified.", num_drafts)
+    yield counter("spec_decode_num_draft_tokens", "Drafted tokens verified.", num_drafted)
+    yield counter("spec_decode_num_accepted_tokens", "Drafted tokens accepted.", num_accepted)
+
+
+def histogram(name: str, what: str, values: Histogram) -> HistogramMetricFamily:
+    """Returns a histogram."""
+    names = [*(str(float(bound)) for bound in values.bounds), "+Inf"]
+    buckets = list(zip(names, values.up_to(), strict=True))
+    return HistogramMetricFamily(PREFIX + name, what, buckets=buckets, sum_value=values.total)
+
+
+def target_info(welcome: Welcome | None) -> GaugeMetricFamily:
+    """Returns an info metric, always 1, with the target model in its labels; without a sample until it is known."""
+    family = GaugeMetricFamily(PREFIX + "target_info", "The target model.", labels=["target", "fingerprint"])
+    if welcome is not None:
+        family.add_metric([welcome.target, welcome.target_fingerprint], 1)
+    return family
+
+
+def build_info(node: str, model: str) -> GaugeMetricFamily:
+    """Returns an info metric, always 1, with the node's kind, release and model in its labels."""
+    family = GaugeMetricFamily(PREFIX + "build_info", "Release and model.", labels=["node", "version", "model"])
+    family.add_metric([node, __version__, model], 1)
+    return family

@@ -1,0 +1,114 @@
+"""The parser of every command line: an error is one line with a hint, and the help ends with an example."""
+
+import argparse
+import difflib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from goodspeed import __version__
+from goodspeed.serving.exit_statuses import STATUSES, USAGE
+
+CHOICES = re.compile(r"argument (?P<what>[^:]+): invalid choice: (?P<given>.*) \(choose from (?P<known>.*)\)", re.S)
+MISSING = re.compile(r"the following arguments are required: (?P<what>.*)", re.S)
+NO_VALUE = re.compile(r"argument (?P<what>[^:]+): expected one argument")
+COMMAND = "COMMAND"
+ADDRESSES = ("HOST:PORT", "URL")
+"""How metavars of addresses end."""
+
+PARTS_OF_ADDRESS = ("--host", "--port")
+"""Options that other servers have, and people try; here an address is the value of one option."""
+
+OTHER = re.compile(r"argument (?P<what>[^:]+): (?P<why>.*)", re.S)
+
+
+class CommandLine(argparse.ArgumentParser):
+    """An ArgumentParser whose errors are one line."""
+
+    def __init__(
+        self,
+        *,
+        example: str | None = None,
+        version: bool = False,
+        hints: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        """example: shown at the end of the help, before the statuses. hints: what to do instead of unknown words."""
+        self._hints = hints or {}
+        parts = [f"example:\n  {example}"] if example else []
+        options.setdefault("epilog", "\n\n".join([*parts, STATUSES]))
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+        if version:
+            self.add_argument("--version", action="version", version=f"{self.prog} {__version__}")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parses like argparse, for subcommands too, but reports an unknown word at once."""
+        words = list(sys.argv[1:] if args is None else args)
+        if unknown := self._unknown_option(words):  # before what is missing is told: it may be what was mistyped
+            self.error(self._advice("option", unknown, self._options))
+        namespace, rest = super().parse_known_args(words, namespace)
+        if rest and not rest[0].startswith("-"):
+            self.error(f"unexpected word {rest[0]!r}")
+        if rest:
+            self.error(self._advice("option", rest[0].partition("=")[0], self._options))
+        return namespace, rest
+
+    def error(self, message: str) -> NoReturn:
+        """Prints one line on standard error, and exits with status 2."""
+        told = self._in_our_words(message)
+        self.exit(USAGE, f"{self.prog}: {told}{'' if told.endswith('?') else '.'} See {self.prog} --help\n")
+
+    def _unknown_option(self, words: Sequence[str]) -> str | None:
+        """Returns the first long option before a subcommand that is no prefix of a known one; None without any."""
+        for word in words:
+            if word == "--" or (self._subparsers is not None and not word.startswith("-")):
+                return None
+            name = word.partition("=")[0]
+            if re.fullmatch(r"--[\w-]+", name) and not any(known.startswith(name) for known in self._options):
+                return name
+        return None
+
+    def _in_our_words(self, message: str) -> str:
+        """Rewrites argparse's message in the style of this project's errors."""
+        if found := CHOICES.fullmatch(message):
+            known = re.findall(r"[^\s,']+", found["known"])
+            kind = found["what"].lower() if found["what"].isupper() else found["what"]
+            return self._advice(kind, found["given"].strip("'"), known, all_of_them=True)
+        if found := MISSING.fullmatch(message):
+            commands = self._commands if found["what"] == COMMAND else ()
+            choose = f"; choose one of: {', '.join(commands)}" if commands else ""
+            return f"{found['what']} is missing{choose}"
+        if found := NO_VALUE.fullmatch(message):
+            return f"{found['what']} needs a value"
+        found = OTHER.fullmatch(message)
+        return f"{found['what']}: {found['why']}" if found else message
+
+    def _advice(self, kind: str, given: str, known: list[str], *, all_of_them: bool = False) -> str:
+        """Returns a message on an unknown word: what to do instead, or the nearest known one.
+
+        all_of_them: lists all known words where none is near.
+        """
+        text = f"unknown {kind} {given if given.startswith('-') else repr(given)}"
+        if given in self._hints:
+            return f"{text}; {self._hints[given]}"
+        if given in PARTS_OF_ADDRESS:
+            return f"{text}; give an address: {', '.join(self._addresses)}" if self._addresses else text
+        if near := difflib.get_close_matches(given, known, n=1):
+            return f"{text}; did you mean {near[0]}?"
+        return f"{text}; choose one of: {', '.join(known)}" if all_of_them else text
+
+    @property
+    def _addresses(self) -> list[str]:
+        """The options that take an address, each with what it takes."""
+        shown = [(action.option_strings, str(action.metavar)) for action in self._actions]
+        return [f"{names[0]} {metavar}" for names, metavar in shown if names and metavar.endswith(ADDRESSES)]
+
+    @property
+    def _commands(self) -> list[str]:
+        groups = self._subparsers._group_actions if self._subparsers is not None else ()
+        return [name for group in groups for name in group.choices or ()]
+
+    @property
+    def _options(self) -> list[str]:
+        return list(self._option_string_actions)

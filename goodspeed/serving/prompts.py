@@ -1,0 +1,86 @@
+"""Prompts in JSONL files, each line with a text, a domain and a seed."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from goodspeed.errors import PromptError, reason
+from goodspeed.serving.reporter import Sentence
+
+KNOWN = {"prompt", "domain", "seed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt with its domain and seed."""
+
+    text: str
+    domain: str = ""
+    seed: int | None = None
+
+
+def read_file(path: str | Path, *, instead: str = "") -> list[Prompt]:
+    """Reads a JSONL file's prompts; PromptError names the wrong line. instead: an alternative for its advice."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").split("\n")  # splitlines() would cut inside of JSON strings
+    except (OSError, UnicodeDecodeError) as error:
+        what = f"--prompts {path}: cannot read it ({reason(error)}); give a file with one JSON object a line{instead}"
+        raise PromptError(what) from error
+    prompts = [parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+    if not prompts:
+        raise no_prompts_error(path)
+    return prompts
+
+
+def no_prompts_error(where: str | Path, *, jsonl: bool = True) -> PromptError:
+    """Returns the error for a file of prompts, or standard input, that has none."""
+    wanted = "one JSON object with a `prompt` per line" if jsonl else "a line of text for each prompt"
+    return PromptError(f"{where} holds no prompts, so there is nothing to do; write {wanted}")
+
+
+def cut_notice(max_tokens: int, num_prompt_tokens: int, context_len: int, whose: str) -> Sentence | None:
+    """Returns a notice that --max-tokens is cut to the room left in the context.
+
+    None if it fits, or if there is no room at all (that is an error elsewhere). All counts are tokens.
+    """
+    room = context_len - num_prompt_tokens
+    if not 0 < room < max_tokens:
+        return None
+    what = "--max-tokens %d is cut to %d: %s context has %d tokens, of which the prompt takes %d; a text that fills it "
+    return Sentence(
+        what + "ends there, with finish_reason length", (max_tokens, room, whose, context_len, num_prompt_tokens)
+    )
+
+
+def parse(line: str, where: str) -> Prompt:
+    """Parses one line of JSON; PromptError says what is wrong, and `where`."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise PromptError(f"{where}: not JSON ({error}); write an object with a `prompt`") from error
+    if not isinstance(value, dict) or not isinstance(value.get("prompt"), str):
+        raise PromptError(f'{where}: not an object with a string `prompt`; write {{"prompt": "..."}}')
+    if unknown := sorted(set(value) - KNOWN):
+        some = ", ".join(ascii(name)[1:-1][:40] for name in unknown[:4])
+        raise PromptError(f"{where}: unknown {some}; known are {', '.join(sorted(KNOWN))}")
+    seed, domain = value.get("seed"), value.get("domain", "")
+    if seed is not None and not (isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 1 << 63):
+        raise PromptError(f"{where}: the seed must be a whole number from 0 to 2^63 - 1")
+    if not isinstance(domain, str):
+        raise PromptError(f"{where}: the domain must be text")
+    if not value["prompt"]:
+        raise PromptError(f"{where}: the prompt is empty; give at least one character")
+    _check_unicode(value["prompt"] + domain, where)
+    return Prompt(value["prompt"], domain, seed)
+
+
+def to_json(prompt: Prompt) -> str:
+    """Returns the line of JSON, in ASCII, that `parse` reads."""
+    return json.dumps({"prompt": prompt.text, "domain": prompt.domain, "seed": prompt.seed})
+
+
+def _check_unicode(text: str, where: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise PromptError(f"{where}: not valid Unicode ({error.reason}); remove lone surrogates") from error

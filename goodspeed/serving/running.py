@@ -1,0 +1,194 @@
+"""Runs every command of the project: parses, runs, and ends with a clear error and exit status.
+
+The exit statuses are in `exit_statuses.py`. Wrong usage is every ConfigError, whoever finds it.
+"""
+
+import argparse
+import asyncio
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
+
+from goodspeed.errors import ConfigError, GoodSpeedError, OutputError
+from goodspeed.serving import standard, starting
+from goodspeed.serving.config import Settings, add_options, group_of
+from goodspeed.serving.events import LOG_LEVELS, setup_logging
+from goodspeed.serving.exit_statuses import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
+from goodspeed.serving.model_thread import leave
+from goodspeed.serving.parser import CommandLine
+
+KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "128"}
+"""Number of compiled kernels that oneDNN and torch keep: one for every number of rows that a weight meets, 1,024
+unless told otherwise, of up to 0.9 MB each. A node that runs for an hour would hold hundreds of megabytes of them for
+batches that seldom come again. Measured (`experiments/LOG.md`): with 128 a verify node holds 70 MB more than with 32
+and is 4 to 7 % quicker; with 1,024 it holds 220 MB more than with 128 and is 8 to 10 % quicker still. torch reads it
+when it loads."""
+
+LOGGING = "logging"
+"""Heading of the help under which these options are."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of every long-running command."""
+    add_log_option(parser)
+    group_of(parser, LOGGING).add_argument(
+        "--json",
+        action="store_true",
+        help="JSON events on standard output, a result as the last line (default: off)",
+    )
+
+
+def add_daemon_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the two nodes."""
+    add_common_options(parser)
+    group_of(parser, LOGGING).add_argument(
+        "--quiet", action="store_true", help="do not say on standard error what the node does (default: off)"
+    )
+
+
+def daemon_parser(name: str, settings: type[Settings], *, description: str, example: str) -> argparse.ArgumentParser:
+    """The command line of a node with these settings."""
+    parser = CommandLine(prog=name, description=description, example=example, version=True)
+    add_options(parser, settings)
+    add_daemon_options(parser)
+    return parser
+
+
+def add_log_option(parser: argparse.ArgumentParser) -> None:
+    group_of(parser, LOGGING).add_argument(
+        "--log-level",
+        choices=LOG_LEVELS,
+        default="warning",
+        help="log lines on standard error, for people and programs (default: warning)",
+    )
+
+
+def run(
+    name: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int], *, daemon: bool = False
+) -> int:
+    """Parses the command line and runs the body; a named error is one line, never a traceback.
+
+    Task groups wrap what their tasks raise, one inside the other: here, and only here, it is unwrapped.
+
+    daemon: its body runs `until_signal`; before that a signal ends it at once, and it never waits for who reads it.
+    """
+    standard.guard(name, daemon=daemon)
+    status = 0
+    try:
+        with starting.running(daemon=daemon):
+            status = _run(parser, body)
+    except* GoodSpeedError as group:
+        error = next(_leaves(group))  # the others follow from the first
+        status = _status_of(error)
+        print(f"{name}: {error}", file=sys.stderr)
+        if status == UNWRITABLE:
+            standard.finish()  # after `2>&1` that line goes where the output goes
+            standard.discard_output()
+    except* BrokenPipeError:
+        standard.discard_output()
+        status = UNREAD
+    except* KeyboardInterrupt:
+        status = INTERRUPTED
+    standard.finish()
+    return leave(status)
+
+
+def prepare(log_level: str) -> None:
+    """Sets up what a command's process needs before torch is loaded."""
+    for variable, number in KERNELS.items():
+        os.environ.setdefault(variable, number)
+    setup_logging(log_level)
+
+
+def _run(parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int]) -> int:
+    """Parses and runs, and flushes standard output in any case, while a failure of that can still be reported."""
+    try:
+        namespace = parser.parse_args()
+        prepare(getattr(namespace, "log_level", "warning"))
+        status = body(namespace)
+    except SystemExit:  # after --help, say
+        sys.stdout.flush()
+        standard.wait()
+        standard.finish()  # what argparse said on standard error, too
+        raise
+    except Exception:
+        with suppress(OutputError, BrokenPipeError):  # what went wrong first is told
+            sys.stdout.flush()
+        raise
+    finally:
+        standard.keep_last_words()
+    standard.flush()
+    return status
+
+
+def _status_of(error: BaseException) -> int:
+    if isinstance(error, OutputError):
+        return UNWRITABLE
+    return USAGE if isinstance(error, ConfigError) else FAILED
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+async def until_signal(serving: Coroutine[None, None, None]) -> bool:
+    """Runs a daemon until it ends by itself, or SIGINT or SIGTERM cancels it; returns whether a signal did.
+
+    A second signal ends the process at once, also while a model keeps the event loop waiting. A failure of standard
+    output ends the daemon as soon as it is known, and is raised.
+    """
+    task = asyncio.ensure_future(serving)
+    loop = asyncio.get_running_loop()
+    interrupted = False
+
+    def release() -> None:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        interrupted = True
+        standard.keep_last_words()
+        standard.on_failure(None)
+        release()
+        # Not Python's KeyboardInterrupt: it would still wait for the model's thread before the process ends.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        task.cancel()
+
+    def give_up() -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(task.cancel)
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, interrupt)
+    standard.on_failure(give_up)
+    gc.collect()
+    gc.freeze()  # what is loaded by now stays: to go through it again takes a quarter of a second, time after time
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not interrupted:
+            standard.check()
+            raise
+    finally:
+        gc.unfreeze()
+        standard.on_failure(None)
+        if not interrupted:
+            release()
+    return interrupted
+
+
+def warn_trusted_network(address: str) -> None:
+    """Prints a loud warning: nothing is encrypted and nobody is authenticated."""
+    line = "!" * 100
+    text = f"--trusted-network: {address} is open to its network WITHOUT keys or encryption; anybody there can use it."
+    print(f"{line}\n{text}\n{line}", file=sys.stderr, flush=True)

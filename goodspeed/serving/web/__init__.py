@@ -1,0 +1,44 @@
+"""The HTTP server of both nodes: its address, API keys, connection and time limits, and the bodies of its answers.
+
+Beyond loopback it serves only with API keys; `/health` and `/ready` need none.
+
+Only rooms that say so import: h11, pydantic, starlette, uvicorn.
+"""
+
+from goodspeed.serving.web.address import (
+    Address,
+    BoundAddress,
+    bind,
+    bind_http,
+    check_reach,
+    listen,
+    parse_address,
+    start_listening,
+    url,
+)
+from goodspeed.serving.web.capacity import MAX_CONNECTIONS
+from goodspeed.serving.web.guards import OPEN_PATHS, Counted, KeyCheck, LocalHost, error_body, user_of
+from goodspeed.serving.web.keys import Keys, read_keys
+from goodspeed.serving.web.server import serve
+
+__all__ = [
+    "MAX_CONNECTIONS",
+    "OPEN_PATHS",
+    "Address",
+    "BoundAddress",
+    "Counted",
+    "KeyCheck",
+    "Keys",
+    "LocalHost",
+    "bind",
+    "bind_http",
+    "check_reach",
+    "error_body",
+    "listen",
+    "parse_address",
+    "read_keys",
+    "serve",
+    "start_listening",
+    "url",
+    "user_of",
+]

@@ -1,0 +1,145 @@
+"""ASGI middleware of both nodes: checks of the API key and of the Host header, and counts of responses."""
+
+import base64
+import binascii
+import hashlib
+import ipaddress
+import re
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from goodspeed.serving.counts import ResponseCounts
+from goodspeed.serving.web.connection_limit import host_of
+from goodspeed.serving.web.keys import Keys
+
+OPEN_PATHS = ("/health", "/ready")
+"""Paths that are served without a key: health probes have none."""
+
+
+AUTHORIZED = "goodspeed.authorized"
+"""ASGI extension: the application calls `tell` once a request is authorised; from then until it is answered its
+connection is not closed to make room."""
+
+
+USER = "goodspeed.user"
+"""The entry of a request's state that tells who sent it, by the key."""
+
+PERSON = b"goodspeed-user"
+"""Makes a user's name another digest of the key than the one that keys are compared by."""
+
+
+def user_of(scope: Scope) -> str:
+    """Returns a name for the user who sent a request: by the key, else by the host, else one for the request alone.
+
+    By the key it is the same after a restart, and it does not tell the key.
+    """
+    name = scope.get("state", {}).get(USER)
+    client = scope.get("client")
+    return str(name or (host_of(client[0]) if client else f"request {id(scope)}"))
+
+
+def error_body(message: str, *, type: str, param: str | None = None, code: str | None = None) -> dict[str, object]:
+    """Returns an error in the format of the OpenAI API."""
+    return {"error": {"message": message, "type": type, "param": param, "code": code}}
+
+
+class KeyCheck:
+    """Passes requests with one of the keys: `Authorization: Bearer KEY`, or Basic with the key as the password.
+
+    Basic is for browsers, which ask their user and show `realm`; realm is None where no browser is expected.
+    """
+
+    def __init__(self, app: ASGIApp, keys: Keys, realm: str | None = None) -> None:
+        self._app = app
+        self._keys = keys
+        self._challenge = "Bearer" if realm is None else f'Basic realm="{realm}", charset="UTF-8"'
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        credential = _credential(Headers(scope=scope))
+        if self._keys.know(credential):
+            _tell_authorized(scope)
+            scope.setdefault("state", {})[USER] = _name_of(credential)
+            await self._app(scope, receive, send)
+            return
+        body = error_body(
+            "no valid API key; send one as `Authorization: Bearer KEY`",
+            type="invalid_request_error",
+            code="invalid_api_key",
+        )
+        await JSONResponse(body, 401, {"WWW-Authenticate": self._challenge})(scope, receive, send)
+
+
+def _name_of(credential: bytes) -> str:
+    return hashlib.blake2b(credential, digest_size=16, person=PERSON).hexdigest()
+
+
+def _tell_authorized(scope: Scope) -> None:
+    """Tells the connection that its request is authorised; does nothing under another server than ours."""
+    extension = (scope.get("extensions") or {}).get(AUTHORIZED)
+    if extension is not None:
+        extension["tell"]()
+
+
+def _credential(headers: Headers) -> bytes:
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    value = value.strip()
+    if scheme.lower() != "basic":
+        return value.encode("latin-1") if scheme.lower() == "bearer" else b""
+    try:
+        return base64.b64decode(value, validate=True).partition(b":")[2]
+    except (binascii.Error, ValueError):
+        return b""
+
+
+class LocalHost:
+    """Passes requests whose Host is `localhost` or a loopback address; answers 421 to all others.
+
+    Otherwise a foreign page whose name resolves to loopback (DNS rebinding) would have this node's origin in a browser.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        host = Headers(scope=scope).get("host", "")
+        if scope["path"] in OPEN_PATHS or _is_local(host):
+            if scope["path"] not in OPEN_PATHS:
+                _tell_authorized(scope)
+            await self._app(scope, receive, send)
+            return
+        message = (
+            "this node has no API keys, so it answers only if Host is `localhost` or a loopback address; "
+            "send that Host, or start it with --api-key FILE"
+        )
+        body = error_body(message, type="invalid_request_error", code="wrong_host")
+        await JSONResponse(body, 421)(scope, receive, send)
+
+
+def _is_local(host: str) -> bool:
+    """Whether a Host header, with or without a port, names loopback."""
+    name = re.sub(r":\d+\Z", "", host).strip("[]")
+    try:
+        return name.lower() == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class Counted:
+    """Counts every response of an application; it has to be the outermost middleware."""
+
+    def __init__(self, app: ASGIApp, answers: ResponseCounts) -> None:
+        self._app = app
+        self._answers = answers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def watch(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._answers.count(getattr(scope.get("route"), "path", None), message["status"])
+            await send(message)
+
+        await self._app(scope, receive, watch)

@@ -1,0 +1,157 @@
+"""HTTP connections with time limits: slow, silent or greedy clients are disconnected.
+
+A request has to arrive in time, the client has to read the answer, and only a few requests may be pipelined.
+`connection_limit.py` chooses which connection is closed for a newcomer. Uvicorn itself waits without end for a request
+and for its answer to be read, and its own limit closes no connection.
+"""
+
+import asyncio
+import json
+import logging
+import socket
+from typing import Any, cast
+
+import h11
+from h11._connection import DEFAULT_MAX_INCOMPLETE_EVENT_SIZE
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from goodspeed.serving.web.connection_limit import ConnectionLimit, host_of
+from goodspeed.serving.web.counting_transport import CountingTransport
+from goodspeed.serving.web.framing import StrictConnection
+from goodspeed.serving.web.guards import AUTHORIZED, error_body
+
+logger = logging.getLogger("goodspeed.http")
+
+REQUEST_TIMEOUT_S = 60.0
+"""A request has to be complete this long after the connection was made, or the last answer was complete."""
+
+WRITE_TIMEOUT_S = 30.0
+"""A client that reads nothing of an answer for this long is disconnected."""
+
+STALLED_S = 2.0
+"""A client that reads nothing of an answer for this long counts as idle, and may be closed to make room."""
+
+MAX_PIPELINED = 8
+"""The most pipelined requests in a row; none may follow an unauthorised request."""
+
+
+class TimeoutProtocol(H11Protocol):
+    """One connection; the server has to call `check_progress` about once a second."""
+
+    _request_timer: asyncio.TimerHandle | None = None
+    _cycle: RequestResponseCycle | None = None  # the last one that was seen to begin
+    _is_authorized = False
+    _num_pipelined = 0
+
+    def __init__(self, *args: Any, limit: "ConnectionLimit[TimeoutProtocol]", **options: Any) -> None:
+        """limit: shared by all connections of a server; the other arguments are uvicorn's."""
+        super().__init__(*args, **options)
+        self.conn = self._framing = StrictConnection(h11.SERVER, DEFAULT_MAX_INCOMPLETE_EVENT_SIZE)
+        self._limit = limit
+        self._taken_at = self.loop.time()
+        self._num_taken = 0  # bytes, at that time
+
+    # -- the connection --------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._counting = CountingTransport(transport)
+        super().connection_made(cast(asyncio.Transport, self._counting))
+        victim = self._limit.admit(self, host_of(self.client[0] if self.client else ""), self.loop.time())
+        if victim is not None:
+            victim.make_room()
+        self._start_request_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_request_timer()
+        self._limit.remove(self)
+        super().connection_lost(exc)
+
+    def make_room(self) -> None:
+        logger.info(
+            "closed a connection to make room: all places are taken", extra={"num_places": self._limit.num_places}
+        )
+        self.transport.abort()
+
+    def check_progress(self, now: float) -> None:
+        """Ends the connection if the client has read nothing of what was written for WRITE_TIMEOUT_S."""
+        num_pending = self._counting.num_pending()
+        num_taken = self._counting.num_written - num_pending
+        if not num_pending or num_taken > self._num_taken:
+            self._num_taken, self._taken_at = num_taken, now
+        elif now - self._taken_at >= WRITE_TIMEOUT_S:
+            logger.info("closed a connection: nothing of its answer is taken", extra={"num_bytes": num_pending})
+            self.transport.abort()
+        self._mark_busy_or_idle()
+
+    # -- its requests ----------------------------------------------------------------------------------------------
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.cycle is not None and self.cycle is not self._cycle:
+            self._cycle = self.cycle
+            self._begin()
+        self._mark_busy_or_idle()
+
+    def on_response_complete(self) -> None:
+        is_more_there = self.conn.their_state is h11.DONE and self._framing.is_more_there
+        self._num_pipelined = self._num_pipelined + 1 if is_more_there else 0
+        if self._num_pipelined > (MAX_PIPELINED if self._is_authorized else 0):
+            self.transport.close()
+        super().on_response_complete()
+        self._mark_busy_or_idle()
+        self._start_request_timer()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers with an error body, unless an answer has begun, and closes the connection."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            what = f"this is not a valid HTTP request: {self._framing.why or msg}"
+            body = json.dumps(error_body(what, type="invalid_request_error", code="invalid_http")).encode()
+            headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
+            head = h11.Response(status_code=400, headers=list(headers.items()))
+            for event in (head, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # what the application says to the broken request is dropped
+        self.transport.close()
+
+    def _begin(self) -> None:
+        """Prepares a request whose head has arrived, before the application sees it."""
+        self._is_authorized = False
+        self.scope["extensions"] = {AUTHORIZED: {"tell": self._authorized}}
+
+    def _authorized(self) -> None:
+        self._is_authorized = True
+        self._mark_busy_or_idle()
+
+    def _mark_busy_or_idle(self) -> None:
+        """Tells the connection limit whether this connection may be closed to make room."""
+        is_asked = self.cycle is not None and not (self.cycle.more_body or self.cycle.response_complete)
+        if self.loop.time() - self._taken_at >= STALLED_S and self._counting.num_pending():
+            self._limit.mark_idle(self, self._taken_at)
+        elif is_asked and self._is_authorized:
+            self._limit.mark_busy(self)
+        else:
+            self._limit.mark_idle(self, self.loop.time())
+
+    # -- the time limit of a request -------------------------------------------------------------------------------
+
+    def _start_request_timer(self) -> None:
+        self._cancel_request_timer()
+        if not self.transport.is_closing():
+            self._request_timer = self.loop.call_later(REQUEST_TIMEOUT_S, self._end_overdue)
+
+    def _cancel_request_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
+
+    def _end_overdue(self) -> None:
+        being_answered = self.cycle is not None and not (self.cycle.more_body or self.cycle.response_complete)
+        if not being_answered:
+            self.transport.close()
+
+
+def prepare(connection: socket.socket) -> None:
+    """Has Linux end the connection when its client reads nothing for WRITE_TIMEOUT_S, also after we have closed it."""
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(WRITE_TIMEOUT_S * 1000))

@@ -1,0 +1,111 @@
+"""Uvicorn inside a daemon's own event loop, which it neither owns nor ends."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from goodspeed.serving.web.accepting import Acceptor
+from goodspeed.serving.web.capacity import MAX_CONNECTIONS, num_places
+from goodspeed.serving.web.connection_limit import ConnectionLimit
+from goodspeed.serving.web.guards import error_body
+from goodspeed.serving.web.protocol import TimeoutProtocol, prepare
+
+logger = logging.getLogger("goodspeed.http")
+
+GRACE_S = 2
+"""How long answers may go on after the server was told to stop; a caller that wants to wait longer waits before."""
+
+CHECK_INTERVAL_S = 1.0
+"""Time between two checks of all connections for answers that the client does not read."""
+
+
+FAILED_HERE = (
+    "the node failed on this request; ask again, and if it persists tell its operator (the node's log says why)"
+)
+
+
+class _Guard:
+    """Logs what an application did not catch, and answers 500 where no answer has begun."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def watch(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watch)
+        except asyncio.CancelledError:
+            logger.info("an answer was cut off", extra={"path": scope["path"]})
+        except Exception:
+            logger.exception("a request failed", extra={"path": scope["path"]})
+            if not started:
+                body = error_body(FAILED_HERE, type="server_error", code="internal")
+                await JSONResponse(body, 500)(scope, receive, send)
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the daemon around it, and accepts connections with `Acceptor`."""
+
+    def __init__(self, config: uvicorn.Config, limit: "ConnectionLimit[TimeoutProtocol]") -> None:
+        super().__init__(config)
+        self._limit = limit
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.servers = [Acceptor(listener, self._create_protocol, prepare) for listener in sockets or []]  # type: ignore[misc]
+        self.started = True
+
+    def _create_protocol(self) -> TimeoutProtocol:
+        return TimeoutProtocol(config=self.config, server_state=self.server_state, app_state={}, limit=self._limit)
+
+    async def check_connections(self) -> None:
+        """Checks all connections every CHECK_INTERVAL_S, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, TimeoutProtocol):
+                    connection.check_progress(loop.time())
+
+
+async def serve(app: ASGIApp, listener: socket.socket, *, max_connections: int = MAX_CONNECTIONS) -> None:
+    """Serves in this event loop until cancelled; then accepts no connection, and gives running answers GRACE_S to end.
+
+    Raises ConfigError where this process may not open enough sockets.
+    """
+    config = uvicorn.Config(
+        _Guard(app),
+        http=TimeoutProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",  # what matters of it, _Guard says
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    server = _Server(config, ConnectionLimit(num_places(max_connections)))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    checking = asyncio.create_task(server.check_connections())
+    try:
+        await asyncio.shield(serving)
+    finally:
+        checking.cancel()
+        server.should_exit = True
+        await serving

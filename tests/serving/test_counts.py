@@ -1,0 +1,62 @@
+"""The histogram: bounds belong to the values below them, and nothing is lost beyond the last."""
+
+import math
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from goodspeed.serving import counts
+from goodspeed.serving.counts import Histogram, ResponseCounts
+from goodspeed.serving.metrics import PREFIX, create_registry, exposition, histogram, responses
+
+
+def test_values_are_counted_up_to_their_bounds():
+    values = Histogram((1, 2.5))
+    for value in (0.5, 1.0, 1.001, 2.5, 9.0):
+        values.observe(value)
+    assert values.up_to() == [2, 4, 5]
+    assert values.num_values == 5
+    assert values.total == pytest.approx(14.001)
+
+
+def test_nothing_observed():
+    assert Histogram((1,)).up_to() == [0, 0]
+
+
+@pytest.mark.parametrize("name", [name for name in vars(counts) if name.isupper()])
+def test_bounds_ascend(name):
+    bounds = getattr(counts, name)
+    assert list(bounds) == sorted(set(bounds))
+
+
+class OneHistogram:
+    """Tells of three values."""
+
+    def collect(self):
+        values = Histogram((1, 2.5))
+        for value in (0.5, 1.0, 7.0):
+            values.observe(value)
+        yield histogram("thing_seconds", "Of things.", values)
+
+
+def test_the_text_reads_back():
+    text, content_type = exposition(create_registry(OneHistogram()))
+    assert content_type.startswith("text/plain; version=0.0.4")
+    families = {family.name: family for family in text_string_to_metric_families(text.decode())}
+    thing = families[PREFIX + "thing_seconds"]
+    assert thing.type == "histogram"
+    buckets = {float(sample.labels["le"]): sample.value for sample in thing.samples if "le" in sample.labels}
+    assert buckets == {1.0: 2, 2.5: 2, math.inf: 3}
+    assert {sample.name.rpartition("_")[2]: sample.value for sample in thing.samples[3:]} == {"count": 3, "sum": 8.5}
+    assert "process_cpu_seconds" in families
+
+
+def test_answers_without_a_route_are_counted_together():
+    answered = ResponseCounts()
+    for route, status in (("/metrics", 200), ("/v1/models/{name}", 404), (None, 404), (None, 404)):
+        answered.count(route, status)
+    assert {tuple(sample.labels.values()): sample.value for sample in responses(answered).samples} == {
+        ("/metrics", "200"): 1,
+        ("/v1/models/{name}", "404"): 1,
+        ("other", "404"): 2,
+    }

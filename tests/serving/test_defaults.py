@@ -1,0 +1,79 @@
+"""What holds where a request does not say, in order: the request, the target's makers, the API."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goodspeed.engine.tokenizing.generation_settings import MAX_STOP_CHARS, MAX_STOPS, GenerationSettings, TextDefaults
+from goodspeed.serving import defaults
+from goodspeed.serving.defaults import Resolved
+from goodspeed.wire.codec import decode_down, encode
+from goodspeed.wire.generation import TokenBias
+from goodspeed.wire.handshake import VERSION, Defaults, Welcome
+from goodspeed.wire.messages import LogitRules, Sampling
+from tests.engine.tokenizing.test_generation_settings import settings
+
+OPEN: dict[str, Any] = {"temperature": None, "top_k": None, "top_p": None}
+RULES = {"repetition_penalty": 100, "min_p": 1}
+SETTINGS = GenerationSettings(TextDefaults(0.6), TextDefaults(0.7, stop=("\n\n",)))
+
+
+def welcome(**changes: Any) -> Welcome:
+    return Welcome(VERSION, b"verify-1", "fake", 31, 100, 1 << 20, heartbeat_s=1.0, lease_s=6.0, **changes)
+
+
+@pytest.mark.parametrize(
+    ("says", "asked", "expected"),
+    [
+        (Defaults(), {}, Sampling(1.0, 0, 1.0, 5)),
+        (Defaults(0.6, 20, 0.95), {}, Sampling(0.6, 20, 0.95, 5)),
+        (Defaults(0.6, 20, 0.95), {"temperature": 1, "top_k": 0, "top_p": 1}, Sampling(1.0, 0, 1.0, 5)),
+        (Defaults(0.6, 20, 0.95), {"temperature": 0}, Sampling(0.0, 20, 0.95, 5)),
+        (Defaults(temperature=0.0, top_k=0), {"top_p": 0.5}, Sampling(0.0, 0, 0.5, 5)),
+    ],
+)
+def test_sampling(says: Defaults, asked: dict[str, Any], expected: Sampling) -> None:
+    assert defaults.sampling(says, **(OPEN | asked), seed=5) == expected
+
+
+def test_stop_strings_add_up() -> None:
+    assert defaults.stops(Defaults()) == ()
+    assert defaults.stops(Defaults(stop=("a", "b")), ("c", "a")) == ("c", "a", "b")
+
+
+def test_a_request_is_resolved_under_the_defaults_of_any_target() -> None:
+    asked = defaults.SamplingRequest(seed=5, top_k=3, stop=("c",))
+    assert asked.resolve(Defaults(0.6, 20, 0.95, stop=("a",))) == Resolved(Sampling(0.6, 3, 0.95, 5), ("c", "a"))
+    assert asked.resolve(Defaults()) == Resolved(Sampling(1.0, 3, 1.0, 5), ("c",))
+    own_stops_only = defaults.SamplingRequest(seed=5, stop=("c",), adds_stops=False)
+    assert own_stops_only.resolve(Defaults(stop=("a",))).stop == ("c",)
+
+
+def test_rules_are_the_requests_then_the_targets_and_none_where_they_change_nothing() -> None:
+    says = Defaults(repetition_penalty=1.1, min_p=0.05)
+    assert defaults.SamplingRequest(seed=5).resolve(Defaults()).rules is None
+    assert defaults.SamplingRequest(seed=5).resolve(says).rules == LogitRules(repetition_penalty=1.1, min_p=0.05)
+    off = defaults.SamplingRequest(seed=5, repetition_penalty=1.0, min_p=0.0, presence_penalty=0.0)
+    assert off.resolve(says).rules is None
+    bias = (TokenBias(7, -1.0),)
+    own = defaults.SamplingRequest(seed=5, presence_penalty=1.0, frequency_penalty=-0.5, min_p=0.2, logit_bias=bias)
+    assert own.resolve(says).rules == LogitRules(1.0, -0.5, 1.1, 0.2, bias)
+
+
+def test_the_target_is_heard_before_the_draft_model() -> None:
+    assert defaults.known(None, SETTINGS, chat=True) == Defaults(0.7, stop=("\n\n",))
+    assert defaults.known(None, SETTINGS, chat=False) == Defaults(0.6)
+    told = welcome(defaults=Defaults(0.1), chat_defaults=Defaults(0.2))
+    assert defaults.known(told, SETTINGS, chat=True) == Defaults(0.2)
+    assert defaults.known(told, SETTINGS, chat=False) == Defaults(0.1)
+    assert defaults.known(welcome(), SETTINGS, chat=True) == Defaults()  # --generation-config none at the verify node
+
+
+def test_whatever_a_file_may_say_travels(tmp_path: Path) -> None:
+    stops = [f"{i}" + "日" * (MAX_STOP_CHARS - 1) for i in range(MAX_STOPS)]
+    found = settings(
+        tmp_path, {"temperature": 100, "top_k": (1 << 31) - 1, "top_p": 1e-6, "stop_strings": stops} | RULES
+    )
+    told = welcome(chat_defaults=defaults.of_checkpoint(found, chat=True))
+    assert decode_down(encode(told, 1 << 20), 1 << 20) == told

@@ -1,0 +1,73 @@
+"""Events and log lines: one a line, whatever is in them."""
+
+import io
+import json
+import logging
+import sys
+from typing import Any
+
+import pytest
+
+from goodspeed.serving.events import MAX_KINDS, EventLog, LineFormatter, RateLimitFilter
+
+
+def log_line(message: str, *arguments: object, extra: dict[str, Any] | None = None, error: bool = False) -> str:
+    """What is written for one record of 1970."""
+    logger = logging.getLogger("goodspeed.test")
+    exc_info = sys.exc_info() if error else None
+    record = logger.makeRecord(logger.name, logging.WARNING, "file", 1, message, arguments, exc_info, extra=extra)
+    record.created = 1.5
+    return LineFormatter().format(record)
+
+
+def test_a_log_line() -> None:
+    expected = "time=1970-01-01T00:00:01.500+00:00 level=warning logger=goodspeed.test message=\"3 were 'lost'\""
+    assert log_line("%d were %r", 3, "lost") == expected
+
+
+def test_fields_of_a_log_line_are_in_quotes_where_they_must() -> None:
+    extra = {"peer": "ana-1", "num": 3, "share": 0.5, "endpoint": "tcp://127.0.0.1:1", "what": 'a "b"\nc=d', "no": ""}
+    line = log_line("lost", extra=extra)
+    assert line.endswith(
+        'message="lost" peer=ana-1 num=3 share=0.5 endpoint=tcp://127.0.0.1:1 what="a \\"b\\"\\nc=d" no=""'
+    )
+
+
+def test_a_traceback_stays_on_the_line() -> None:
+    try:
+        raise ValueError("wrong\nnumber")
+    except ValueError:
+        line = log_line("it failed", error=True)
+    assert len(line.splitlines()) == 1
+    traceback = json.loads(line.split(" exception=")[1])
+    assert traceback.startswith("Traceback")
+    assert traceback.endswith("ValueError: wrong\nnumber")
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_events_are_json_lines_when_wanted(enabled: bool) -> None:
+    stream = io.StringIO()
+    EventLog(enabled=enabled, stream=stream).write("tokens", text="a\nü", num=2)
+    assert stream.getvalue() == ('{"event":"tokens","text":"a\\nü","num":2}\n' if enabled else "")
+
+
+def test_what_is_said_again_and_again_is_left_out_and_counted() -> None:
+    """A peer that sends what is refused, by ever new names, would fill the disk with it."""
+    seldom, logger = RateLimitFilter(), logging.getLogger("goodspeed.test")
+
+    def written(at: float, what: str, number: int = 0) -> logging.LogRecord | None:
+        extra = {"peer": f"peer-{number}"}
+        record = logger.makeRecord(logger.name, logging.WARNING, "file", 1, what, (), None, extra=extra)
+        record.created = at
+        return record if seldom.filter(record) else None
+
+    assert sum(written(100.0, "refused a message", number) is not None for number in range(1000)) == 20
+    assert written(100.0, "another") is not None
+    assert written(100.5, "refused a message") is None
+    later = written(101.1, "refused a message")
+    assert later is not None
+    assert LineFormatter().format(later).endswith("peer=peer-0 num_left_out=981")
+    assert sum(written(200.0, "refused a message") is not None for _ in range(30)) == 20
+    for number in range(2 * MAX_KINDS):
+        written(300.0, f"kind {number}")
+    assert len(seldom._kinds) == MAX_KINDS

@@ -1,0 +1,77 @@
+"""Options that several commands share: the same words everywhere, and checked wherever they come from."""
+
+import argparse
+
+import pytest
+
+from draft_node.config import DraftConfig
+from goodspeed.app.demo.options import DemoConfig
+from goodspeed.app.generate import GenerateConfig
+from goodspeed.app.profile import ProfileConfig
+from goodspeed.errors import ConfigError
+from goodspeed.serving.config import Settings, add_options, from_namespace
+from verify_node.config import VerifyConfig
+
+WITH_A_MODEL = [VerifyConfig, DraftConfig, GenerateConfig, ProfileConfig]
+NODES = [VerifyConfig, DraftConfig]
+
+
+def make(settings: type[Settings], **changes: object) -> Settings:
+    own = {"model": "m"} | ({"prompt": "p"} if settings is GenerateConfig else {})
+    return settings(**own | changes)
+
+
+@pytest.mark.parametrize("settings", WITH_A_MODEL)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"device": "tpu"}, r"--device 'tpu' is unknown; it must be cpu, cuda, or cuda:INDEX"),
+        ({"dtype": "int8"}, r"--dtype 'int8' is unknown; choose one of: float32, bfloat16, float16"),
+        ({"threads": 0}, r"--threads 0 is too small; it must be at least 1"),
+    ],
+)
+def test_every_command_with_a_model_checks_where_it_runs(settings, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        make(settings, **changes)
+
+
+def test_memory_is_given_in_one_way():
+    make(VerifyConfig, kv_pages=3)
+    make(VerifyConfig, memory_fraction=0.5)
+    with pytest.raises(ConfigError, match="--kv-pages and --memory-fraction both say"):
+        make(VerifyConfig, kv_pages=3, memory_fraction=0.5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "other", "words"),
+    [(VerifyConfig, "enrolled", "--enrolled FOLDER"), (DraftConfig, "verify_key", "--verify-key FILE")],
+)
+def test_a_node_has_both_keys_or_neither_and_then_trusts_no_network(settings, other, words):
+    for half in ({"key": "k"}, {other: "o"}):
+        with pytest.raises(ConfigError, match=f"--key FILE and {words} belong together"):
+            make(settings, **half)
+    make(settings, **{"key": "k", other: "o"})
+    make(settings, trusted_network=True)
+    with pytest.raises(ConfigError, match="--trusted-network is for a wire without keys"):
+        make(settings, **{"key": "k", other: "o"}, trusted_network=True)
+
+
+@pytest.mark.parametrize("settings", [DraftConfig, DemoConfig])
+def test_an_unknown_verification_is_refused(settings):
+    with pytest.raises(ConfigError, match="--verification 'luck' is unknown; choose one of: match, ratio"):
+        make(settings, verification="luck")
+
+
+def test_an_option_may_be_given_several_times_or_never():
+    parser = argparse.ArgumentParser()
+    add_options(parser, DraftConfig)
+    words = ["--model", "m", "--corpus", "a", "--corpus", "b"]
+    assert from_namespace(DraftConfig, parser.parse_args(words)).corpus == ("a", "b")
+    assert from_namespace(DraftConfig, parser.parse_args(words[:2])).corpus == ()
+
+
+def test_a_word_out_of_several_or_none_at_all():
+    parser = argparse.ArgumentParser()
+    add_options(parser, DraftConfig)
+    assert from_namespace(DraftConfig, parser.parse_args(["--model", "m"])).history is None
+    assert from_namespace(DraftConfig, parser.parse_args(["--model", "m", "--history", "off"])).history == "off"

@@ -1,0 +1,232 @@
+"""Wrong words as one line with a hint, and helps in which every option has its group and its default."""
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draft_node import cli as draft_cli
+from draft_node.config import DraftConfig
+from experiments import harness, runner
+from goodspeed import __version__
+from goodspeed.app import cli
+from goodspeed.app.daemons import DAEMONS
+from goodspeed.app.fleet import cli as fleet_cli
+from goodspeed.serving.config import Settings, option
+from goodspeed.serving.parser import CommandLine
+from verify_node import cli as verify_cli
+from verify_node.config import VerifyConfig
+
+ROOT = Path(__file__).parents[2]
+PARSERS = {
+    "goodspeed": cli.build_parser(),
+    "goodspeed-verify": verify_cli.build_parser(),
+    "goodspeed-draft": draft_cli.build_parser(),
+    "goodspeed-fleet": fleet_cli.build_parser(),
+}
+
+
+def all_parsers() -> Iterator[argparse.ArgumentParser]:
+    """Yields the parsers of all commands and their subcommands."""
+    waiting = list(PARSERS.values())
+    while waiting:
+        parser = waiting.pop()
+        yield parser
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                waiting += action.choices.values()
+
+
+ALL = {parser.prog: parser for parser in all_parsers()}
+
+
+def test_all_are_looked_at() -> None:
+    assert {"goodspeed generate", "goodspeed keygen draft", "goodspeed models list", "goodspeed-draft"} <= set(ALL)
+    assert all(isinstance(parser, CommandLine) for parser in ALL.values())
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            "goodspeed-draft --model x --sesions 3",
+            "goodspeed-draft: unknown option --sesions; did you mean --max-sessions? See goodspeed-draft --help",
+        ),
+        (
+            "goodspeed-draft --sesions=3",
+            "unknown option --sesions; did you mean --max-sessions?",
+        ),  # before what is missing
+        ("goodspeed-verify", "goodspeed-verify: --model is missing. See goodspeed-verify --help"),
+        (
+            "goodspeed-verify --model x --zzzzzz",
+            "goodspeed-verify: unknown option --zzzzzz. See goodspeed-verify --help",
+        ),
+        ("goodspeed-verify --model", "goodspeed-verify: --model needs a value. See"),
+        ("goodspeed-verify --model x -q", "goodspeed-verify: unknown option -q"),
+        ("goodspeed-verify --model x tcp://a:1", "goodspeed-verify: unexpected word 'tcp://a:1'. See"),
+        ("goodspeed-verify --model x --max-sessions many", "--max-sessions: 'many' is not a whole number"),
+        ("goodspeed-verify --model x --heartbeat-s many", "--heartbeat-s: 'many' is not a number"),
+        ("goodspeed-verify --model x --log-level loud", "unknown --log-level 'loud'; choose one of: debug, info, warn"),
+        ("goodspeed genrate --prompt x", "goodspeed: unknown command 'genrate'; did you mean generate? See"),
+        (
+            "goodspeed serve",
+            "unknown command 'serve'; `goodspeed verify --model NAME` and `goodspeed draft --model NAME",
+        ),
+        ("goodspeed --port 80", "unknown option --port; `goodspeed verify --model NAME` and `goodspeed draft"),
+        ("goodspeed chat --port 80", "unknown option --port; give an address: --url URL. See goodspeed chat --help"),
+        ("goodspeed generate --port 80", "goodspeed generate: unknown option --port. See"),
+        (
+            "goodspeed-verify --port 80",
+            "unknown option --port; give an address: --bind tcp://HOST:PORT, --http HOST:PORT. See",
+        ),
+        (
+            "goodspeed-draft --model x --host=a",
+            "unknown option --host; give an address: --verify tcp://HOST:PORT, --http HOST:PORT. See",
+        ),
+        ("goodspeed verfy", "goodspeed: unknown command 'verfy'; did you mean verify? See"),
+        ("goodspeed generate --promt x", "goodspeed generate: unknown option --promt; did you mean --prompt? See"),
+        ("goodspeed models list --jsn", "goodspeed models list: unknown option --jsn; did you mean --json? See"),
+    ],
+)
+def test_a_wrong_word_is_one_line_with_a_hint(words: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    program, *rest = words.split()
+    with pytest.raises(SystemExit) as ended:
+        PARSERS[program].parse_args(rest)
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    assert line in err
+    assert len(err.splitlines()) == 1
+
+
+def test_values_that_look_like_options_are_taken_as_before() -> None:
+    parsed = PARSERS["goodspeed"].parse_args(
+        ["generate", "--prompt=--sesions", "--max-tok", "3", "--temperature", "-1"]
+    )
+    assert (parsed.prompt, parsed.max_tokens, parsed.temperature) == ("--sesions", 3, -1.0)
+    assert PARSERS["goodspeed"].parse_args(["generate", "--prompt", "--a b"]).prompt == "--a b"
+
+
+def never(*arguments: object) -> Any:
+    pytest.fail("nothing runs where the command line is wrong")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda: runner.run_all("experiments.x", "about", []),
+        lambda: harness.run("x", "about", never, never, dict),
+    ],
+    ids=["runner", "harness"],
+)
+def test_experiments_and_benchmarks_say_it_in_the_same_way(
+    run: Callable[[], int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["x", "--quik"])
+    with pytest.raises(SystemExit) as ended:
+        run()
+    assert ended.value.code == 2
+    said = "python -m experiments.x: unknown option --quik; did you mean --quick? See python -m experiments.x --help\n"
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("parser", ALL.values(), ids=ALL)
+def test_every_option_tells_its_default(parser: argparse.ArgumentParser) -> None:
+    for action in parser._actions:
+        if action.option_strings and not isinstance(action, argparse._HelpAction | argparse._VersionAction):
+            assert re.search(r"\((default: .+|required)\)$", action.help or ""), action.option_strings
+            assert "None" not in (action.help or "")
+    assert "exit status:" in parser.format_help()
+
+
+@pytest.mark.parametrize(
+    "name", ["goodspeed-verify", "goodspeed-draft", "goodspeed demo", "goodspeed chat", "goodspeed-fleet up"]
+)
+def test_a_long_help_has_groups_an_example_and_a_short_usage(name: str) -> None:
+    text = ALL[name].format_help()
+    groups = re.findall(r"^(\w[\w ]*):$", text, re.MULTILINE)
+    assert groups[0] == "options"  # --help and --version
+    assert groups[-2:] == ["example", "exit status"]
+    assert len(groups) >= 6
+    assert text.splitlines()[0].endswith(" [options]")
+    options = text[text.index("\noptions:") : text.index(f"\n{groups[1]}:")]
+    assert set(re.findall(r"--\w+", options)) <= {"--help", "--version"}
+    assert f"\n  {name} " in text[text.index("\nexample:") :]
+
+
+@pytest.mark.parametrize(("name", "settings"), [("goodspeed-verify", VerifyConfig), ("goodspeed-draft", DraftConfig)])
+def test_the_options_that_most_people_need_come_first(name: str, settings: type[Settings]) -> None:
+    text = ALL[name].format_help()
+    heading, *rest = re.findall(r"^(\w[\w ]*):$", text, re.MULTILINE)[1:]
+    first = text[text.index(f"\n{heading}:") : text.index(f"\n{rest[0]}:")]
+    assert heading == "most used"
+    assert re.findall(r"^  (--[\w-]+)", first, re.MULTILINE) == [
+        "--" + field.replace("_", "-") for field in settings.MOST_USED
+    ]
+    assert len(settings.MOST_USED) == 6
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_a_daemon_runs_by_its_short_name_in_the_same_process(name: str) -> None:
+    """Exit status and, by its process, signals are the daemon's."""
+    command = [sys.executable, "-m", "goodspeed", name]
+    process = subprocess.Popen([*command, "--version"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.communicate(timeout=60)[0] == f"{DAEMONS[name].command} {__version__}\n"
+    assert process.returncode == 0
+    ended = subprocess.run([*command, "--", "--no-such"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(f"{DAEMONS[name].command}: ")
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_a_daemon_gets_its_words_unchanged(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["up", "--model", "m", "--", "--budget", "8"]
+    ran: list[list[str]] = []
+
+    def main() -> int:
+        ran.append(sys.argv)
+        return 7
+
+    monkeypatch.setattr(f"{DAEMONS[name].module}.main", main)
+    monkeypatch.setattr(sys, "argv", ["goodspeed", name, *words])
+    assert cli.main() == 7
+    assert ran == [[DAEMONS[name].command, *words]]
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_a_daemon_imports_nothing_from_the_current_folder(name: str, tmp_path: Path) -> None:
+    (tmp_path / "argparse.py").write_text("raise SystemExit('argparse of the current folder')")
+    script = Path(sys.executable).parent / "goodspeed"
+    ended = subprocess.run([str(script), name, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_the_help_names_the_daemons() -> None:
+    text = PARSERS["goodspeed"].format_help()
+    assert all(f"({daemon.command})" in text for daemon in DAEMONS.values())
+
+
+def test_none_needs_words() -> None:
+    with pytest.raises(RuntimeError, match="does not say what that means"):
+        option(None, help="nobody knows")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("goodspeed", "goodspeed"),
+        ("verify_node", "goodspeed-verify"),
+        ("draft_node", "goodspeed-draft"),
+        ("goodspeed.app.fleet", "goodspeed-fleet"),
+    ],
+)
+def test_every_command_tells_its_version(module: str, name: str) -> None:
+    script = Path(sys.executable).parent / name
+    for command in ([sys.executable, "-m", module], [str(script)]):
+        ended = subprocess.run([*command, "--version"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{name} {__version__}\n", "")

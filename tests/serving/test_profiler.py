@@ -1,0 +1,113 @@
+"""Measuring forward passes, on a microscopic model whose clock is ours."""
+
+import pytest
+import torch
+
+from goodspeed.engine.runner import Runner
+from goodspeed.fair.latency import Linear, Refined, fit_linear
+from goodspeed.serving import profiler
+from goodspeed.serving.profiler import Grid
+from tests.micro import make_checkpoint
+
+CHECKPOINT = make_checkpoint(1)
+TRUTH = Linear(fixed_s=4e-3, token_s=2e-4, session_s=1e-4, context_s=3e-6)
+GRID = Grid(64, 32, max_sessions=4)
+FIRST_S = 0.05  # what the first pass takes on top: it warms up
+
+
+class TimedRunner(Runner):
+    """Its passes take exactly what the truth says, by a clock that only they move."""
+
+    def __init__(self, **options):
+        super().__init__(CHECKPOINT, **({"num_pages": 256, "page_size": 4} | options))
+        self.now, self.extra_s, self.passes, self.fails_at = 0.0, FIRST_S, [], None
+
+    def forward(self, chunks):
+        if len(self.passes) == self.fails_at:
+            raise RuntimeError("out of memory")
+        counts = (
+            sum(len(chunk.tokens) for chunk in chunks),
+            len(chunks),
+            sum(self.pool.length(chunk.key) for chunk in chunks),
+        )
+        logits = super().forward(chunks)
+        self.now += TRUTH.round_s(*counts) + self.extra_s
+        self.extra_s = 0.0
+        self.passes.append(counts)
+        return logits
+
+
+def measure(runner, grid=GRID, seconds=1.0, **options):
+    return profiler.measure(runner, grid, seconds, clock=lambda: runner.now, **options)
+
+
+def test_what_is_measured_is_what_passes_take():
+    fitted = fit_linear(measure(TimedRunner()).samples)
+    assert fitted.coefficients == pytest.approx(TRUTH.coefficients, rel=1e-4)
+
+
+def test_it_covers_tokens_sessions_and_context_within_the_grid():
+    samples = measure(TimedRunner()).samples
+    assert {sample.num_sessions for sample in samples} == {1, 2, 4}
+    assert {sample.num_tokens for sample in samples} == {1, 2, 4, 8, 16, 32, 64}
+    assert max(sample.num_tokens / sample.num_sessions for sample in samples if sample.context_tokens) == 16
+    assert {sample.context_tokens // sample.num_sessions for sample in samples} == {0, 2, 8, 32}
+
+
+def test_it_takes_about_its_time_and_repeats_every_shape():
+    runner = TimedRunner()
+    measured = measure(runner)
+    assert 1.0 <= measured.wall_s < 1.0 + 0.03
+    assert measured.num_passes > 2 * len(measured.samples)
+
+
+def test_the_order_is_shuffled_and_the_same_again():
+    first, again, other = TimedRunner(), TimedRunner(), TimedRunner()
+    measure(first)
+    measure(again)
+    measure(other, seed=1)
+    assert first.passes == again.passes != other.passes
+
+
+def test_too_little_time_still_gives_a_few_shapes():
+    measured = measure(TimedRunner(), Grid(64, 32, max_sessions=16), seconds=1e-3)
+    assert len(measured.samples) == profiler.MIN_SHAPES
+    assert max(sample.num_tokens for sample in measured.samples) <= 16
+
+
+def test_the_pool_is_left_as_it_was():
+    runner = TimedRunner()
+    runner.pool.extend("somebody", 10)
+    free = runner.pool.num_free
+    measure(runner)
+    assert runner.pool.num_free == free
+    assert runner.pool.length("somebody") == 10
+
+
+def test_the_pool_is_left_as_it_was_also_when_a_pass_fails(monkeypatch):
+    runner = TimedRunner()
+    free = runner.pool.num_free
+    monkeypatch.setattr(runner, "fails_at", 20)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        measure(runner)
+    assert runner.pool.num_free == free
+
+
+def test_a_small_pool_and_a_short_context_leave_shapes_out():
+    samples = measure(TimedRunner(num_pages=6), GRID).samples
+    assert max(sample.num_tokens + sample.context_tokens for sample in samples) <= 6 * 4
+    samples = measure(TimedRunner(num_pages=2000), Grid(1000, 1000)).samples
+    assert max((sample.num_tokens + sample.context_tokens) / sample.num_sessions for sample in samples) <= 128
+
+
+def test_one_page_is_enough():
+    assert measure(TimedRunner(num_pages=1), Grid(64, 32)).samples
+
+
+def test_a_profile_says_on_what_it_was_measured():
+    profile, measured = profiler.profile(TimedRunner(), Grid(16, 0, max_sessions=2), 0.05)
+    assert (profile.setting.model, profile.setting.device, profile.setting.dtype) == ("micro", "cpu", "float32")
+    assert profile.setting.hardware
+    assert profile.setting.threads == torch.get_num_threads()
+    assert profile.samples == measured.samples
+    assert Refined(profile.roofline).round_s(4, 1, 0) > 0

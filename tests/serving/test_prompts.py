@@ -1,0 +1,62 @@
+"""Prompt lines: what is read, and which line is wrong and why."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from goodspeed.errors import PromptError
+from goodspeed.serving.prompts import Prompt, parse, read_file, to_json
+
+
+def test_a_file_gives_its_prompts_in_order(tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('{"prompt": "one", "domain": "math", "seed": 7}\n\n{"prompt": "two"}\n')
+    assert read_file(file) == [Prompt("one", "math", 7), Prompt("two", "", None)]
+
+
+def test_a_line_ends_only_at_a_newline(tmp_path: Path) -> None:
+    """JSON may hold separators that Python also takes for ends of lines."""
+    text = "one\u2028two\x85three"
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(json.dumps({"prompt": text}, ensure_ascii=False), encoding="utf-8")
+    assert read_file(file) == [Prompt(text)]
+
+
+def test_what_is_written_is_read_again() -> None:
+    prompt = Prompt("zwei\nZeilen \U0001f40c", "story", 3)
+    assert parse(to_json(prompt), "") == prompt
+    assert to_json(prompt).isascii()
+    assert "\n" not in to_json(prompt)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ('"text"', "an object"),
+        ('{"prompt": 3}', "not an object with a string `prompt`; write"),
+        ('{"prompt": ""}', "empty"),
+        ('{"prompt": "x", "sed": 1}', "unknown sed"),
+        ('{"prompt": "x", "\\u001b[31m": 1}', r"unknown \\x1b\[31m;"),
+        ('{"prompt": "x", "' + "a" * 9999 + '": 1}', r"unknown a{40};"),
+        ('{"prompt": "x", "seed": -1}', "seed"),
+        ('{"prompt": "x", "seed": 9223372036854775808}', "seed"),
+        ('{"prompt": "x", "seed": true}', "seed"),
+        ('{"prompt": "x", "domain": 1}', "domain"),
+        (r'{"prompt": "\ud800"}', "surrogate"),
+    ],
+)
+def test_a_wrong_line_is_named(line: str, message: str) -> None:
+    with pytest.raises(PromptError, match=message) as error:
+        parse(line, "file, line 2")
+    assert str(error.value).startswith("file, line 2: ")
+
+
+def test_a_file_without_prompts_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n \n")
+    with pytest.raises(PromptError, match="holds no prompts"):
+        read_file(tmp_path / "empty")
+    with pytest.raises(PromptError, match="cannot read"):
+        read_file(tmp_path / "absent")

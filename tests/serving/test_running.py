@@ -1,0 +1,233 @@
+"""What every command line does alike: errors as one line, exit statuses, and the end by a signal."""
+
+import argparse
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from goodspeed.errors import ConfigError, TransportError, UnknownPolicyError
+from goodspeed.serving import running, standard
+from goodspeed.serving.writer import Writer
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "error"}
+
+BUSY = """
+import asyncio, sys
+from goodspeed.serving.running import until_signal
+from goodspeed.serving.model_thread import ModelThread
+
+async def work():
+    thread = ModelThread()
+    def compute():
+        print("busy", flush=True)
+        sys.stdin.readline()
+        print("computed", flush=True)
+    try:
+        await thread.run(compute)
+    finally:
+        print("closing", flush=True)
+        thread.close()
+
+print(asyncio.run(until_signal(work())), flush=True)
+"""
+
+CHATTY = """
+import argparse, asyncio, sys
+from goodspeed.serving import running
+from goodspeed.serving import standard
+from goodspeed.serving.writer import Writer
+
+async def talk():
+    while True:
+        print("words " * 1000, flush=True)
+        await asyncio.sleep(0)
+
+async def work():
+    async with asyncio.TaskGroup() as outer:
+        async with asyncio.TaskGroup() as inner:
+            inner.create_task(talk())
+
+sys.exit(running.run("name", argparse.ArgumentParser(), lambda _: asyncio.run(work())))
+"""
+
+
+def run(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> int:
+    """The exit status of a command whose body ends like that."""
+
+    def body(_: argparse.Namespace) -> int:
+        if error is not None:
+            raise error
+        return 7
+
+    monkeypatch.setattr(sys, "argv", ["name"])
+    return running.run("name", argparse.ArgumentParser(), body)
+
+
+def start(program: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_bodys_status_is_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(monkeypatch, None) == 7
+    assert run(monkeypatch, KeyboardInterrupt()) == 130
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TransportError("it is away"),
+        ExceptionGroup("outer", [ExceptionGroup("inner", [TransportError("it is away")])]),
+        ExceptionGroup("outer", [TransportError("it is away"), ConfigError("another")]),
+    ],
+)
+def test_a_named_error_is_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, error) == 1
+    assert capsys.readouterr() == ("", "name: it is away\n")
+
+
+@pytest.mark.parametrize("error", [ConfigError("it is wrong"), ExceptionGroup("", [UnknownPolicyError("it is wrong")])])
+def test_what_the_command_line_got_wrong_is_wrong_usage_whenever_it_is_found(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, error) == 2
+    assert capsys.readouterr() == ("", "name: it is wrong\n")
+
+
+def test_wrong_usage_is_told_before_the_command_ends(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A daemon's streams are written on another thread: here that writes nothing before the end waits for it."""
+    is_ending = threading.Event()
+    finish, write = standard.finish, Writer._write
+
+    def announce() -> None:
+        is_ending.set()
+        finish()
+
+    def write_late(writer: Writer, text: bytes) -> None:
+        is_ending.wait(10.0)
+        write(writer, text)
+
+    monkeypatch.setattr(sys, "argv", ["name", "--unknown"])
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, getattr(sys, stream))  # `run` replaces them
+    monkeypatch.setattr(standard, "finish", announce)
+    monkeypatch.setattr(Writer, "_write", write_late)
+    with pytest.raises(SystemExit):
+        running.run("name", argparse.ArgumentParser(), lambda _: 0, daemon=True)
+    assert "unrecognized arguments: --unknown" in capfd.readouterr().err
+
+
+def test_a_bug_stays_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KeyError):
+        run(monkeypatch, KeyError("bug"))
+    with pytest.raises(ExceptionGroup) as caught:
+        run(monkeypatch, ExceptionGroup("outer", [TransportError("it is away"), KeyError("bug")]))
+    assert caught.group_contains(KeyError)
+    assert not caught.group_contains(TransportError)
+
+
+def test_nobody_reads_the_output() -> None:
+    with start(CHATTY) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(timeout=30) == 141
+
+
+@pytest.mark.parametrize("number", running.SIGNALS)
+def test_a_signal_lets_the_model_end(number: signal.Signals) -> None:
+    with start(BUSY) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        process.send_signal(number)
+        assert process.stdout.readline() == "closing\n"
+        assert process.communicate("go on\n", timeout=30) == ("computed\nTrue\n", "")
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize("number", running.SIGNALS)
+def test_a_second_signal_does_not_wait_for_the_model(number: signal.Signals) -> None:
+    with start(BUSY) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        process.send_signal(number)
+        assert process.stdout.readline() == "closing\n"
+        process.send_signal(number)
+        assert process.wait(timeout=30) == -number
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Handles SIGINT as in a terminal: a shell may start what runs in the background with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_what_was_loaded_before_a_daemon_serves_is_collected_no_more() -> None:
+    found: list[int] = []
+
+    async def serve() -> None:
+        found.append(gc.get_freeze_count())
+
+    asyncio.run(running.until_signal(serve()))
+    assert found[0] > 10_000
+    assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_what_ends_by_itself_was_not_interrupted() -> None:
+    before = [signal.getsignal(number) for number in running.SIGNALS]
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+
+    async def cancelled() -> None:
+        task = asyncio.ensure_future(running.until_signal(asyncio.sleep(100)))
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    assert asyncio.run(running.until_signal(work())) is False
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled())
+    assert [signal.getsignal(number) for number in running.SIGNALS] == before
+
+
+def test_few_compiled_kernels_are_kept_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variables are set before torch is loaded, which is what the body does."""
+    kept, own = running.KERNELS
+    monkeypatch.setattr(sys, "argv", ["name"])
+    monkeypatch.delenv(kept, raising=False)
+    monkeypatch.setenv(own, "7")
+    seen: list[tuple[str | None, str | None]] = []
+
+    def body(_: argparse.Namespace) -> int:
+        seen.append((os.environ.get(kept), os.environ.get(own)))
+        return 0
+
+    assert running.run("name", argparse.ArgumentParser(), body) == 0
+    assert seen == [(running.KERNELS[kept], "7")]

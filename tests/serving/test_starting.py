@@ -1,0 +1,78 @@
+"""Ctrl-C while a command starts: no traceback, at most one line, and exit status 130, wherever it comes."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+MODULES = {
+    "goodspeed": "goodspeed",
+    "goodspeed-verify": "verify_node",
+    "goodspeed-draft": "draft_node",
+    "goodspeed-fleet": "goodspeed.app.fleet",
+}
+
+INTERRUPTED_AT = """
+import importlib, os, runpy, signal, sys
+
+class Interrupt:
+    '''Sends SIGINT when a module is looked for whose name begins so, as if the user had pressed Ctrl-C then.'''
+
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith(wanted) and not sent:
+            sent.append(name)
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+sent, wanted = [], sys.argv.pop(1)
+sys.meta_path.insert(0, Interrupt())
+module, _, function = sys.argv.pop(1).partition(":")
+if function:
+    sys.exit(getattr(importlib.import_module(module), function)())
+runpy.run_module(module, run_name="__main__", alter_sys=True)
+"""
+"""Runs a console script (MODULE:FUNCTION) or a module as the command that it is, interrupted at an import."""
+
+
+def interrupted_at(wanted: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_AT, wanted, *words], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_every_script_is_tried() -> None:
+    assert sorted(SCRIPTS) == sorted(MODULES)
+
+
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize(("as_script", "wanted"), [(True, "goodspeed.serving.running"), (False, "numpy")])
+def test_an_interrupt_among_the_imports_leaves_no_traceback(name: str, as_script: bool, wanted: str) -> None:
+    ended = interrupted_at(wanted, SCRIPTS[name] if as_script else MODULES[name], "--help")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+VERIFY = ("verify_node.__main__:main", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0")
+DRAFT = ("draft_node.__main__:main", "--model", "tiny-draft-s", "--verify", "tcp://127.0.0.1:9", "--quiet")
+GENERATE = ("goodspeed.__main__:main", "generate", "--prompt", "The river")
+
+
+@pytest.mark.parametrize("words", [(*VERIFY, "--quiet"), DRAFT, GENERATE], ids=["verify", "draft", "generate"])
+def test_nor_while_torch_is_imported(words: tuple[str, ...]) -> None:
+    ended = interrupted_at("torch.nn", *words)
+    assert ended.returncode == 130
+    assert [line for line in ended.stderr.splitlines() if not line.startswith("goodspeed: loading")] == []
+
+
+def test_an_ignored_interrupt_stays_ignored() -> None:
+    """As in a script's `goodspeed-verify &`."""
+    program = INTERRUPTED_AT.replace("default_int_handler)", "SIG_IGN)")
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "argparse", SCRIPTS["goodspeed"], "--help"],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("usage: goodspeed")

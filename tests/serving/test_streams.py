@@ -1,0 +1,289 @@
+"""Standard streams that fail: results that cannot be printed are a named error, log lines are lost.
+
+A daemon waits for no reader, and counts what it drops.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from goodspeed.serving import standard, writer
+from goodspeed.serving.events import EventLog
+from goodspeed.serving.output import Log, Output
+from goodspeed.serving.writer import Writer
+from tests.pipes import Pipe
+from tests.waiting import until
+
+ROOT = Path(__file__).parents[2]
+FULL = Path("/dev/full")
+
+PRINTING = """
+import argparse, sys
+from goodspeed.serving import running
+from goodspeed.serving.events import EventLog
+
+def body(_):
+    EventLog(enabled=True).write("ready")
+    for number in range(100):
+        print("line", number)
+    return 0
+
+sys.exit(running.run("name", argparse.ArgumentParser(), body))
+"""
+
+LOGGING = """
+import argparse, logging, os, sys
+from goodspeed.serving import running
+
+def body(_):
+    for number in range(10_000):  # more than any buffer holds
+        print("line", number, file=sys.stderr, flush=True)
+    logging.getLogger("goodspeed").error("it failed")
+    try:
+        raise ValueError("wrong")
+    except ValueError:
+        logging.getLogger("goodspeed").exception("a round failed")
+    opened = os.open(os.devnull, os.O_RDONLY)
+    print("done", opened > 2)
+    return 0
+
+sys.exit(running.run("name", argparse.ArgumentParser(), body))
+"""
+
+SERVING = """
+import argparse, asyncio, sys
+from goodspeed.serving import running
+from goodspeed.serving.events import EventLog
+
+def body(_):
+    EventLog(enabled=True).write("ready")
+    asyncio.run(running.until_signal(asyncio.Event().wait()))
+    return 0
+
+sys.exit(running.run("name", argparse.ArgumentParser(), body, daemon=True))
+"""
+
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full on this system")
+
+
+def run(program: str, redirected: str) -> "subprocess.CompletedProcess[str]":
+    """The program as a shell starts it."""
+    command = f'exec "$0" -c "$1" {redirected}'
+    return subprocess.run(
+        ["sh", "-c", command, sys.executable, program], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    ("redirected", "why"),
+    [pytest.param(">/dev/full", "No space left on device", marks=needs_full), (">&-", "Bad file descriptor")],
+)
+def test_results_that_cannot_be_printed_are_one_line_and_a_status_of_their_own(redirected: str, why: str) -> None:
+    ended = run(PRINTING, redirected)
+    assert ended.returncode == 74
+    assert ended.stderr == f"name: standard output cannot be written to ({why}); what was to be printed is lost\n"
+
+
+@needs_full
+def test_what_is_still_in_the_buffer_at_the_end_counts_too() -> None:
+    ended = run(PRINTING.replace('EventLog(enabled=True).write("ready")', "pass"), ">/dev/full")
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (74, 1)
+
+
+@needs_full
+def test_a_help_that_cannot_be_printed() -> None:
+    ended = subprocess.run(
+        ["sh", "-c", 'exec "$0" -m goodspeed --help >/dev/full', sys.executable],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (74, 1)
+
+
+@pytest.mark.parametrize("redirected", [pytest.param("2>/dev/full", marks=needs_full), "2>&-"])
+def test_a_log_that_cannot_be_written_is_lost_and_nothing_else(redirected: str) -> None:
+    """Neither do its lines go to standard output, nor does a later file get the number of standard error."""
+    ended = run(LOGGING, redirected)
+    assert (ended.returncode, ended.stdout) == (0, "done True\n")
+
+
+@needs_full
+def test_an_error_without_a_place_to_say_it_keeps_its_status() -> None:
+    assert run(PRINTING, ">/dev/full 2>/dev/full").returncode == 74
+
+
+@needs_full
+def test_a_log_goes_on_when_there_is_room_again(tmp_path: Path) -> None:
+    again = LOGGING.replace(
+        "    opened =", f"    os.dup2(os.open({str(tmp_path / 'log')!r}, os.O_WRONLY | os.O_CREAT), 2)\n    opened ="
+    ).replace('print("done", opened > 2)', 'logging.getLogger("goodspeed").error("there is room again")')
+    assert run(again, "2>/dev/full").returncode == 0
+    assert "there is room again" in (tmp_path / "log").read_text()
+
+
+def test_both_at_their_best() -> None:
+    printed = run(PRINTING, "")
+    assert (printed.returncode, printed.stderr) == (0, "")
+    assert len(printed.stdout.splitlines()) == 101
+    logged = run(LOGGING, "")
+    assert len(logged.stderr.splitlines()) == 10_002
+    assert logged.stderr.splitlines()[-1].startswith("time=")
+
+
+class Pausing:
+    """A daemon's standard output into a pipe that is read when the test says so."""
+
+    def __init__(self) -> None:
+        self.pipe = Pipe()
+        self.output = Output(os.fdopen(self.pipe.writing, "w", encoding="utf-8", closefd=False))
+        self.output.writer = Writer(self.pipe.writing)
+        self.events = EventLog(enabled=True, stream=self.output)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def pausing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pausing]:
+    monkeypatch.setattr(writer, "MAX_WAITING", 10_000)
+    pausing = Pausing()
+    pausing.pipe.fill()
+    yield pausing
+    pausing.pipe.close()
+
+
+def test_what_nobody_reads_is_dropped_and_counted(pausing: Pausing) -> None:
+    for number in range(1000):
+        pausing.events.write("round", number=number)
+    pausing.events.write("stopped")
+    told = [json.loads(line) for line in pausing.pipe.read_until("stopped")]
+    numbers = [event["number"] for event in told if event["event"] == "round"]
+    assert 0 < len(numbers) < 1000
+    assert numbers == [*range(len(numbers))]
+    assert told[len(numbers) :] == [{"event": "dropped", "num_lines": 1000 - len(numbers)}, {"event": "stopped"}]
+    pausing.events.write("round", number=1000)
+    assert json.loads(pausing.pipe.read_until("round")[0])["number"] == 1000
+
+
+def test_the_number_is_told_though_nothing_else_is(pausing: Pausing) -> None:
+    for number in range(1000):
+        pausing.events.write("round", number=number)
+    assert json.loads(pausing.pipe.read_until("dropped")[-1])["num_lines"] > 0
+
+
+def test_results_are_kept_whatever_waits(pausing: Pausing) -> None:
+    for number in range(1000):
+        pausing.events.write("finish", number=number)
+    told = [json.loads(line)["number"] for line in pausing.pipe.read_until('"number":999}')]
+    assert told == [*range(1000)]
+
+
+def test_who_has_results_waits_for_room_and_nobody_else(pausing: Pausing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", pausing.output)
+
+    async def produce() -> None:
+        for number in range(1000):
+            pausing.events.write("finish", number=number)
+            await standard.room()
+
+    async def story() -> list[str]:
+        producing = asyncio.create_task(produce())
+        await until(lambda: pausing.output.writer.is_full)
+        await asyncio.sleep(0)
+        assert not producing.done()
+        lines = await asyncio.to_thread(pausing.pipe.read_until, '"number":999}')
+        await producing
+        return lines
+
+    assert len(asyncio.run(asyncio.wait_for(story(), 60))) == 1000
+
+
+def test_a_failure_is_told_once_however_many_lines_fail(pausing: Pausing) -> None:
+    told: list[str] = []
+    pausing.output.on_failure(lambda: told.append("failed"))
+    for _ in range(3):
+        pausing.output.failed(OSError(28, "full"))
+    assert told == ["failed"]
+    pausing.output.on_failure(lambda: told.append("had failed"))
+    pausing.output.failed(OSError(28, "full"))
+    assert told == ["failed", "had failed"]
+
+
+def test_a_line_may_be_logged_while_one_is(pausing: Pausing) -> None:
+    """A garbage collection within `write` may run a finalizer that logs."""
+    log = Log(pausing.output._stream, "name", pausing.output.writer)
+
+    class Collecting(list[str]):
+        def append(self, text: str) -> None:
+            super().append(text)
+            if text == "outer":
+                log.write("inner ")
+
+    log._unflushed = Collecting()
+    writing = threading.Thread(target=log.write, args=("outer",), daemon=True)
+    writing.start()
+    writing.join(30)
+    assert not writing.is_alive()
+    log.write("\n")
+    assert pausing.pipe.read_until("outer") == ["outerinner "]
+
+
+def test_the_last_words_are_kept_and_waited_for_so_long_and_no_longer(pausing: Pausing) -> None:
+    log = Log(pausing.output._stream, "name", pausing.output.writer)
+    for number in range(2000):
+        print("line", number, file=log)
+    log.writer.keep_last_words()
+    print("stopping", file=log)
+    log.writer.finish(time.monotonic() - 1)  # nobody reads: at once
+    told = pausing.pipe.read_until("stopping")
+    assert told[-2].startswith("name: nobody read standard error for a while; lines dropped: ")
+    assert told[-1] == "stopping"
+
+
+@pytest.mark.parametrize(
+    ("redirected", "status", "said"),
+    [
+        pytest.param(">/dev/full", 74, "name: standard output cannot be written to (No", marks=needs_full),
+        (">&-", 74, "name: standard output cannot be written to (Bad"),
+        ("| true", 141, ""),
+    ],
+)
+def test_a_daemon_ends_as_soon_as_its_events_find_nobody(redirected: str, status: int, said: str) -> None:
+    """It says one event only, and would serve for ever."""
+    command = f'{{ "$0" -c "$1"; echo "status $?" >&2; }} {redirected}'
+    ended = subprocess.run(
+        ["sh", "-c", command, sys.executable, SERVING], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    *lines, last = ended.stderr.splitlines()
+    assert last == f"status {status}"
+    assert [line.startswith(said) for line in lines] == [True] * bool(said)
+
+
+def test_why_a_daemon_ended_goes_where_its_output_goes() -> None:
+    """Its output can be written again, after one failure: the line is not lost with the rest of the output."""
+    failing_once = """
+import os
+from goodspeed.serving.writer import Writer
+
+def fail(writer, text, write=Writer._write):
+    Writer._write = write
+    raise OSError(28, os.strerror(28))
+
+Writer._write = fail
+"""
+    ended = run(failing_once + SERVING, "2>&1")
+    assert ended.returncode == 74
+    assert ended.stdout.startswith("name: standard output cannot be written to (No space left on device)")
+
+
+def test_a_daemon_prints_a_traceback_whole() -> None:
+    ended = run(SERVING.replace("asyncio.run(", "1 / 0; ("), "")
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "ZeroDivisionError: division by zero"
+    assert ended.stdout == '{"event":"ready"}\n'

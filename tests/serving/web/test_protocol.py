@@ -1,0 +1,213 @@
+"""Who asks for nothing, or takes nothing, is disconnected; who waits for an answer is not. Requests are cut one way."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from goodspeed.serving.web import LocalHost, listen, parse_address, protocol, serve, server
+
+pytestmark = pytest.mark.alone
+
+HEAD = b" / HTTP/1.1\r\nHost: localhost\r\n"
+
+
+async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+    """Reads a body, and answers long after patience with a request would have ended."""
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        more = message["more_body"]
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"6")]})
+    await send({"type": "http.response.body", "body": b"slow", "more_body": True})
+    await asyncio.sleep(2 * protocol.REQUEST_TIMEOUT_S)
+    await send({"type": "http.response.body", "body": b"ly"})
+
+
+async def told(*words: bytes) -> bytes:
+    """What the server says until it closes the connection."""
+    async with served(slow) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.writelines(words)
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "REQUEST_TIMEOUT_S", 0.2)
+
+
+@pytest.mark.parametrize(
+    "words", [b"", b"GET" + HEAD, b"POST" + HEAD + b"Content-Length: 9\r\n\r\nhalf"], ids=["none", "head", "body"]
+)
+def test_who_does_not_ask_in_full_is_disconnected(words: bytes) -> None:
+    assert asyncio.run(asyncio.wait_for(told(words), 30)) == b""
+
+
+def test_who_has_asked_is_answered_however_long_it_takes() -> None:
+    answer = asyncio.run(asyncio.wait_for(told(b"GET" + HEAD + b"\r\n"), 30))
+    assert answer.endswith(b"\r\n\r\nslowly")
+
+
+def test_who_asks_on_in_part_is_disconnected() -> None:
+    answer = asyncio.run(asyncio.wait_for(told(b"GET" + HEAD + b"\r\n", b"GET /"), 30))
+    assert answer.endswith(b"\r\n\r\nslowly")
+
+
+async def answered(max_connections: int, num_wanted: int) -> list[bool]:
+    """Whether who asked first, second and so on is answered; each is being answered before the next one connects."""
+    released = asyncio.Event()
+
+    async def held(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"6")]})
+        await send({"type": "http.response.body", "body": b"slow", "more_body": True})
+        await released.wait()
+        await send({"type": "http.response.body", "body": b"ly"})
+
+    async with served(held, max_connections=max_connections) as port:
+        lines = []
+        for _ in range(num_wanted):
+            lines.append(await asyncio.open_connection("127.0.0.1", port))
+            lines[-1][1].write(b"GET" + HEAD + b"\r\n")
+            await asyncio.wait([asyncio.create_task(lines[-1][0].readuntil(b"slow"))])
+        released.set()
+        rests = await asyncio.gather(*(reader.readexactly(2) for reader, _ in lines), return_exceptions=True)
+        for _, writer in lines:
+            writer.close()
+        return [isinstance(rest, bytes) and rest == b"ly" for rest in rests]
+
+
+def test_who_is_being_answered_keeps_its_place() -> None:
+    """Of six places one host may have five."""
+    assert asyncio.run(asyncio.wait_for(answered(6, 7), 30)) == [True] * 5 + [False] * 2
+
+
+@asynccontextmanager
+async def served(app: ASGIApp, **options: int) -> AsyncIterator[int]:
+    """The port."""
+    listener = listen(parse_address("127.0.0.1:0"), None)
+    serving = asyncio.create_task(serve(LocalHost(app), listener, **options))
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+    """An answer of 64 MiB."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for _ in range(1024):
+        await send({"type": "http.response.body", "body": bytes(1 << 16), "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def taken(pause_s: float) -> int:
+    """Bytes of that answer that somebody gets who takes 64 KiB at a time, with pauses."""
+    async with served(endless) as port:
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            connection.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(connection, ("127.0.0.1", port))
+            await loop.sock_sendall(connection, b"GET" + HEAD + b"Connection: close\r\n\r\n")
+            num_bytes, pieces = 0, 0
+            try:
+                while piece := await loop.sock_recv(connection, 1 << 16):
+                    num_bytes += len(piece)
+                    pieces += 1
+                    if pieces < 10:
+                        await asyncio.sleep(pause_s)
+            except ConnectionResetError:
+                pass
+            return num_bytes
+
+
+@pytest.fixture
+def looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "WRITE_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(server, "CHECK_INTERVAL_S", 0.02)
+
+
+@pytest.mark.usefixtures("looked_at_often")
+def test_who_takes_nothing_is_disconnected() -> None:
+    assert asyncio.run(asyncio.wait_for(taken(pause_s=3.0), 60)) < 1 << 26
+
+
+@pytest.mark.usefixtures("looked_at_often")
+def test_who_takes_little_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nine pauses together are longer than an answer may wait to be taken; each is so much shorter that this
+    process, in which the client runs as well, may stand still for seconds."""
+    monkeypatch.setattr(protocol, "WRITE_TIMEOUT_S", 4.0)
+    assert asyncio.run(asyncio.wait_for(taken(pause_s=0.5), 60)) > 1 << 26
+
+
+async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+async def said(words: bytes, app: ASGIApp = hello) -> bytes:
+    """The answer, until the server closes the connection."""
+    async with served(app) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(words)
+        answer = b""
+        try:
+            while piece := await reader.read(1 << 16):
+                answer += piece
+        except ConnectionResetError:
+            pass
+        writer.close()
+        return answer
+
+
+def test_few_requests_may_be_sent_ahead() -> None:
+    request = b"GET" + HEAD + b"\r\n"
+    assert asyncio.run(asyncio.wait_for(said(request * 1000), 30)).count(b"hello") <= protocol.MAX_PIPELINED + 1
+    few = request * protocol.MAX_PIPELINED + b"GET" + HEAD + b"Connection: close\r\n\r\n"
+    assert asyncio.run(asyncio.wait_for(said(few), 30)).count(b"hello") == protocol.MAX_PIPELINED + 1
+
+
+def test_who_is_not_let_in_may_send_none_ahead() -> None:
+    request = b"GET / HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n"
+    assert asyncio.run(asyncio.wait_for(said(request * 3), 30)).count(b"HTTP/1.1 421 ") == 1
+
+
+POST = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"Content-Length"),
+        (POST + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", b"Content-Length"),
+        (POST.replace(b"1.1", b"1.0") + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"HTTP/1.0"),
+        (b"nonsense\r\n\r\n", b"valid HTTP"),
+    ],
+)
+def test_requests_that_are_cut_in_two_ways_or_none(words: bytes, why: bytes) -> None:
+    """What follows such a request is not looked at: the connection ends."""
+    answer = asyncio.run(asyncio.wait_for(said(words + b"GET" + HEAD + b"\r\n"), 30))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"connection: close" in head.lower()
+    error = json.loads(body)["error"]
+    assert error["code"] == "invalid_http"
+    assert why.decode() in error["message"]
+
+
+@pytest.mark.parametrize("beginning", [b"", b"2\r\nab\r\n"], ids=["first", "second"])
+def test_a_body_that_breaks_leaves_no_traceback(beginning: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    words = POST + b"Transfer-Encoding: chunked\r\n\r\n" + beginning + b"no number\r\n"
+    for app in (hello, slow):
+        asyncio.run(asyncio.wait_for(said(words, app), 30))
+    assert "Traceback" not in caplog.text

@@ -1,0 +1,216 @@
+"""Where an HTTP face listens, who gets in, and how it ends."""
+
+import asyncio
+import base64
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from httpx2 import Response
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from goodspeed.errors import ConfigError, TransportError
+from goodspeed.serving.counts import ResponseCounts
+from goodspeed.serving.web import (
+    Address,
+    Counted,
+    KeyCheck,
+    Keys,
+    LocalHost,
+    listen,
+    parse_address,
+    read_keys,
+    serve,
+    url,
+)
+
+KEYS = Keys(["first-key", "second-key"])
+
+
+async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+    await PlainTextResponse("hello")(scope, receive, send)
+
+
+async def broken(scope: Scope, receive: Receive, send: Send) -> None:
+    raise ZeroDivisionError("as ordered")
+
+
+def ask(app: ASGIApp, path: str = "/", credential: str = "") -> Response:
+    return TestClient(app).get(path, headers={"Authorization": credential})
+
+
+def ask_a_server(app: ASGIApp) -> tuple[int, bytes]:
+    """Sends one request over a real socket, to a server that is stopped afterwards."""
+
+    async def talk() -> bytes:
+        listener = listen(parse_address("127.0.0.1:0"), None)
+        address = listener.getsockname()
+        serving = asyncio.create_task(serve(app, listener))
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(*address)
+        return answer
+
+    head, _, body = asyncio.run(asyncio.wait_for(talk(), 30)).partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+@pytest.mark.parametrize(
+    ("text", "ip", "port"),
+    [("127.0.0.1:8000", "127.0.0.1", 8000), ("[::1]:0", "::1", 0), ("0.0.0.0:65535", "0.0.0.0", 65535)],
+)
+def test_addresses(text: str, ip: str, port: int) -> None:
+    assert parse_address(text) == Address(text, ip, port)
+
+
+def test_localhost_is_the_address_that_clients_try() -> None:
+    assert parse_address("localhost:80").ip == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "8000", ":8000", "127.0.0.1", "127.0.0.1:65536", "http://127.0.0.1:80", "a b:1", "::1:80"]
+)
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(ConfigError, match="write HOST:PORT"):
+        parse_address(text)
+
+
+def test_beyond_loopback_only_with_keys() -> None:
+    everywhere = parse_address("0.0.0.0:0")
+    with pytest.raises(ConfigError, match="--api-key FILE"):
+        listen(everywhere, None)
+    with listen(everywhere, KEYS) as listener:
+        assert url(listener).startswith("http://0.0.0.0:")
+
+
+def test_a_taken_port_is_said() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(TransportError, match="another program listens there; stop it"):
+            listen(parse_address(f"127.0.0.1:{taken.getsockname()[1]}"), None)
+
+
+def test_what_is_written_is_sent_at_once() -> None:
+    """The second part of an answer would otherwise wait for the client's word on the first: 40 ms."""
+
+    async def accepted() -> int:
+        connected: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def look(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connected.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        listener = listen(parse_address("127.0.0.1:0"), None)
+        async with await asyncio.start_server(look, sock=listener):
+            _, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.close()
+            return await connected
+
+    assert asyncio.run(asyncio.wait_for(accepted(), 30)) != 0
+
+
+def test_keys_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("# of the office\nfirst-key\n\n  second-key  \n")
+    keys = read_keys(str(file))
+    assert keys.know(b"first-key")
+    assert keys.know(b"second-key")
+    assert not any(map(keys.know, (b"", b"# of the office", b"first-key\n", b"third-key")))
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [("", "no key"), ("# nothing\n", "no key"), ("short\n", "line 1"), ("good-key\ntwo words\n", "line 2")],
+)
+def test_a_bad_file_of_keys_is_said_without_showing_it(content: str, what: str, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text(content)
+    with pytest.raises(ConfigError, match=what) as error:
+        read_keys(str(file))
+    assert "words" not in str(error.value)
+
+
+def test_no_file_of_keys(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_keys(str(tmp_path / "missing"))
+
+
+def test_served_until_told_to_stop() -> None:
+    assert ask_a_server(hello) == (200, b"hello")
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready"])
+def test_open_to_everybody(path: str) -> None:
+    assert ask(KeyCheck(hello, KEYS), path).status_code == 200
+
+
+BASIC = base64.b64encode(b"anybody:second-key").decode()
+
+
+@pytest.mark.parametrize("credential", ["Bearer first-key", "bearer  second-key", f"Basic {BASIC}"])
+def test_a_key_lets_in(credential: str) -> None:
+    assert ask(KeyCheck(hello, KEYS), credential=credential).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "credential", ["", "first-key", "Bearer", "Bearer first-keyx", "Basic first-key", "Basic ???", "Digest first-key"]
+)
+def test_anything_else_does_not(credential: str) -> None:
+    answer = ask(KeyCheck(hello, KEYS), credential=credential)
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert answer.json()["error"]["code"] == "invalid_api_key"
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8000", 200),
+        ("LOCALHOST", 200),
+        ("127.0.0.1:8000", 200),
+        ("127.9.9.9", 200),
+        ("[::1]:8000", 200),
+        ("evil.example:8000", 421),  # whose name was made to lead here
+        ("localhost.evil.example", 421),
+        ("10.0.0.1", 421),
+        ("", 421),
+    ],
+)
+def test_without_keys_a_node_answers_to_its_own_names_only(host: str, status: int) -> None:
+    client = TestClient(LocalHost(hello))
+    assert client.get("/v1/models", headers={"Host": host}).status_code == status
+    assert client.get("/health", headers={"Host": host}).status_code == 200
+
+
+def test_a_browser_is_told_to_ask_its_user() -> None:
+    answer = ask(KeyCheck(hello, KEYS, realm="GoodSpeed"), "/metrics")
+    assert answer.headers["www-authenticate"].startswith('Basic realm="GoodSpeed"')
+
+
+def test_what_nobody_caught_is_a_500_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    status, body = ask_a_server(broken)
+    assert (status, json.loads(body)["error"]["type"]) == (500, "server_error")
+    assert "as ordered" in caplog.text
+
+
+def test_every_answer_is_counted_by_its_route() -> None:
+    async def model(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(request.path_params["name"])
+
+    answers = ResponseCounts()
+    app = Counted(KeyCheck(Starlette(routes=[Route("/models/{name}", model)]), KEYS), answers)
+    for path, credential in (("/models/a", "Bearer first-key"), ("/models/b", "Bearer first-key"), ("/models/a", "")):
+        ask(app, path, credential)
+    ask(app, "/wp-login.php", "Bearer first-key")
+    assert answers.by_route == {("/models/{name}", 200): 2, ("other", 401): 1, ("other", 404): 1}
