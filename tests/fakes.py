@@ -23,8 +23,8 @@ from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.messages import DownMessage, Draft, OpenSession, Sampling, TokenLogprobs, UpMessage
 from verify_node.core import settings as core_settings
-from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore
+from verify_node.core.invariants import CheckedCore
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.round import Entry, Outcome, Round
 

@@ -116,7 +116,7 @@ class VerifyDaemon:
 
     async def _drain(self, rounds: "asyncio.Task[None]") -> None:
         """Lets nobody in, and starts no round; draft nodes learn at once, and not from silence."""
-        num_unfinished = sum(not session.finished for session in self.core.view.sessions.values())
+        num_unfinished = sum(not session.finished for session in self.core.sessions.values())
         texts = "1 unfinished text stays with its draft node" if num_unfinished == 1 else None
         self.reporter.say("stopping; %s", texts or f"{num_unfinished} unfinished texts stay with their draft nodes")
         self.core.drain()
@@ -149,7 +149,10 @@ class VerifyDaemon:
 
     def _abort(self, error: Exception) -> dict[str, object]:
         """A round failed, wherever that was: its sessions are made consistent, and the next round finds the culprit."""
-        failed: dict[str, object] = {"round": self.core.newest_number, "num_entries": len(self.core.failing)}
+        failed: dict[str, object] = {
+            "round": self.core.newest_number,
+            "num_entries": len(self.core.failing),
+        }
         self.target.recover()
         self._reply(self.core.abort(type(error).__name__, time.monotonic()))
         return failed
@@ -205,10 +208,10 @@ class VerifyDaemon:
         """Reports a finished round to those who watch (`--json`), and to the recording."""
         verdicts = [send.message for send in sends if isinstance(send.message, Verdict)]
         if self.events.enabled:
-            fields = round_event(done, verdicts, self.core.view.sessions)
+            fields = round_event(done, verdicts, self.core.sessions)
             self.events.write("round", wall_s=vars(self.wall), uplink_bytes=self.uplink_bytes, **fields)
         if self.recorder is not None:
-            self.recorder.finished(done, result.outcomes, verdicts, self.core.view.sessions, started, finished)
+            self.recorder.finished(done, result.outcomes, verdicts, self.core.sessions, started, finished)
 
     def _reply(self, sends: Iterable[Send]) -> None:
         """Gives messages to the channel; what cannot be delivered is asked for again by its receiver."""
@@ -245,16 +248,16 @@ class VerifyDaemon:
 
     def _hear(self, messages: Iterable[Received]) -> bool:
         """Takes messages for TURN_S. Whether any of it was of use, or ended a session; what is refused is not."""
-        changed, num_sessions = False, len(self.core.view.sessions)
+        changed, num_sessions = False, len(self.core.sessions)
         until = time.monotonic() + TURN_S
         for received in messages:
-            num_unheeded = self.core.view.num_unheeded
+            num_unheeded = self.core.replies.num_unheeded
             if not self._waits(received):
                 self._reply(self._handle(received))
-                changed |= self.core.view.num_unheeded == num_unheeded
+                changed |= self.core.replies.num_unheeded == num_unheeded
             if time.monotonic() >= until:
                 break
-        return changed or len(self.core.view.sessions) != num_sessions
+        return changed or len(self.core.sessions) != num_sessions
 
     def _waits(self, received: Received) -> bool:
         """Whether a message waits for its constraint to be compiled; too many of one sender are refused.
@@ -263,7 +266,7 @@ class VerifyDaemon:
         """
         if self.compiling is not None and isinstance(received.message, Close):
             self.compiling.forget(received)
-        peer = self.core.view.peers.get(received.peer)
+        peer = self.core.peers.get(received.peer)
         is_known = peer is not None and peer.principal == received.principal
         if self.compiling is None or not is_known or not self.compiling.concerns(received):
             return False
@@ -306,7 +309,7 @@ class VerifyDaemon:
             extra = {"peer": received.peer.hex(), "why": received.message, "num_bytes": received.num_bytes}
             logger.warning("refused a message", extra=extra)
             return self.core.reject(received.peer, received.message, time.monotonic(), received.principal)
-        peer = self.core.view.peers.get(received.peer)
+        peer = self.core.peers.get(received.peer)
         if isinstance(received.message, Leave) and peer is not None:
             logger.info("a draft node left", extra={"client": peer.client.name})
         if isinstance(received.message, Draft):
@@ -314,12 +317,12 @@ class VerifyDaemon:
         now = time.monotonic()
         sends = self.core.receive(received.peer, received.message, now, received.principal)
         if self.recorder is not None:
-            self.recorder.heard(received, self.core.view, now)
+            self.recorder.heard(received, self.core, now)
         return sends
 
     async def _heartbeat(self) -> None:
         """Time passes. A look at the clock that fails is told and done again; too many in a row end the node."""
-        visits, failures = Visits(self.core.view.diary), Failures(logger, "a look at the clock", ENDS)
+        visits, failures = Visits(self.core.diary), Failures(logger, "a look at the clock", ENDS)
         while True:
             async with failures.survived():
                 self._tick(visits)
@@ -329,7 +332,7 @@ class VerifyDaemon:
     def _tick(self, visits: Visits) -> None:
         now = time.monotonic()
         self._reply(self.core.tick(now))
-        for lost in self.core.view.diary.losses_since(now):
+        for lost in self.core.diary.losses_since(now):
             extra = {"client": lost.client, "lease_s": self.core.welcome.lease_s}
             logger.info("a draft node was lost", extra=extra)
         self.reporter.say_all(visits.news())

@@ -20,8 +20,8 @@ from goodspeed.fair.policies import OwnPolicy
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
 from verify_node.core import settings as core_settings
-from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore
+from verify_node.core.invariants import CheckedCore
 from verify_node.core.replies import Send
 from verify_node.scheduler.drafted import SelfDrafts
 from verify_node.scheduler.round import Outcome, Round

@@ -17,7 +17,7 @@ from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import Desk, make_hello, make_open, session_id
 from verify_node.core import settings as core_settings
-from verify_node.core.checked import CheckedCore
+from verify_node.core.invariants import CheckedCore
 from verify_node.core.settings import CoreSettings
 from verify_node.model.target import Target
 from verify_node.scheduler.round import Entry, Round

@@ -16,6 +16,7 @@ from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, 
 from tests.fakes import make_core, make_hello, make_open, session_id
 from tests.micro import VOCAB, make_runner
 from tests.together.test_logprobs import PLAIN, TARGET, Line, alone, check_logprobs, make_request
+from verify_node.core.invariants import validate
 from verify_node.model.target import Target
 from verify_node.scheduler import pack as packing
 from verify_node.scheduler.round import Entry, PromptRows, Round
@@ -94,7 +95,7 @@ class Node:
         if meanwhile is not None:
             self.say(meanwhile)
         sent = [send.message for send in self.core.finish(outcomes, 0.01, 0.0)]
-        self.core.validate()
+        validate(self.core)
         return sent
 
     def told_of(self, session_id):

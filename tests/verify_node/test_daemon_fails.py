@@ -17,6 +17,7 @@ from tests.fakes import alone, make_hello, make_open, request_of, session_id
 from tests.verify_node.loops import Loop, ask, hear
 from tests.verify_node.slo.test_promises import COST
 from tests.waiting import until
+from verify_node.core.invariants import validate
 from verify_node.enrolment import Enrolment
 
 A, B = b"aaaaaaaa", b"bbbbbbbb"
@@ -97,7 +98,7 @@ def test_a_round_that_fails_is_told_and_made_again(
             sabotage(IN_A_ROUND[where](loop), monkeypatch, ZeroDivisionError("float division by zero"))
             assert await asyncio.gather(*texts) == [expected(1), expected(2)]
             assert loop.core.counts.num_failed == 1
-            loop.core.validate()
+            validate(loop.core)
 
     asyncio.run(asyncio.wait_for(story(), 60))
     [record] = [record for record in caplog.records if record.getMessage() == "a round failed"]
@@ -149,7 +150,7 @@ def test_promises_that_cannot_be_worked_out_cost_promises_and_nothing_else(
                 await channel.send(Close(session_id(number), 1))
             assert told == [False] * 4
             assert loop.core.counts.promises == {(OTHER, "promised" if where == "allot" else "declined"): 4}
-            loop.core.validate()
+            validate(loop.core)
 
     asyncio.run(asyncio.wait_for(story(), 60))
 
@@ -282,7 +283,7 @@ def test_a_message_that_fails_costs_its_session_and_no_other(monkeypatch: pytest
             assert session_id(1) not in loop.core.sessions
             assert await whole_text(second, 2) == expected(2)
             assert await whole_text(first, 1, epoch=2) == expected(1)
-            loop.core.validate()
+            validate(loop.core)
 
     asyncio.run(asyncio.wait_for(story(), 60))
 

@@ -1,14 +1,15 @@
 """Checks what must hold between any two events: of one session, of one client, and between the parts of a verify core.
 
-`VerifyCore.validate` asks for all of it. Each function raises BrokenInvariant for the first claim that does not hold,
-and changes nothing.
+`validate` asks for all of it, `CheckedCore` after every event. Each function raises BrokenInvariant for the first claim
+that does not hold, and changes nothing.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from goodspeed.engine.paged.pages import PagePool
+from verify_node.core.core import VerifyCore
 from verify_node.core.diary import MAX_REFUSALS, MAX_VISITS, Diary
 from verify_node.core.rate_limit import MAX_SENDERS, RateLimiter
 from verify_node.core.register import Register
@@ -27,6 +28,52 @@ def require(what: str, claims: Iterable[Claim]) -> None:
     for holds, wrong in claims:
         if not holds:
             raise BrokenInvariant(f"{what}: {wrong}")
+
+
+def validate(core: VerifyCore) -> None:
+    """Raises BrokenInvariant, naming the first thing that is wrong and where."""
+    register, clients = core.register, core.allocator.clients
+    check_register(register, clients)
+    check_sessions(core.sessions)
+    check_clients(clients, core.num_rounds)
+    if core.in_flight is not None:
+        check_round(core.in_flight, core.taking_part, register, core.limits)
+    else:
+        check_pool(core.pool, core.sessions, register.released)
+    check_promises(core.promises, core.sessions, core.pool)
+    check_memories(core.diary, core.rate_limiter)
+
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def _checked(
+    event: Callable[Concatenate[VerifyCore, Given], Result],
+) -> Callable[Concatenate[VerifyCore, Given], Result]:
+    def then_validate(core: VerifyCore, /, *args: Given.args, **options: Given.kwargs) -> Result:
+        result = event(core, *args, **options)
+        validate(core)
+        return result
+
+    return then_validate
+
+
+class CheckedCore(VerifyCore):
+    """A core that validates itself after every event, for tests and simulated worlds. Slow: it looks at every page."""
+
+    enrol = _checked(VerifyCore.enrol)
+    know_replicas = _checked(VerifyCore.know_replicas)
+    receive = _checked(VerifyCore.receive)
+    reject = _checked(VerifyCore.reject)
+    fail = _checked(VerifyCore.fail)
+    tick = _checked(VerifyCore.tick)
+    farewell = _checked(VerifyCore.farewell)
+    admit = _checked(VerifyCore.admit)
+    withdraw = _checked(VerifyCore.withdraw)
+    plan = _checked(VerifyCore.plan)
+    finish = _checked(VerifyCore.finish)
+    abort = _checked(VerifyCore.abort)
 
 
 def check_sessions(sessions: Mapping[bytes, Session]) -> None:
@@ -199,14 +246,15 @@ def _draft(session: Session) -> Iterator[Claim]:
     drafted = session.drafted
     yield not session.waits or session.may_draft > 0, "a draft is waited for that nobody may make"
     if drafted is not None:
-        yield drafted.base_len == len(session.tokens), "its drafted tokens do not follow its text"
-        yield bool(drafted.tokens) or drafted.made_on == len(session.tokens), "nothing is left of its draft"
+        is_whole = drafted.made_on == len(session.tokens)
+        yield drafted.made_on <= len(session.tokens), "its draft was made for more text than there is"
+        yield is_whole or drafted.proposal is None, "what is left of a draft of the ratio rule may be verified"
+        yield is_whole or bool(drafted.tokens), "nothing is left of its draft"
         yield not session.finished, "it has a draft, and is over"
 
 
 def _text(session: Session) -> Iterator[Claim]:
-    given = len(session.opened.prompt) + len(session.opened.committed)
-    num_tokens, phase = len(session.tokens), session.phase
+    given, num_tokens, phase = session.num_given, len(session.tokens), session.phase
     yield given <= num_tokens <= session.limit, f"it has {num_tokens} tokens of {given} to {session.limit}"
     if phase is Phase.OPENED:
         yield num_tokens == given, "it has tokens that no verdict told"
@@ -223,8 +271,11 @@ def _acknowledged(session: Session) -> Iterator[Claim]:
     yield not lengths or session.acked <= lengths[0], "a verdict that is acknowledged is still awaited"
     yield not lengths or lengths[-1] <= num_tokens, "a verdict told more tokens than there are"
     wanted = session.num_unacknowledged if session.opened.num_logprobs is not None else 0
-    known, given = session.prompt_logprobs, len(session.opened.prompt) + len(session.opened.committed)
+    known = session.prompt_logprobs
     yield known is None or len(known) < len(session.opened.prompt), "more is told of its prompt than that has"
-    yield known is None or session.acked == given, "what was told of its prompt is kept after its first verdict"
+    yield (
+        known is None or session.acked == session.num_given,
+        "what was told of its prompt is kept after its first verdict",
+    )
     yield not session.lacks_prompt_logprobs or session.phase is Phase.OPENED, "its prompt is not told and it went on"
     yield len(session.logprobs) == wanted, f"{len(session.logprobs)} logprobs are kept for {wanted} tokens"

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from goodspeed.constraint.compiling import Grammars
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Hello, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, UpMessage
@@ -81,6 +82,11 @@ class Register:
         self._pool = pool
         self._released: dict[bytes, bool] = {}  # sessions whose memory is freed; whether what is kept of it is of use
         self._num_opened = 0
+
+    @property
+    def tier_names(self) -> list[str]:
+        """Names of the tiers, and `other` for objectives of no tier."""
+        return [*self.tiers.by_name, OTHER]
 
     # -- peers -----------------------------------------------------------------------------------------------------
 

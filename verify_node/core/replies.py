@@ -11,12 +11,12 @@ from msgspec import Struct
 
 from goodspeed.wire.messages import DownMessage, Refusal, RefusalCode, Verdict
 from verify_node.core.counts import Counts
-from verify_node.core.incoming import Answer, Drop, Repeat
 from verify_node.core.rate_limit import RateLimiter, Stage
 from verify_node.core.register import Register
 from verify_node.scheduler.commit import Moved
-from verify_node.session.checks import CHANGED, NOT_DRAWN, NOT_ENROLLED, AboutSession, Rejection
+from verify_node.session.checks import CHANGED, NOT_ACKNOWLEDGED, NOT_DRAWN, NOT_ENROLLED, AboutSession, Rejection
 from verify_node.session.client import Peer
+from verify_node.session.session import Session
 
 
 class Send(Struct, frozen=True):
@@ -25,6 +25,10 @@ class Send(Struct, frozen=True):
     peer_id: bytes
     message: DownMessage
 
+
+MAX_REPEATS = 100
+"""Verdicts that are sent again without an acknowledgement of more. A draft node asks for one after 1, 2, 4 and then
+every 8 s, with two messages at most: on a line that lets nothing through that is more than six minutes."""
 
 REPEATED_TOKENS = 16
 """A repeated verdict costs its receiver, who asked for it, one message more per this many tokens."""
@@ -103,25 +107,22 @@ class Replies:
             sends.append(Send(peer.peer_id, refusal))
         return sends
 
-    def answer(self, peer_id: bytes, answer: Answer, about: AboutSession, now: float) -> list[Send]:
-        """Carries out an `Answer`: nothing, a refusal, dropping the session, or the verdict again."""
-        match answer:
-            case None:
-                return []
-            case Rejection():
-                return self.refuse(peer_id, answer, now, about=about)
-            case Drop(why):
-                self._register.drop(self._register.sessions[about.session_id])
-                return self.refuse(peer_id, why, now, about=about)
-            case Repeat(verdict):
-                return self._repeat(peer_id, verdict)
+    def give_up(self, session: Session, why: Rejection, now: float) -> list[Send]:
+        """Drops the session, and tells its draft node why."""
+        self._register.drop(session)
+        return self.refuse(session.peer_id, why, now, about=session.opened)
 
-    def _repeat(self, peer_id: bytes, verdict: Verdict) -> list[Send]:
-        """A verdict that is sent again costs whoever asked for it."""
+    def repeat(self, session: Session, base_len: int, now: float) -> list[Send]:
+        """Sends the unacknowledged tokens again, at the asker's cost; drops a session that asks for them too often."""
+        verdict = session.repeat(base_len)
+        if verdict is None:
+            return []
+        if session.num_repeats > MAX_REPEATS:
+            return self.give_up(session, NOT_ACKNOWLEDGED, now)
         self._counts.num_repeated += 1
         num_told = len(verdict.tokens) + len(verdict.prompt_logprobs or ())
-        self.rate_limiter.charge(_sender(peer_id, self._principal(peer_id)), num_told / REPEATED_TOKENS)
-        return [Send(peer_id, verdict)]
+        self.rate_limiter.charge(_sender(session.peer_id, self._principal(session.peer_id)), num_told / REPEATED_TOKENS)
+        return [Send(session.peer_id, verdict)]
 
     def disprove(self, moved: Iterable[Moved], now: float) -> list[Send]:
         """Refuses proposals that a round could not use; tells a client, once, that it drew from other distributions."""

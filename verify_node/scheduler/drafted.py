@@ -6,55 +6,12 @@ from heapq import nlargest, nsmallest
 from typing import NamedTuple
 
 from goodspeed.exact import trees
-from goodspeed.exact.positions import cut
 from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.index import GrowingText
 from goodspeed.wire import probabilities
-from goodspeed.wire.fields import DraftSource
 from verify_node.session.client import Client
+from verify_node.session.drafted import NOTHING, Drafted
 from verify_node.session.session import Session
-
-
-class Drafted(NamedTuple):
-    """Tokens that may continue a session's text, in order, or as a tree."""
-
-    tokens: tuple[int, ...] = ()
-    codes: bytes = b""  # of their claimed probabilities (`probabilities.encode`); empty: none are claimed
-    source: DraftSource | None = None  # None where there are none
-    proposal: bytes | None = None
-    parents: tuple[int, ...] | None = None  # of each token the index of the one that it follows, or -1; None: a chain
-    is_forced: bool = False  # by the form that the output is to keep: each is certain
-
-    def pick(self, nodes: Sequence[int]) -> "Drafted":
-        """These nodes of a tree, ascending, each with the one that it follows. ValueError for a chain."""
-        if self.parents is None:
-            raise ValueError("these tokens are a chain; cut it")
-        if not nodes:
-            return NOTHING
-        parents = trees.pick(self.parents, nodes)
-        return Drafted(
-            tokens=tuple([self.tokens[node] for node in nodes]),
-            codes=bytes([self.codes[node] for node in nodes]) if self.codes else b"",
-            source=self.source,
-            parents=None if trees.is_chain(parents) else parents,
-        )
-
-    def cut(self, length: int) -> "Drafted":
-        """The first `length` tokens; of a tree those are the chain of first choices, if they are sent first."""
-        if length >= len(self.tokens):
-            return self
-        if self.parents is not None:
-            return self.pick(range(length))
-        return Drafted(
-            tokens=self.tokens[:length],
-            codes=self.codes[:length],
-            source=self.source,
-            is_forced=self.is_forced,
-            proposal=cut(self.proposal, length) if self.proposal is not None else None,
-        )
-
-
-NOTHING = Drafted()
 
 
 def of_draft(session: Session) -> Drafted:
@@ -65,9 +22,8 @@ def of_draft(session: Session) -> Drafted:
     drafted, by_ratio = session.drafted, session.verification == "ratio"
     if drafted is None or not session.allows_drafts_of(drafted.source) or (by_ratio and drafted.proposal is None):
         return NOTHING
-    proposal = drafted.proposal if by_ratio else None
-    found = Drafted(drafted.tokens, drafted.codes, drafted.source, proposal, drafted.parents)
-    return found if drafted.parents is not None else found.cut(session.max_length)
+    found = drafted if by_ratio else drafted._replace(proposal=None)
+    return found if found.parents is not None else found.cut(session.max_length)
 
 
 def of_self(tokens: tuple[int, ...], claimed: tuple[float, ...]) -> Drafted:

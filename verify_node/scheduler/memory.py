@@ -8,7 +8,7 @@ from itertools import accumulate, takewhile
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.prefix_cache import Hit
-from verify_node.scheduler.drafted import NOTHING, Drafted
+from verify_node.session.drafted import NOTHING, Drafted
 from verify_node.session.session import Session
 
 

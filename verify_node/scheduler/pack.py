@@ -10,10 +10,11 @@ from typing import TypeAlias
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.prefix_cache import Hit
-from verify_node.scheduler.drafted import NOTHING, Drafted, of_draft
+from verify_node.scheduler.drafted import of_draft
 from verify_node.scheduler.memory import RoundMemory, followers
 from verify_node.scheduler.preempt import Shortage
 from verify_node.scheduler.round import Entry, PromptRows, Round, RoundLimits
+from verify_node.session.drafted import NOTHING, Drafted
 from verify_node.session.session import Session
 from verify_node.slo.allotting import Allotment
 

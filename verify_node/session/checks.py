@@ -206,7 +206,7 @@ def check_draft(draft: Draft, session: Session, vocab_size: int) -> Rejection | 
 
     Its distributions are the target's to check.
     """
-    return _check_base(draft, session) or _check_drawn(draft, session) or _check_vocabulary(draft, vocab_size)
+    return check_base(draft, session) or _check_drawn(draft, session) or _check_vocabulary(draft, vocab_size)
 
 
 def _check_drawn(draft: Draft, session: Session) -> Rejection | None:
@@ -224,11 +224,8 @@ def _check_drawn(draft: Draft, session: Session) -> Rejection | None:
     return None
 
 
-def check_ack(ack: Ack, session: Session) -> Rejection | None:
-    return _check_base(ack, session)
-
-
-def _check_base(message: Ack | Draft, session: Session) -> Rejection | None:
+def check_base(message: Ack | Draft, session: Session) -> Rejection | None:
+    """Whether the session has got as far as its draft node says."""
     if message.base_len > len(session.tokens):
         what = f"{message.base_len} tokens are more than the {len(session.tokens)} committed here"
         return Rejection("wrong_base", what, "reopen the session")

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from goodspeed.fair.smoothing import smoothed
 from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import Draft, TokenLogprobs, Verdict
+from verify_node.session.drafted import Drafted
 from verify_node.session.phase import Phase, WrongPhase
-from verify_node.session.remainder import Remainder
 from verify_node.session.state import WINDOW, SessionState
 from verify_node.slo.deadline import Cause
 
@@ -62,7 +62,7 @@ class Session(SessionState):
         if self.finished or (self.drafted is not None and self.drafted.outdates(draft)):
             return
         awaited, is_new = self.awaits_draft, draft.base_len == len(self.tokens)
-        drafted = Remainder.read(draft, self.tokens)
+        drafted = Drafted.read(draft, self.tokens)
         if drafted is not None and drafted.tokens:
             self.client.note_draft(draft.source, drafted.depth)
         if is_new and draft.source == "model" and draft.tokens:
@@ -81,7 +81,7 @@ class Session(SessionState):
         if base_len > self.acked:
             self.num_repeats, self.moved_at = 0, max(self.moved_at, at)
         self.acked = base_len
-        if base_len > len(self.opened.prompt) + len(self.opened.committed):
+        if base_len > self.num_given:
             self.prompt_logprobs = None  # its draft node has the first verdict
         del self.logprobs[: max(0, len(self.logprobs) - self.num_unacknowledged)]
         sent_at = None

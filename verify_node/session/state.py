@@ -7,13 +7,13 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from goodspeed.fair.estimators import AcceptanceEstimator
-from goodspeed.wire.fields import FinishReason, NodeSource, Verification
+from goodspeed.wire.fields import DraftSource, FinishReason, Verification
 from goodspeed.wire.messages import OpenSession, TokenLogprobs, Verdict
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.client import Client
+from verify_node.session.drafted import Drafted
 from verify_node.session.model_calls import ModelCalls
 from verify_node.session.phase import Phase
-from verify_node.session.remainder import Remainder
 from verify_node.slo.deadline import Deadline
 
 WINDOW = 16
@@ -38,7 +38,7 @@ class SessionState:
     acceptance_bound: AcceptanceBound = field(default_factory=AcceptanceBound)  # from its delivered tokens
     phase: Phase = Phase.OPENED
     may_draft: int = 0  # tokens beyond the text that may be drafted, as its draft node was told
-    drafted: Remainder | None = None  # what is left of its newest draft, after the text as it is now
+    drafted: Drafted | None = None  # what is left of its newest draft, after the text as it is now
     waits: bool = False  # no round takes it before its draft is complete, or late
     model_calls: ModelCalls = field(init=False)
     last_verdict: Verdict | None = None
@@ -94,9 +94,14 @@ class SessionState:
         return len(self.tokens) - self.acked
 
     @property
+    def num_given(self) -> int:
+        """Tokens of its text when it was opened."""
+        return len(self.opened.prompt) + len(self.opened.committed)
+
+    @property
     def was_told_nothing(self) -> bool:
         """Whether its draft node has acknowledged no verdict since it was opened."""
-        return self.acked == len(self.opened.prompt) + len(self.opened.committed)
+        return self.acked == self.num_given
 
     @property
     def is_held_up(self) -> bool:
@@ -147,7 +152,7 @@ class SessionState:
         """Whether the draft model of its draft node may draft for it."""
         return self.opened.drafter in ("auto", "model") and self.client.has_model and self.opened.max_draft > 0
 
-    def allows_drafts_of(self, source: NodeSource) -> bool:
+    def allows_drafts_of(self, source: DraftSource | None) -> bool:
         """Whether what this has drafted may be verified."""
         return self.opened.drafter in ("auto", source)
 

@@ -49,7 +49,7 @@ class VerifyCollector(Collector):
 
     def __init__(self, daemon: VerifyDaemon) -> None:
         self._daemon = daemon
-        self._core = daemon.core.view
+        self._core = daemon.core
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metric families."""
@@ -98,15 +98,15 @@ class VerifyCollector(Collector):
         yield counters("round_seconds", "Time of rounds by phase.", "phase", vars(self._daemon.wall))
         yield histogram("round_duration_seconds", "Forward pass and verification of one round.", counts.round_s)
         yield gauge("budget", "Drafted tokens in one round at most.", core.limits.budget)
-        yield gauge("models_may_draft", "1 while draft models may draft.", float(core.permits_models))
+        yield gauge("models_may_draft", "1 while draft models may draft.", float(core.model_drafts.permits))
 
     def _slos(self) -> Iterator[Metric]:
         """By tier, as this node sees it; what the texts' readers saw their draft nodes tell."""
         core, counts = self._core, self._core.counts
-        attained: dict[str, float] = {tier: counts.num_attained[tier] for tier in core.tiers}
+        attained: dict[str, float] = {tier: counts.num_attained[tier] for tier in core.register.tier_names}
         causes: tuple[Cause, ...] = get_args(Cause)
         late: dict[tuple[str, ...], float] = {
-            (tier, cause): counts.violations[tier, cause] for tier in core.tiers for cause in causes
+            (tier, cause): counts.violations[tier, cause] for tier in core.register.tier_names for cause in causes
         }
         now_behind: dict[str, float] = dict(behind(core, time.monotonic()).items())
         yield counters("slo_attained", "Complete texts that were in time here.", "tier", attained)
@@ -121,17 +121,17 @@ class VerifyCollector(Collector):
         outcomes: tuple[PromiseOutcome, ...] = get_args(PromiseOutcome)
         causes: tuple[Cause, ...] = get_args(Cause)
         asked: dict[tuple[str, ...], float] = {
-            (tier, outcome): counts.promises[tier, outcome] for tier in core.tiers for outcome in outcomes
+            (tier, outcome): counts.promises[tier, outcome] for tier in core.register.tier_names for outcome in outcomes
         }
         broken: dict[tuple[str, ...], float] = {
-            (tier, cause): counts.broken[tier, cause] for tier in core.tiers for cause in causes
+            (tier, cause): counts.broken[tier, cause] for tier in core.register.tier_names for cause in causes
         }
         what = "Texts that asked for a promise, by what became of that."
         yield counters_by("slo_promises", what, ("tier", "outcome"), asked)
         what = "Promised texts that were late, by what took most of their time."
         yield counters_by("slo_broken_promises", what, ("tier", "cause"), broken)
-        yield gauge("slo_promised", "Open texts whose service level is promised.", core.num_promised)
-        yield gauge("slo_promised_pages", "Pages that are reserved for them.", core.num_promised_pages)
+        yield gauge("slo_promised", "Open texts whose service level is promised.", len(core.promises.promised))
+        yield gauge("slo_promised_pages", "Pages that are reserved for them.", core.promises.num_pages)
 
     def _fleet(self) -> Iterator[Metric]:
         reasons: tuple[RedirectReason, ...] = get_args(RedirectReason)
@@ -149,11 +149,11 @@ class VerifyCollector(Collector):
             "verdicts_repeated", "Verdicts sent again, on a message that came again.", core.counts.num_repeated
         )
         yield counters("refusals", "Messages refused.", "reason", refusals)
-        yield counter("refusals_unanswered", "Refusals that were counted and not told.", core.num_unanswered)
-        ignored = traffic.num_unheard + core.num_ignored
+        yield counter("refusals_unanswered", "Refusals that were counted and not told.", core.replies.num_unanswered)
+        ignored = traffic.num_unheard + core.replies.num_ignored
         yield counter("messages_ignored", "Messages of barred peers, which nobody heard.", ignored)
         yield counter("connections_cut", "Connections that this node ended.", self._daemon.channel.num_cut)
-        yield gauge("peers_barred", "Peers, or keys, that are not heard now.", core.num_barred)
+        yield gauge("peers_barred", "Peers, or keys, that are not heard now.", len(core.rate_limiter.barred))
         undelivered = {"busy": traffic.num_busy, "gone": traffic.num_gone}
         yield counters("messages_undelivered", "Messages that no peer took.", "reason", undelivered)
 

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, field
 
 from goodspeed.slo.objectives import OTHER
-from verify_node.core.view import View
+from verify_node.core.core import VerifyCore
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
 
@@ -44,12 +44,12 @@ class Present:
         return self.client.weight * math.log(self.client.goodput.value)
 
 
-def present_clients(view: View) -> list[Present]:
+def present_clients(core: VerifyCore) -> list[Present]:
     """Returns all present clients, in order of connection; `shown` bounds their number."""
     found: dict[str, Present] = {}
-    for peer in view.peers.values():
+    for peer in core.peers.values():
         found.setdefault(peer.client.name, Present(peer.client)).peers.append(peer)
-    for session in view.sessions.values():
+    for session in core.sessions.values():
         found.setdefault(session.client.name, Present(session.client)).sessions.append(session)
     return list(found.values())
 
@@ -59,10 +59,10 @@ def shown(present: list[Present]) -> list[Present]:
     return sorted(present, key=lambda one: not one.sessions)[:MAX_SHOWN]
 
 
-def behind(view: View, now: float) -> dict[str, int]:
+def behind(core: VerifyCore, now: float) -> dict[str, int]:
     """Returns how many unfinished texts of each tier are behind their objectives now."""
-    found = dict.fromkeys(view.tiers, 0)
-    for session in view.sessions.values():
+    found = dict.fromkeys(core.register.tier_names, 0)
+    for session in core.sessions.values():
         if session.deadline is not None and not session.finished:
             found[session.deadline.slo.tier or OTHER] += session.deadline.is_behind(now)
     return found

@@ -42,7 +42,7 @@ class Recent:
 
     def look(self, daemon: VerifyDaemon, now: float) -> None:
         """Remembers the counters as they are."""
-        counts, clients = daemon.core.counts, daemon.core.view.clients.items()
+        counts, clients = daemon.core.counts, daemon.core.allocator.clients.items()
         mark = _Mark(
             at=now,
             num_rounds=counts.round_s.num_values,

@@ -14,7 +14,7 @@ from goodspeed.serving.events import EventLog
 from goodspeed.serving.recording import Drafted, Opened, Round
 from goodspeed.wire.channels import Received
 from goodspeed.wire.messages import Draft, OpenSession, Verdict
-from verify_node.core.view import View
+from verify_node.core.core import VerifyCore
 from verify_node.scheduler import round as rounds
 from verify_node.scheduler.round import Outcome
 from verify_node.session.session import Session
@@ -48,16 +48,16 @@ class RoundRecorder:
     _began: float = 0.0
     _idle_since: float = 0.0
 
-    def heard(self, received: Received, view: View, now: float) -> None:
+    def heard(self, received: Received, core: VerifyCore, now: float) -> None:
         """Records a message only if it was taken: of what is refused there may be any amount, and from anybody."""
-        peer, message = view.peers.get(received.peer), received.message
+        peer, message = core.peers.get(received.peer), received.message
         if peer is None or not isinstance(message, Draft | OpenSession):
             return
-        session = view.sessions.get(message.session_id)
+        session = core.sessions.get(message.session_id)
         if session is None or session.client is not peer.client:
             return
         if isinstance(message, OpenSession):
-            self.opened(session, peer.draft_model, view.num_rounds, now)
+            self.opened(session, peer.draft_model, core.num_rounds, now)
         elif session.drafted is not None and session.drafted.made_on == message.base_len:
             self.arrived(message, received.num_bytes, now)
 

@@ -115,7 +115,7 @@ class Watch:
 
     def __init__(self, daemon: VerifyDaemon, node: Node, epoch_s: float) -> None:
         """epoch_s: the zero of the daemon's clock, in seconds since the epoch."""
-        self._core = daemon.core.view
+        self._core = daemon.core
         self._daemon = daemon
         self._node = node
         self._epoch_s = epoch_s
@@ -155,7 +155,7 @@ class Watch:
         """Yields rows of lost clients that have not come back, the newest last."""
         connected = {one.client.name for one in present if one.peers}
         for loss in self._core.diary.losses_since(now - LOST_SHOWN_S):
-            client = self._core.clients.get(loss.client)
+            client = self._core.allocator.clients.get(loss.client)
             if loss.client not in connected and client is not None:
                 yield self._row(Present(client), "lost", loss.at, now, (loss.what,))
 

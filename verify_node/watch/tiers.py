@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from goodspeed.slo.objectives import OTHER
+from verify_node.core.core import VerifyCore
 from verify_node.core.counts import Judged
-from verify_node.core.view import View
 from verify_node.session.session import Session
 
 JUDGED_S = 600.0
@@ -33,18 +33,18 @@ class TierRow(Struct, frozen=True):
     num_promised: int = 0  # of those that go on
 
 
-def rows(view: View, now: float) -> tuple[TierRow, ...]:
+def rows(core: VerifyCore, now: float) -> tuple[TierRow, ...]:
     """Returns the rows of all tiers, and of `other` where there is anything to say of it."""
     texts: defaultdict[str, list[Session]] = defaultdict(list)
-    for session in view.sessions.values():
+    for session in core.sessions.values():
         if session.deadline is not None and not session.finished:
             texts[session.deadline.slo.tier or OTHER].append(session)
     judged: defaultdict[str, list[Judged]] = defaultdict(list)
-    for one in reversed(view.counts.judged):
+    for one in reversed(core.counts.judged):
         if now - one.at > JUDGED_S:
             break
         judged[one.tier].append(one)
-    found = tuple(_row(tier, texts[tier], judged[tier], now) for tier in view.tiers)
+    found = tuple(_row(tier, texts[tier], judged[tier], now) for tier in core.register.tier_names)
     return tuple(row for row in found if row.name != OTHER or row.num_open or row.num_judged)
 
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from verify_node.core.core import VerifyCore
-from verify_node.scheduler.drafted import NOTHING
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.round import Round
+from verify_node.session.drafted import NOTHING
 from verify_node.session.session import Session
 from verify_node.slo.allotting import Allotment
 

@@ -15,8 +15,8 @@ from goodspeed.slo.headroom import FLOOR
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
 from verify_node.core.core import VerifyCore
-from verify_node.scheduler.drafted import Drafted
 from verify_node.scheduler.select import Choice, Hope
+from verify_node.session.drafted import Drafted
 from verify_node.session.session import Session
 from verify_node.slo.allotting import Allotment
 from verify_node.slo.promises import Promises

@@ -16,7 +16,7 @@ from experiments.simulation.settings import Faults, Settings, with_faults
 from experiments.simulation.text import alone
 from experiments.simulation.world import World
 from goodspeed.engine.paged.pages import PagePool
-from verify_node.core import incoming
+from verify_node.core import core as verify_core
 from verify_node.scheduler.commit import Moved
 from verify_node.session import session as verify_session
 from verify_node.session.checks import Rejection
@@ -111,7 +111,7 @@ def test_a_client_that_is_forgotten_is_found(monkeypatch):
 def test_a_refusal_that_nobody_earned_is_found(monkeypatch):
     refused = Rejection("wrong_base", "nothing", "wait")
     monkeypatch.setattr(
-        incoming, "check_draft", lambda draft, session, vocab_size: refused if draft.base_len % 3 else None
+        verify_core, "check_draft", lambda draft, session, vocab_size: refused if draft.base_len % 3 else None
     )
     _, found = play(1, CALM, limit_s=300.0)
     assert found.num_unearned > 0

@@ -20,6 +20,7 @@ from tests.fakes import (
     session_id,
     told,
 )
+from verify_node.core.invariants import validate
 from verify_node.core.register import FORGOTTEN_S
 from verify_node.scheduler.allocate import INITIAL_ACCEPTANCE
 from verify_node.scheduler.round import Outcome
@@ -619,7 +620,7 @@ def test_two_processes_of_one_name_are_two_clients(desk):
     assert client_names(desk) == {b"b2": "a-2", b"c": "a-2-2"}
     assert desk.session(7).peer_id == b"b2"
     assert "fake-draft, one more that is called a" in [entry.what for entry in desk.core.diary.entries()]
-    desk.core.validate()
+    validate(desk.core)
 
 
 def test_names_that_get_a_number_stay_names(desk):

@@ -279,8 +279,7 @@ class CoreLaws(RuleBasedStateMachine):
             assert session.acked <= len(session.tokens)
             wanted = session.opened.num_logprobs is not None
             assert len(session.logprobs) == (len(session.tokens) - session.acked) * wanted
-            if session.drafted is not None:
-                assert session.drafted.base_len == len(session.tokens)
+            assert session.drafted is None or session.drafted.made_on <= len(session.tokens)
 
     @precondition(lambda self: self.in_flight is None)
     @invariant()

@@ -10,9 +10,9 @@ from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
 from goodspeed.wire.messages import Ack, Close, Refusal, Verdict
 from tests.fakes import VOCAB, Desk, alone, make_core, make_hello, make_open, replace_message, request_of, session_id
 from tests.verify_node.core.test_core_keys import KEYS, KeyedDesk
-from verify_node.core.incoming import MAX_REPEATS
 from verify_node.core.rate_limit import BAR_S
 from verify_node.core.register import MAX_CLIENTS, STUCK_S
+from verify_node.core.replies import MAX_REPEATS
 
 RUBBISH = MalformedMessage("no message")
 

@@ -10,7 +10,7 @@ from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Verdict
 from tests.fakes import VOCAB, Desk, alone, make_open, replace_message, request_of, session_id
 from verify_node.scheduler.select import ALL, SELDOM_UNWAITED, UNWAITED
 from verify_node.scheduler.start import SHARE
-from verify_node.session.remainder import Remainder
+from verify_node.session.drafted import Drafted
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_older_drafts_do_not_replace_newer_ones(desk: Desk) -> None:
     newer = draft_of(desk, num=6)
     desk.up("a", newer)
     desk.up("a", older)
-    assert desk.session().drafted == Remainder.read(newer, desk.session().tokens)
+    assert desk.session().drafted == Drafted.read(newer, desk.session().tokens)
 
 
 def test_a_draft_for_less_of_the_text_is_of_use_where_it_goes_on(desk: Desk) -> None:

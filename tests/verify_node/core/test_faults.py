@@ -12,6 +12,7 @@ from goodspeed.fair.latency import Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Ack, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
+from verify_node.core.invariants import validate
 
 NUMBERS = (1, 2, 3)
 EVERY = 997
@@ -100,7 +101,7 @@ class World:
             except Fault:
                 self.num_aborted += 1
                 answers = [send.message for send in self.desk.core.abort("Fault", self.desk.now)]
-            self.desk.core.validate()
+            validate(self.desk.core)
             self.take(answers)
 
     def round(self) -> list[Any]:
@@ -108,7 +109,7 @@ class World:
         self.desk.now += 0.01
         with self.faults.here():
             planned = core.plan(self.desk.now)
-        core.validate()
+        validate(core)
         if planned is None:
             return []
         outcomes = self.desk.target.run(planned)
@@ -186,6 +187,6 @@ def test_a_message_that_fails_costs_its_session_and_is_answered() -> None:
     assert "Fault" in send.message.what
     [send] = core.fail(b"b", desk.honest_draft(2), "Fault", desk.now)
     assert session_id(2) in core.sessions, "it is another's"
-    core.validate()
+    validate(core)
     assert core.fail(b"nobody", draft, "Fault", desk.now) == []
     assert set(core.sessions) == {session_id(2)}

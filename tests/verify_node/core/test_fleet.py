@@ -48,7 +48,7 @@ def redirects(messages):
 def test_alone_it_sends_nobody_anywhere_and_tells_nothing():
     desk = Desk(max_sessions=1)
     assert len(desk.up("a", make_hello("a"))) == 1
-    assert know(desk) == [(b"a", Replicas((desk.core.redirecting.news.siblings[0],)))]
+    assert know(desk) == [(b"a", Replicas((desk.core.fleet.news.siblings[0],)))]
     desk.open("a", 1)
     assert [one.code for one in desk.open("a", 2)] == ["too_many_sessions"]
 
@@ -56,7 +56,7 @@ def test_alone_it_sends_nobody_anywhere_and_tells_nothing():
 def test_a_table_without_itself_is_that_of_another_fleet():
     desk = make()
     assert know(desk, replica("b"), own="somebody") == [(b"a", Replicas(()))]
-    assert desk.core.redirecting.is_alone
+    assert desk.core.fleet.is_alone
 
 
 def test_draft_nodes_are_told_who_is_there_after_welcome_and_when_that_changes():
@@ -121,7 +121,7 @@ def test_a_session_that_is_open_is_not_sent_on_when_its_message_comes_twice():
 def test_nobody_is_sent_to_another_target_nor_to_who_stops():
     for load in (replace(IDLE, target_fingerprint="another"), replace(IDLE, is_draining=True)):
         desk = make(replica("b", load), busy=True)
-        desk.core.redirecting.target = "own"
+        desk.core.fleet.target = "own"
         assert redirects(desk.open()) == []
 
 

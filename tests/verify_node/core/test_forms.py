@@ -11,7 +11,7 @@ from goodspeed.wire.messages import Close
 from tests.constraint.babbler import VOCABULARY
 from tests.fakes import Desk, session_id
 from verify_node.core import settings as core_settings
-from verify_node.core.checked import CheckedCore
+from verify_node.core.invariants import CheckedCore, validate
 from verify_node.core.settings import CoreSettings
 from verify_node.session.phase import BrokenInvariant
 
@@ -120,7 +120,7 @@ def test_whose_forms_are_held_is_looked_at(
 ) -> None:
     open_one(desk, 1)
     desk.open("a", 2)
-    desk.core.validate()
+    validate(desk.core)
     breaks(grammars)
     with pytest.raises(BrokenInvariant, match=what):
-        desk.core.validate()
+        validate(desk.core)

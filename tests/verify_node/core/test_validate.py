@@ -7,10 +7,11 @@ from experiments.simulation.settings import Settings, with_faults
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.wire.messages import Ack
 from tests.fakes import Desk, make_open, session_id
+from verify_node.core.invariants import validate
 from verify_node.core.register import Register
 from verify_node.session.client import Client
+from verify_node.session.drafted import Drafted
 from verify_node.session.phase import BrokenInvariant, Phase
-from verify_node.session.remainder import Remainder
 from verify_node.session.session import Session
 
 
@@ -30,22 +31,23 @@ def test_what_is_sound_is_not_found_fault_with(desk):
         num_tokens = len(desk.session().tokens)
         for number in (1, 2):
             desk.draft(number=number)
-        desk.core.validate()  # raises BrokenInvariant, as the next tests show
+        validate(desk.core)  # raises BrokenInvariant, as the next tests show
         desk.round()
-        desk.core.validate()
+        validate(desk.core)
         assert len(desk.session().tokens) > num_tokens
 
 
 def drafted(desk, **changes):
     """Puts a draft there as no arrival would."""
     session = desk.session()
-    session.drafted = Remainder.read(desk.honest_draft(), session.tokens)._replace(**changes)
+    session.drafted = Drafted.read(desk.honest_draft(), session.tokens)._replace(**changes)
 
 
 BREAKS = {
     "a permission too soon": (lambda desk: setattr(desk.session(2), "may_draft", 1), "1 tokens may be drafted before"),
     "a phase without a verdict": (lambda desk: setattr(desk.session(2), "phase", Phase.RUNNING), "its last verdict"),
-    "a draft for another text": (lambda desk: drafted(desk, base_len=9), "its drafted tokens do not follow its text"),
+    "a draft for another text": (lambda desk: drafted(desk, made_on=9), "made for more text than there is"),
+    "a part of a draw": (lambda desk: drafted(desk, made_on=3, proposal=b"1"), "of the ratio rule may be verified"),
     "a draft that is used up": (lambda desk: drafted(desk, made_on=3, tokens=()), "nothing is left of its draft"),
     "a wait for nobody": (lambda desk: setattr(desk.session(2), "waits", True), "waited for that nobody may make"),
     "an end without a reason": (lambda desk: setattr(desk.session(), "phase", Phase.FINISHED), "it ends for None"),
@@ -64,16 +66,16 @@ BREAKS = {
 
 @pytest.mark.parametrize(("breaks", "what"), BREAKS.values(), ids=BREAKS)
 def test_what_is_wrong_is_said(desk, breaks, what):
-    desk.core.validate()
+    validate(desk.core)
     breaks(desk)
     with pytest.raises(BrokenInvariant, match=what):
-        desk.core.validate()
+        validate(desk.core)
 
 
 def test_the_session_is_named(desk):
     desk.session().acked = 99
     with pytest.raises(BrokenInvariant, match=rf"session {session_id(1).hex()} \(running\): 99 tokens"):
-        desk.core.validate()
+        validate(desk.core)
 
 
 def test_a_round_in_flight_is_looked_at(desk):
@@ -82,7 +84,7 @@ def test_a_round_in_flight_is_looked_at(desk):
     desk.draft(alpha=0.5)
     desk.session().tokens.append(1)
     with pytest.raises(BrokenInvariant, match="session"):
-        desk.core.validate()
+        validate(desk.core)
 
 
 # -- transitions that forget something ---------------------------------------------------------------------------------
@@ -118,7 +120,7 @@ def goes_wrong(client, seconds):
 
 
 SABOTAGE = {
-    "commit keeps the draft": (Session, "commit", keeps_the_draft, "do not follow its text"),
+    "commit keeps the draft": (Session, "commit", keeps_the_draft, "it has a draft, and is over"),
     "tell keeps no verdict": (Session, "tell", forgets_the_verdict, "its phase and its last verdict disagree"),
     "tell waits for everybody": (Session, "tell", waits_for_everybody, "that nobody may make"),
     "a client's times go wrong": (Client, "observe_round_trip", goes_wrong, "is negative"),

@@ -117,7 +117,7 @@ def test_a_draft_for_less_of_the_text_is_of_use_where_the_text_goes_on_as_it_say
     session = make_session()
     session.commit((4,))
     session.take_draft(a_draft(tokens=(4, 5, 6), probabilities=bytes((1, 2, 3))), 0.0)
-    assert (session.drafted.tokens, session.drafted.codes, session.drafted.base_len) == ((5, 6), bytes((2, 3)), 4)
+    assert (session.drafted.tokens, session.drafted.codes) == ((5, 6), bytes((2, 3)))
     session.take_draft(a_draft(tokens=(7, 5, 6)), 0.0)
     assert session.drafted is None, "and it was the newest that the draft node sent"
 

@@ -16,7 +16,7 @@ def desk():
 
 
 def names(desk):
-    return [one.client.name for one in shown(present_clients(desk.core.view))]
+    return [one.client.name for one in shown(present_clients(desk.core))]
 
 
 def test_a_client_comes_and_goes(desk):
@@ -32,7 +32,7 @@ def test_names_from_the_network_are_bounded(desk):
     for number in range(MAX_SHOWN + 40):
         desk.hello(f"name-{number}", boot_id=number.to_bytes(8))
     desk.open("name-290", number=1)
-    assert len(present_clients(desk.core.view)) == MAX_SHOWN + 40
+    assert len(present_clients(desk.core)) == MAX_SHOWN + 40
     assert len(names(desk)) == MAX_SHOWN
     assert names(desk)[:2] == ["name-290", "name-0"]
 
@@ -40,7 +40,7 @@ def test_names_from_the_network_are_bounded(desk):
 def test_connections_of_one_process_are_one_client(desk):
     desk.hello("a")
     desk.up("b", make_hello("a"))
-    [one] = present_clients(desk.core.view)
+    [one] = present_clients(desk.core)
     assert len(one.peers) == 1
 
 
@@ -49,7 +49,7 @@ def test_what_may_be_drafted_is_summed_over_sessions_that_go_on(desk):
     for number in (1, 2):
         desk.open(number=number)
     desk.round()
-    [one] = present_clients(desk.core.view)
+    [one] = present_clients(desk.core)
     assert one.may_draft == sum(desk.session(number).may_draft for number in (1, 2)) > 0
     desk.session(1).phase = Phase.FINISHED
     assert one.may_draft == desk.session(2).may_draft
@@ -60,7 +60,7 @@ def test_the_utility_is_of_clients_that_generate(desk):
         desk.hello(name)
     desk.open("a")
     desk.round()
-    a, b = present_clients(desk.core.view)
+    a, b = present_clients(desk.core)
     assert a.log_utility == a.client.weight * math.log(a.client.goodput.value)
     assert log_utility([a, b]) == a.log_utility
     a.client.weight = 3.0
@@ -70,9 +70,9 @@ def test_the_utility_is_of_clients_that_generate(desk):
 def test_running_are_the_sessions_of_the_newest_round(desk):
     desk.hello("a")
     desk.open(number=1)
-    assert desk.core.view.num_running == 0
+    assert desk.core.num_running == 0
     desk.round()
     desk.open(number=2)
-    assert desk.core.view.num_running == 1
+    assert desk.core.num_running == 1
     desk.up("a", Close(session_id(1), 1))
-    assert desk.core.view.num_running == 0
+    assert desk.core.num_running == 0

@@ -13,7 +13,7 @@ def test_a_round_has_its_sums_and_a_row_of_each_session() -> None:
     planned = desk.core.plan(desk.now)
     assert planned is not None
     verdicts: Any = desk.finish(planned)
-    told: Any = round_event(planned, verdicts, desk.core.view.sessions)
+    told: Any = round_event(planned, verdicts, desk.core.sessions)
     assert (told["number"], told["num_drafted"], len(told["sessions"])) == (1, 0, 1)
     key = desk.session().session_id.hex()
     assert told["may_draft"] == {key: desk.session().may_draft} == {key: desk.core.limits.budget}

@@ -1,0 +1,282 @@
+"""Rounds of a verify core: plans one, applies what came of it, and finds the session that rounds fail on.
+
+Between `plan` and `finish` a round is in flight: the target reads and writes the KV cache, so the pool is changed only
+when none is. No I/O, no clock, no torch.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from functools import partial
+from math import inf
+
+from goodspeed.engine.paged.pages import PagePool
+from goodspeed.fair.latency import Refined
+from goodspeed.fair.smoothing import smoothed
+from verify_node.core.admitting import Admission
+from verify_node.core.counts import Counts
+from verify_node.core.register import Register
+from verify_node.core.replies import Replies, Send
+from verify_node.scheduler.allocate import Allocator
+from verify_node.scheduler.commit import Moved, active, commit, observe, publish
+from verify_node.scheduler.failures import IMPOSSIBLE, NOT_NUMBERS
+from verify_node.scheduler.model_drafts import ModelDrafts
+from verify_node.scheduler.pack import plan
+from verify_node.scheduler.preempt import Preemption
+from verify_node.scheduler.round import Outcome, Round, RoundLimits
+from verify_node.scheduler.select import Choice
+from verify_node.scheduler.start import Starting
+from verify_node.session.checks import HALF_DONE, form_failed, round_failed, target_failed
+from verify_node.session.session import SMOOTHING, Session
+from verify_node.slo.allotting import Allotment
+
+MAX_SUSPECTS = 64
+"""Sessions that are remembered, the newest of those whose round failed at its end though they were alone."""
+
+ROUNDS_KEPT = 64
+"""Rounds after which what was kept of sessions that are over is forgotten."""
+
+LEAST_HELD_S = 0.001
+"""How soon a prompt that is held is looked at again, at least, where rounds take no time yet."""
+
+
+class Stage(Enum):
+    """What a fault is a fault of."""
+
+    IDLE = "idle"
+    PLANNING = "planning"
+    ALLOTTING = "allotting"  # within planning: what promises take of the round is worked out
+    IN_FLIGHT = "in flight"
+    FINISHING = "finishing"
+
+
+class Rounds:
+    """One round after the other, of the sessions of a register."""
+
+    def __init__(
+        self,
+        *,
+        register: Register,
+        limits: RoundLimits,
+        allocator: Allocator,
+        choice: Choice,
+        is_shared: bool,
+        pool: PagePool,
+        cost: Refined,
+        admission: Admission,
+        preemption: Preemption,
+        replies: Replies,
+        counts: Counts,
+    ) -> None:
+        """is_shared: draft models may take this machine's time."""
+        self.register, self.sessions, self.pool = register, register.sessions, pool
+        self.limits, self.cost, self.allocator, self.choice = limits, cost, allocator, choice
+        self.admission, self.promises, self.preemption = admission, admission.promises, preemption
+        self.replies, self.counts = replies, counts
+        self.starting = Starting(register.sessions, is_barrier=allocator.is_barrier)
+        self.model_drafts = ModelDrafts(is_shared)
+        self.num_rounds = 0  # begun
+        self.round_s = 0.0  # smoothed duration of a round
+        self.wake_at = 0.0  # when there may be something to do, if nothing happens before
+        self.in_flight: Round | None = None
+        self.failing: Sequence[Session] = ()  # those of the round that is planned, computed or finished now
+        self.taking_part: dict[bytes, Session] = {}  # in the round in flight, or else in the last; some may be closed
+        self._stage = Stage.IDLE
+        self._suspects: dict[bytes, None] = {}  # the oldest first
+        self._num_alone = 0  # rounds of one session each that are left, to find the one that rounds fail on
+
+    @property
+    def newest_number(self) -> int:
+        """The number of the round that is planned, computed or finished now."""
+        return self.num_rounds + (self._stage in (Stage.PLANNING, Stage.ALLOTTING))
+
+    @property
+    def num_running(self) -> int:
+        """Open, unfinished sessions that take part in the newest round; the other unfinished ones wait."""
+        return sum(not one.finished and self.register.has(one) for one in self.taking_part.values())
+
+    # -- a round begins --------------------------------------------------------------------------------------------
+
+    def plan(self, now: float) -> Round | None:
+        """The next round if it may start now; else `wake_at` says when to ask again."""
+        self.wake_at = inf
+        if self.in_flight is not None:
+            return None
+        self._stage = Stage.PLANNING
+        self.register.free_released()
+        if self.num_rounds % ROUNDS_KEPT == 0:
+            self.choice.keep(self.sessions)
+            self.preemption.keep(self.sessions, self.allocator.clients)
+        start = self.starting.look(self.choice, self.num_rounds, self.round_s, now)
+        self.wake_at = min(self.starting.wake_at, now if self.promises.has_undecided else inf)
+        planned = self._start(start.sessions, start.ready, now) if start is not None else None
+        if planned is None:
+            self._stage, self.failing = Stage.IDLE, ()
+        return planned
+
+    def _start(self, sessions: list[Session], ready: list[Session], now: float) -> Round | None:
+        planned = self._pack(sessions, ready, now)
+        self.counts.num_preempted += len(planned.preempted)
+        self.preemption.began(planned, self.sessions, now)
+        if not planned.entries:
+            if self.promises.promised:  # a prompt whose last token is held waits for time to pass, and nothing else
+                self.wake_at = min(self.wake_at, now + max(self.round_s, LEAST_HELD_S))
+            return None
+        self.taking_part = {entry.session_id: self.sessions[entry.session_id] for entry in planned.entries}
+        self.promises.began({entry.session_id: len(entry.tokens) for entry in planned.entries}, ready)
+        self.num_rounds = planned.number
+        self.in_flight, self._stage, self.failing = planned, Stage.IN_FLIGHT, [*self.taking_part.values()]
+        prefilled = set(planned.prefilled)
+        for entry in planned.entries:
+            session = self.taking_part[entry.session_id]
+            if session.num_cached is None:
+                self.counts.looked_up(len(session.tokens), entry.start)
+            session.enter(now, reads_prompt=entry.session_id in prefilled, num_cached=entry.start)
+        for session_id in planned.crowded_out:
+            self.sessions[session_id].lack_memory(now)
+        return planned
+
+    def _pack(self, sessions: list[Session], ready: list[Session], now: float) -> Round:
+        """Everybody who is ready; while they go one by one, the first that finds room."""
+        number = self.num_rounds + 1
+        self.failing = ready
+        allotment = self._allot(ready, now)
+        if self._num_alone:
+            for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
+                self.failing = [session]
+                drafted = self.choice.choose([session], now)
+                resolve = partial(self.preemption.resolve, now=now, others=ready)
+                planned = plan(number, sessions, [session], self.limits, self.pool, drafted, allotment, resolve)
+                if planned.entries:
+                    return planned
+            self.failing = ready
+        drafted = self.choice.choose(ready, now, _room(allotment, len(ready)))
+        resolve = partial(self.preemption.resolve, now=now)
+        return plan(number, sessions, ready, self.limits, self.pool, drafted, allotment, resolve)
+
+    def _allot(self, ready: list[Session], now: float) -> Allotment | None:
+        """What promises take of the round; without any there is nothing to work out, which could fail."""
+        if not self.promises.promised:
+            return None
+        self._stage = Stage.ALLOTTING
+        allotment = self.promises.allot(self.sessions, ready, now)
+        self._stage = Stage.PLANNING
+        return allotment
+
+    # -- a round is done -------------------------------------------------------------------------------------------
+
+    def finish(self, outcomes: Sequence[Outcome], duration_s: float, now: float) -> list[Send]:
+        """The round in flight is done: commit, observe, permit, and one Verdict for each session that moved."""
+        done, self.in_flight = self.in_flight, None
+        if done is None:
+            raise RuntimeError("no round is in flight")
+        self._stage, register = Stage.FINISHING, self.register
+        self.cost.observe(done.num_tokens, len(done.entries), done.context_tokens, duration_s)
+        self.round_s = smoothed(self.round_s, duration_s, SMOOTHING)
+        self._num_alone = max(0, self._num_alone - 1)
+        moved, sends = self._commit(done, outcomes, now)
+        sends += self.replies.disprove(moved, now)
+        moved = [move for move in moved if register.has(move.session)]  # but of whoever was just put out
+        observe(done, moved, self.allocator)
+        self.counts.finished(done, moved, duration_s)
+        still_open = {key: session for key, session in self.taking_part.items() if register.has(session)}
+        self.preemption.finished(done, moved, still_open, duration_s)
+        going_on = active(register.sessions)
+        self.model_drafts.finished(moved, going_on, now)
+        sends += self._tell(done, moved, going_on, now)
+        self.promises.finished(register.sessions, self.round_s, now)
+        self._stage, self.failing = Stage.IDLE, ()
+        for session_id in self.taking_part:
+            self._suspects.pop(session_id, None)
+        return sends
+
+    def _commit(self, done: Round, outcomes: Sequence[Outcome], now: float) -> tuple[list[Moved], list[Send]]:
+        """Commits what came of each session that is still open; returns those that moved, and what others are told."""
+        by_session = {outcome.session_id: outcome for outcome in outcomes}
+        moved: list[Moved] = []
+        sends: list[Send] = []
+        for entry in done.entries:
+            session = self.taking_part[entry.session_id]
+            if not self.register.has(session):
+                continue  # closed meanwhile, or opened again
+            session.advance(now)
+            if not entry.samples:
+                publish(session, self.pool)
+            if not entry.samples and entry.prompt_rows is None:
+                continue
+            outcome = by_session[entry.session_id]
+            session.read_prompt(outcome.prompt_logprobs)
+            if entry.samples and not outcome.is_possible(len(entry.first_choices)):
+                outcome = Outcome(outcome.session_id, (), 0, 0.0, failed=IMPOSSIBLE)
+            if outcome.failed:
+                if outcome.failed in (NOT_NUMBERS, IMPOSSIBLE):
+                    self._distrust(session)
+                why = form_failed(outcome.failed) if outcome.breaks_form else target_failed(outcome.failed)
+                sends += self.replies.give_up(session, why, now)
+            elif entry.samples:
+                moved.append(commit(session, entry, outcome, self.pool))
+        return moved, sends
+
+    def _tell(self, done: Round, moved: Sequence[Moved], going_on: Sequence[Session], now: float) -> list[Send]:
+        """The verdicts of a round, with what each session may draft next."""
+        permits, owes_more = self.model_drafts.permits, self.choice.owes_more
+        permitted: Mapping[bytes, int] = {}
+        if permits or any(owes_more(move.session) for move in moved):
+            permitted = self.allocator.permit(done.number, going_on, self.round_s)
+        sends = []
+        for move in moved:
+            session = move.session
+            may_draft = permitted.get(session.session_id, 0) if permits or owes_more(session) else 0
+            session.permit(may_draft, done.number)
+            verdict = move.verdict(session.may_draft, self.choice.least_probability(session))
+            waits = self.allocator.waits(session) and done.number >= session.client.retry_round
+            session.tell(verdict, now, waits=waits, window=session.window(self.round_s))
+            sends.append(self.replies.tell(session.peer_id, verdict))
+        return sends
+
+    # -- a round fails ---------------------------------------------------------------------------------------------
+
+    def abort(self, why: str, now: float) -> list[Send]:
+        """A round failed as a whole, in `plan`, in its forward pass (out of memory, say) or in `finish`.
+
+        It is made again: nothing was revealed. After a half-done `finish` its sessions end here, and their draft nodes
+        open them again. Then the sessions go one by one, as often as there were sessions; one whose round fails though
+        it is alone is given up, after a half-done `finish` only at the second time, and the others never learn of it.
+        Where the fault is in what promises take of a round, these end, and no session.
+        """
+        stage, computed, failed = self._stage, self.in_flight, [*self.failing]
+        self.in_flight, self._stage, self.failing = None, Stage.IDLE, ()
+        self.counts.num_failed += 1
+        if stage is Stage.ALLOTTING:
+            return self.admission.withdraw(now)
+        self._num_alone = max(self._num_alone, len(failed))
+        for entry in computed.entries if computed is not None else ():
+            if self.register.has(self.taking_part[entry.session_id]):
+                self.pool.truncate(entry.session_id, min(entry.start, self.pool.length(entry.session_id)))
+        sends: list[Send] = []
+        for session in [session for session in failed if self.register.has(session)]:
+            if len(failed) == 1 and (stage is not Stage.FINISHING or session.session_id in self._suspects):
+                self._distrust(session)
+                sends += self.replies.give_up(session, round_failed(why), now)
+            elif stage is Stage.FINISHING:
+                if len(failed) == 1:
+                    self._suspect(session)
+                self.register.drop(session, may_return=True)
+                sends += self.replies.refuse(session.peer_id, HALF_DONE, now, about=session.opened)
+        return sends
+
+    def _suspect(self, session: Session) -> None:
+        """Its round failed at its end, maybe by no fault of its own: it has one more try."""
+        self._suspects[session.session_id] = None
+        if len(self._suspects) > MAX_SUSPECTS:
+            del self._suspects[next(iter(self._suspects))]
+
+    def _distrust(self, session: Session) -> None:
+        """Nobody else is given its pages: what they hold may be what the target failed on."""
+        self.pool.withdraw(session.session_id)
+
+
+def _room(allotment: Allotment | None, num_ready: int) -> int | None:
+    """Drafted tokens that promises leave room for beside a token of each session and the promised prompts' own."""
+    if allotment is None or allotment.round_tokens is None:
+        return None
+    return max(0, allotment.round_tokens - num_ready - sum(allotment.prefill.values()))
