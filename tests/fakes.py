@@ -86,7 +86,7 @@ def make_core(
     policy: a name, or one in place of the settings' own. settings: what `CoreSettings` has, in place of FAKE's.
     """
     name, own = (policy, None) if isinstance(policy, str) else ("gradient", policy)
-    changed = dataclasses.replace(FAKE, policy=dataclasses.replace(FAKE.policy, name=name), **settings)
+    changed = dataclasses.replace(FAKE, policy=name, **settings)
     welcome = core_settings.make_welcome(
         changed,
         boot_id=boot_id,

@@ -126,7 +126,7 @@ def build(
 
 
 def read_grammars(checkpoint: Checkpoint) -> Grammars | None:
-    """What compiles the constraints of sessions; None, and a warning, for a tokenizer that llguidance cannot read."""
+    """The compiler of constraints; None, and a warning, for a tokenizer that llguidance cannot read."""
     grammars = Grammars(checkpoint, Trial(checkpoint))
     try:
         logger.debug("structured output is served", extra={"num_words": grammars.table.num_words})

@@ -95,7 +95,7 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
 
 
 def open_window(config: VerifyConfig, daemon: "VerifyDaemon", http: "web.BoundAddress | None") -> "Window | None":
-    """What --http asks for."""
+    """Opens the window that --http asks for."""
     if http is None:
         return None
     from verify_node.watch.window import Window

@@ -77,7 +77,7 @@ class Compiling:
                 return opening.received
 
     async def _compiled(self, opening: "_Opening") -> Compiled:
-        """What came of the compiling. An exception that nobody foresaw costs this session only."""
+        """Compiles on a thread. An unforeseen exception costs this session only."""
         try:
             return await asyncio.to_thread(self._grammars.compiled, opening.constraint)
         except Exception as error:

@@ -9,7 +9,7 @@ from goodspeed.serving import model_options, options
 from goodspeed.serving.config import Settings, option
 from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.endpoints import is_loopback
-from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, Rounds, check_round_tokens
+from verify_node.core.settings import DEFAULTS, CoreSettings, Rounds, check_round_tokens
 
 PAPER_BETA = 0.5
 """The smoothing step of goodput in the paper's figures."""
@@ -28,7 +28,7 @@ class VerifyConfig(Settings):
     bind: str = option(
         "tcp://127.0.0.1:5555", group="connection", help="where draft nodes connect", metavar="tcp://HOST:PORT"
     )
-    policy: str = options.policy(DEFAULTS.policy.name)
+    policy: str = options.policy(DEFAULTS.policy)
     preset: str | None = options.preset()
     budget: int | Literal["auto"] = option(
         DEFAULTS.budget,
@@ -178,7 +178,7 @@ class VerifyConfig(Settings):
     def _rules(self) -> dict[str, Any]:
         """The settings of the rules that do not depend on what is measured."""
         return {
-            "policy": self.policy_settings,
+            "policy": self.policy,
             "rounds": self.rounds,
             "tiers": tuple(parse_tiers(self.slo_tier).values()),
             "admission": self.admission,
@@ -193,13 +193,8 @@ class VerifyConfig(Settings):
 
     @property
     def rounds(self) -> Rounds:
-        """What rounds wait for."""
+        """The name of what rounds wait for."""
         return "barrier" if self.is_paper else "continuous"
-
-    @property
-    def policy_settings(self) -> PolicySettings:
-        """The policy with its options."""
-        return PolicySettings(name=self.policy)
 
     @property
     def core(self) -> CoreSettings:

@@ -7,7 +7,7 @@ long forward pass. Every rule is in `core.py`; here are only the loop and its cl
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,24 +37,24 @@ from verify_node.watch.visits import Visits
 logger = logging.getLogger("goodspeed.verify")
 
 LOOK_S = 1.0
-"""How often the enrolment folder is looked at, or with every heartbeat if that is more often."""
+"""Time between two looks at the enrolment folder, or a heartbeat if that is less."""
 
 TICK_S = 0.25
-"""How often leases are looked at, or with every heartbeat if that is more often: that soon a loss is noticed."""
+"""Time between two looks at the leases, or a heartbeat if that is less: that soon a loss is noticed."""
 
 TURN_S = 0.005
-"""How long one look at what arrives may take: verdicts, other peers' messages and HTTP wait no longer for a burst."""
+"""Longest look at what arrives: verdicts, other peers' messages and HTTP wait no longer for a burst."""
 
 PAUSE_S = 0.02
 """Between two looks during a round, after one that brought nothing but what is refused, or that left something. In all
 looks take a fifth of the time of a round then, whoever sends how much."""
 
 HANGING_S = 5.0
-"""How long the end of this node waits for a forward pass of several ranks, of which one may be lost."""
+"""Longest wait of a stopping node for a forward pass of several ranks, of which one may be lost."""
 
 ENDS = (RankLost, TransportError, OutputError, BrokenPipeError, BrokenInvariant)
-"""What ends this node at once: it cannot compute, hear or tell any more, and no later round could. (A core that checks
-its invariants is of tests.)"""
+"""Errors that end this node at once: no later round could compute, hear or tell. (A core that checks its invariants is
+of tests.)"""
 
 
 @dataclass
@@ -91,16 +91,8 @@ class VerifyDaemon:
         """Collects and runs rounds until cancelled; then the round in flight ends, and everybody is told."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._collect())
-                tasks.create_task(self._heartbeat())
-                if self.enrolment is not None:
-                    tasks.create_task(self._look_at(self.enrolment))
-                if self.ranks is not None:
-                    tasks.create_task(self._look_after(self.ranks))
-                if self.member is not None:
-                    tasks.create_task(self._take_part_in(self.member))
-                if self.compiling is not None:
-                    tasks.create_task(self._open_compiled(self.compiling))
+                for loop in self._loops():
+                    tasks.create_task(loop)
                 rounds = tasks.create_task(self._rounds())
                 try:
                     await asyncio.wait([rounds])  # which leaves them alone when we are cancelled
@@ -113,6 +105,21 @@ class VerifyDaemon:
                 self._thread.close(HANGING_S)
                 self.ranks.close()
             self.channel.close()
+
+    def _loops(self) -> Iterator[Coroutine[None, None, None]]:
+        """The tasks beside the rounds."""
+        heartbeat_s = self.core.welcome.heartbeat_s
+        yield self._collect()
+        tick = partial(self._tick, Visits(self.core.diary))
+        yield self._repeat("a look at the clock", min(heartbeat_s, TICK_S), tick)
+        if (enrolment := self.enrolment) is not None:
+            yield self._repeat("a look at the enrolment", min(heartbeat_s, LOOK_S), lambda: enrolment.look())
+        if self.ranks is not None:
+            yield self._look_after(self.ranks)
+        if self.member is not None:
+            yield self._repeat("a look at the fleet", PEERS_LOOK_S, partial(self._take_part_in, self.member))
+        if self.compiling is not None:
+            yield self._open_compiled(self.compiling)
 
     async def _drain(self, rounds: "asyncio.Task[None]") -> None:
         """Lets nobody in, and starts no round; draft nodes learn at once, and not from silence."""
@@ -181,7 +188,7 @@ class VerifyDaemon:
         return None
 
     def _withdraw(self, _: Exception) -> dict[str, object]:
-        """What is promised could not be decided: everybody is served as well as can be, and told so."""
+        """Ends all promises after a failed decision: sessions are served as well as can be, and told so."""
         num_promises = len(self.core.promises.promised)
         self._reply(self.core.withdraw(time.monotonic()))
         return {"num_promises": num_promises}
@@ -260,7 +267,7 @@ class VerifyDaemon:
         return changed or len(self.core.sessions) != num_sessions
 
     def _waits(self, received: Received) -> bool:
-        """Whether a message waits for its constraint to be compiled; too many of one sender are refused.
+        """Has a message wait for its constraint to be compiled; too many of one sender are refused.
 
         One by another key than its peer's does not, and takes none of the peer's turns: the core refuses it.
         """
@@ -293,7 +300,7 @@ class VerifyDaemon:
                 await self._between.wait()
 
     def _handle(self, received: Received) -> list[Send]:
-        """What a message is answered with. One that raises an exception costs its session, and nobody else notices."""
+        """Answers a message. One that raises an exception costs its session, and nobody else notices."""
         try:
             return self._received(received)
         except ENDS:
@@ -320,16 +327,17 @@ class VerifyDaemon:
             self.recorder.heard(received, self.core, now)
         return sends
 
-    async def _heartbeat(self) -> None:
-        """Time passes. A look at the clock that fails is told and done again; too many in a row end the node."""
-        visits, failures = Visits(self.core.diary), Failures(logger, "a look at the clock", ENDS)
+    async def _repeat(self, what: str, period_s: float, step: Callable[[], None]) -> None:
+        """Does a step again and again. One that fails is told and done again; too many in a row end the node."""
+        failures = Failures(logger, what, ENDS)
         while True:
             async with failures.survived():
-                self._tick(visits)
-            self._woken.set()
-            await asyncio.sleep(min(self.core.welcome.heartbeat_s, TICK_S))
+                step()
+            await asyncio.sleep(period_s)
 
     def _tick(self, visits: Visits) -> None:
+        """Time passes."""
+        self._woken.set()
         now = time.monotonic()
         self._reply(self.core.tick(now))
         for lost in self.core.diary.losses_since(now):
@@ -337,30 +345,17 @@ class VerifyDaemon:
             logger.info("a draft node was lost", extra=extra)
         self.reporter.say_all(visits.news())
 
-    async def _look_at(self, enrolment: Enrolment) -> None:
-        """Keys come and go while this node runs."""
-        failures = Failures(logger, "a look at the enrolment", ENDS)
-        while True:
-            await asyncio.sleep(min(self.core.welcome.heartbeat_s, LOOK_S))
-            async with failures.survived():
-                enrolment.look()
-
     async def _look_after(self, ranks: Ranks) -> None:
         """Ends this node, by an error, when a process is lost that holds a part of the model."""
         while True:
             ranks.check()
             await asyncio.sleep(TICK_S)
 
-    async def _take_part_in(self, fleet: Member) -> None:
+    def _take_part_in(self, fleet: Member) -> None:
         """Replicas come and go while this node runs; what it has to do itself is told."""
-        failures = Failures(logger, "a look at the fleet", ENDS)
-        while True:
-            now = time.monotonic()
-            async with failures.survived():
-                if (replicas := fleet.look(self.core.load(now))) is not None:
-                    known = by_clock(replicas, now - time.time())
-                    self._reply(self.core.know_replicas(fleet.name, known, now))
-            await asyncio.sleep(PEERS_LOOK_S)
+        now = time.monotonic()
+        if (replicas := fleet.look(self.core.load(now))) is not None:
+            self._reply(self.core.know_replicas(fleet.name, by_clock(replicas, now - time.time()), now))
 
     def _enrol(self) -> None:
         """The enrolment changed: whose key is gone is told, after its sessions ended."""

@@ -13,7 +13,7 @@ from goodspeed.fleet.table import Table
 logger = logging.getLogger("goodspeed.fleet")
 
 PEERS_LOOK_S = 1.0
-"""How often a member is asked for the others, and told this node's load."""
+"""Time between two looks at the fleet, which is told this node's load then."""
 
 
 class Member(Protocol):
@@ -88,7 +88,7 @@ def name_in(table: Table, path: str, name: str | None, key: str | None, endpoint
 
 
 def _state(path: str) -> tuple[int, ...] | None:
-    """What changes with a file; None where there is none."""
+    """Values that change with a file; None where there is none."""
     try:
         seen = Path(path).stat()
     except OSError:

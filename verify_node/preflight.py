@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # HTTP is imported only where it is served
 
 @dataclass(frozen=True)
 class Found:
-    """What the checks read and bound, for `assembly.py` and the command."""
+    """Results of the checks, for `assembly.py` and the command."""
 
     keys: ServerKeys | None  # this node's own, and whom it lets in; None where the wire has no keys
     enrolment: Enrolment | None
@@ -42,7 +42,7 @@ def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
     if config.trusted_network:
         warn_trusted_network(config.bind)
     policies.load(config.policy)
-    config.policy_settings.create()  # raises
+    policies.create(config.policy)  # raises
     if config.profile is not None:
         saved.load(config.profile)
     keys, enrolment = read_keys(config)

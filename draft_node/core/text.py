@@ -37,10 +37,6 @@ class Text:
     def committed(self) -> tuple[int, ...]:
         return tuple(self.tokens[len(self.request.prompt) :])
 
-    @property
-    def num_committed(self) -> int:
-        return len(self.tokens) - len(self.request.prompt)
-
     def opened(self) -> None:
         """A verify node is told all of it: what it said before is of no use any more."""
         self._lacking_at = -1

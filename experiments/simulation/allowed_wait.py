@@ -21,7 +21,7 @@ from draft_node.core.retransmission import MAX_RESEND_S
 from experiments.simulation.draft import TIMEOUT_S
 from experiments.simulation.network import HEADER_BYTES, TOKEN_BYTES
 from experiments.simulation.settings import Settings
-from verify_node.core.register import FORGOTTEN_S
+from verify_node.core.sessions import FORGOTTEN_S
 from verify_node.core.settings import DEFAULTS
 from verify_node.session.session import MOST_LATE_S
 

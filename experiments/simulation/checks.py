@@ -17,7 +17,7 @@ from experiments.simulation.text import alone
 from experiments.simulation.users import Generation
 from experiments.simulation.world import World
 from goodspeed.wire.messages import RefusalCode
-from verify_node.core.register import FORGOTTEN_S
+from verify_node.core.sessions import FORGOTTEN_S
 
 LOOK_EVERY_S = 1.0
 

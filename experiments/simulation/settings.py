@@ -18,7 +18,7 @@ from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Verification
 from verify_node.core.core import VerifyCore
-from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, Rounds
+from verify_node.core.settings import DEFAULTS, CoreSettings, Rounds
 
 T = TypeVar("T")
 
@@ -116,8 +116,8 @@ class Settings:
     # the verify node
     core_kind: type[VerifyCore] = VerifyCore  # another one plans its rounds otherwise
     rounds: str = DEFAULTS.rounds  # of `Rounds`; "barrier" is the paper
-    policy: str | Callable[[], Policy] = DEFAULTS.policy.name  # or what makes a new one
-    policy_seed: int = DEFAULTS.policy.seed  # of `random`
+    policy: str | Callable[[], Policy] = DEFAULTS.policy  # or what makes a new one
+    policy_seed: int = DEFAULTS.policy_seed  # of `random`
     budget: int = DEFAULTS.budget
     self_draft: bool = DEFAULTS.self_draft
     is_shared: bool = False  # draft nodes are on its machine: it measures whether their models may draft
@@ -179,7 +179,8 @@ class Settings:
         """The verify node's settings; what is not said here is as the daemon has it."""
         name = self.policy if isinstance(self.policy, str) else "gradient"
         return CoreSettings(
-            policy=PolicySettings(name=name, seed=self.policy_seed),
+            policy=name,
+            policy_seed=self.policy_seed,
             rounds=cast(Rounds, self.rounds),
             budget=self.budget,
             max_round_tokens=self.max_round_tokens,

@@ -14,7 +14,7 @@ from experiments.simulation.erratic_policy import Phases
 from experiments.simulation.settings import Faults, Settings
 from experiments.simulation.text import alone
 from experiments.simulation.world import World
-from verify_node.core.register import FORGOTTEN_S
+from verify_node.core.sessions import FORGOTTEN_S
 
 GOOD = Settings(through_codec=True)
 BAD = Faults(

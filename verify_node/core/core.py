@@ -87,7 +87,7 @@ class VerifyCore(Rounds):
 
     @property
     def welcome(self) -> Welcome:
-        """What every draft node is told."""
+        """The Welcome for draft nodes, without the terms of a peer."""
         return self.register.welcome
 
     # -- peers -----------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class VerifyCore(Rounds):
         return self.fleet.know(own, replicas, now)
 
     def load(self, now: float) -> Load:
-        """What this replica has to do."""
+        """The load of this replica."""
         return load_of(
             self.sessions.values(),
             welcome=self.welcome,

@@ -1,4 +1,4 @@
-"""What the verify node has done since it started, as plain numbers that only grow: for those who watch.
+"""Counters of the verify node since its start, for those who watch.
 
 No I/O, no clock, no torch.
 """
@@ -21,7 +21,7 @@ MAX_JUDGED = 10_000
 
 
 PromiseOutcome: TypeAlias = Literal["promised", "declined", "refused", "later"]
-"""What became of a session that asked for a promise."""
+"""Decisions on a session that asked for a promise."""
 
 
 class Judged(NamedTuple):
@@ -38,12 +38,10 @@ class Counts:
 
     num_prompt_tokens: int = 0  # of sessions that got their first tokens
     num_tokens: int = 0  # delivered
-    num_drafts: int = 0  # verified, with at least one token
-    num_drafted: int = 0  # tokens of these
-    drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # num_drafted, by what drafted them
+    drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # tokens verified, by what drafted them
     accepted_by: Counter[DraftSource] = field(default_factory=Counter)
     accepted: Counter[int] = field(default_factory=Counter)  # drafts by how many of their tokens were accepted
-    num_alternatives: int = 0  # of num_drafted: tokens of trees beside their first choices
+    num_alternatives: int = 0  # of the verified: tokens of trees beside their first choices
     num_alternatives_accepted: int = 0
     num_looked_up: int = 0  # tokens of texts when they were first let into a round
     num_found: int = 0  # of these, those that were cached already
@@ -73,13 +71,11 @@ class Counts:
         if move.base_len == len(move.session.opened.prompt):
             self.num_prompt_tokens += move.base_len
         if num_drafted := move.num_verified:
-            num_accepted = move.outcome.num_accepted
-            self.num_drafts += 1
-            self.num_drafted += num_drafted
+            num_accepted, source = move.outcome.num_accepted, move.entry.source or "model"
             self.accepted[num_accepted] += 1
-            client.count_draft(move.entry.source or "model", num_drafted, num_accepted)
-            self.drafted_by[move.entry.source or "model"] += num_drafted
-            self.accepted_by[move.entry.source or "model"] += num_accepted
+            client.count_draft(source, num_drafted, num_accepted)
+            self.drafted_by[source] += num_drafted
+            self.accepted_by[source] += num_accepted
         if move.session.finished and (deadline := move.session.deadline) is not None:
             self._judged(deadline, move.session)
         num_others, num_right = move.alternatives
@@ -92,7 +88,7 @@ class Counts:
         self.num_found += num_found
 
     def decided(self, deadline: Deadline, outcome: PromiseOutcome) -> None:
-        """It was decided whether a session's objectives are promised."""
+        """Counts a decision on whether a session's objectives are promised."""
         self.promises[deadline.slo.tier or OTHER, outcome] += 1
 
     def _judged(self, deadline: Deadline, session: Session) -> None:
@@ -106,8 +102,17 @@ class Counts:
             self.broken[tier, cause] += bool(session.promised)
 
     @property
+    def num_drafts(self) -> int:
+        """Drafts verified, with at least one token."""
+        return self.accepted.total()
+
+    @property
+    def num_drafted(self) -> int:
+        return self.drafted_by.total()
+
+    @property
     def num_accepted(self) -> int:
-        return sum(length * number for length, number in self.accepted.items())
+        return self.accepted_by.total()
 
     def accepted_by_position(self) -> list[int]:
         """Drafts whose token at each position was accepted, up to the longest that ever was; at least the first."""

@@ -1,4 +1,4 @@
-"""What happened to the clients lately, for those who watch: who joined, left, was lost or barred, what was refused.
+"""Recent events of the clients, for those who watch: who joined, left, was lost or barred, what was refused.
 
 Bounded, however many peers come and go and whatever they send: the newest are kept, and what is refused to one client
 for the same reason is one entry with a count. No I/O, no clock of its own; decides nothing.
@@ -34,24 +34,10 @@ class Diary:
         self._visits: deque[Entry] = deque(maxlen=MAX_VISITS)
         self._refusals: dict[tuple[str, str, str], Entry] = {}  # by client, code and why, the newest last
 
-    def joined(self, client: str, draft_model: str, now: float) -> None:
-        self._visit(Entry(now, "joined", client, draft_model))
-
-    def left(self, client: str, draft_model: str, now: float) -> None:
-        """It said that it goes."""
-        self._visit(Entry(now, "left", client, draft_model))
-
-    def lost(self, client: str, draft_model: str, now: float) -> None:
-        """Silent for longer than its lease."""
-        self._visit(Entry(now, "lost", client, draft_model))
-
-    def barred(self, client: str, why: str, now: float) -> None:
-        """The client was barred for what it sent: its messages are ignored for a while."""
-        self._visit(Entry(now, "barred", client, why))
-
-    def _visit(self, entry: Entry) -> None:
+    def visit(self, kind: Kind, client: str, what: str, now: float) -> None:
+        """Notes that a client joined, left (it said so), was lost (it was silent for its lease), or was barred."""
         self.num_visits += 1
-        self._visits.append(entry)
+        self._visits.append(Entry(now, kind, client, what))
 
     def refused(self, client: str, code: str, now: float, why: str = "") -> None:
         """A message was refused. why: it keeps the draft node out, and its operator may be asked what that is about."""
@@ -75,7 +61,7 @@ class Diary:
         return [entry for entry in self._refusals.values() if entry.why]
 
     def entries(self) -> list[Entry]:
-        """All that is kept, the newest first."""
+        """All entries, the newest first."""
         return sorted([*self._visits, *self._refusals.values()], key=lambda entry: entry.at, reverse=True)
 
     def losses_since(self, since: float) -> list[Entry]:

@@ -139,5 +139,5 @@ def _sibling(replica: Replica) -> Sibling:
 
 
 def _members(news: Replicas) -> list[Sibling]:
-    """All that has to be told at once."""
+    """The part of the news that has to be told at once."""
     return [replace(sibling, expected_s=None) for sibling in news.siblings]

@@ -90,7 +90,7 @@ def check_clients(clients: Mapping[str, Client], num_rounds: int) -> None:
 
 
 def check_memories(diary: Diary, rate_limiter: RateLimiter) -> None:
-    """Nobody fills what is remembered of the past."""
+    """Diary and rate limiter keep to their bounds."""
     kept, remembered = len(diary), rate_limiter.num_senders
     require("diary", [(kept <= MAX_VISITS + MAX_REFUSALS, f"keeps {kept} entries")])
     require("rate limiter", [(remembered <= MAX_SENDERS, f"remembers {remembered} senders")])

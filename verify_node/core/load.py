@@ -1,4 +1,4 @@
-"""What this replica has to do, as it tells the others. No I/O, no clock, no torch."""
+"""The load of this replica, as it tells the others. No I/O, no clock, no torch."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -62,9 +62,9 @@ def load_of(
 def summary(promised: Collection[Deadline], now: float) -> tuple[tuple[Pace, ...], tuple[Owed, ...]]:
     """TPOTs of the promised sessions that decode, and the prompts that are owed, what is due first before.
 
-    As `decide` sees them: a prompt of which the last token at most is held counts as read, and who is behind catches
-    up. Of more than MAX_OWED prompts those that are due last are left out. Of more than MAX_PACES TPOTs the slowest
-    count as the tightest of them.
+    As `decide` sees them: a prompt of which the last token at most is left counts as prefilled, and who is behind
+    catches up. Of more than MAX_OWED prompts those that are due last are left out. Of more than MAX_PACES TPOTs the
+    slowest count as the tightest of them.
     """
     decoding = Counter(tpots((one for one in promised if one.prompt_left <= 1), now))
     told = sorted(decoding)

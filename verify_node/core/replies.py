@@ -152,7 +152,7 @@ class Replies:
         what_to_do = f"mend that and come back after {seconds:.0f} s; nothing is heard before"
         refusal = Refusal(code, f"this draft node sent {why}", what_to_do)
         self.refusals[code] += 1
-        self._register.diary.barred(self._name(peer_id), why, now)
+        self._register.diary.visit("barred", self._name(peer_id), why, now)
         receivers = dict.fromkeys([peer_id, *self._register.put_out(sender)])
         return [Send(receiver, refusal) for receiver in receivers]
 

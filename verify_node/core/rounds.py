@@ -36,11 +36,11 @@ ROUNDS_KEPT = 64
 """Rounds after which what was kept of sessions that are over is forgotten."""
 
 LEAST_HELD_S = 0.001
-"""How soon a prompt that is held is looked at again, at least, where rounds take no time yet."""
+"""Least time until a prompt that is held is looked at again, where rounds take no time yet."""
 
 
 class Stage(Enum):
-    """What a fault is a fault of."""
+    """The step that an exception is a fault of."""
 
     IDLE = "idle"
     PLANNING = "planning"
@@ -136,7 +136,7 @@ class Rounds:
         return planned
 
     def _pack(self, sessions: list[Session], ready: list[Session], now: float) -> Round:
-        """Everybody who is ready; while they go one by one, the first that finds room."""
+        """Packs all ready sessions; while they go one by one, the first that finds room."""
         number = self.num_rounds + 1
         self.failing = ready
         allotment = self._allot(ready, now)
@@ -154,7 +154,7 @@ class Rounds:
         return plan(number, sessions, ready, self.limits, self.pool, drafted, allotment, resolve)
 
     def _allot(self, ready: list[Session], now: float) -> Allotment | None:
-        """What promises take of the round; without any there is nothing to work out, which could fail."""
+        """The part of the round that promises take; None without any."""
         if not self.promises.promised:
             return None
         self._stage = Stage.ALLOTTING
@@ -271,7 +271,7 @@ class Rounds:
             del self._suspects[next(iter(self._suspects))]
 
     def _distrust(self, session: Session) -> None:
-        """Nobody else is given its pages: what they hold may be what the target failed on."""
+        """Gives its pages to no other session: the target may have failed on what they hold."""
         self.pool.withdraw(session.session_id)
 
 

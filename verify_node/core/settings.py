@@ -29,23 +29,6 @@ from verify_node.slo.terms import Tiers
 Rounds: TypeAlias = Literal["continuous", "barrier"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicySettings:
-    """A policy by name, and the seed of `random`."""
-
-    name: str = "gradient"
-    seed: int = 0
-
-    @property
-    def exponent(self) -> float:
-        """Fairness of the utility whose derivative a drafted token is worth; 0 where the policy has none: all alike."""
-        return 0.0 if self.name in ("throughput", "fixed", "random") else 1.0
-
-    def create(self) -> Policy:
-        """A new policy; UnknownPolicyError names the known ones."""
-        return policies.create("random", seed=self.seed) if self.name == "random" else policies.create(self.name)
-
-
 def check_round_tokens(max_round_tokens: int, budget: int) -> None:
     """Raises ConfigError if a round of `max_round_tokens` cannot hold the budget and one token more."""
     if max_round_tokens <= budget:
@@ -59,7 +42,8 @@ def check_round_tokens(max_round_tokens: int, budget: int) -> None:
 class CoreSettings:
     """The settings of the verify node's rules. Their defaults are those of `goodspeed-verify`."""
 
-    policy: PolicySettings = PolicySettings()
+    policy: str = "gradient"
+    policy_seed: int = 0  # of `random`
     rounds: Rounds = "continuous"  # barrier: each waits for all drafts, which are verified whole, as in the paper
     budget: int = 24  # C: drafted tokens in one round
     max_round_tokens: int = 512  # all tokens in one forward pass; more than the budget
@@ -80,17 +64,17 @@ class CoreSettings:
     def __post_init__(self) -> None:
         check_round_tokens(self.max_round_tokens, self.budget)
         order.create(self.order)  # raises ConfigError for a name that it does not know
-        if self.admission not in (None, "none") and not self._can_promise:
+        if self.admission not in (None, "none") and self.is_barrier:
             raise ConfigError(
                 f"--admission {self.admission} needs rounds that wait for nobody; give --admission none, or no --preset"
             )
 
     @property
     def admits(self) -> str:
-        """Who is promised its objectives, of `goodspeed.admission.names()`."""
+        """The admission policy, of `goodspeed.admission.names()`."""
         if self.admission is not None:
             return self.admission
-        return "dp" if self.tiers and self._can_promise else "none"
+        return "dp" if self.tiers and not self.is_barrier else "none"
 
     @property
     def is_barrier(self) -> bool:
@@ -98,9 +82,15 @@ class CoreSettings:
         return self.rounds == "barrier"
 
     @property
-    def _can_promise(self) -> bool:
-        """Whether a round waits for nobody and takes no longer than it may."""
-        return not self.is_barrier
+    def fairness(self) -> float:
+        """Exponent of the utility whose derivative a drafted token is worth; 0 where the policy has none: all alike."""
+        return 0.0 if self.policy in ("throughput", "fixed", "random") else 1.0
+
+    def create_policy(self) -> Policy:
+        """A new policy; UnknownPolicyError names the known ones."""
+        if self.policy == "random":
+            return policies.create("random", seed=self.policy_seed)
+        return policies.create(self.policy)
 
 
 DEFAULTS = CoreSettings()
@@ -127,7 +117,15 @@ def make_core(
     cost = cost if cost is not None else Refined()
     welcome = replace(welcome, constraints=grammars is not None)
     limits = RoundLimits(settings.budget, settings.max_round_tokens)
-    allocator = _allocator(settings, policy if policy is not None else settings.policy.create())
+    allocator = Allocator(
+        policy if policy is not None else settings.create_policy(),
+        settings.budget,
+        eta=settings.eta,
+        beta=settings.beta,
+        is_barrier=settings.is_barrier,
+        weigh_evidence=settings.weigh_evidence,
+        fairness=settings.fairness,
+    )
     register = Register(
         replace(welcome, context_len=min(welcome.context_len, pool.num_pages * pool.page_size)),
         allocator,
@@ -150,23 +148,10 @@ def make_core(
     )
 
 
-def _allocator(settings: CoreSettings, policy: Policy) -> Allocator:
-    """Builds what estimates clients, and has the policy share out what they may draft."""
-    return Allocator(
-        policy,
-        settings.budget,
-        eta=settings.eta,
-        beta=settings.beta,
-        is_barrier=settings.is_barrier,
-        weigh_evidence=settings.weigh_evidence,
-        fairness=settings.policy.exponent,
-    )
-
-
 def _choice(
     settings: CoreSettings, cost: Refined, limits: RoundLimits, allocator: Allocator, self_drafts: SelfDrafts | None
 ) -> Choice:
-    """How the drafted tokens of a round are chosen."""
+    """Builds what chooses the drafted tokens of a round."""
     if settings.is_barrier:
         return Whole()
     own = (self_drafts if self_drafts is not None else SelfDrafts()) if settings.self_draft else None
@@ -183,7 +168,7 @@ def make_welcome(
     max_message_bytes: int,
     target_fingerprint: str = "",
 ) -> Welcome:
-    """What every draft node is told, with the sampling defaults of the API.
+    """Builds the Welcome for draft nodes, with the sampling defaults of the API.
 
     tokenizer: its fingerprint. vocab_size: tokens of the tokenizer, without a model's padding rows.
     """

@@ -21,8 +21,7 @@ from goodspeed.wire import probabilities
 from verify_node.scheduler.allocate import limits_of_clients
 from verify_node.scheduler.drafted import SelfDrafts, Wanting, claimed_probabilities, of_draft
 from verify_node.scheduler.round import RoundLimits
-from verify_node.session.client import Client
-from verify_node.session.draft_gain import DraftGain
+from verify_node.session.client import Client, DraftGain
 from verify_node.session.drafted import Drafted
 from verify_node.session.session import Session
 from verify_node.slo.needs import NONE, Needs

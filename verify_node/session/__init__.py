@@ -1,4 +1,4 @@
-"""What the verify node knows of one generation: its text, its draft, its estimates, and what it refuses.
+"""One generation as the verify node knows it: its text, draft, estimates, and refusals.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
 Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.core,

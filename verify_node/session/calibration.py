@@ -1,4 +1,4 @@
-"""How often a client's drafted tokens are accepted, by the probability that its draft node claims for them.
+"""Calibration: the share of a client's drafted tokens that are accepted, by the probability claimed for them.
 
 A draft node knows how sure it is of each token, and not how often it is right when it is so sure; or it lies. So its
 claims are sorted into buckets, and each bucket counts its hits. A bucket's probabilities are (hits + k p) / (tries +
@@ -13,8 +13,7 @@ from goodspeed.wire import probabilities
 from goodspeed.wire.fields import DraftSource
 
 ClaimedOf: TypeAlias = DraftSource | Literal["alternative"]
-"""What probabilities are claimed of: tokens of a source, or in trees those that are not their drafter's first
-choice."""
+"""Kinds of tokens with claims of their own: those of a source, or in trees those beside the first choices."""
 
 PRIOR_TRIES = 4.0
 """k: the tries that a claim counts for."""
@@ -38,7 +37,7 @@ def _bucket(claimed: float) -> int:
 
 
 BUCKETS = bytes(map(_bucket, probabilities.PROBABILITIES))
-"""The bucket of each probabilities code."""
+"""The bucket of each probability code."""
 
 CLAIMED = tuple(
     sum(each) / len(each)

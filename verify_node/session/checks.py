@@ -1,4 +1,4 @@
-"""What the verify node does not take from a draft node, and why: each check gives a `Rejection`, or None."""
+"""Checks of draft nodes' messages: each returns a `Rejection`, or None."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ STOPPING = Rejection(
 )
 NOT_DRAWN = Rejection(
     "proposal",
-    "the drafts of this client are not drawn from the distributions that it sends (but for a chance of 1e-6); its "
+    "the drafts of this client are not drawn from the distributions that it sends (but for a probability of 1e-6); its "
     "sessions go on under match, and its distributions are not read any more",
     "send exactly what is sampled from, or open sessions under match",
 )
@@ -69,7 +69,7 @@ NOT_OPEN = Rejection("unknown_session", "this session is not open here", "reopen
 
 
 def check_principal(principal: str | None, enrolled: Mapping[str, Enrolled], message: UpMessage) -> Rejection | None:
-    """Whether a message's key may say anything, and this; whose connection it came by is for the register to check."""
+    """Checks that a message's key may say this; the register checks whose connection it came by."""
     record = enrolled.get(principal) if principal is not None else None
     if record is None:
         return NOT_ENROLLED
@@ -91,7 +91,7 @@ def check_hello(hello: Hello, welcome: Welcome) -> Rejection | None:
 
 
 def check_open(opened: OpenSession, client: Client, known: Session | None, num_free: int) -> Rejection | None:
-    """Whether this client may open this session (again); `known` is what is open by its id."""
+    """Checks that this client may open this session (again); known: what is open by its id."""
     if known is None and num_free <= 0:
         return Rejection("too_many_sessions", "no more sessions can be open for this client now", "try again later")
     if known is not None and known.client is not client:
@@ -142,7 +142,7 @@ def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Rejec
 
 
 def check_prompt_logprobs(opened: OpenSession, num_kept: int) -> Rejection | None:
-    """Whether there is room for what it asks to be told of its prompt; num_kept: what its client waits for already."""
+    """Checks that there is room for the prompt logprobs that it wants; num_kept: those that its client waits for."""
     wanted = num_prompt_logprobs(opened)
     if wanted > MAX_PROMPT_LOGPROBS:
         what = f"{wanted} logprobs of a prompt are more than the {MAX_PROMPT_LOGPROBS} that are told"
@@ -202,7 +202,7 @@ def check_session(session: Session, client: Client, epoch: int) -> Rejection | N
 
 
 def check_draft(draft: Draft, session: Session, vocab_size: int) -> Rejection | None:
-    """Whether a draft could be of use; one that the text has left behind is not its sender's fault.
+    """Checks that a draft could be of use; one that the text has left behind is not its sender's fault.
 
     Its distributions are the target's to check.
     """
@@ -210,7 +210,7 @@ def check_draft(draft: Draft, session: Session, vocab_size: int) -> Rejection | 
 
 
 def _check_drawn(draft: Draft, session: Session) -> Rejection | None:
-    """Whether a draft says what it was drawn from, just where its session's rule needs that; a tree never can."""
+    """Checks that a draft says what it was drawn from just where its session's rule needs that; a tree never can."""
     if session.opened.verification == "match":
         if draft.proposal is not None:
             return Rejection("proposal", "a draft of the match rule has a proposal", "leave it out, or open with ratio")

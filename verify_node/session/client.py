@@ -1,4 +1,4 @@
-"""What the verify node knows of a client and of a connected peer, and every change of that.
+"""A client and a connected peer as the verify node knows them, and every change of that.
 
 Nobody else writes these fields (`tests/house/test_one_writer.py`).
 """
@@ -12,7 +12,6 @@ from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.fields import DraftSource, NodeSource
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.calibration import Calibration, ClaimedOf
-from verify_node.session.draft_gain import DraftGain
 from verify_node.session.suspicion import Suspicion
 
 FASTER, SLOWER = 0.5, 0.1
@@ -21,7 +20,7 @@ FASTER, SLOWER = 0.5, 0.1
 ANSWER_SMOOTHING = 0.2
 
 ANSWER_TOKENS = 5
-"""What a draft model's first answer to a verdict takes, in tokens: it reads what is new, and drafts a few."""
+"""Time of a draft model's first answer to a verdict, in tokens: it prefills what is new, and drafts a few."""
 
 FIRST_DELIVERED = 16.0
 """Tokens beyond a text that a draft model is believed to get to at first."""
@@ -41,6 +40,56 @@ LATE_ROUNDS = 20
 MOST_LATE = 16
 """Late drafts that count at most: two million rounds."""
 
+MEMORY = 200.0
+"""Rounds that count; older ones are forgotten, since texts change."""
+
+KNOWN = 24.0
+"""After so many rounds of either kind both means are known well enough to be looked after only now and then."""
+
+FIRST_TOKENS, FIRST_ROUNDS = 1.0, 4.0
+"""Gain of a draft in time that is assumed at first, as if seen in so many rounds: so it is waited for at all."""
+
+
+@dataclass(slots=True)
+class _Mean:
+    """A mean over the last rounds."""
+
+    value: float
+    num: float
+
+    def observe(self, tokens: int) -> None:
+        self.num = min(self.num + 1.0, MEMORY)
+        self.value += (tokens - self.value) / self.num
+
+
+@dataclass(slots=True)
+class DraftGain:
+    """Tokens that waiting for a client's drafts brings: the mean accepted with the draft in time, less that without.
+
+    Without it a session goes on with what is left of an older draft, or with what the verify node drafts from its own
+    text. Where that is as good, as with an index that knows nothing else, waiting brings nothing.
+    """
+
+    _in_time: _Mean = field(default_factory=lambda: _Mean(FIRST_TOKENS, FIRST_ROUNDS))
+    _too_late: _Mean = field(default_factory=lambda: _Mean(0.0, FIRST_ROUNDS))
+
+    @property
+    def tokens(self) -> float:
+        """Tokens more that are accepted if the draft is there in time; at least 0."""
+        return max(0.0, self._in_time.value - self._too_late.value)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether rounds of both kinds have told enough."""
+        return min(self._in_time.num, self._too_late.num) >= KNOWN
+
+    def observe(self, num_accepted: int, *, in_time: bool) -> None:
+        """A round moved one of the client's sessions. in_time: what was hoped for was there when it was packed.
+
+        num_accepted: drafted tokens, of that round, or of that and the next.
+        """
+        (self._in_time if in_time else self._too_late).observe(num_accepted)
+
 
 @dataclass(slots=True)
 class Client:
@@ -50,7 +99,7 @@ class Client:
     acceptance: AcceptanceEstimator
     goodput: GoodputEstimator
     acceptance_bound: AcceptanceBound = field(default_factory=AcceptanceBound)  # from its delivered tokens
-    calibrations: dict[ClaimedOf, Calibration] = field(default_factory=dict)  # of the probability that are claimed
+    calibrations: dict[ClaimedOf, Calibration] = field(default_factory=dict)  # of the claimed probabilities
     suspicion: Suspicion = field(default_factory=Suspicion)  # that its drafts are not drawn from what it sends
     weight: float = 1.0
     max_sessions: int | None = None  # that its key may have open
@@ -67,9 +116,7 @@ class Client:
     num_late: int = 0  # drafts that were waited for and did not come in time, less those that were complete since
     retry_round: int = 0  # verify round before which none of its drafts is waited for
     num_tokens: int = 0  # delivered since this node started, as all that follows
-    num_drafted: int = 0  # and verified
-    num_accepted: int = 0
-    num_drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # num_drafted, by what drafted them
+    num_drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # and verified, by what drafted them
     num_accepted_by: Counter[DraftSource] = field(default_factory=Counter)
     uplink_bytes: int = 0  # of its messages
     downlink_bytes: int = 0  # of those to it
@@ -91,7 +138,7 @@ class Client:
         self.draft_fingerprint, self.has_model = draft_fingerprint, has_model
 
     def become_active(self, number: int) -> None:
-        """It was idle until verify round `number`: its goodput is observed from there on."""
+        """Observes its goodput from verify round `number` on, since it was idle until then."""
         self.observed_round = number
 
     # -- what its drafts take, and bring ---------------------------------------------------------------------------
@@ -119,7 +166,7 @@ class Client:
         self.num_late, self.retry_round = max(0, self.num_late - 1), 0
 
     def note_draft(self, source: NodeSource, depth: int) -> None:
-        """It drafted so many tokens, one after another, by this source."""
+        """Notes that it drafted `depth` tokens, one after another, by this source."""
         if source == "ngram":
             self.has_index = True
         else:
@@ -158,12 +205,20 @@ class Client:
         return self.suspicion.observe(evidence)
 
     def calibration(self, source: ClaimedOf) -> Calibration:
-        """How often its tokens of this source are accepted, by the probability that are claimed for them."""
+        """The calibration of the probabilities that it claims for tokens of this source."""
         if source not in self.calibrations:
             self.calibrations[source] = Calibration()
         return self.calibrations[source]
 
     # -- counters --------------------------------------------------------------------------------------------------
+
+    @property
+    def num_drafted(self) -> int:
+        return self.num_drafted_by.total()
+
+    @property
+    def num_accepted(self) -> int:
+        return self.num_accepted_by.total()
 
     def count_tokens(self, num_tokens: int) -> None:
         """Adds delivered tokens."""
@@ -171,8 +226,6 @@ class Client:
 
     def count_draft(self, source: DraftSource, num_drafted: int, num_accepted: int) -> None:
         """Adds a verified draft."""
-        self.num_drafted += num_drafted
-        self.num_accepted += num_accepted
         self.num_drafted_by[source] += num_drafted
         self.num_accepted_by[source] += num_accepted
 

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from goodspeed.fair.estimators import AcceptanceEstimator
 from goodspeed.fair.smoothing import smoothed
 from goodspeed.wire.fields import FinishReason
-from goodspeed.wire.messages import Draft, TokenLogprobs, Verdict
+from goodspeed.wire.messages import Draft, OpenSession, TokenLogprobs, Verdict
+from verify_node.session.client import Peer
 from verify_node.session.drafted import Drafted
 from verify_node.session.phase import Phase, WrongPhase
 from verify_node.session.state import WINDOW, SessionState
-from verify_node.slo.deadline import Cause
+from verify_node.slo.deadline import Cause, Deadline
 
 SMOOTHING = 0.2
 """Smoothing step of round trips, and of the durations of rounds."""
@@ -33,6 +35,39 @@ class Session(SessionState):
     def shares(self) -> bool:
         """Whether other sessions may find what was read of its text."""
         return bool(self.prefix_scope and self.opened.cache_salt)
+
+    @classmethod
+    def open(
+        cls,
+        opened: OpenSession,
+        peer: Peer,
+        now: float,
+        *,
+        acceptance: AcceptanceEstimator,
+        admitted: int,
+        context_len: int,
+        deadline: Deadline | None,
+    ) -> "Session":
+        """A session that goes on from the text that its draft node has."""
+        tokens = [*opened.prompt, *opened.committed]
+        return cls(
+            opened=opened,
+            peer_id=peer.peer_id,
+            client=peer.client,
+            acceptance=acceptance,
+            acceptance_bound=peer.client.acceptance_bound.begin(),
+            round_trip_s=peer.client.round_trip_s,
+            tokens=tokens,
+            admitted=admitted,
+            acked=len(tokens),
+            limit=min(len(opened.prompt) + opened.max_tokens, context_len),
+            ready_since=now,
+            heard_at=now,
+            moved_at=now,
+            prompt_logprobs=[] if opened.num_prompt_logprobs is not None else None,
+            deadline=deadline,
+            prefix_scope=prefix_scope(peer, opened),
+        )
 
     # -- its draft node speaks -------------------------------------------------------------------------------------
 
@@ -54,7 +89,7 @@ class Session(SessionState):
         self.peer_id = peer_id
 
     def admit(self, *, promised: bool) -> None:
-        """What it is to keep is promised, or not."""
+        """Notes whether its objectives are promised."""
         self.promised = promised
 
     def take_draft(self, draft: Draft, now: float) -> None:
@@ -166,7 +201,7 @@ class Session(SessionState):
         return tuple(taken)
 
     def must_follow(self, tokens: tuple[int, ...]) -> None:
-        """What the form of its output says must follow the text as it is now."""
+        """Notes the tokens that its constraint forces after the text as it is now."""
         self.forced = (len(self.tokens), tokens) if tokens and not self.finished else None
 
     def observe_draft(self, agreement: float, num_drafted: int, num_accepted: int, num_tried: int) -> None:
@@ -218,3 +253,16 @@ class Session(SessionState):
 
     def _finish(self, reason: FinishReason) -> None:
         self.finish_reason, self.phase = reason, Phase.FINISHED
+
+
+def prefix_scope(peer: Peer, opened: OpenSession) -> bytes:
+    """The scope in which the session's pages are found by others: by nobody whom the time could tell anything.
+
+    The key that a client proved and its name are part of every scope; neither has a zero byte, so that no two clients
+    make one scope. Within a client it is the draft node's salt that tells its users apart; without one the scope is the
+    session's own, for when it reopens. One whose prompt's logprobs are wanted has none: all of it has to be prefilled.
+    """
+    if opened.num_prompt_logprobs is not None:
+        return b""
+    user = b"salt\0" + opened.cache_salt if opened.cache_salt else b"session\0" + opened.session_id
+    return f"{peer.principal or ''}\0{peer.client.name}\0".encode() + user

@@ -1,4 +1,4 @@
-"""What the verify node holds of one session, and what follows from it at once. Changes nothing.
+"""The state of one session at the verify node, and what follows from it at once. Changes nothing.
 
 `session.py` adds the transitions.
 """
@@ -12,7 +12,6 @@ from goodspeed.wire.messages import OpenSession, TokenLogprobs, Verdict
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.client import Client
 from verify_node.session.drafted import Drafted
-from verify_node.session.model_calls import ModelCalls
 from verify_node.session.phase import Phase
 from verify_node.slo.deadline import Deadline
 
@@ -21,6 +20,72 @@ WINDOW = 16
 
 MAX_WINDOW = 256
 """The most that far round trips can widen the window to."""
+
+LATER = 1.1
+"""A draft is waited for until so many times its usual time."""
+
+
+@dataclass(slots=True)
+class ModelCalls:
+    """When a session's draft model has to draft anew, and how long that takes; what this teaches is its client's.
+
+    A verdict that permits drafts, and leaves nothing of the last one, calls the draft model.
+    """
+
+    client: Client
+    _called_at: float | None = None  # the verdict since which its draft model has to draft anew
+    _has_drafted: bool = False  # since then
+    _missed_after_s: float = 0.0  # its silence so far, when that was last held against it
+    _last: tuple[bool, int] | None = None  # of the last round: whether it was in time, and the tokens accepted
+
+    @property
+    def is_called(self) -> bool:
+        """Whether the draft model had to draft anew after the newest verdict."""
+        return self._called_at is not None
+
+    @property
+    def due_at(self) -> float:
+        """When it should have drafted anew, also if it is a little later than usual."""
+        return (self._called_at or 0.0) + LATER * self.client.answer_s
+
+    def answered(self, now: float) -> None:
+        """Takes note of a draft that follows the text as it is now."""
+        if self._called_at is None:
+            return
+        if not self._has_drafted:
+            self.client.observe_answer_time(now - self._called_at)
+        self._has_drafted = True
+
+    def end(self) -> None:
+        """Ends the call: its draft node answered by other means."""
+        self._called_at = None
+
+    def verdict_goes_out(self, now: float, *, calls: bool) -> None:
+        """calls: a draft model that may draft has to do so anew, since nothing is left of its last draft.
+
+        One that is silent has been called since its last draft ended, however many verdicts ago. Its silence counts
+        each time that it has doubled, so that it does not matter how quick rounds are.
+        """
+        is_silent = self._called_at is not None and not self._has_drafted
+        if is_silent and (silence := now - (self._called_at or 0.0)) >= 2.0 * self._missed_after_s:
+            self.client.miss_answer(silence)
+            self._missed_after_s = silence
+        if not calls:
+            self._called_at = None
+        elif not is_silent:
+            self._called_at, self._missed_after_s = now, 0.0
+        self._has_drafted = False
+
+    def observe(self, num_accepted: int, drafted: bool | None) -> None:
+        """A round is done. drafted: whether it was in time for that; None: it did not have to draft.
+
+        What a draft in time brings shows in that round and in the next: one that comes too late for the first is there
+        for the second, and reaches farther.
+        """
+        if self._last is not None:
+            before, num_before = self._last
+            self.client.model_gain.observe(num_before + num_accepted, in_time=before)
+        self._last = None if drafted is None else (drafted, num_accepted)
 
 
 @dataclass(slots=True, eq=False)
@@ -127,7 +192,7 @@ class SessionState:
 
     @property
     def model_drafted(self) -> bool | None:
-        """Whether a draft model that had to draft anew has done so; None where none had to."""
+        """True if a draft model that had to draft anew has done so; None if none had to."""
         if not self.model_calls.is_called or not self.takes_drafts:
             return None
         return self.drafted is not None and bool(self.drafted.tokens)
@@ -202,7 +267,7 @@ class SessionState:
 
     @property
     def told_of_prompt(self) -> tuple[TokenLogprobs, ...] | None:
-        """What its draft node waits for; None where it has that, or wants nothing."""
+        """Prompt logprobs that its draft node waits for; None where it has them, or wants none."""
         return None if self.prompt_logprobs is None else tuple(self.prompt_logprobs)
 
     def logprobs_from(self, base_len: int) -> tuple[TokenLogprobs, ...] | None:

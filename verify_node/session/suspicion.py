@@ -1,9 +1,9 @@
-"""Whether a client's drafts were drawn from the distributions that it sent: a test that may be looked at all the time.
+"""A test, valid at any time, of whether a client's drafts were drawn from the distributions that it sent.
 
 Somebody bets against the claim. Each bet is a factor that has mean 1 when the token was drawn from what was sent
-(`evidence.py`), so the stake is a martingale while the client is honest. By Ville's inequality it reaches 1 / CHANCE
-with probability CHANCE at most, however long the client drafts and however often one looks (Ville 1939; Ramdas,
-Grünwald, Vovk, Shafer 2023, "Game-theoretic statistics and safe anytime-valid inference").
+(`evidence.py`), so the stake is a martingale while the client is honest. By Ville's inequality it reaches
+1 / FALSE_ALARM with probability FALSE_ALARM at most, however long the client drafts and however often one looks (Ville
+1939; Ramdas, Grünwald, Vovk, Shafer 2023, "Game-theoretic statistics and safe anytime-valid inference").
 
 A stake that was lost to years of honesty would take years to win back. So it is not staked at once: before each draft
 some of what is left is added, ever less, and all of it together is 1 (a mixture over when the lying began, as in
@@ -13,7 +13,7 @@ e-detectors: Shin, Ramdas, Rinaldo 2023). Bets on several kinds of lies share th
 import math
 from collections.abc import Sequence
 
-CHANCE = 1e-6
+FALSE_ALARM = 1e-6
 """The probability that an honest client is ever taken for a liar, over all that it will ever draft."""
 
 MAX_FACTOR = math.exp(300.0)
@@ -21,7 +21,7 @@ MAX_FACTOR = math.exp(300.0)
 
 
 class Suspicion:
-    """What the bets against one client have come to. `proven` stays, once it is."""
+    """The stakes of the bets against one client. `proven` stays, once it is."""
 
     def __init__(self) -> None:
         self.proven = False
@@ -30,12 +30,12 @@ class Suspicion:
 
     @property
     def stake(self) -> float:
-        """What 1 has become by now; its mean is 1 for an honest client."""
+        """The present worth of a stake of 1; its mean is 1 for an honest client."""
         won = sum(self._stakes) / len(self._stakes) if self._stakes else 0.0
         return won + _kept(self.num_drafts)
 
     def observe(self, evidence: Sequence[float]) -> bool:
-        """Learns from a draft: the logarithm of each bet's factor. True when just now it is too much for chance."""
+        """Learns from a draft: the logarithm of each bet's factor. True when this draft was the proof."""
         if self.proven or not evidence:
             return False
         staked = _kept(self.num_drafts) - _kept(self.num_drafts + 1)
@@ -45,10 +45,10 @@ class Suspicion:
             (stake + staked) * min(math.exp(min(gained, 300.0)), MAX_FACTOR)
             for stake, gained in zip(stakes, evidence, strict=True)
         ]
-        self.proven = self.stake >= 1 / CHANCE
+        self.proven = self.stake >= 1 / FALSE_ALARM
         return self.proven
 
 
 def _kept(num_drafts: int) -> float:
-    """What is not staked after so many drafts."""
+    """The part that is not staked after so many drafts."""
     return 1.0 / (1.0 + math.log1p(num_drafts))

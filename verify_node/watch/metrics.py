@@ -116,7 +116,7 @@ class VerifyCollector(Collector):
         yield from self._promises()
 
     def _promises(self) -> Iterator[Metric]:
-        """What was promised, by tier, and what became of it."""
+        """Promises by tier and outcome."""
         core, counts = self._core, self._core.counts
         outcomes: tuple[PromiseOutcome, ...] = get_args(PromiseOutcome)
         causes: tuple[Cause, ...] = get_args(Cause)

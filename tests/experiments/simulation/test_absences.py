@@ -142,7 +142,7 @@ def test_a_target_that_goes_on_without_the_local_tokens_is_found(monkeypatch: py
 
     def forgetful(local: Local, now: float) -> list[Any]:
         tokens = local.text.tokens
-        if local.text.num_committed > 3:
+        if len(local.text.committed) > 3:
             tokens[-1] += 1 if tokens[-1] < 30 else -1
         return go_on(local, now)
 

@@ -79,7 +79,7 @@ def test_bad_worlds_ask_for_service_levels_that_can_be_kept_and_that_cannot() ->
 
 def test_half_of_the_bad_worlds_are_the_default_and_some_texts_are_verified_by_ratio() -> None:
     worlds = [some_settings(seed) for seed in range(200)]
-    defaults = [one for one in worlds if (one.rounds, one.policy) == (DEFAULTS.rounds, DEFAULTS.policy.name)]
+    defaults = [one for one in worlds if (one.rounds, one.policy) == (DEFAULTS.rounds, DEFAULTS.policy)]
     assert 80 <= len(defaults) <= 130
     assert {one.rounds for one in worlds} == {"continuous", "barrier"}
     for one in (defaults, worlds):

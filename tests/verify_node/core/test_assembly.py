@@ -8,12 +8,12 @@ import pytest
 from experiments.simulation.settings import Settings
 from goodspeed.constraint.compiling import Grammars
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.errors import ConfigError, UnknownPolicyError
+from goodspeed.errors import ConfigError
 from goodspeed.fair.policies import ClientState
 from goodspeed.slo.objectives import Objectives
 from tests.constraint.babbler import VOCABULARY
 from verify_node.config import VerifyConfig
-from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, make_core, make_welcome
+from verify_node.core.settings import DEFAULTS, CoreSettings, make_core, make_welcome
 
 
 def build(settings: CoreSettings, *, context_len=100, num_pages=8, grammars=None):
@@ -39,15 +39,13 @@ def test_every_setting_of_the_core_can_be_given_on_the_command_line():
     }
     renamed: dict[str, Any] = {"slo_tier": ("chat:tpot=50ms",), "bind": "tcp://192.0.2.1:5555", "prefix_cache": "off"}
     own = VerifyConfig(model="m", preset="paper", policy="random", **renamed, **same).core
-    policy = PolicySettings(name="random")
     tiers = (Objectives(tpot_s=0.05, tier="chat"),)
     paper: dict[str, Any] = {"rounds": "barrier", "weigh_evidence": False}
     derived: dict[str, Any] = {"is_shared": False, "prefix_cache": False, "lease_s": 1.5, "beta": 0.5}
-    assert own == CoreSettings(policy=policy, tiers=tiers, **derived, **paper, **same)
-    for ours, default in ((own, DEFAULTS), (policy, DEFAULTS.policy)):
-        # nothing is promised here, and what is left is for simulations and tests
-        names = {one.name for one in fields(default)} - {"self_draft", "seed", "eta"}
-        assert all(getattr(ours, name) != getattr(default, name) for name in names)
+    assert own == CoreSettings(policy="random", tiers=tiers, **derived, **paper, **same)
+    # nothing is promised here, and what is left is for simulations and tests
+    names = {one.name for one in fields(DEFAULTS)} - {"self_draft", "policy_seed", "eta"}
+    assert all(getattr(own, name) != getattr(DEFAULTS, name) for name in names)
 
 
 def test_the_papers_rounds_are_one_switch():
@@ -83,17 +81,19 @@ def test_a_round_that_the_budget_fills_is_refused():
 
 @pytest.mark.parametrize("name", ["fixed", "random", "throughput"])
 def test_only_the_gradient_has_a_utility(name):
-    assert PolicySettings().exponent == 1.0
-    assert PolicySettings(name=name).exponent == 0.0
+    assert DEFAULTS.fairness == 1.0
+    assert CoreSettings(policy=name).fairness == 0.0
     states = [ClientState(acceptance_rate=0.5, goodput=1.0)] * 2
-    assert sum(PolicySettings(name=name).create().allocate(states, 6)) <= 6
+    assert sum(CoreSettings(policy=name).create_policy().allocate(states, 6)) <= 6
 
 
 def test_a_policy_is_created_by_its_name():
     states = [ClientState(acceptance_rate=0.9, goodput=9.0), ClientState(acceptance_rate=0.5, goodput=1.0)]
-    assert PolicySettings(name="throughput").create().allocate(states, 1) == [1, 0]
-    assert PolicySettings().create().allocate(states, 1) == [0, 1]
-    drawn = {tuple(PolicySettings(name="random", seed=seed).create().allocate(states, 9)) for seed in range(20)}
+    assert CoreSettings(policy="throughput").create_policy().allocate(states, 1) == [1, 0]
+    assert DEFAULTS.create_policy().allocate(states, 1) == [0, 1]
+    drawn = {
+        tuple(CoreSettings(policy="random", policy_seed=seed).create_policy().allocate(states, 9)) for seed in range(20)
+    }
     assert len(drawn) > 1
 
 
@@ -103,8 +103,3 @@ def test_what_is_announced_is_what_is_on():
     assert not build(CoreSettings(admission="none", tiers=(Objectives(tpot_s=0.05, tier="chat"),))).welcome.promises
     assert not build(DEFAULTS).welcome.constraints
     assert build(DEFAULTS, grammars=Grammars(VOCABULARY)).welcome.constraints
-
-
-def test_an_unknown_policy_is_refused():
-    with pytest.raises(UnknownPolicyError, match="choose one of: fixed, gradient"):
-        PolicySettings(name="best").create()

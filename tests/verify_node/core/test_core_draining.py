@@ -56,17 +56,3 @@ def test_what_a_leaving_draft_node_had_is_free_at_once(desk):
     assert desk.round() == []  # frees while no round is in flight
     assert desk.core.pool.num_free == desk.core.pool.num_pages
     assert [peer.client.name for peer in desk.core.peers.values()] == ["b"]
-
-
-def test_who_never_came_cannot_leave(desk):
-    [refusal] = desk.up("stranger", Leave())
-    assert refusal.code == "hello_first"
-
-
-def test_a_draft_node_may_leave_in_the_middle_of_a_round(desk):
-    desk.draft("a")
-    planned = desk.core.plan(desk.now)
-    desk.up("a", Leave())
-    assert desk.finish(planned) == []
-    assert desk.round() == []
-    assert desk.core.pool.num_free == desk.core.pool.num_pages

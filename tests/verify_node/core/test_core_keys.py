@@ -67,14 +67,6 @@ def of_session_1(desk: KeyedDesk) -> list[UpMessage]:
     return [Ack(session_id(1), 1, 4), desk.honest_draft(1), Close(session_id(1), 1), again]
 
 
-def test_nobody_names_anothers_session(desk: KeyedDesk) -> None:
-    for message in of_session_1(desk):
-        assert code(desk.up("b", message)) == "not_owner"
-    assert desk.session(1).peer_id == b"a"
-    assert desk.session(1).epoch == 1
-    assert desk.draft("a", 1) == []
-
-
 @pytest.mark.parametrize("which", range(4))
 def test_a_name_taken_by_another_key_gets_nothing_of_its_owner(desk: KeyedDesk, which: int) -> None:
     """Whatever is sent by that name now reaches the other: so nothing is, and the owner opens anew."""
@@ -171,10 +163,3 @@ def test_the_keys_own_limit_of_tokens_drafted_in_a_round(rounds: str) -> None:
     assert own[1:] == [3] * 5
     assert own[0] <= 3
     assert max(others) > 3
-
-
-def test_without_keys_nobody_is_asked_for_one() -> None:
-    desk = Desk()
-    assert isinstance(desk.hello("a"), Welcome)
-    assert desk.core.register.enrolled is None
-    assert desk.core.allocator.client("a").max_round_tokens is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fakes import Desk, make_open
+from tests.fakes import Desk
 from verify_node.core.counts import Counts
 
 
@@ -49,27 +49,3 @@ def test_a_session_opened_again_brings_its_prompt_once(desk):
     desk.open(epoch=2, committed=text)
     desk.round()
     assert desk.core.counts.num_prompt_tokens == 3
-
-
-def test_a_verdict_sent_again(desk):
-    assert desk.up("a", make_open())  # the very same OpenSession
-    assert desk.core.counts.num_repeated == 1
-
-
-def test_preempted_sessions():
-    desk = Desk(num_pages=8, page_size=4)
-    desk.hello("a")
-    desk.open(number=1, prompt=range(1, 9), max_tokens=20)
-    desk.open(number=2, prompt=range(1, 9), max_tokens=20)
-    for _ in range(30):
-        for number in (1, 2):
-            desk.draft(number=number)
-        desk.round()
-    assert desk.core.counts.num_preempted > 0
-
-
-def test_a_round_that_failed(desk):
-    desk.draft()
-    assert desk.core.plan(desk.now)
-    desk.core.abort("OutOfMemoryError", desk.now)
-    assert desk.core.counts.num_failed == 1

@@ -38,10 +38,10 @@ def test_a_client_that_says_goodbye_has_left_and_is_not_lost():
 
 def test_who_was_lost_and_left_later_is_not_missed():
     diary = Diary()
-    diary.lost("a", "", 1.0)
+    diary.visit("lost", "a", "", 1.0)
     assert [entry.at for entry in diary.losses_since(0.0)] == [1.0]
-    diary.joined("a", "", 2.0)
-    diary.left("a", "", 3.0)
+    diary.visit("joined", "a", "", 2.0)
+    diary.visit("left", "a", "", 3.0)
     assert diary.losses_since(0.0) == []
 
 
@@ -69,7 +69,7 @@ def test_refusals_are_told_by_client_and_reason():
 def test_never_more_than_a_bounded_number_is_kept():
     diary = Diary()
     for number in range(2 * MAX_VISITS):
-        diary.joined(f"name-{number}", "", number)
+        diary.visit("joined", f"name-{number}", "", number)
         diary.refused(f"name-{number}", "stale_epoch", number)
     assert len(diary.entries()) == MAX_VISITS + MAX_REFUSALS
     assert diary.entries()[0].client == f"name-{2 * MAX_VISITS - 1}"
@@ -77,7 +77,7 @@ def test_never_more_than_a_bounded_number_is_kept():
 
 def test_refusals_push_nobody_out():
     diary = Diary()
-    diary.lost("a", "", 1.0)
+    diary.visit("lost", "a", "", 1.0)
     for number in range(2 * MAX_VISITS):
         diary.refused("b", f"code-{number}", 2.0 + number)
     assert [entry.client for entry in diary.losses_since(0.0)] == ["a"]

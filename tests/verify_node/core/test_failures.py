@@ -109,16 +109,6 @@ def test_a_session_closed_while_its_round_fails_leaves_no_page(desk):
     assert desk.core.pool.num_free == desk.core.pool.num_pages
 
 
-def test_an_outcome_without_numbers_gives_its_session_up(desk):
-    planned = desk.core.plan(desk.now)
-    outcomes = desk.target.run(planned)
-    outcomes[0] = Outcome(outcomes[0].session_id, (), 0, 0.0, failed="its logits are not numbers")
-    answers = [send.message for send in desk.core.finish(outcomes, 0.01, 0.01)]
-    assert [answer.code for answer in answers if isinstance(answer, Refusal)] == ["failed"]
-    assert len([answer for answer in answers if isinstance(answer, Verdict)]) == 2
-    assert len(desk.core.sessions) == 2
-
-
 @pytest.mark.parametrize(
     ("agreement", "evidence"),
     [(float("nan"), ()), (-0.5, ()), (99.0, ()), (1.0, (0.0, float("nan"))), (1.0, (float("inf"), 0.0))],
@@ -145,14 +135,18 @@ def test_an_outcome_that_cannot_be_costs_its_session_and_no_estimate(desk, agree
     assert [desk.text(number) for number in numbers] == [expected(number) for number in numbers]
 
 
-def test_a_form_that_cannot_be_kept_is_no_fault_of_the_target(desk):
+@pytest.mark.parametrize(
+    ("failed", "breaks_form", "code"),
+    [("its logits are not numbers", False, "failed"), ("too many items", True, "constraint")],
+)
+def test_an_outcome_that_failed_gives_its_session_up_and_says_whose_fault_it_is(desk, failed, breaks_form, code):
     planned = desk.core.plan(desk.now)
     outcomes = desk.target.run(planned)
-    outcomes[0] = Outcome(outcomes[0].session_id, (), 0, 0.0, failed="too many items", breaks_form=True)
+    outcomes[0] = Outcome(outcomes[0].session_id, (), 0, 0.0, failed=failed, breaks_form=breaks_form)
     answers = [send.message for send in desk.core.finish(outcomes, 0.01, 0.01)]
     [refusal] = [answer for answer in answers if isinstance(answer, Refusal)]
-    assert refusal.code == "constraint"
-    assert "too many items" in refusal.what
+    assert (refusal.code, failed in refusal.what) == (code, True)
+    assert len([answer for answer in answers if isinstance(answer, Verdict)]) == len(desk.core.sessions) == 2
 
 
 @pytest.mark.parametrize("verification", ["match", "ratio"])

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.handshake import Replicas
-from goodspeed.wire.messages import OpenSession, Redirect, Refusal, Verdict
-from tests.fakes import Desk, make_hello, make_open
+from goodspeed.wire.messages import Redirect, Refusal, Verdict
+from tests.fakes import Desk, make_hello
 from verify_node.core.fleet import TOLD_S
 
 IDLE = Load(0.0, target_fingerprint="", max_sessions=100, num_pages=100, free_pages=100, round_s=0.01)
@@ -167,10 +167,3 @@ def test_an_unknown_load_is_no_reason_to_go_there_but_better_than_stopping():
     desk = make(replica("b", None))
     desk.core.drain()
     assert redirects(desk.open())
-
-
-def test_the_next_replica_hears_of_the_hops():
-    opened = make_open(1, hops=2)
-    assert isinstance(opened, OpenSession)
-    desk = make(replica("b"), busy=True)
-    assert redirects(desk.up("a", opened))[0].hops == 3

@@ -68,17 +68,6 @@ def test_barrier_rounds_wait_until_drafts_are_complete(tokens: Any, complete: bo
     assert (desk.core.plan(desk.now) is not None) == starts
 
 
-def test_a_draft_that_is_not_complete_yet_is_verified_when_one_is() -> None:
-    desk = drafting(num_clients=1)
-    whole = desk.honest_draft()
-    assert len(whole.tokens) == 6
-    desk.draft(tokens=whole.tokens[:4], complete=False)
-    assert desk.round() == []
-    desk.up("a", whole)
-    [verdict] = desk.round()
-    assert (verdict.num_verified, verdict.num_accepted) == (6, 6)
-
-
 def test_barrier_rounds_do_not_wait_for_one_who_left_or_opened_again() -> None:
     for leaves in (True, False):
         desk = drafting()
@@ -301,12 +290,3 @@ def test_one_that_never_drafts_is_waited_for_ever_more_rarely() -> None:
             gaps.append(num_rounds)
             num_rounds = 0
     assert gaps == [0, 2 * LATE_ROUNDS, 4 * LATE_ROUNDS]
-
-
-def test_opening_again_makes_nobody_wait_sooner() -> None:
-    desk = drafting(num_clients=1)
-    desk.now += MOST_LATE_S
-    desk.round()
-    desk.open(epoch=2, committed=desk.text(), max_tokens=1000)
-    desk.round()
-    assert len(desk.round()) == 1

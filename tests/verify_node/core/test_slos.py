@@ -60,10 +60,6 @@ def test_the_account_follows_the_rounds(desk: Desk) -> None:
     assert deadline.is_behind(desk.now)
 
 
-def test_a_session_without_objectives_has_no_account(desk: Desk) -> None:
-    assert writing(desk, None).deadline is None
-
-
 def test_opened_again_the_account_goes_on(desk: Desk) -> None:
     session = writing(desk, Slo(CHAT))
     desk.now = 2.0
@@ -91,25 +87,27 @@ def finish(desk: Desk, round_s: float) -> None:
         acknowledge(desk)
 
 
-def test_texts_are_judged_when_they_are_complete(desk: Desk) -> None:
-    writing(desk, Slo(CHAT))
-    finish(desk, 0.01)
+@pytest.mark.parametrize("slo", [None, Slo(Objectives(tier="chat"))])
+def test_who_asks_for_nothing_in_particular_has_no_account(desk: Desk, slo: Slo | None) -> None:
+    assert writing(desk, slo).deadline is None
+
+
+@pytest.mark.parametrize(
+    ("objectives", "round_s", "attained", "late"),
+    [
+        (CHAT, 0.01, {"chat": 1}, {}),
+        (CHAT, 0.3, {}, {("chat", "round"): 1}),
+        (Objectives(tpot_s=1.0, tier="invented"), 0.01, {"other": 1}, {}),
+    ],
+)
+def test_texts_are_judged_when_they_are_complete(
+    desk: Desk, objectives: Objectives, round_s: float, attained: Any, late: Any
+) -> None:
+    writing(desk, Slo(objectives))
+    finish(desk, round_s)
     counts = desk.core.counts
-    assert (dict(counts.num_attained), dict(counts.violations)) == ({"chat": 1}, {})
-
-
-def test_a_slow_text_is_counted_by_what_took_its_time(desk: Desk) -> None:
-    writing(desk, Slo(CHAT))
-    finish(desk, 0.3)
-    counts = desk.core.counts
-    assert (dict(counts.num_attained), dict(counts.violations)) == ({}, {("chat", "round"): 1})
-    assert [(one.tier, one.cause) for one in counts.judged] == [("chat", "round")]
-
-
-def test_objectives_of_no_tier_are_counted_as_other(desk: Desk) -> None:
-    writing(desk, Slo(Objectives(tpot_s=1.0, tier="invented")))
-    finish(desk, 0.01)
-    assert dict(desk.core.counts.num_attained) == {"other": 1}
+    assert (dict(counts.num_attained), dict(counts.violations)) == (attained, late)
+    assert [(one.tier, one.cause) for one in counts.judged] == list(late or {(tier, None) for tier in attained})
 
 
 def test_a_text_that_waits_for_its_draft_node_waits_for_the_network(desk: Desk) -> None:
@@ -126,10 +124,6 @@ def test_the_round_that_reads_a_short_prompt_is_prefill(desk: Desk) -> None:
     desk.open(slo=Slo(CHAT))
     desk.round(0.6)
     assert desk.session().deadline.before_first["prefill"] == pytest.approx(0.6)
-
-
-def test_who_asks_for_nothing_in_particular_has_no_account(desk: Desk) -> None:
-    assert writing(desk, Slo(Objectives(tier="chat"))).deadline is None
 
 
 def test_objectives_change_no_text(desk: Desk) -> None:

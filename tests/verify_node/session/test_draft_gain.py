@@ -1,6 +1,8 @@
 """What waiting for drafts brings is the difference between rounds with an answer in time and rounds without."""
 
-from verify_node.session.draft_gain import MEMORY, DraftGain
+import pytest
+
+from verify_node.session.client import MEMORY, DraftGain
 
 
 def gain_after(num: int, with_answer: int, without: int) -> float:
@@ -11,21 +13,13 @@ def gain_after(num: int, with_answer: int, without: int) -> float:
     return gain.tokens
 
 
-def test_an_answer_is_hoped_for_at_first() -> None:
-    assert gain_after(0, 0, 0) == 1.0
-
-
-def test_what_goes_on_as_well_without_is_not_waited_for() -> None:
-    assert gain_after(100, 2, 2) < 0.05
-    assert gain_after(100, 0, 0) < 0.05
-
-
-def test_it_is_what_an_answer_brings_beyond_that() -> None:
-    assert abs(gain_after(400, 3, 1) - 2.0) < 0.05
-
-
-def test_it_is_never_negative() -> None:
-    assert gain_after(100, 0, 3) == 0.0
+@pytest.mark.parametrize(
+    ("num", "with_answer", "without", "brings"), [(0, 0, 0, 1.0), (100, 2, 2, 0.0), (400, 3, 1, 2.0), (100, 0, 3, 0.0)]
+)
+def test_a_draft_brings_what_is_accepted_beyond_what_goes_on_without(
+    num: int, with_answer: int, without: int, brings: float
+) -> None:
+    assert gain_after(num, with_answer, without) == pytest.approx(brings, abs=0.05)
 
 
 def test_older_rounds_are_forgotten() -> None:

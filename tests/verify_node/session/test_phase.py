@@ -51,13 +51,6 @@ def test_a_draft_changes_no_phase_and_is_used_up_by_the_text(phase: Phase) -> No
     assert session.drafted is None
 
 
-def test_a_text_that_goes_on_otherwise_leaves_nothing_of_its_draft() -> None:
-    session = session_in(RUNNING)
-    session.take_draft(a_draft(tokens=(4, 5, 6)), 2.0)
-    session.commit((4, 7))
-    assert session.drafted is None
-
-
 def test_a_finished_session_takes_no_draft_and_has_none() -> None:
     session = session_in(RUNNING)
     session.take_draft(a_draft(tokens=(9, 5)), 2.0)

@@ -10,12 +10,6 @@ from tests.verify_node.session.sessions import a_draft, make_session, tell
 from verify_node.session.session import LATE_TIMES, LEAST_LATE_S, MOST_LATE_S
 
 
-def test_before_the_first_verdict_it_is_ready():
-    session = make_session()
-    assert session.is_ready()
-    assert not session.awaits_draft
-
-
 @pytest.mark.parametrize(
     ("may_draft", "waits", "draft", "awaits"),
     [

@@ -6,8 +6,8 @@ from goodspeed.wire import probabilities
 from goodspeed.wire.fields import NodeSource
 from tests.verify_node.session.sessions import a_draft, make_session, tell
 from verify_node.session.client import ANSWER_SMOOTHING, MOST_LATER
-from verify_node.session.model_calls import LATER
 from verify_node.session.session import Session
+from verify_node.session.state import LATER
 
 NOW = 100.0
 

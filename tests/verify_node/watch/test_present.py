@@ -19,15 +19,6 @@ def names(desk):
     return [one.client.name for one in shown(present_clients(desk.core))]
 
 
-def test_a_client_comes_and_goes(desk):
-    assert names(desk) == []
-    desk.hello("a")
-    assert names(desk) == ["a"]
-    desk.now += 100
-    desk.core.tick(desk.now)
-    assert names(desk) == []
-
-
 def test_names_from_the_network_are_bounded(desk):
     for number in range(MAX_SHOWN + 40):
         desk.hello(f"name-{number}", boot_id=number.to_bytes(8))

@@ -11,25 +11,25 @@ def said(visits: Visits) -> list[str]:
 
 def test_each_visit_is_told_once() -> None:
     diary = Diary()
-    diary.joined("early", "tiny-draft-s", 0.0)
+    diary.visit("joined", "early", "tiny-draft-s", 0.0)
     visits = Visits(diary)  # what was before is not news
-    diary.joined("ana", "tiny-draft-s", 1.0)
+    diary.visit("joined", "ana", "tiny-draft-s", 1.0)
     diary.refused("ana", "budget", 1.5)  # is counted elsewhere
-    diary.joined("ben", "tiny-draft-m", 2.0)
+    diary.visit("joined", "ben", "tiny-draft-m", 2.0)
     assert said(visits) == ["draft node ana connected (tiny-draft-s)", "draft node ben connected (tiny-draft-m)"]
     assert said(visits) == []
-    diary.left("ben", "tiny-draft-m", 3.0)
+    diary.visit("left", "ben", "tiny-draft-m", 3.0)
     assert said(visits) == ["draft node ben left"]
 
 
 def test_who_was_lost_is_back_and_who_left_comes_anew() -> None:
     diary = Diary()
     visits = Visits(diary)
-    diary.joined("ana", "m", 1.0)
-    diary.lost("ana", "m", 2.0)
-    diary.joined("ana", "m", 3.0)
-    diary.left("ana", "m", 4.0)
-    diary.joined("ana", "m", 5.0)
+    diary.visit("joined", "ana", "m", 1.0)
+    diary.visit("lost", "ana", "m", 2.0)
+    diary.visit("joined", "ana", "m", 3.0)
+    diary.visit("left", "ana", "m", 4.0)
+    diary.visit("joined", "ana", "m", 5.0)
     assert said(visits) == [
         "draft node ana connected (m)",
         "draft node ana is away",
@@ -42,14 +42,14 @@ def test_who_was_lost_is_back_and_who_left_comes_anew() -> None:
 def test_who_is_barred_is_told_with_the_reason() -> None:
     diary = Diary()
     visits = Visits(diary)
-    diary.barred("", "too many messages", 1.0)
+    diary.visit("barred", "", "too many messages", 1.0)
     assert said(visits) == ["draft node (without a name) is barred: too many messages"]
 
 
 def test_words_of_peers_are_fit_for_a_terminal() -> None:
     diary = Diary()
     visits = Visits(diary)
-    diary.joined("ana", "x\u2028\x1b[2J" + "y" * 1000, 1.0)
+    diary.visit("joined", "ana", "x\u2028\x1b[2J" + "y" * 1000, 1.0)
     (line,) = said(visits)
     assert line.isprintable()
     assert len(line) < 400
@@ -59,14 +59,14 @@ def test_a_crowd_is_told_by_its_newest_and_its_names_are_forgotten() -> None:
     diary = Diary()
     visits = Visits(diary)
     for number in range(10 * MAX_VISITS):
-        diary.lost(f"peer-{number}", "m", float(number))
+        diary.visit("lost", f"peer-{number}", "m", float(number))
         if number % 100 == 0:
             visits.news()
     told = said(visits)
     assert told[-1] == f"draft node peer-{10 * MAX_VISITS - 1} is away"
     assert len(visits._away) == MAX_VISITS
     for number in range(3 * MAX_VISITS):
-        diary.joined(f"other-{number}", "m", 0.0)
+        diary.visit("joined", f"other-{number}", "m", 0.0)
     assert len(visits.news()) == MAX_VISITS
 
 

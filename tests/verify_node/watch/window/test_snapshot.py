@@ -17,7 +17,6 @@ from verify_node.watch.tiers import JUDGED_S, TierRow
 
 NODE = Node("00", "1.2.3", "tiny-target", "gradient", "continuous", 8)
 EPOCH_S = 1e9
-FIGURES = ("relative_rate", "standard_error", "share")
 
 
 class Scene:

@@ -1,0 +1,235 @@
+"""The open sessions, and their memory that is to be freed. No I/O, clock or torch.
+
+Sessions come with an OpenSession and go with a Close, with their peer, or when nobody mentions them any more. What
+cannot be is answered by a `Rejection`.
+"""
+
+from collections.abc import Mapping
+
+from goodspeed.constraint.compiling import Grammars
+from goodspeed.engine.paged.pages import PagePool
+from goodspeed.slo.objectives import OTHER
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.handshake import Welcome
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession
+from verify_node.core.diary import Diary
+from verify_node.scheduler.allocate import Allocator
+from verify_node.session.checks import (
+    NOT_OPEN,
+    Rejection,
+    check_constraint,
+    check_open,
+    check_prompt_logprobs,
+    check_session,
+    check_text,
+    num_prompt_logprobs,
+)
+from verify_node.session.client import Client, Peer
+from verify_node.session.session import Session
+from verify_node.slo.deadline import Deadline
+from verify_node.slo.terms import Tiers, granted
+
+FORGOTTEN_S = 30.0
+"""A session that its draft node has not mentioned for so long was given up there: its Close was lost. (Draft nodes
+repeat themselves at least every 8 s; one that comes back later is told to reopen.)"""
+
+STUCK_S = 300.0
+"""A session that its draft node mentions but does not move for this long is dropped. Even a very bad line delivers one
+message in that time: it is repeated every 8 s."""
+
+
+class Sessions:
+    """The sessions of a `Register`, with all that it holds."""
+
+    def __init__(
+        self,
+        welcome: Welcome,
+        allocator: Allocator,
+        pool: PagePool,
+        *,
+        max_sessions: int,
+        max_client_sessions: int,
+        tiers: Tiers,
+        grammars: Grammars | None = None,
+    ) -> None:
+        """grammars: of the constraints of sessions; None: sessions with one are refused."""
+        self.welcome = welcome
+        self.tiers = tiers
+        self._grammars = grammars
+        self.max_sessions = max_sessions
+        self.max_client_sessions = max_client_sessions
+        self.context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
+        self.enrolled: Mapping[str, Enrolled] | None = None  # by key; None: there are no keys
+        self.peers: dict[bytes, Peer] = {}
+        self.sessions: dict[bytes, Session] = {}
+        self.diary = Diary()
+        self._allocator = allocator
+        self._pool = pool
+        self._released: dict[bytes, bool] = {}  # sessions whose memory is freed; whether what is kept of it is of use
+        self._num_opened = 0
+
+    @property
+    def tier_names(self) -> list[str]:
+        """Names of the tiers, and `other` for objectives of no tier."""
+        return [*self.tiers.by_name, OTHER]
+
+    def record(self, peer: Peer) -> Enrolled | None:
+        """The enrolment of the peer's key; None where there are no keys."""
+        return (self.enrolled or {}).get(peer.principal) if peer.principal is not None else None
+
+    def open(
+        self, peer: Peer, message: OpenSession, now: float, *, num_rounds: int, in_flight: bool
+    ) -> Session | Rejection:
+        """The session, opened now (again), or as it is when this very message has opened it before; or why not."""
+        known = self.sessions.get(message.session_id)
+        refused = (
+            check_open(message, peer.client, known, self._num_free(peer.client))
+            or check_text(message, self.welcome, self.context_len)
+            or check_prompt_logprobs(message, self._num_prompt_logprobs(peer.client, known))
+            or check_constraint(message, self._grammars)
+        )
+        if refused:
+            return refused
+        if known is not None and known.epoch == message.epoch:
+            known.heard(peer.peer_id, now)
+            return known
+        if not any(other.client is peer.client and not other.finished for other in self.sessions.values()):
+            peer.client.become_active(num_rounds)
+        self._num_opened += 1
+        session = Session.open(
+            message,
+            peer,
+            now,
+            acceptance=self._allocator.session_acceptance(peer.client),
+            admitted=self._num_opened,
+            context_len=self.context_len,
+            deadline=self._deadline(peer, message, now, known.deadline if known is not None else None),
+        )
+        if known is not None:
+            self._replace(known, session, in_flight)
+        self.sessions[message.session_id] = session
+        if self._grammars is not None and message.constraint is not None:  # the target must not compile it in a round
+            self._grammars.hold(message.session_id, message.constraint)
+        if not in_flight:
+            self._release_forms(message.session_id)
+        return session
+
+    def _num_free(self, client: Client) -> int:
+        """Sessions that the client may open beside those that are open."""
+        num_allowed = self.max_client_sessions
+        if client.max_sessions is not None:
+            num_allowed = min(num_allowed, client.max_sessions)
+        num_own = sum(session.client is client for session in self.sessions.values())
+        return min(self.max_sessions - len(self.sessions), num_allowed - num_own)
+
+    def find(self, peer: Peer, message: Draft | Ack, now: float) -> Session | Rejection:
+        """The session that a message is about, or why not."""
+        session = self.sessions.get(message.session_id)
+        if session is None:
+            return NOT_OPEN
+        if refused := check_session(session, peer.client, message.epoch):
+            return refused
+        session.heard(peer.peer_id, now)
+        return session
+
+    def close(self, peer: Peer, message: Close) -> Rejection | None:
+        session = self.sessions.get(message.session_id)
+        if session is None:
+            return None
+        if refused := check_session(session, peer.client, min(message.epoch, session.epoch)):
+            return refused
+        self.drop(session)
+        return None
+
+    def drop(self, session: Session, *, may_return: bool = False) -> None:
+        """Closes the session; its memory is freed when no round is in flight.
+
+        What it read is kept for those that it shares with, and for itself where it may be opened again.
+        """
+        del self.sessions[session.session_id]
+        self._released[session.session_id] = session.shares or may_return
+
+    def expire_sessions(self, now: float) -> list[Session]:
+        """Drops forgotten and stuck sessions; returns the stuck ones."""
+        forgotten_s = max(FORGOTTEN_S, self.welcome.lease_s)
+        for session in [session for session in self.sessions.values() if now - session.heard_at > forgotten_s]:
+            self.drop(session)
+        stuck = [one for one in self.sessions.values() if one.is_held_up and now - one.moved_at > STUCK_S]
+        for session in stuck:
+            self.drop(session)
+        return stuck
+
+    def drop_all_of(self, peer: Peer, *, may_return: bool = False) -> None:
+        """Closes the sessions of a peer that is gone."""
+        for session in [session for session in self.sessions.values() if session.peer_id == peer.peer_id]:
+            self.drop(session, may_return=may_return)
+
+    @property
+    def released(self) -> frozenset[bytes]:
+        """Sessions whose memory is freed when no round is in flight; one of the same id may be open again."""
+        return frozenset(self._released)
+
+    def has(self, session: Session) -> bool:
+        """Whether this one is open, and not another that was opened by the same id."""
+        return self.sessions.get(session.session_id) is session
+
+    def free_released(self) -> None:
+        """Frees the memory of closed sessions; to be called only while no round is in flight."""
+        for session_id, is_kept in self._released.items():
+            if not is_kept:
+                self._pool.withdraw(session_id)
+            self._pool.free(session_id)
+            self._release_forms(session_id)
+        self._released.clear()
+
+    def _num_prompt_logprobs(self, client: Client, known: Session | None) -> int:
+        """Prompt logprobs that a client's sessions other than `known` wait for."""
+        return sum(
+            num_prompt_logprobs(session.opened)
+            for session in self.sessions.values()
+            if session.client is client and session is not known and session.prompt_logprobs is not None
+        )
+
+    def _deadline(self, peer: Peer, message: OpenSession, now: float, old: Deadline | None) -> Deadline | None:
+        """The objectives of the session, as far as its key may ask for them; None where it asks for nothing."""
+        asked, client = message.slo, peer.client
+        if asked is None or asked.objectives.is_empty:
+            return None
+        slo = granted(asked.objectives, self.tiers.terms(self.record(peer)))
+        num_tokens, trip_s = len(message.committed), client.round_trip_s
+        return Deadline.open(message.session_id, client.name, asked, slo, num_tokens, trip_s, now, old)
+
+    def _replace(self, old: Session, new: Session, in_flight: bool) -> None:
+        """A session opened again keeps its place, what was learned about it, and the memory that is still right."""
+        new.continue_from(old)
+        if in_flight or old.session_id in self._released:
+            self._released.setdefault(old.session_id, True)
+            return
+        cached = self._pool.length(old.session_id)
+        right = min(cached, _common_prefix(old.tokens, new.tokens), new.num_readable)
+        if self._pool.truncate(new.session_id, right) == 0:
+            self._pool.free(new.session_id)  # so that it may begin with kept pages
+
+    def has_form(self, session: Session) -> bool:
+        """Whether the session holds the form that it is to keep, if it has one."""
+        constraint = session.opened.constraint
+        return constraint is None or self._grammars is None or self._grammars.holds(session.session_id, constraint)
+
+    def lost_forms(self) -> list[bytes]:
+        """Session ids for which forms are held that nothing will let go: there is no session that has any."""
+        holders = self._grammars.holders if self._grammars is not None else []
+        having = {session.session_id for session in self.sessions.values() if session.opened.constraint is not None}
+        return [holder for holder in holders if holder not in having and holder not in self._released]
+
+    def _release_forms(self, session_id: bytes) -> None:
+        """Lets go of what was held by this id, but for what is open by it; only while no round is in flight."""
+        if self._grammars is not None:
+            session = self.sessions.get(session_id)
+            self._grammars.release(session_id, but=None if session is None else session.opened.constraint)
+
+
+def _common_prefix(left: list[int], right: list[int]) -> int:
+    shorter = min(len(left), len(right))
+    if left[:shorter] == right[:shorter]:
+        return shorter
+    return next(index for index in range(shorter) if left[index] != right[index])
