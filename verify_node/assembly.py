@@ -25,13 +25,13 @@ from goodspeed.wire.codec import max_message_bytes
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
-from verify_node.compiling import Compiling
 from verify_node.config import VerifyConfig
 from verify_node.core import settings as core_assembly
 from verify_node.core.settings import make_core
 from verify_node.costs import find_profile, make_cost, with_budget
 from verify_node.daemon import VerifyDaemon
 from verify_node.enrolment import Enrolment
+from verify_node.messages import Compiling
 from verify_node.model.target import Target
 from verify_node.preflight import Found
 from verify_node.watch.recorder import RoundRecorder

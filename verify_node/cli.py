@@ -51,7 +51,7 @@ def serve(namespace: argparse.Namespace) -> int:
         "stopped",
         num_rounds=daemon.core.num_rounds,
         wall_s=asdict(daemon.wall),
-        uplink_bytes=daemon.uplink_bytes,
+        uplink_bytes=daemon.messages.uplink_bytes,
         refusals=dict(daemon.core.refusals),
         policy_error=daemon.core.allocator.told_policy_error,
     )

@@ -8,28 +8,24 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 
-from goodspeed.errors import OutputError, ProtocolError, RankLost, TransportError
 from goodspeed.fleet.replicas import by_clock
 from goodspeed.parallel.ranks import Ranks
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.failures import Failures
 from goodspeed.serving.model_thread import ModelThread
 from goodspeed.serving.reporter import QUIET, Reporter
-from goodspeed.wire.handshake import Leave
-from goodspeed.wire.messages import Close, Draft, Verdict
-from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
-from verify_node.compiling import Compiling
+from goodspeed.wire.messages import Verdict
+from goodspeed.wire.zmq.transport import VerifyChannel
 from verify_node.core.core import VerifyCore
 from verify_node.core.replies import Send
 from verify_node.enrolment import Enrolment
 from verify_node.member import PEERS_LOOK_S, Member
+from verify_node.messages import ENDS, Compiling, Messages
 from verify_node.model.target import RoundResult, Target
 from verify_node.scheduler.round import Round
-from verify_node.session.phase import BrokenInvariant
 from verify_node.watch.recorder import RoundRecorder
 from verify_node.watch.round_events import WallTime, round_event
 from verify_node.watch.visits import Visits
@@ -42,19 +38,8 @@ LOOK_S = 1.0
 TICK_S = 0.25
 """Time between two looks at the leases, or a heartbeat if that is less: that soon a loss is noticed."""
 
-TURN_S = 0.005
-"""Longest look at what arrives: verdicts, other peers' messages and HTTP wait no longer for a burst."""
-
-PAUSE_S = 0.02
-"""Between two looks during a round, after one that brought nothing but what is refused, or that left something. In all
-looks take a fifth of the time of a round then, whoever sends how much."""
-
 HANGING_S = 5.0
 """Longest wait of a stopping node for a forward pass of several ranks, of which one may be lost."""
-
-ENDS = (RankLost, TransportError, OutputError, BrokenPipeError, BrokenInvariant)
-"""Errors that end this node at once: no later round could compute, hear or tell. (A core that checks its invariants is
-of tests.)"""
 
 
 @dataclass
@@ -70,16 +55,15 @@ class VerifyDaemon:
     reporter: Reporter = QUIET
     ranks: Ranks | None = None  # None: the model is not split
     member: Member | None = None  # None: no replica of a fleet
-    compiling: Compiling | None = None  # None: no constraints are served
+    compiling: InitVar[Compiling | None] = None  # None: no constraints are served
     wall: WallTime = field(default_factory=WallTime)
-    uplink_bytes: int = 0  # of messages that carry drafted tokens
     _failed_decisions: Failures = field(default_factory=lambda: Failures(logger, "a decision on promises", ENDS))
-    _woken: asyncio.Event = field(default_factory=asyncio.Event)
-    _between: asyncio.Event = field(default_factory=asyncio.Event)  # no round is in flight
+    messages: Messages = field(init=False)
     _thread: ModelThread = field(default_factory=ModelThread)
 
-    def __post_init__(self) -> None:
-        self._between.set()
+    def __post_init__(self, compiling: Compiling | None) -> None:
+        self.messages = Messages(self.core, self.channel, self.recorder, compiling, self.wall)
+        self.messages.between_rounds.set()
         self.channel.bar(self.core.rate_limiter.barred)
         if self.enrolment is not None:
             self.core.enrol(self.enrolment.enrolled, time.monotonic())
@@ -109,7 +93,7 @@ class VerifyDaemon:
     def _loops(self) -> Iterator[Coroutine[None, None, None]]:
         """The tasks beside the rounds."""
         heartbeat_s = self.core.welcome.heartbeat_s
-        yield self._collect()
+        yield self.messages.collect()
         tick = partial(self._tick, Visits(self.core.diary))
         yield self._repeat("a look at the clock", min(heartbeat_s, TICK_S), tick)
         if (enrolment := self.enrolment) is not None:
@@ -118,8 +102,8 @@ class VerifyDaemon:
             yield self._look_after(self.ranks)
         if self.member is not None:
             yield self._repeat("a look at the fleet", PEERS_LOOK_S, partial(self._take_part_in, self.member))
-        if self.compiling is not None:
-            yield self._open_compiled(self.compiling)
+        if (compiling := self.messages.compiling) is not None:
+            yield self.messages.open_compiled(compiling)
 
     async def _drain(self, rounds: "asyncio.Task[None]") -> None:
         """Lets nobody in, and starts no round; draft nodes learn at once, and not from silence."""
@@ -127,11 +111,11 @@ class VerifyDaemon:
         texts = "1 unfinished text stays with its draft node" if num_unfinished == 1 else None
         self.reporter.say("stopping; %s", texts or f"{num_unfinished} unfinished texts stay with their draft nodes")
         self.core.drain()
-        self._woken.set()
+        self.messages.woken.set()
         try:
             await asyncio.wait([rounds])
         finally:
-            self._reply(self.core.farewell(time.monotonic()))
+            self.messages.reply(self.core.farewell(time.monotonic()))
 
     async def _rounds(self) -> None:
         """Makes rounds until the node stops. One that fails is told and made again; too many in a row end the node."""
@@ -148,10 +132,10 @@ class VerifyDaemon:
         started = time.monotonic()
         result = await self._forward_and_verify(planned)
         duration_s = time.monotonic() - started
-        self._hear(self.channel.arriving())  # what waited, so that this round's verdicts know of it
+        self.messages.hear(self.channel.arriving())  # what waited, so that this round's verdicts know of it
         sends = self._finish(result, duration_s)
         finished = time.monotonic()
-        self._reply(sends)
+        self.messages.reply(sends)
         self._report(planned, result, sends, started, finished)
 
     def _abort(self, error: Exception) -> dict[str, object]:
@@ -161,16 +145,16 @@ class VerifyDaemon:
             "num_entries": len(self.core.failing),
         }
         self.target.recover()
-        self._reply(self.core.abort(type(error).__name__, time.monotonic()))
+        self.messages.reply(self.core.abort(type(error).__name__, time.monotonic()))
         return failed
 
     async def _forward_and_verify(self, planned: Round) -> RoundResult:
         """The round on the model thread."""
-        self._between.clear()
+        self.messages.between_rounds.clear()
         try:
             return await self._thread.run(partial(self.target.run, planned))
         finally:
-            self._between.set()
+            self.messages.between_rounds.set()
 
     async def _next_round(self) -> Round | None:
         """Waits until the planner has a round; None when the node stops."""
@@ -178,7 +162,7 @@ class VerifyDaemon:
         while not self.core.draining:
             planning = time.perf_counter()
             async with self._failed_decisions.survived(self._withdraw):
-                self._reply(self.core.admit(time.monotonic()))
+                self.messages.reply(self.core.admit(time.monotonic()))
             planned = self.core.plan(time.monotonic())
             self.wall.schedule += time.perf_counter() - planning
             if planned is not None:
@@ -190,15 +174,15 @@ class VerifyDaemon:
     def _withdraw(self, _: Exception) -> dict[str, object]:
         """Ends all promises after a failed decision: sessions are served as well as can be, and told so."""
         num_promises = len(self.core.promises.promised)
-        self._reply(self.core.withdraw(time.monotonic()))
+        self.messages.reply(self.core.withdraw(time.monotonic()))
         return {"num_promises": num_promises}
 
     async def _wait(self, timeout_s: float) -> None:
         """Waits until a message arrives, or the core's next moment comes."""
-        self._woken.clear()
+        self.messages.woken.clear()
         try:
             async with asyncio.timeout(max(timeout_s, 0.0005)):
-                await self._woken.wait()
+                await self.messages.woken.wait()
         except TimeoutError:
             pass
 
@@ -216,116 +200,9 @@ class VerifyDaemon:
         verdicts = [send.message for send in sends if isinstance(send.message, Verdict)]
         if self.events.enabled:
             fields = round_event(done, verdicts, self.core.sessions)
-            self.events.write("round", wall_s=vars(self.wall), uplink_bytes=self.uplink_bytes, **fields)
+            self.events.write("round", wall_s=vars(self.wall), uplink_bytes=self.messages.uplink_bytes, **fields)
         if self.recorder is not None:
             self.recorder.finished(done, result.outcomes, verdicts, self.core.sessions, started, finished)
-
-    def _reply(self, sends: Iterable[Send]) -> None:
-        """Gives messages to the channel; what cannot be delivered is asked for again by its receiver."""
-        started = time.perf_counter()
-        traffic = self.channel.traffic
-        for send in sends:
-            num_before = traffic.bytes_sent
-            try:
-                delivery = self.channel.send(send.peer_id, send.message)
-            except TransportError:
-                raise
-            except Exception:  # it is too large, say
-                extra = {"peer": send.peer_id.hex(), "kind": type(send.message).__name__}
-                logger.exception("a message could not be sent", extra=extra)
-                continue
-            if delivery is not Delivery.SENT:
-                extra = {"peer": send.peer_id.hex(), "kind": type(send.message).__name__, "why": delivery.value}
-                logger.info("a message was not delivered", extra=extra)
-            else:
-                self.core.count_bytes(send.peer_id, downlink=traffic.bytes_sent - num_before)
-        self.wall.send += time.perf_counter() - started
-
-    async def _collect(self) -> None:
-        """Feeds the core with what arrives, also while a round is in flight."""
-        failures = Failures(logger, "a look at what arrives", ENDS)
-        while True:
-            async with failures.survived():
-                await self.channel.readable()
-                heard = self._hear(self.channel.arriving())
-                if heard:
-                    self._woken.set()
-                if self.channel.has_more or (self.channel.emptied and not heard):
-                    await self._ignore()
-
-    def _hear(self, messages: Iterable[Received]) -> bool:
-        """Takes messages for TURN_S. Whether any of it was of use, or ended a session; what is refused is not."""
-        changed, num_sessions = False, len(self.core.sessions)
-        until = time.monotonic() + TURN_S
-        for received in messages:
-            num_unheeded = self.core.replies.num_unheeded
-            if not self._waits(received):
-                self._reply(self._handle(received))
-                changed |= self.core.replies.num_unheeded == num_unheeded
-            if time.monotonic() >= until:
-                break
-        return changed or len(self.core.sessions) != num_sessions
-
-    def _waits(self, received: Received) -> bool:
-        """Has a message wait for its constraint to be compiled; too many of one sender are refused.
-
-        One by another key than its peer's does not, and takes none of the peer's turns: the core refuses it.
-        """
-        if self.compiling is not None and isinstance(received.message, Close):
-            self.compiling.forget(received)
-        peer = self.core.peers.get(received.peer)
-        is_known = peer is not None and peer.principal == received.principal
-        if self.compiling is None or not is_known or not self.compiling.concerns(received):
-            return False
-        if not self.compiling.take(received):
-            error = ProtocolError("too many sessions wait for their constraints to be compiled; open fewer at once")
-            self._reply(self.core.reject(received.peer, error, time.monotonic(), received.principal))
-        return True
-
-    async def _open_compiled(self, compiling: Compiling) -> None:
-        """Opens sessions whose constraints are compiled now, or refuses them."""
-        failures = Failures(logger, "a session with a constraint", ENDS)
-        while True:
-            async with failures.survived():
-                self._reply(self._handle(await compiling.next()))
-                self._woken.set()
-
-    async def _ignore(self) -> None:
-        """Reads nothing for a moment, or until the round is done, if one is in flight: after a refusal or in a burst.
-
-        Nothing that comes is of use before that, and each look takes time from the forward pass.
-        """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PAUSE_S):
-                await self._between.wait()
-
-    def _handle(self, received: Received) -> list[Send]:
-        """Answers a message. One that raises an exception costs its session, and nobody else notices."""
-        try:
-            return self._received(received)
-        except ENDS:
-            raise
-        except Exception as error:
-            kind, why = type(received.message).__name__, type(error).__name__
-            logger.exception("a message failed", extra={"peer": received.peer.hex(), "kind": kind})
-            return self.core.fail(received.peer, received.message, why, time.monotonic())
-
-    def _received(self, received: Received) -> list[Send]:
-        self.core.count_bytes(received.peer, uplink=received.num_bytes)
-        if isinstance(received.message, ProtocolError):
-            extra = {"peer": received.peer.hex(), "why": received.message, "num_bytes": received.num_bytes}
-            logger.warning("refused a message", extra=extra)
-            return self.core.reject(received.peer, received.message, time.monotonic(), received.principal)
-        peer = self.core.peers.get(received.peer)
-        if isinstance(received.message, Leave) and peer is not None:
-            logger.info("a draft node left", extra={"client": peer.client.name})
-        if isinstance(received.message, Draft):
-            self.uplink_bytes += received.num_bytes
-        now = time.monotonic()
-        sends = self.core.receive(received.peer, received.message, now, received.principal)
-        if self.recorder is not None:
-            self.recorder.heard(received, self.core, now)
-        return sends
 
     async def _repeat(self, what: str, period_s: float, step: Callable[[], None]) -> None:
         """Does a step again and again. One that fails is told and done again; too many in a row end the node."""
@@ -337,9 +214,9 @@ class VerifyDaemon:
 
     def _tick(self, visits: Visits) -> None:
         """Time passes."""
-        self._woken.set()
+        self.messages.woken.set()
         now = time.monotonic()
-        self._reply(self.core.tick(now))
+        self.messages.reply(self.core.tick(now))
         for lost in self.core.diary.losses_since(now):
             extra = {"client": lost.client, "lease_s": self.core.welcome.lease_s}
             logger.info("a draft node was lost", extra=extra)
@@ -355,13 +232,13 @@ class VerifyDaemon:
         """Replicas come and go while this node runs; what it has to do itself is told."""
         now = time.monotonic()
         if (replicas := fleet.look(self.core.load(now))) is not None:
-            self._reply(self.core.know_replicas(fleet.name, by_clock(replicas, now - time.time()), now))
+            self.messages.reply(self.core.know_replicas(fleet.name, by_clock(replicas, now - time.time()), now))
 
     def _enrol(self) -> None:
         """The enrolment changed: whose key is gone is told, after its sessions ended."""
         if self.enrolment is not None:
-            self._reply(self.core.enrol(self.enrolment.enrolled, time.monotonic()))
-            self._woken.set()
+            self.messages.reply(self.core.enrol(self.enrolment.enrolled, time.monotonic()))
+            self.messages.woken.set()
 
     def _turned_away(self, key: str) -> None:
         """A key that is not enrolled got no connection, so there is nobody to send a refusal to."""

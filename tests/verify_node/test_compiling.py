@@ -14,9 +14,9 @@ from goodspeed.wire.zmq.transport import Received
 from tests.constraint.babbler import VOCABULARY
 from tests.fakes import make_hello, make_open, session_id
 from tests.verify_node.loops import Loop, ask, hear
-from verify_node import compiling
-from verify_node.compiling import Compiling
+from verify_node import messages
 from verify_node.core.replies import Send
+from verify_node.messages import Compiling
 
 
 class SlowGrammars:
@@ -105,7 +105,7 @@ def test_senders_take_turns_and_the_event_loop_does_not_compile():
 
 
 def test_too_many_of_one_sender_are_not_taken(monkeypatch):
-    monkeypatch.setattr(compiling, "MAX_WAITING", 2)
+    monkeypatch.setattr(messages, "MAX_WAITING", 2)
     waiting = Compiling(SlowGrammars())  # type: ignore[arg-type]
     assert [waiting.take(opening(b"a", number)) for number in range(3)] == [True, True, False]
     assert waiting.take(opening(b"b", 1))
@@ -182,7 +182,7 @@ def test_the_node_opens_no_session_whose_close_overtook_it():
 
     async def serve():
         async with Loop() as loop:
-            loop.daemon.compiling = Compiling(HeldGrammars())  # type: ignore[arg-type]
+            loop.daemon.messages.compiling = Compiling(HeldGrammars())  # type: ignore[arg-type]
             channel = loop.connect(b"aaaaaaaa")
             assert isinstance(await ask(channel, make_hello("a", boot_id=b"aaaaaaaa")), Welcome)
             await channel.send(opening(b"", 1, "first").message)
@@ -201,13 +201,13 @@ def test_another_key_takes_no_turn_of_the_peer_by_whose_name_it_speaks(monkeypat
 
     async def serve():
         async with Loop() as loop:
-            loop.daemon.compiling = Compiling(SlowGrammars())  # type: ignore[arg-type]
+            loop.daemon.messages.compiling = Compiling(SlowGrammars())  # type: ignore[arg-type]
             now, keys = time.monotonic(), {name: name * 40 for name in "ab"}
             loop.core.enrol({key: Enrolled(name, key) for name, key in keys.items()}, now)
             loop.core.receive(b"a", make_hello("a"), now, keys["a"])
             sends = list[Send]()
-            monkeypatch.setattr(loop.daemon, "_reply", sends.extend)
-            loop.daemon._hear([Received(b"a", opening(b"a", 1).message, 100, keys["b"])])
+            monkeypatch.setattr(loop.daemon.messages, "reply", sends.extend)
+            loop.daemon.messages.hear([Received(b"a", opening(b"a", 1).message, 100, keys["b"])])
             return [send.message.code for send in sends if isinstance(send.message, Refusal)]
 
     assert asyncio.run(serve()) == ["not_owner"]

@@ -175,10 +175,10 @@ def test_a_session_alone_has_one_more_try_after_a_fault_at_the_end_of_its_round(
 
 
 LOOPS: dict[str, Where] = {
-    "what arrives": lambda loop: (loop.daemon, "_waits"),
+    "what arrives": lambda loop: (loop.daemon.messages, "_waits"),
     "the enrolment": lambda loop: (loop.daemon.enrolment, "look"),
     "the fleet": lambda loop: (loop.daemon.member, "look"),
-    "constraints": lambda loop: (loop.daemon.compiling, "next"),
+    "constraints": lambda loop: (loop.daemon.messages.compiling, "next"),
 }
 
 
@@ -191,7 +191,7 @@ def test_no_loop_of_the_node_ends_it_by_a_failure(where: str, monkeypatch: pytes
         loop = Loop()
         loop.daemon.enrolment = Enrolment(str(tmp_path)) if where == "the enrolment" else None
         loop.daemon.member = StillFleet() if where == "the fleet" else None
-        loop.daemon.compiling = Idle() if where == "constraints" else None  # type: ignore[assignment]
+        loop.daemon.messages.compiling = Idle() if where == "constraints" else None  # type: ignore[assignment]
         raised = sabotage(LOOPS[where](loop), monkeypatch, ZeroDivisionError("by zero"), times=3)
         async with loop:
             channel = loop.connect(A)

@@ -11,7 +11,7 @@ from goodspeed.wire.zmq.transport import DraftChannel
 from tests.fakes import make_hello, make_open, session_id
 from tests.verify_node.loops import Loop, ask, hear
 from tests.waiting import until
-from verify_node import daemon
+from verify_node import messages
 from verify_node.core import rate_limit
 from verify_node.core.core import VerifyCore
 
@@ -57,7 +57,7 @@ def watch(core: VerifyCore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_what_is_refused_asks_for_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon, "PAUSE_S", 3600.0)  # which is for rounds in flight
+    monkeypatch.setattr(messages, "PAUSE_S", 3600.0)  # which is for rounds in flight
 
     async def story() -> None:
         async with Loop() as loop:
@@ -99,7 +99,7 @@ def test_a_round_that_waited_for_somebody_who_is_put_out_begins(monkeypatch: pyt
 
 
 def test_whoever_spoke_in_a_pause_is_heard_before_the_round_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon, "PAUSE_S", 3600.0)
+    monkeypatch.setattr(messages, "PAUSE_S", 3600.0)
 
     async def story() -> None:
         async with Loop() as loop:
@@ -137,8 +137,8 @@ def test_a_pause_ends_during_a_long_round() -> None:
 
 def test_a_burst_of_one_peer_holds_up_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """With looks of a single message each, and pauses that last until the round is done."""
-    monkeypatch.setattr(daemon, "TURN_S", 0.0)
-    monkeypatch.setattr(daemon, "PAUSE_S", 3600.0)
+    monkeypatch.setattr(messages, "TURN_S", 0.0)
+    monkeypatch.setattr(messages, "PAUSE_S", 3600.0)
 
     async def story() -> None:
         async with Loop() as loop:

@@ -49,12 +49,12 @@ def test_every_message_that_carries_drafted_tokens_counts_as_uplink() -> None:
             channel = loop.connect(A)
             await ask(channel, make_hello("a", boot_id=A))
             assert isinstance(await ask(channel, make_open(1)), Verdict)
-            assert loop.daemon.uplink_bytes == 0  # nothing was drafted
+            assert loop.daemon.messages.uplink_bytes == 0  # nothing was drafted
             text = loop.core.sessions[session_id(1)].tokens
             await channel.send(Draft(session_id(1), 1, len(text), (1, 2), source="ngram"))
-            await until(lambda: loop.daemon.uplink_bytes > 0)
-            first = loop.daemon.uplink_bytes
+            await until(lambda: loop.daemon.messages.uplink_bytes > 0)
+            first = loop.daemon.messages.uplink_bytes
             await channel.send(Draft(session_id(1), 1, len(text), (1,)))
-            await until(lambda: loop.daemon.uplink_bytes > first)
+            await until(lambda: loop.daemon.messages.uplink_bytes > first)
 
     asyncio.run(asyncio.wait_for(story(), 60))

@@ -12,7 +12,6 @@ refusals and the limits on senders are in `replies.py`.
 
 from collections.abc import Mapping, Sequence
 
-from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ProtocolError
 from goodspeed.fair.latency import Refined
 from goodspeed.fleet.replicas import Load, Replica
@@ -28,7 +27,6 @@ from verify_node.core.rate_limit import RateLimiter
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
 from verify_node.core.rounds import Rounds
-from verify_node.scheduler.allocate import Allocator
 from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import Round, RoundLimits
 from verify_node.scheduler.select import Choice
@@ -53,27 +51,23 @@ class VerifyCore(Rounds):
         *,
         register: Register,
         limits: RoundLimits,
-        allocator: Allocator,
         choice: Choice,
         is_shared: bool = False,
-        pool: PagePool,
         cost: Refined,
         admission: str = "none",
         preemption: Preemption,
     ) -> None:
         """`settings.make_core` builds one from settings. is_shared: draft models may take this machine's time."""
-        counts, promises = Counts(), Promises(admission, cost, limits.max_round_tokens, pool)
+        counts, promises = Counts(), Promises(admission, cost, limits.max_round_tokens, register.pool)
         self.rate_limiter = RateLimiter(register.max_client_sessions)
         replies = Replies(register, self.rate_limiter, counts)
         target = register.welcome.target_fingerprint
-        self.fleet = Fleet(register, promises, counts, self.load, pool.page_size, target)
+        self.fleet = Fleet(register, promises, counts, self.load, register.pool.page_size, target)
         super().__init__(
             register=register,
             limits=limits,
-            allocator=allocator,
             choice=choice,
             is_shared=is_shared,
-            pool=pool,
             cost=cost,
             admission=Admission(promises, register, replies, counts, self.fleet),
             preemption=preemption,
@@ -105,18 +99,7 @@ class VerifyCore(Rounds):
 
     def load(self, now: float) -> Load:
         """The load of this replica."""
-        return load_of(
-            self.sessions.values(),
-            welcome=self.welcome,
-            pool=self.pool,
-            promises=self.promises,
-            cost=self.cost,
-            limits=self.limits,
-            max_sessions=self.register.max_sessions,
-            round_s=self.round_s,
-            is_draining=self.draining,
-            now=now,
-        )
+        return load_of(self, now, is_draining=self.draining)
 
     def receive(self, peer_id: bytes, message: UpMessage, now: float, principal: str | None = None) -> list[Send]:
         """A peer's message; everything but a Hello is for peers that said Hello.

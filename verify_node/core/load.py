@@ -3,56 +3,41 @@
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
 from goodspeed.fleet.replicas import MAX_OWED, MAX_PACES, Load, Owed, Pace
-from goodspeed.wire.handshake import Welcome
-from verify_node.scheduler.round import RoundLimits
-from verify_node.session.session import Session
+from verify_node.core.rounds import Rounds
 from verify_node.slo.allotting import tpots
 from verify_node.slo.deadline import Deadline
-from verify_node.slo.promises import Promises
 
 MOST_S = 1e6
 """Times beyond are told as this: nobody plans so far."""
 
 
-def load_of(
-    sessions: Collection[Session],
-    *,
-    welcome: Welcome,
-    pool: PagePool,
-    promises: Promises,
-    cost: Refined,
-    limits: RoundLimits,
-    max_sessions: int,
-    round_s: float,
-    is_draining: bool,
-    now: float,
-) -> Load:
-    """Sums up the open sessions and the promises. round_s: smoothed duration of a round.
+def load_of(rounds: Rounds, now: float, *, is_draining: bool) -> Load:
+    """Sums up the open sessions and the promises.
 
     The model of a round's time is told as a line through a few points around what is open.
     """
-    unfinished = [session for session in sessions if not session.finished]
+    register, pool, promises = rounds.register, rounds.pool, rounds.promises
+    unfinished = [session for session in rounds.sessions.values() if not session.finished]
     context = sum(len(session.tokens) for session in unfinished)
     paces, owed = summary(promises.promised.values(), now)
     num_others = sum(len(session.tokens) for session in unfinished if session.session_id not in promises.promised)
     num_taken = max(pool.num_pages - pool.num_free, promises.num_pages + num_others // pool.page_size)
     return Load(
         told_at=now,
-        boot_id=welcome.boot_id.hex(),
-        target_fingerprint=welcome.target_fingerprint,
+        boot_id=register.welcome.boot_id.hex(),
+        target_fingerprint=register.welcome.target_fingerprint,
         is_draining=is_draining,
         num_sessions=len(unfinished),
-        max_sessions=max_sessions,
+        max_sessions=register.max_sessions,
         num_pages=pool.num_pages,
         free_pages=max(0, pool.num_pages - num_taken),
         context_tokens=context,
-        round_s=round_s,
-        max_round_tokens=limits.max_round_tokens,
-        **_line(cost, len(unfinished), context, limits.budget),
-        usual_error=cost.usual_error,
+        round_s=rounds.round_s,
+        max_round_tokens=rounds.limits.max_round_tokens,
+        **_line(rounds.cost, len(unfinished), context, rounds.limits.budget),
+        usual_error=rounds.cost.usual_error,
         promises=promises.is_on,
         paces=paces,
         owed=owed,

@@ -53,10 +53,10 @@ class Register(Sessions):
             return refused
         name = self._client_name(peer_id, hello, principal)
         self._make_room(name)
-        client = self._allocator.client(name)
+        client = self.allocator.client(name)
         if all(peer.client is not client for peer in self.peers.values()):
             has_model = bool(hello.draft_model)
-            self._allocator.set_draft_model(client, hello.draft_fingerprint, has_model=has_model)
+            self.allocator.set_draft_model(client, hello.draft_fingerprint, has_model=has_model)
         if principal is not None and self.enrolled is not None:
             client.grant(self.enrolled[principal])
         self._follow(peer_id, hello.boot_id, client, principal)
@@ -101,7 +101,7 @@ class Register(Sessions):
 
     def _make_room(self, name: str) -> None:
         """A client's estimates outlive its connections. Forgets absent clients once MAX_CLIENTS names are known."""
-        clients = self._allocator.clients
+        clients = self.allocator.clients
         if name not in clients and len(clients) >= MAX_CLIENTS:
             there = {peer.client.name for peer in self.peers.values()}
             there |= {session.client.name for session in self.sessions.values()}

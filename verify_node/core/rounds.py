@@ -9,14 +9,12 @@ from enum import Enum
 from functools import partial
 from math import inf
 
-from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
 from goodspeed.fair.smoothing import smoothed
 from verify_node.core.admitting import Admission
 from verify_node.core.counts import Counts
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
-from verify_node.scheduler.allocate import Allocator
 from verify_node.scheduler.commit import Moved, active, commit, observe, publish
 from verify_node.scheduler.failures import IMPOSSIBLE, NOT_NUMBERS
 from verify_node.scheduler.model_drafts import ModelDrafts
@@ -57,10 +55,8 @@ class Rounds:
         *,
         register: Register,
         limits: RoundLimits,
-        allocator: Allocator,
         choice: Choice,
         is_shared: bool,
-        pool: PagePool,
         cost: Refined,
         admission: Admission,
         preemption: Preemption,
@@ -68,11 +64,12 @@ class Rounds:
         counts: Counts,
     ) -> None:
         """is_shared: draft models may take this machine's time."""
-        self.register, self.sessions, self.pool = register, register.sessions, pool
-        self.limits, self.cost, self.allocator, self.choice = limits, cost, allocator, choice
+        self.register, self.sessions = register, register.sessions
+        self.pool, self.allocator = register.pool, register.allocator
+        self.limits, self.cost, self.choice = limits, cost, choice
         self.admission, self.promises, self.preemption = admission, admission.promises, preemption
         self.replies, self.counts = replies, counts
-        self.starting = Starting(register.sessions, is_barrier=allocator.is_barrier)
+        self.starting = Starting(register.sessions, is_barrier=self.allocator.is_barrier)
         self.model_drafts = ModelDrafts(is_shared)
         self.num_rounds = 0  # begun
         self.round_s = 0.0  # smoothed duration of a round

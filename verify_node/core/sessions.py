@@ -63,8 +63,8 @@ class Sessions:
         self.peers: dict[bytes, Peer] = {}
         self.sessions: dict[bytes, Session] = {}
         self.diary = Diary()
-        self._allocator = allocator
-        self._pool = pool
+        self.allocator = allocator
+        self.pool = pool
         self._released: dict[bytes, bool] = {}  # sessions whose memory is freed; whether what is kept of it is of use
         self._num_opened = 0
 
@@ -100,7 +100,7 @@ class Sessions:
             message,
             peer,
             now,
-            acceptance=self._allocator.session_acceptance(peer.client),
+            acceptance=self.allocator.session_acceptance(peer.client),
             admitted=self._num_opened,
             context_len=self.context_len,
             deadline=self._deadline(peer, message, now, known.deadline if known is not None else None),
@@ -177,8 +177,8 @@ class Sessions:
         """Frees the memory of closed sessions; to be called only while no round is in flight."""
         for session_id, is_kept in self._released.items():
             if not is_kept:
-                self._pool.withdraw(session_id)
-            self._pool.free(session_id)
+                self.pool.withdraw(session_id)
+            self.pool.free(session_id)
             self._release_forms(session_id)
         self._released.clear()
 
@@ -205,10 +205,10 @@ class Sessions:
         if in_flight or old.session_id in self._released:
             self._released.setdefault(old.session_id, True)
             return
-        cached = self._pool.length(old.session_id)
+        cached = self.pool.length(old.session_id)
         right = min(cached, _common_prefix(old.tokens, new.tokens), new.num_readable)
-        if self._pool.truncate(new.session_id, right) == 0:
-            self._pool.free(new.session_id)  # so that it may begin with kept pages
+        if self.pool.truncate(new.session_id, right) == 0:
+            self.pool.free(new.session_id)  # so that it may begin with kept pages
 
     def has_form(self, session: Session) -> bool:
         """Whether the session holds the form that it is to keep, if it has one."""

@@ -138,10 +138,8 @@ def make_core(
     return kind(
         register=register,
         limits=limits,
-        allocator=allocator,
         choice=_choice(settings, cost, limits, allocator, self_drafts),
         is_shared=settings.is_shared and not settings.is_barrier,
-        pool=pool,
         cost=cost,
         admission=settings.admits,
         preemption=Preemption(order.create(settings.order), cost, pool),
