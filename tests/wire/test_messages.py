@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Replicas, Sibling, Welcome
+from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Welcome
 from goodspeed.wire.messages import (
     Ack,
     Close,
@@ -40,24 +40,22 @@ SAMPLES: list[UpMessage | DownMessage] = [
         heartbeat_s=1.0,
         lease_s=6.0,
     ),
-    Replicas((Sibling("tcp://10.0.0.1:5555", "k" * 40, "f", is_draining=True, expected_s=0.5),)),
     Redirect(SESSION, 1, "tcp://10.0.0.1:5555", "k" * 40, 1, "load"),
     Verdict(session_id=SESSION, epoch=1, base_len=3, tokens=(4,), num_verified=0, num_accepted=0),
     Refusal(code="stale_epoch", what="epoch 1 is below 2", what_to_do="drop what is left of the old epoch"),
 ]
 
-PINNED = {  # the first fields of version 3, in their order: never to be moved, renamed or given another meaning
+PINNED = {  # the first fields of version 4, in their order: never to be moved, renamed or given another meaning
     "hello": "version name boot_id tokenizer draft_model draft_fingerprint",
     "open": "session_id epoch prompt committed sampling max_tokens stop_ids verification max_draft slo constraint "
     "num_logprobs min_tokens drafter otherwise hops logit_rules cache_salt num_prompt_logprobs",
     "draft": "session_id epoch base_len tokens probabilities source parents complete proposal",
     "ack": "session_id epoch base_len",
     "close": "session_id epoch",
-    "heartbeat": "boot_id",
+    "heartbeat": "boot_id siblings",
     "leave": "",
     "welcome": "version boot_id tokenizer vocab_size context_len max_message_bytes heartbeat_s lease_s "
     "eos_ids target target_fingerprint defaults chat_defaults slo constraints promises",
-    "replicas": "siblings",
     "redirect": "session_id epoch endpoint server_key hops reason",
     "verdict": "session_id epoch base_len tokens num_verified num_accepted may_draft finish_reason least_probability "
     "source promised logprobs num_cached prompt_logprobs",

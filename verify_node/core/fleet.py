@@ -12,7 +12,7 @@ from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.routing import Reason, elsewhere, expected_s, with_one_more
 from goodspeed.slo.feasible import Ask
 from goodspeed.wire.fields import MAX_HOPS
-from goodspeed.wire.handshake import Replicas, Sibling
+from goodspeed.wire.handshake import Heartbeat, Sibling
 from goodspeed.wire.messages import OpenSession, Redirect
 from verify_node.core.counts import Counts
 from verify_node.core.register import Register
@@ -35,7 +35,7 @@ class Redirecting:
         self._page_size = page_size
         self._own: Replica | None = None
         self._others: dict[str, Replica] = {}  # by name
-        self._news: Replicas | None = None
+        self._news: tuple[Sibling, ...] | None = None
         self._told_at = 0.0
 
     @property
@@ -44,16 +44,16 @@ class Redirecting:
         return not self._others
 
     @property
-    def news(self) -> Replicas | None:
-        """What draft nodes are told of the fleet; None where there is none."""
+    def news(self) -> tuple[Sibling, ...] | None:
+        """All replicas, as draft nodes are told of them; None where there is no fleet."""
         return self._news
 
     def know(self, own: str, replicas: Sequence[Replica], now: float) -> bool:
         """Takes the table of all replicas, this one by its name. Returns whether draft nodes are to be told of it."""
         self._own = next((one for one in replicas if one.name == own), None)
         self._others = {one.name: one for one in replicas if one.name != own} if self._own is not None else {}
-        news = Replicas(tuple(_sibling(one) for one in replicas)) if self._own is not None else Replicas(())
-        if self._news is None and not news.siblings:
+        news = tuple(map(_sibling, replicas)) if self._own is not None else ()
+        if self._news is None and not news:
             return False
         is_new = self._news is None or _members(news) != _members(self._news)
         if not is_new and (now - self._told_at < TOLD_S or news == self._news):
@@ -112,7 +112,7 @@ class FleetReplies:
     def tell(self, peer_id: bytes) -> list[Send]:
         """Tells one draft node of the fleet, if there is one that it knows about."""
         news = self._redirecting.news
-        return [Send(peer_id, news)] if news is not None else []
+        return [Send(peer_id, Heartbeat(self._register.welcome.boot_id, news))] if news is not None else []
 
     def open_elsewhere(self, peer: Peer, message: OpenSession, now: float, *, draining: bool) -> list[Send]:
         """Sends a session that is about to be opened to another replica, if it is better off there."""
@@ -159,6 +159,6 @@ def _sibling(replica: Replica) -> Sibling:
     return Sibling(replica.endpoint, key, load.target_fingerprint, load.is_draining, known_s)
 
 
-def _members(news: Replicas) -> list[Sibling]:
+def _members(news: Sequence[Sibling]) -> list[Sibling]:
     """All that has to be told at once."""
-    return [replace(sibling, expected_s=None) for sibling in news.siblings]
+    return [replace(sibling, expected_s=None) for sibling in news]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
 from goodspeed.fleet.replicas import MAX_OWED, MAX_PACES, Load, Owed, Pace
+from goodspeed.slo.headroom import FLOOR
 from goodspeed.wire.handshake import Welcome
 from verify_node.scheduler.round import RoundLimits
 from verify_node.session.session import Session
@@ -48,6 +49,7 @@ def load_of(
         max_sessions=max_sessions,
         num_pages=pool.num_pages,
         free_pages=max(0, pool.num_pages - num_taken),
+        promisable_pages=max(0, int((1.0 - FLOOR) * pool.num_pages) - promises.num_pages),
         context_tokens=context,
         round_s=round_s,
         max_round_tokens=limits.max_round_tokens,

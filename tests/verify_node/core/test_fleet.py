@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.fields import MAX_HOPS
-from goodspeed.wire.handshake import Replicas
+from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import OpenSession, Redirect, Refusal, Verdict
 from tests.fakes import Desk, make_hello, make_open
 from verify_node.core.fleet import TOLD_S
@@ -48,21 +48,21 @@ def redirects(messages):
 def test_alone_it_sends_nobody_anywhere_and_tells_nothing():
     desk = Desk(max_sessions=1)
     assert len(desk.up("a", make_hello("a"))) == 1
-    assert know(desk) == [(b"a", Replicas((desk.core.redirecting.news.siblings[0],)))]
+    assert know(desk) == [(b"a", Heartbeat(desk.core.welcome.boot_id, tuple(desk.core.redirecting.news or ())[:1]))]
     desk.open("a", 1)
     assert [one.code for one in desk.open("a", 2)] == ["too_many_sessions"]
 
 
 def test_a_table_without_itself_is_that_of_another_fleet():
     desk = make()
-    assert know(desk, replica("b"), own="somebody") == [(b"a", Replicas(()))]
+    assert know(desk, replica("b"), own="somebody") == [(b"a", Heartbeat(desk.core.welcome.boot_id, ()))]
     assert desk.core.redirecting.is_alone
 
 
 def test_draft_nodes_are_told_who_is_there_after_welcome_and_when_that_changes():
     desk = make(replica("b"))
     told = desk.up("c", make_hello("c"))[1]
-    assert isinstance(told, Replicas)
+    assert isinstance(told, Heartbeat)
     assert [one.endpoint for one in told.siblings] == ["tcp://own:5555", "tcp://b:5555"]
     assert {peer for peer, _ in know(desk, replica("b"), replica("new"))} == {b"a", b"c"}
     stopping = replica("b", replace(IDLE, is_draining=True))
