@@ -29,7 +29,7 @@ from goodspeed.serving.metrics import Registry, exposition
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, encode
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Sampling, Verdict
-from goodspeed.wire.zmq.transport import MemoryNetwork, Packet, peer_name
+from tests.memory_network import MemoryNetwork, Packet, peer_name
 from tests.together.cluster.cluster import load, prompt_ids
 from tests.waiting import until
 from verify_node import assembly as verify_assembly

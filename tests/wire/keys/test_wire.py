@@ -6,7 +6,7 @@ import zmq
 from goodspeed.errors import ConfigError
 from goodspeed.wire.messages import Refusal
 from goodspeed.wire.zmq.authentication import new_pair
-from goodspeed.wire.zmq.transport import Delivery, ServerKeys, bind_verify, connect_draft, peer_name
+from goodspeed.wire.zmq.transport import Delivery, ServerKeys, bind_verify, connect_draft
 from tests.waiting import until
 from tests.wire.keys.wire import KeyedNet, Tape, curve, hello, keyed, raw_socket, run_async
 
@@ -145,7 +145,7 @@ async def test_an_identity_cannot_be_taken_by_a_second_enrolled_key() -> None:
     """What is sent by a connection's name reaches that connection, whoever else claims the name."""
     async with keyed() as net:
         victim, thief = net.enrol("victim"), net.enrol("thief")
-        name = {"routing_id": peer_name(b"victim")}
+        name = {"routing_id": b"victim"}
         with raw_socket(net.verify.endpoint, **curve(victim, net.pair.public_key), **name) as first:
             first.send(b"\xc1")
             assert (await net.verify.receive()).principal == victim.public_key
@@ -157,13 +157,13 @@ async def test_an_identity_cannot_be_taken_by_a_second_enrolled_key() -> None:
                     second.send(b"\xc1")
                 await honest(net)  # so the verify node has seen the second one, and all that it said before
                 for number in range(20):
-                    assert net.verify.send(peer_name(b"victim"), Refusal("failed", str(number), "")) is Delivery.SENT
+                    assert net.verify.send(b"victim", Refusal("failed", str(number), "")) is Delivery.SENT
                 first.send(b"\xc1")
                 heard = await net.verify.receive()
                 while heard.principal == thief.public_key:  # by whatever name, it is known by its key
-                    assert heard.peer != peer_name(b"victim")
+                    assert heard.peer != b"victim"
                     heard = await net.verify.receive()
-                assert (heard.peer, heard.principal) == (peer_name(b"victim"), victim.public_key)
+                assert (heard.peer, heard.principal) == (b"victim", victim.public_key)
                 got = [await until(lambda: receive(first)) for _ in range(20)]
                 assert len(got) == 20
                 assert not second.poll(0)
