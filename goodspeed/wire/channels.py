@@ -85,11 +85,6 @@ class Traffic:
     bytes_sent: int = 0
     bytes_received: int = 0
 
-    @property
-    def num_undelivered(self) -> int:
-        """Messages that the link did not take; each `send` reported it."""
-        return self.num_busy + self.num_gone
-
 
 @dataclass(frozen=True, slots=True)
 class Received:

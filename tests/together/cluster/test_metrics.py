@@ -180,7 +180,7 @@ class Pair:
         for peer in (PEER, *(b"nobody",) * 200):
             self.network.deliver(Packet("up", peer, b"\xc1"))
         self._seem_to_restart()
-        await until(lambda: self.draft.core.counts.num_connected >= 2 and self.verify.channel.traffic.num_undelivered)
+        await until(lambda: self.draft.core.counts.num_connected >= 2 and self.verify.channel.traffic.num_gone)
         self.network.deliver(Packet("up", b"nobody", b"\xc1"))  # barred by now
         await self.write(1, SHORT)
 

@@ -29,7 +29,7 @@ async def honest(net: KeyedNet) -> None:
 async def failure_of(net: KeyedNet, **options: object) -> str:
     """What a draft channel learns from its attempt to connect; it comes to nothing at the verify node."""
     draft = net.draft(**options)  # type: ignore[arg-type]
-    net.verify._link._gate.open()  # type: ignore[attr-defined]
+    net.verify._link._zap.open()  # type: ignore[attr-defined]
     why: str = await until(draft.failure)
     assert net.verify.receive_ready() == []
     return why
@@ -103,7 +103,7 @@ async def test_plain_and_null_are_not_spoken() -> None:
 
 async def shut_out(net: KeyedNet, **options: bytes) -> None:
     """A raw socket whose handshake fails, whatever it tries."""
-    net.verify._link._gate.open()  # type: ignore[attr-defined]
+    net.verify._link._zap.open()  # type: ignore[attr-defined]
     failures = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
     with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
         peer.linger = 0
@@ -127,7 +127,7 @@ def receive(monitor: "zmq.Socket[bytes]") -> list[bytes] | None:
 async def test_curve_is_closed_while_nobody_answers_for_it() -> None:
     """Without a ZAP handler ZeroMQ would let any key in: here it waits until somebody says yes."""
     async with keyed() as net:
-        net.verify._link._gate.close()  # type: ignore[attr-defined]
+        net.verify._link._zap.close()  # type: ignore[attr-defined]
         pair = net.enrol("a")
         watched = zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED
         with (
@@ -189,7 +189,7 @@ async def test_who_is_enrolled_later_gets_in_on_another_connection() -> None:
     async with keyed() as net:
         late = new_pair("late")
         draft = net.draft(late)
-        net.verify._link._gate.open()  # type: ignore[attr-defined]
+        net.verify._link._zap.open()  # type: ignore[attr-defined]
         for _ in range(3):
             assert "ZAP 400" in await until(draft.failure)
             await draft.reconnect()
@@ -202,7 +202,7 @@ async def test_who_is_enrolled_later_gets_in_on_another_connection() -> None:
 
 
 @run_async
-async def test_a_gate_that_fails_lets_nobody_in_and_goes_on() -> None:
+async def test_a_zap_that_fails_lets_nobody_in_and_goes_on() -> None:
     async with keyed() as net:
         stranger = new_pair("stranger")
         net.enrolled = None  # type: ignore[assignment]
