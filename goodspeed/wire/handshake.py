@@ -51,7 +51,7 @@ class Defaults(Message, frozen=True):
 
 
 class SloTerms(Message, frozen=True):
-    """What a draft node may ask for."""
+    """The service levels that a draft node may ask for."""
 
     tiers: Annotated[tuple[Objectives, ...], Meta(max_length=MAX_TIERS)] = ()  # by their names
     least_tpot_s: Limit | None = None  # what is less is raised to it

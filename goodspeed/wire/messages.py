@@ -51,7 +51,7 @@ def _check_aligned(tokens: Sequence[int], logprobs: Sequence[object]) -> None:
 
 
 def _check_probabilities(tokens: Sequence[int], probabilities: bytes) -> None:
-    """Raises ValueError unless there is an probabilities code for every token, or for none."""
+    """Raises ValueError unless there is a probability code for every token, or for none."""
     if probabilities and len(probabilities) != len(tokens):
         raise ValueError(f"{len(probabilities)} probabilities for {len(tokens)} tokens")
 
@@ -96,7 +96,7 @@ class OpenSession(Message, frozen=True, tag="open"):
 
 
 class Draft(Message, frozen=True, tag="draft"):
-    """What a draft node has drafted beyond a text: (epoch, base_len) names the text, which goes on without it, too.
+    """The tokens drafted beyond a text. (epoch, base_len) names the text, which goes on without it, too.
 
     Nothing answers it. It acknowledges all tokens below base_len, as an Ack does. A newer one replaces an older one; a
     lost one costs speed only. A round verifies what still continues the text when it is packed.

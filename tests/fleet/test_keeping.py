@@ -1,4 +1,4 @@
-"""What replicas report becomes one table; what is old counts for nothing; loads ask for more replicas, or fewer."""
+"""Reports become one table; old ones count for nothing; loads ask for more replicas, or fewer."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""Where sessions go: by hand, then the laws: whom nobody may choose, nobody sent back and forth, summaries as books."""
+"""Sessions go to the right replica: by hand, then as laws; and a summary decides as its replica does."""
 
 from collections import defaultdict
 from math import inf

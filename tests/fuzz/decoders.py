@@ -56,7 +56,7 @@ Spoil = Callable[[Random], bytes]
 
 @dataclass(frozen=True)
 class Decoder:
-    """What takes bytes from outside."""
+    """A function that takes bytes from outside."""
 
     read: Callable[[bytes], object]
     errors: tuple[type[Exception], ...]

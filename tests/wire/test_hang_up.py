@@ -56,7 +56,7 @@ def noticed(monitor: "zmq.Socket[bytes]") -> bool:
 
 @run_async
 async def test_who_is_barred_gets_a_last_word_and_is_cut() -> None:
-    """Whenever it comes back, as well; nothing of it is decoded, and an honest draft node is served meanwhile."""
+    """Also when it comes back; nothing of it is decoded, and an honest draft node is served meanwhile."""
     barred: set[bytes] = set()
     async with network() as net:
         net.verify.bar(barred)
@@ -215,7 +215,7 @@ def test_connections_are_told_apart_by_both_their_ends() -> None:
 
 @run_async
 async def test_who_was_given_the_descriptor_of_one_that_is_barred_is_not_cut() -> None:
-    """What a barred peer sent is read after its connection ended; by then the descriptor may be another's."""
+    """The descriptor of a barred peer may be another's by the time its messages are taken."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         guard = Guard(port, lambda: True, message_bytes=100, unread_bytes=100)
@@ -229,7 +229,6 @@ async def test_who_was_given_the_descriptor_of_one_that_is_barred_is_not_cut() -
 
 
 def test_connections_are_found_when_no_descriptor_is_left() -> None:
-    """Whoever takes them all would otherwise not be looked at any more."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

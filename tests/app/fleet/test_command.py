@@ -1,4 +1,4 @@
-"""What `goodspeed-fleet` says where it cannot do what it is told; nothing is started here."""
+"""The errors of `goodspeed-fleet`; nothing is started here."""
 
 import json
 import socket

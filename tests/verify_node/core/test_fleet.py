@@ -69,6 +69,17 @@ def test_draft_nodes_are_told_who_is_there_after_welcome_and_when_that_changes()
     assert know(desk, stopping, replica("new"))[0][1].siblings[1].is_draining
 
 
+def test_the_floor_of_best_effort_is_kept_from_promises_whether_it_is_used_or_not():
+    desk = make()
+    idle = desk.core.load(desk.now)
+    assert (idle.free_pages, idle.promisable_pages) == (idle.num_pages, int(0.75 * idle.num_pages))
+    desk.open("a", 1)
+    desk.round()
+    busy = desk.core.load(desk.now)
+    assert busy.free_pages < idle.free_pages
+    assert busy.promisable_pages == idle.promisable_pages
+
+
 def test_how_much_there_is_to_do_is_told_now_and_then():
     desk = make(replica("b"))
     desk.now = TOLD_S - 0.1

@@ -27,7 +27,7 @@ async def honest(net: KeyedNet) -> None:
 
 
 async def failure_of(net: KeyedNet, **options: object) -> str:
-    """What a draft channel learns from its attempt to connect; it comes to nothing at the verify node."""
+    """Returns why a draft channel could not connect; nothing of it reaches the verify node."""
     draft = net.draft(**options)  # type: ignore[arg-type]
     net.verify._link._zap.open()  # type: ignore[attr-defined]
     why: str = await until(draft.failure)
@@ -142,7 +142,7 @@ async def test_curve_is_closed_while_nobody_answers_for_it() -> None:
 
 @run_async
 async def test_an_identity_cannot_be_taken_by_a_second_enrolled_key() -> None:
-    """What is sent by a connection's name reaches that connection, whoever else claims the name."""
+    """A message by a connection's name reaches that connection, whoever else claims the name."""
     async with keyed() as net:
         victim, thief = net.enrol("victim"), net.enrol("thief")
         name = {"routing_id": b"victim"}
