@@ -13,7 +13,7 @@ import msgspec
 from experiments.fleet_worlds import Region
 from goodspeed.fleet.replicas import MAX_OWED, MAX_REPLICAS, Load, Owed, Pace, Replica
 from goodspeed.wire import codec
-from goodspeed.wire.handshake import Replicas, Sibling
+from goodspeed.wire.handshake import Heartbeat, Sibling
 
 KEY = "k" * 40
 FINGERPRINT = "f" * 64
@@ -57,7 +57,7 @@ def sizes() -> dict[str, int]:
         "report_bytes": len(encode(usual[0])),
         "table_bytes": len(encode(usual)),
         "largest_table_bytes": len(encode(most)),
-        "told_bytes": len(codec.encode(Replicas(siblings), MAX_BYTES)),
+        "told_bytes": len(codec.encode(Heartbeat(bytes(8), siblings), MAX_BYTES)),
     }
 
 

@@ -42,7 +42,7 @@ from draft_node.core.session import Session
 from draft_node.core.state import State
 from goodspeed.errors import PeerRefused
 from goodspeed.ngram.history import History
-from goodspeed.wire.handshake import Heartbeat, Leave, Replicas
+from goodspeed.wire.handshake import Heartbeat, Leave
 from goodspeed.wire.messages import DownMessage, Redirect, Refusal, Verdict
 
 
@@ -152,7 +152,7 @@ class DraftCore:
             self.counts.refused(message.code)
         actions = self._obey(link, self._heard(link, message, now), now)
         match message:
-            case Replicas():
+            case Heartbeat() if message.siblings is not None:
                 self.links.learn(message.siblings)
             case Redirect() if (session := self._session_on(link, message.session_id)) is not None:
                 actions += self.openings.redirect(session, message, now) + self._turn(now)

@@ -23,8 +23,8 @@ from goodspeed.fair.latency import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.handshake import VERSION, Hello
-from goodspeed.wire.memory_network import MemoryNetwork
 from goodspeed.wire.messages import DownMessage, Sampling, UpMessage, Verdict
+from goodspeed.wire.zmq.transport import bind_verify
 from verify_node import assembly
 from verify_node.config import VerifyConfig
 from verify_node.model.target import RoundResult
@@ -118,7 +118,7 @@ class Node:
             heartbeat_s=60.0,  # nobody is taken for silent
         )
         welcome = assembly.make_welcome(config, checkpoint)
-        channel = MemoryNetwork().bind_verify()
+        channel = bind_verify("tcp://127.0.0.1:0")
         runner = assembly.make_runner(config, checkpoint)
         daemon = assembly.build(config, runner, channel, welcome, EventLog(enabled=False), Refined())
         self.core, self.target = daemon.core, daemon.target

@@ -18,7 +18,7 @@ SPARE: models load slowly, and loads come in waves."""
 
 
 class Report(Struct, frozen=True):
-    """What a replica says of itself."""
+    """The state of a replica, as it tells the fleet."""
 
     replica: Replica
     state: str = "starting"  # or ready, draining, failing
@@ -46,9 +46,9 @@ class Report(Struct, frozen=True):
 class Reports:
     """The newest report of each replica, by name."""
 
-    def __init__(self, fewest: int, most: int) -> None:
-        """most: replicas that there may be; their number is fixed where it is not above `fewest`."""
-        self._fewest, self._most = fewest, most
+    def __init__(self, fewest: int, most: int | None = None) -> None:
+        """most: replicas that there may be; None: as many as `fewest`, always."""
+        self._fewest, self._most = fewest, most or fewest
         self._heard: dict[str, tuple[Report, float]] = {}  # and when
         self._asked, self._since = 0, 0.0
 
@@ -63,17 +63,19 @@ class Reports:
         load = told.replica.load
         self._heard[told.replica.name] = told.with_load(load and replace(load, told_at=wall)), now
 
-    def forget_all_but(self, names: Sequence[str]) -> list[str]:
-        """Returns those that were known, and are not among these."""
-        gone = [name for name in self._heard if name not in names]
-        for name in gone:
-            del self._heard[name]
-        return gone
+    def forget_all_but(self, names: Sequence[str]) -> None:
+        """Forgets the replicas that have left."""
+        self._heard = {name: heard for name, heard in self._heard.items() if name in names}
 
     def known(self, now: float) -> list[Report]:
-        """Returns what is known of each, in the order of their numbers; what is old has no load."""
+        """Returns the newest report of each, in the order of their numbers; old ones without their loads."""
         found = sorted(self._heard.values(), key=lambda pair: number_of(pair[0].replica.name))
         return [one if now - heard_at <= SILENT_S else one.with_load(None) for one, heard_at in found]
+
+    def told(self, names: Sequence[str], now: float) -> list[dict[str, Any]]:
+        """Returns what `status --json` tells of these replicas, also of those that have not reported."""
+        known = {one.replica.name: one for one in self.known(now)}
+        return [known.get(name, Report(Replica(name, ""))).told() for name in names]
 
     def table(self, now: float) -> Table:
         """Returns the table of all that have reported, and raises ValueError for nobody."""
@@ -104,7 +106,7 @@ class Reports:
         return asked
 
     def _wanted(self, loads: Sequence[Load]) -> int:
-        number, full = len(loads), sum(fullness(load) for load in loads)
+        number, full = len(loads), sum(map(fullness, loads))
         if self._most <= self._fewest:
             return 0
         if full > FULL * number:
@@ -113,14 +115,8 @@ class Reports:
 
 
 def fullness(load: Load) -> float:
-    """Returns the share of what a replica is shortest of, sessions or memory, that is in use."""
+    """Returns the share in use of the scarcer resource of a replica: sessions or KV pages."""
     return max(load.num_sessions / load.max_sessions, (load.num_pages - load.free_pages) / max(1, load.num_pages))
-
-
-def free_names(names: Sequence[str], number: int) -> list[str]:
-    """Returns names for as many replicas more: the first that are not taken."""
-    free = [name for n in range(len(names) + number) if (name := f"replica-{n + 1}") not in names]
-    return free[:number]
 
 
 def number_of(name: str) -> int:

@@ -1,4 +1,4 @@
-"""Chooses where a session goes that its replica does not serve, by what the others told of themselves.
+"""Chooses the replica for a session that its own one does not serve, by the loads of the others.
 
 The caller leaves out replicas where the session has been.
 """
@@ -13,13 +13,13 @@ from goodspeed.slo.feasible import Ask
 __all__ = ["MARGIN", "STALE_S", "Reason", "elsewhere", "expected_s", "fits", "may_take", "with_one_more"]
 
 STALE_S = 10.0
-"""What was told longer ago counts as unknown: reports come every second."""
+"""Age after which a load counts as unknown: reports come every second."""
 
 MARGIN = 1.25
-"""A session that could stay goes only where it waits by this factor less, also counting itself there and not here."""
+"""A session that could stay goes only where it waits less by this factor, counted there and not here."""
 
 Reason: TypeAlias = Literal["slo", "load", "draining"]
-"""Why it goes: its level cannot be promised, others have less to do, or its replica stops."""
+"""Why it goes: its service level cannot be promised, others are less loaded, or its replica stops."""
 
 
 def elsewhere(
@@ -46,7 +46,7 @@ def elsewhere(
 
 
 def may_take(replica: Replica, now: float, target: str = "") -> bool:
-    """Whether a session may go there at all: it does not stop, has the same target, and room, as far as it is known."""
+    """Whether the replica does not stop, has the same target, and has room, as far as that is known."""
     load = replica.load
     if load is None:
         return True
@@ -56,12 +56,10 @@ def may_take(replica: Replica, now: float, target: str = "") -> bool:
 
 
 def expected_s(load: Load) -> float:
-    """What one session more would wait for each token: a round, and of a second one as much as places are taken.
+    """Returns the seconds that one more session would wait for each token: round time x (1 + share of taken sessions).
 
-    Round time x (1 + load). A session is in every round as long as there is room for all; the fuller the replica is,
-    the likelier it has to wait for another's place, or reads its tokens again. The round is that of the model with a
-    token of each session, or the measured one if that is longer, since prompts and drafts are in it too. It rises with
-    sessions and their texts.
+    The fuller the replica, the likelier a session waits for admission or is preempted and prefilled again. The round
+    time is the model's, with a token of each session, or the measured one (with prompts and drafts) if that is longer.
     """
     return _expected_s(load, 1, 0)
 
@@ -73,7 +71,7 @@ def _expected_s(load: Load, more_sessions: int, more_context: int) -> float:
 
 
 def _is_clearly_better(load: Load, own: Replica, request: Ask, now: float) -> bool:
-    """Whether the session waits less there by MARGIN, counted there and not here; so it may be counted here or not."""
+    """Whether the session waits less there by MARGIN, counted there and not here."""
     if own.load is None or not _is_fresh(own.load, now):
         return False
     here_s = _expected_s(own.load, -1, -request.prompt_tokens)

@@ -1,10 +1,10 @@
-"""Whether a replica would admit a session's deadline, judged from afar by its summary (SLOs-Serve, 4.2).
+"""Judges from afar whether a replica would admit a session's deadline, by its summary (SLOs-Serve, 4.2).
 
 The summary stands for the replica: the same admission decides on it as on the replica's own promises.
 """
 
 from collections.abc import Iterable
-from math import ceil, inf, isfinite
+from math import inf, isfinite
 
 from msgspec.structs import replace
 
@@ -16,10 +16,10 @@ from goodspeed.slo.headroom import FIRST_TOKEN_S, FLOOR, SURE, headroom_s, plann
 
 
 def fits(load: Load, request: Ask, now: float) -> bool:
-    """Whether a replica with this summary would promise the session what it asks for.
+    """Whether a replica with this load would promise the session what it asks for.
 
-    It is decided as there, from what the replica said when it told. What it owed by a time that has passed since is
-    taken to be read: its sessions decode. Best effort is in none of its rounds.
+    Prompts that fell due since the load was told count as prefilled: their sessions decode. Best effort takes part in
+    none of the planned rounds.
     """
     if not load.promises:
         return False
@@ -31,14 +31,8 @@ def fits(load: Load, request: Ask, now: float) -> bool:
     asks = [_owed(one, age_s, headroom_s(shortest_s)) for one in waiting]
     early_s = headroom_s(shortest_s, inf if request.tpot_s is None else request.tpot_s)
     asks.append(request._replace(deadline_s=_deadline_s(request) - early_s))
-    pages = max(0, load.free_pages - ceil(FLOOR * load.num_pages))
     tokens_in = lambda seconds: (1.0 - FLOOR) * rounds.tokens_in(seconds)  # noqa: E731
-    return admit(asks, decoding=decoding, tokens_in=tokens_in, pages=pages)[-1]
-
-
-def num_promised(load: Load) -> int:
-    """Sessions that the summary tells to be promised something."""
-    return sum(pace.num_sessions for pace in load.paces) + len(load.owed)
+    return admit(asks, decoding=decoding, tokens_in=tokens_in, pages=load.promisable_pages)[-1]
 
 
 def _decoding(load: Load, late: Iterable[Owed]) -> Decoding:
@@ -48,8 +42,8 @@ def _decoding(load: Load, late: Iterable[Owed]) -> Decoding:
 
 
 def _rounds(load: Load, request: Ask) -> PlannedRounds:
-    """Returns the rounds of the promised sessions and the asked one, whose texts are as long as the open ones are."""
-    promised = num_promised(load)
+    """Returns the rounds of the promised sessions and the asked one; each text is as long as the mean open one."""
+    promised = sum(pace.num_sessions for pace in load.paces) + len(load.owed)
     share = min(1.0, promised / load.num_sessions) if load.num_sessions else 0.0
     context = share * load.context_tokens + request.prompt_tokens
     return PlannedRounds(load.round_model, 1.0 + SURE * load.usual_error, load.max_round_tokens, promised + 1, context)
@@ -64,10 +58,7 @@ def _deadline_s(request: Ask) -> float:
 
 
 def with_one_more(load: Load, request: Ask, now: float) -> Load:
-    """What the summary says once the session is sent there, if that promises it what it asks for.
-
-    So whoever sends several before the replica tells again does not send all of them into the same gap.
-    """
+    """Returns the load once the session is sent there, so that several are not all sent into the same gap."""
     told = replace(
         load,
         num_sessions=load.num_sessions + 1,
@@ -78,4 +69,5 @@ def with_one_more(load: Load, request: Ask, now: float) -> Load:
         return told  # it will be promised nothing
     sent = Owed(now - load.told_at + _deadline_s(request), request.prompt_tokens, request.tpot_s, request.pages)
     owed = sorted((*load.owed, sent), key=lambda one: one.deadline_s)
-    return replace(told, owed=tuple(owed[:MAX_OWED]))
+    pages = max(0, load.promisable_pages - request.pages)
+    return replace(told, owed=tuple(owed[:MAX_OWED]), promisable_pages=pages)

@@ -1,7 +1,6 @@
 """Channels: the two ends of the wire send and receive messages over any link that moves frames.
 
-The codec, the framing rule and the counters are applied here, for sockets and for the in-memory network alike. Users
-import these names from `transport.py`.
+Applies the codec, the framing rule and the counters. Users import these names from `transport.py`.
 """
 
 import asyncio
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from goodspeed.errors import ConfigError, MalformedMessage, ProtocolError, TransportError
+from goodspeed.errors import MalformedMessage, ProtocolError, TransportError
 from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.messages import DownMessage, UpMessage
 
@@ -85,11 +84,6 @@ class Traffic:
     num_unheard: int = 0  # of peers that are barred: not decoded
     bytes_sent: int = 0
     bytes_received: int = 0
-
-    @property
-    def num_undelivered(self) -> int:
-        """Messages that the link did not take; each `send` reported it."""
-        return self.num_busy + self.num_gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,16 +265,6 @@ class VerifyChannel:
     def close(self) -> None:
         """Ends the channel; what was sent still leaves, within the link's bound."""
         self._link.close()
-
-
-def peer_name(identity: bytes) -> bytes:
-    """Returns the name under which the verify node knows a draft node of this identity, on any link.
-
-    It is not the identity itself: ZeroMQ reserves names that begin with a zero byte.
-    """
-    if not 1 <= len(identity) <= 64:
-        raise ConfigError(f"an identity has 1 to 64 bytes, not {len(identity)}")
-    return b"d" + identity
 
 
 def _pending(link: Link) -> Iterator[list[bytes]]:

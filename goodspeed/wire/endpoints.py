@@ -15,7 +15,7 @@ MAKE_KEYS: Final = {
     "connecting": "Make a key with `goodspeed keygen draft NAME`, have NAME.pub enrolled at the verify node, and give "
     "--key NAME.key --verify-key verify.pub.",
 }
-"""What to do about an address beyond loopback."""
+"""Advice for an address beyond loopback."""
 
 DOING: Final = {"binding": "listening at", "connecting": "connecting to"}
 

@@ -1,7 +1,4 @@
-"""What a session asks of its text: sampling, rules for its logits, a form that it has to keep, and a service level.
-
-These are parts of `OpenSession`.
-"""
+"""The parts of `OpenSession` that a user chooses: sampling, logit rules, a constraint and a service level."""
 
 from typing import Annotated
 
@@ -21,7 +18,7 @@ from goodspeed.wire.fields import (
 
 
 class Sampling(Message, frozen=True):
-    """How a session's next token is chosen from the logits.
+    """The choice of a session's next token from the logits.
 
     temperature 0 is greedy; top_k 0 and top_p 1.0 are off. `seed` keys the noise (`sampling.py`).
     """
@@ -40,7 +37,7 @@ class TokenBias(Message, frozen=True):
 
 
 class LogitRules(Message, frozen=True):
-    """How logits are changed before a token is chosen; each default changes nothing.
+    """Changes to the logits before a token is chosen; each default changes nothing.
 
     presence_penalty and frequency_penalty look at the output alone, repetition_penalty at the prompt, too. min_p is
     the least probability that is kept, as a part of the largest one, after temperature.
@@ -59,7 +56,7 @@ class LogitRules(Message, frozen=True):
 
 
 class Constraint(Message, frozen=True):
-    """A form that the output has to keep, as `source` says it.
+    """A constraint on the output.
 
     `source` is a JSON schema, a regular expression, a JSON list of texts (choice), a grammar in Lark's syntax, or empty
     for json_object. Tokens up to the first occurrence of `after` in the output are free: it ends what a model thinks.
@@ -71,7 +68,7 @@ class Constraint(Message, frozen=True):
 
 
 class Slo(Message, frozen=True):
-    """What a text is to keep, and for how long it has been under way; both nodes' clocks differ, so no times travel."""
+    """The objectives of a text, and its age in seconds: both nodes' clocks differ, so no times travel."""
 
     objectives: Objectives
     waited_s: Seconds = 0.0  # since its user asked for it

@@ -1,4 +1,4 @@
-"""The messages that two nodes exchange about themselves: greetings, signs of life, and who is in the fleet."""
+"""The messages that two nodes exchange about themselves: greetings, signs of life, and the members of the fleet."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ from goodspeed.wire.fields import (
     TokenId,
 )
 
-VERSION = 3
+VERSION = 4
 """Version of this protocol; a peer of another version is refused at the handshake."""
 
 
@@ -51,7 +51,7 @@ class Defaults(Message, frozen=True):
 
 
 class SloTerms(Message, frozen=True):
-    """What a draft node may ask for."""
+    """The service levels that a draft node may ask for."""
 
     tiers: Annotated[tuple[Objectives, ...], Meta(max_length=MAX_TIERS)] = ()  # by their names
     least_tpot_s: Limit | None = None  # what is less is raised to it
@@ -88,19 +88,12 @@ class Sibling(Message, frozen=True):
     expected_s: Seconds | None = None  # about what a session more waits for each token there; None: not known
 
 
-class Replicas(Message, frozen=True, tag="replicas"):
-    """All replicas of the fleet, the sender among them; it replaces what was told before.
-
-    It comes after Welcome, and when something changed.
-    """
-
-    siblings: Annotated[tuple[Sibling, ...], Meta(max_length=MAX_REPLICAS)]
-
-
 class Heartbeat(Message, frozen=True, tag="heartbeat"):
     """Sign of life, both ways; a changed boot_id means that the peer restarted and knows no session."""
 
     boot_id: BootId
+    siblings: Annotated[tuple[Sibling, ...], Meta(max_length=MAX_REPLICAS)] | None = None
+    """Down, after Welcome and when it changed: all replicas of the fleet, the sender among them. None: no news."""
 
 
 class Leave(Message, frozen=True, tag="leave"):

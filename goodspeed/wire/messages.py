@@ -3,8 +3,8 @@
 Fields are positional on the wire: they are only ever appended, with defaults. Lengths and ranges stated here are
 checked while decoding, before anything is allocated for the content.
 
-Up: `Hello`, `OpenSession`, `Draft`, `Ack`, `Close`, `Heartbeat`, `Leave`. Down: `Welcome`, `Replicas`, `Redirect`,
-`Verdict`, `Refusal`, `Heartbeat`.
+Up: `Hello`, `OpenSession`, `Draft`, `Ack`, `Close`, `Heartbeat`, `Leave`. Down: `Welcome`, `Verdict`, `Redirect`,
+`Refusal`, `Heartbeat`.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ from goodspeed.wire.generation import Constraint as Constraint
 from goodspeed.wire.generation import LogitRules as LogitRules
 from goodspeed.wire.generation import Sampling as Sampling
 from goodspeed.wire.generation import Slo as Slo
-from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Replicas, Welcome
+from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Welcome
 
 
 def _check_aligned(tokens: Sequence[int], logprobs: Sequence[object]) -> None:
@@ -51,7 +51,7 @@ def _check_aligned(tokens: Sequence[int], logprobs: Sequence[object]) -> None:
 
 
 def _check_probabilities(tokens: Sequence[int], probabilities: bytes) -> None:
-    """Raises ValueError unless there is an probabilities code for every token, or for none."""
+    """Raises ValueError unless there is a probability code for every token, or for none."""
     if probabilities and len(probabilities) != len(tokens):
         raise ValueError(f"{len(probabilities)} probabilities for {len(tokens)} tokens")
 
@@ -96,7 +96,7 @@ class OpenSession(Message, frozen=True, tag="open"):
 
 
 class Draft(Message, frozen=True, tag="draft"):
-    """What a draft node has drafted beyond a text: (epoch, base_len) names the text, which goes on without it, too.
+    """The tokens drafted beyond a text. (epoch, base_len) names the text, which goes on without it, too.
 
     Nothing answers it. It acknowledges all tokens below base_len, as an Ack does. A newer one replaces an older one; a
     lost one costs speed only. A round verifies what still continues the text when it is packed.
@@ -124,7 +124,7 @@ class Draft(Message, frozen=True, tag="draft"):
 class Redirect(Message, frozen=True, tag="redirect"):
     """A session is not open here any more, and is to go on at another replica, with what is committed.
 
-    Draft nodes obey only where the replica is one of `Replicas` or of their own.
+    Draft nodes obey only where the replica is in a `Heartbeat` or of their own.
     """
 
     session_id: SessionId
@@ -229,4 +229,4 @@ class Refusal(Message, frozen=True, tag="refusal"):
 
 
 UpMessage: TypeAlias = Hello | OpenSession | Draft | Ack | Close | Heartbeat | Leave
-DownMessage: TypeAlias = Welcome | Replicas | Redirect | Verdict | Refusal | Heartbeat
+DownMessage: TypeAlias = Welcome | Redirect | Verdict | Refusal | Heartbeat

@@ -11,7 +11,7 @@ from draft_node.preflight import check
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.history import History
-from goodspeed.wire.zmq.transport import MemoryNetwork
+from tests.memory_network import MemoryNetwork
 
 VOCABULARY = tokenizer_folder.load("tiny-target")
 BOOT = b"aaaaaaaa"

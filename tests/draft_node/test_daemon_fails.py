@@ -12,9 +12,10 @@ from goodspeed.errors import NodeFailed
 from goodspeed.serving import failures
 from goodspeed.wire.handshake import Hello
 from goodspeed.wire.messages import Close, OpenSession, Sampling, Verdict
-from goodspeed.wire.zmq.transport import MemoryNetwork, VerifyChannel
+from goodspeed.wire.zmq.transport import VerifyChannel
 from tests.draft_node.test_daemon_stops import start, stop
 from tests.fakes import make_core, session_id
+from tests.memory_network import MemoryNetwork
 from tests.waiting import until
 
 

@@ -12,8 +12,9 @@ from draft_node.service.histories import HistoryKeeper
 from goodspeed.errors import TransportError
 from goodspeed.wire.handshake import Hello, Leave
 from goodspeed.wire.messages import Sampling
-from goodspeed.wire.zmq.transport import MemoryNetwork, VerifyChannel, peer_name
+from goodspeed.wire.zmq.transport import VerifyChannel
 from tests.fakes import make_core, make_hello
+from tests.memory_network import MemoryNetwork, peer_name
 
 BOOT = b"aaaaaaaa"
 

@@ -23,7 +23,7 @@ from typing import Literal
 
 CHUNK_BYTES = 1 << 14
 MAX_WAITING_BYTES = 1 << 20  # of one direction of one connection: beyond it the sender is held up, as by a full line
-TICK_S = 0.05  # how often chance may reset connections
+TICK_S = 0.05  # between two random resets
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends an RST
 
 Direction = Literal["up", "down"]
@@ -36,12 +36,12 @@ class Proxy:
     def __init__(self, target: str, *, seed: int = 0) -> None:
         """target: `tcp://HOST:PORT`, or `http://...`; seed: of jitter and resets."""
         self.delay_s = 0.0  # each way
-        self.jitter_s = 0.0  # at most so much more, by chance; order is kept
+        self.jitter_s = 0.0  # at most so much more, at random; order is kept
         self.bytes_per_s: float | None = None  # of each direction of each connection; None: as fast as it goes
-        self.reset_share = 0.0  # chance per second and connection that it is reset
-        self.chunk_reset_share = 0.0  # chance per chunk (about a message) that it resets its connection instead
+        self.reset_share = 0.0  # probability per second that a connection is reset
+        self.chunk_reset_share = 0.0  # probability that a chunk (about a message) resets its connection instead
         self.num_connections = 0  # that came in so far
-        self.num_resets = 0  # by chance
+        self.num_resets = 0  # at random
         self.num_bytes = 0  # delivered, both ways
         host, _, port = target.partition("://")[2].rstrip("/").rpartition(":")
         self._target = (host, int(port))
@@ -158,8 +158,8 @@ class Proxy:
 
     def _reset_some(self) -> None:
         for connection in self._connections:
-            chance = 1 - (1 - self.reset_share) ** TICK_S
-            if not connection.is_reset.is_set() and self._random.random() < chance:
+            probability = 1 - (1 - self.reset_share) ** TICK_S
+            if not connection.is_reset.is_set() and self._random.random() < probability:
                 self.num_resets += 1
                 connection.reset()
 
@@ -246,7 +246,7 @@ _Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(eq=False)
 class _Lane:
-    """What is under way in one direction of a connection."""
+    """The bytes under way in one direction of a connection."""
 
     passes: asyncio.Event = field(default_factory=asyncio.Event)  # cleared while it is dead
     has_room: asyncio.Event = field(default_factory=asyncio.Event)

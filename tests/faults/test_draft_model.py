@@ -72,7 +72,7 @@ def finish(streams: list[Stream]) -> None:
 
 
 def write_until_drafted(verify: VerifyNode, draft: DraftNode) -> None:
-    """However long the draft model is left alone: texts are written meanwhile."""
+    """Texts are written however long the draft model is left alone."""
     before, deadline = verify.num_events, time.monotonic() + DEADLINE_S
     while not drafted(verify, before):
         assert time.monotonic() < deadline, f"nothing is drafted at {draft}"

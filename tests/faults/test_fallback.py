@@ -117,7 +117,7 @@ def model(name: str) -> tuple[checkpoints.Checkpoint, Runner]:
 
 
 def check_part(name: str, before: tuple[int, ...], sampling: Sampling, part: Sequence[int]) -> None:
-    """It is what this model alone writes; of the target's near-ties (`texts.py`) either may have come."""
+    """Checks that this model alone wrote it; of the target's near-ties (`texts.py`) either may have come."""
     for written, token in enumerate(part):
         context = (*before, *part[:written])
         if list(part[written:]) == list(generate(*model(name), context, sampling, len(part) - written)):

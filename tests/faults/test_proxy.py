@@ -76,7 +76,7 @@ def is_served(peer: socket.socket) -> bool:
 
 
 def is_turned_away(proxy: Proxy) -> bool:
-    """Whether the connection ends at once, or with the first word."""
+    """Tells if the connection ends at once or with the first word."""
     try:
         with connect(proxy) as peer:
             return not is_served(peer)
@@ -167,15 +167,15 @@ def test_half_of_a_connection_goes_dead_and_new_ones_are_whole(proxy: Proxy) -> 
         assert hear(old, 13) == b"heard and not"
 
 
-@pytest.mark.parametrize("chance", ["reset_share", "chunk_reset_share"])
-def test_chance_resets_connections(proxy: Proxy, chance: str) -> None:
-    setattr(proxy, chance, 0.9)
+@pytest.mark.parametrize("share", ["reset_share", "chunk_reset_share"])
+def test_connections_are_reset_at_random(proxy: Proxy, share: str) -> None:
+    setattr(proxy, share, 0.9)
     deadline = time.monotonic() + TIMEOUT_S
     with connect(proxy) as peer:
         while is_served(peer):
             assert time.monotonic() < deadline
     assert proxy.num_resets == 1
-    setattr(proxy, chance, 0.0)
+    setattr(proxy, share, 0.0)
     with connect(proxy) as peer:
         assert is_served(peer)
 

@@ -21,7 +21,7 @@ AWAY = 0
 
 
 class Ready:
-    """What `/ready` says all the time; `said` has what came of every question, in order."""
+    """Asks `/ready` all the time; `said` has the answers in order."""
 
     def __init__(self, url: str) -> None:
         self.said: list[int] = []

@@ -21,7 +21,7 @@ NUM_TOKENS = 100
 
 @pytest.mark.parametrize("share", [0.01, 0.1])
 def test_resets_by_the_message(site: Site, share: float) -> None:
-    """Each chunk of bytes, about a message, resets its connection instead of coming through with this chance."""
+    """Each chunk of bytes, about a message, resets its connection instead of coming through with this probability."""
     if share == 0.1 and site.has_keys:
         pytest.skip("an encrypted handshake and a Hello are twenty messages: hardly any connection would do any work")
     # a connection with 0.1 lives for a second or two, in which nothing comes back to a node that is a second away
@@ -43,7 +43,7 @@ def test_resets_by_the_message(site: Site, share: float) -> None:
 
 @pytest.mark.parametrize("share", [0.01, 0.1])
 def test_resets_by_the_second(site: Site, share: float) -> None:
-    """Each second a connection is reset with this chance, while texts follow each other."""
+    """Each second a connection is reset with this probability, while texts follow each other."""
     before = sum(line.num_resets for line in site.lines.values())
     for name in STEADY:
         site.lines[name].reset_share = share

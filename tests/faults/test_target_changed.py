@@ -85,7 +85,7 @@ def test_a_verify_node_that_comes_back_with_another_target_continues_no_text(oth
 
 
 def alone(model: str) -> str:
-    """What this model writes by itself."""
+    """Returns the text that this model writes by itself."""
     target = checkpoints.load(model)
     prompt = encode_prompt(target.tokenizer, PROMPT)
     return decode(target.tokenizer, list(generate(target, Runner(target, num_pages=64), prompt, GREEDY, NUM_TOKENS)))

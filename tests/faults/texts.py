@@ -152,7 +152,7 @@ def ask(url: str, wanted: Wanted) -> Stream:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What became of a text; `near_tie` is exact but for `num_near_ties` positions."""
+    """The outcome of a text; `near_tie` is exact but for `num_near_ties` positions."""
 
     verdict: Literal["exact", "near_tie", "wrong"]
     num_near_ties: int = 0
@@ -202,7 +202,7 @@ def _ids(prompt: str) -> tuple[int, ...]:
 
 @lru_cache(MAX_WRITING)
 def _writing(context: tuple[int, ...], sampling: Sampling) -> tuple[list[int], Iterator[int]]:
-    """What is written so far, and what writes on: a longer text begins with the shorter one."""
+    """A text so far, and the writer of its rest: a longer text begins with the shorter one."""
     target, runner, _ = _target()
     room = target.context_len - len(context)
     return [], generate(target, runner, context, sampling, room)

@@ -1,12 +1,10 @@
-"""What replicas report becomes one table; what is old counts for nothing; loads ask for more replicas, or fewer."""
+"""Reports become one table; old ones count for nothing; loads ask for more replicas, or fewer."""
 
 import pytest
 from msgspec.structs import replace
 
-from goodspeed.fleet.keeping import DOWN_AFTER_S, HUNG_S, SILENT_S, UP_AFTER_S, Report, Reports, free_names, fullness
+from goodspeed.fleet.keeping import DOWN_AFTER_S, HUNG_S, SILENT_S, UP_AFTER_S, Report, Reports, fullness
 from goodspeed.fleet.replicas import Load, Replica
-
-NAMES = ["replica-1", "replica-2"]
 
 
 def report(number: int, num_sessions: int = 0, pid: int = 1) -> Report:
@@ -18,7 +16,7 @@ def starting(number: int, pid: int = 1) -> Report:
     return replace(report(number, pid=pid).with_load(None), state="starting")
 
 
-def heard(*reports: Report, fewest: int = 1, most: int = 4, now: float = 0.0) -> Reports:
+def heard(*reports: Report, fewest: int = 1, most: int | None = 4, now: float = 0.0) -> Reports:
     found = Reports(fewest, most)
     for one in reports:
         found.hear(one, now, 500.0)
@@ -26,16 +24,15 @@ def heard(*reports: Report, fewest: int = 1, most: int = 4, now: float = 0.0) ->
 
 
 def test_reports_become_a_table_in_the_order_of_their_numbers() -> None:
-    table = heard(report(10), report(2), starting(3)).table(0.0)
-    assert [replica.name for replica in table.replicas] == ["replica-2", "replica-3", "replica-10"]
+    same = replace(report(11), replica=replace(report(11).replica, endpoint="tcp://h:10"))
+    found = heard(report(10), same, report(2), starting(3))
+    table = found.table(0.0)
+    assert [replica.name for replica in table.replicas] == ["replica-2", "replica-3", "replica-11"], "one per endpoint"
     assert [replica.load is None for replica in table.replicas] == [False, True, False]
-    assert table.replicas[0].load is not None
     assert table.replicas[0].load.told_at == 500.0, "by the clock of whoever keeps the table"
-
-
-def test_two_of_one_endpoint_are_told_as_one() -> None:
-    same = replace(report(2), replica=replace(report(2).replica, endpoint="tcp://h:1"))
-    assert len(heard(report(1), same).table(0.0).replicas) == 1
+    found.forget_all_but(["replica-2", "replica-4"])
+    assert [one["name"] for one in found.told(["replica-2", "replica-4"], 0.0)] == ["replica-2", "replica-4"]
+    assert [one.replica.name for one in found.known(0.0)] == ["replica-2"]
 
 
 def test_what_is_old_has_no_load_and_what_hangs_is_named_once() -> None:
@@ -47,12 +44,6 @@ def test_what_is_old_has_no_load_and_what_hangs_is_named_once() -> None:
     assert found.hung(HUNG_S + 0.1) == ["replica-1"], "what has not served yet may take long to load"
     assert found.hung(HUNG_S + 0.2) == []
     assert found.known(HUNG_S)[0].why == "it told nothing for 10 s"
-
-
-def test_who_is_gone_is_forgotten() -> None:
-    found = heard(report(1), report(2))
-    assert found.forget_all_but(["replica-2", "replica-3"]) == ["replica-1"]
-    assert [one.replica.name for one in found.known(0.0)] == ["replica-2"]
 
 
 def test_a_new_process_counts_as_a_restart_and_one_that_never_served_as_a_failure() -> None:
@@ -67,14 +58,9 @@ def test_a_new_process_counts_as_a_restart_and_one_that_never_served_as_a_failur
     assert [(one.state, one.restarts) for one in found.known(0.0)] == [("ready", 3)]
 
 
-def test_who_has_least_to_do_leaves_first() -> None:
+def test_the_least_busy_leaves_first() -> None:
     names = [f"replica-{number}" for number in (1, 2, 3)]
     assert heard(report(1, 5), report(2), report(3)).least_busy(names, 0.0) == ["replica-3", "replica-2", "replica-1"]
-
-
-def test_names_are_the_first_that_are_free() -> None:
-    assert free_names(["replica-1", "replica-3"], 3) == ["replica-2", "replica-4", "replica-5"]
-    assert free_names([], 0) == []
 
 
 def test_a_replica_is_full_by_what_it_is_shortest_of() -> None:
@@ -83,37 +69,35 @@ def test_a_replica_is_full_by_what_it_is_shortest_of() -> None:
     assert fullness(Load(0.0, max_sessions=10)) == 0.0
 
 
-def asked(*sessions: int, fewest: int = 1, most: int = 4, after_s: float = DOWN_AFTER_S) -> int:
-    """What replicas with so many sessions of ten ask for, once they have for so long."""
-    found = Reports(fewest, most)
+@pytest.mark.parametrize(
+    ("sessions", "limits", "after_s", "change"),
+    [
+        ((9,), (1, 4), UP_AFTER_S, 1),
+        ((9,), (1, 4), UP_AFTER_S - 0.1, 0),
+        ((8,), (1, 4), DOWN_AFTER_S, 0),
+        ((9, 9, 9, 9), (1, 4), DOWN_AFTER_S, 0),  # there may be no more
+        ((3, 2), (1, 4), DOWN_AFTER_S, -1),
+        ((3, 2), (1, 4), DOWN_AFTER_S - 0.1, 0),
+        ((3, 3), (1, 4), DOWN_AFTER_S, 0),  # the other would be above SPARE
+        ((0, 0), (2, 4), DOWN_AFTER_S, 0),
+        ((9,), (2, None), DOWN_AFTER_S, 0),  # the number is fixed, and was scaled down
+        ((0, 0), (1, None), DOWN_AFTER_S, 0),
+    ],
+)
+def test_full_replicas_ask_for_one_more_and_idle_ones_for_one_less(
+    sessions: tuple[int, ...], limits: tuple[int, int | None], after_s: float, change: int
+) -> None:
+    found, asked = Reports(*limits), []
     for now in (0.0, after_s):
         for number, num_sessions in enumerate(sessions, 1):
             found.hear(report(number, num_sessions), now, 500.0)
-        change = found.change(len(sessions), now)
-        assert change == 0 or now
-    return change
+        asked.append(found.change(len(sessions), now))
+    assert asked == [0, change]
 
 
-def test_full_replicas_ask_for_one_more_and_idle_ones_for_one_less() -> None:
-    assert asked(9) == 1
-    assert asked(8) == 0
-    assert asked(9, 9, 9, 9) == 0, "there may be no more"
-    assert asked(3, 2) == -1
-    assert asked(3, 3) == 0, "the other would be above SPARE"
-    assert asked(0, 0, fewest=2) == 0
-    assert asked(9, fewest=1, most=0) == 0, "the number is fixed"
-    assert asked(0, 0, fewest=1, most=0) == 0
-
-
-def test_a_fleet_grows_sooner_than_it_shrinks_and_not_before_all_are_there() -> None:
-    assert asked(9, after_s=UP_AFTER_S) == 1
-    assert asked(9, after_s=UP_AFTER_S - 0.1) == 0
-    assert asked(0, 0, after_s=DOWN_AFTER_S - 0.1) == 0
+def test_a_fleet_grows_only_when_all_are_there_and_a_break_begins_the_wait_anew() -> None:
     found = heard(report(1, 9), starting(2))
     assert [found.change(2, now) for now in (0.0, UP_AFTER_S)] == [0, 0]
-
-
-def test_a_break_begins_the_wait_anew() -> None:
     found, change = Reports(1, 4), []
     for now, num_sessions in ((0.0, 9), (5.0, 6), (6.0, 9), (12.0, 9), (16.0, 9), (17.0, 9)):
         found.hear(report(1, num_sessions), now, 500.0)

@@ -1,4 +1,4 @@
-"""Where sessions go: by hand, then the laws: whom nobody may choose, nobody sent back and forth, summaries as books."""
+"""Sessions go to the right replica: by hand, then as laws; and a summary decides as its replica does."""
 
 from collections import defaultdict
 from math import inf
@@ -25,6 +25,7 @@ IDLE = Load(
     max_sessions=100,
     num_pages=1000,
     free_pages=1000,
+    promisable_pages=750,
     max_round_tokens=2048,
     fixed_s=0.02,
     token_s=7e-5,
@@ -43,7 +44,7 @@ def busy(number, **changes):
 def test_an_idle_replica_promises_and_one_without_time_memory_or_promises_does_not():
     assert fits(IDLE, ASK, NOW)
     assert not fits(replace(IDLE, promises=False), ASK, NOW)
-    assert not fits(replace(IDLE, free_pages=39), ASK, NOW)
+    assert not fits(replace(IDLE, promisable_pages=39), ASK, NOW)
     assert not fits(replace(IDLE, paces=(Pace(0.1, 1200),)), ASK, NOW), "1,143 tokens fit into 0.1 s"
     assert not fits(replace(IDLE, owed=(Owed(0.4, 5000, 0.1),)), ASK, NOW)
     assert not fits(IDLE, ASK._replace(deadline_s=0.02), NOW), "no round ends so soon"
@@ -75,7 +76,7 @@ def test_what_is_waited_for_is_a_round_and_the_share_of_taken_places_of_another(
 
 
 def test_a_session_that_cannot_be_promised_goes_to_the_least_loaded_that_fits():
-    others = [replica("b", busy(20)), replica("c", busy(10)), replica("d", replace(IDLE, free_pages=0))]
+    others = [replica("b", busy(20)), replica("c", busy(10)), replica("d", replace(IDLE, promisable_pages=0))]
     assert elsewhere(replica("a"), others, ASK, NOW, reason="slo").name == "c"
     assert elsewhere(replica("a"), others[2:], ASK, NOW, reason="slo") is None
 
@@ -119,7 +120,11 @@ def test_what_was_sent_counts_before_the_replica_tells_again():
     while fits(load, ASK, NOW + 0.1):
         load, number = with_one_more(load, ASK, NOW + 0.1), number + 1
     assert 5 < number < 20, "some 6,000 tokens are read in half a second"
-    assert (load.num_sessions, load.free_pages) == (number, 1000 - 40 * number)
+    assert (load.num_sessions, load.free_pages, load.promisable_pages) == (
+        number,
+        1000 - 40 * number,
+        750 - 40 * number,
+    )
     assert load.owed[0] == Owed(NOW + 0.1 - NOW + 0.5, 500, 0.1, 40)
 
 
@@ -140,7 +145,7 @@ loads = st.builds(
     num_sessions=st.integers(0, 60),
     max_sessions=st.integers(1, 60),
     num_pages=st.just(1000),
-    free_pages=st.integers(0, 1000),
+    promisable_pages=st.integers(0, 1000),
     context_tokens=st.integers(0, 40_000),
     round_s=st.sampled_from([0.0, 0.03, 0.3]),
     max_round_tokens=st.sampled_from([1, 64, 2048]),
@@ -206,7 +211,7 @@ def test_more_to_do_is_never_less_to_wait(load, ask, sessions, context):
 def test_who_owes_more_promises_no_more(load, ask, tokens, sessions):
     if fits(load, ask, NOW):
         return
-    assert not fits(replace(load, free_pages=max(0, load.free_pages - tokens)), ask, NOW)
+    assert not fits(replace(load, promisable_pages=max(0, load.promisable_pages - tokens)), ask, NOW)
     more = tuple(replace(one, prompt_tokens=one.prompt_tokens + tokens) for one in load.owed)
     assert not fits(replace(load, owed=more), ask, NOW)
     more = tuple(replace(one, num_sessions=one.num_sessions + sessions) for one in load.paces if one.num_sessions)
@@ -248,7 +253,7 @@ def test_a_summary_decides_as_the_replica_does(held, ask, error, context_s, cont
     load = replace(
         IDLE,
         num_sessions=len(held),
-        free_pages=max(0, 1000 - sum(one.pages for one in held.values())),
+        promisable_pages=max(0, 750 - sum(one.pages for one in held.values())),
         context_tokens=context,
         session_s=1e-5,
         context_s=context_s,

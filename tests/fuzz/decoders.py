@@ -32,7 +32,7 @@ from goodspeed.serving import api_keys, prompts, recording
 from goodspeed.wire import keys
 from goodspeed.wire.codec import decode_down, decode_up
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.handshake import VERSION, Defaults, Heartbeat, Hello, Replicas, Sibling, Welcome
+from goodspeed.wire.handshake import VERSION, Defaults, Heartbeat, Hello, Sibling, Welcome
 from goodspeed.wire.messages import (
     Ack,
     Close,
@@ -56,7 +56,7 @@ Spoil = Callable[[Random], bytes]
 
 @dataclass(frozen=True)
 class Decoder:
-    """What takes bytes from outside."""
+    """A function that takes bytes from outside."""
 
     read: Callable[[bytes], object]
     errors: tuple[type[Exception], ...]
@@ -104,7 +104,7 @@ _DOWN = (
         target_fingerprint="f",
         chat_defaults=Defaults(0.7, 20, 0.9, ("User:",)),
     ),
-    Replicas((Sibling("tcp://10.0.0.1:5555"),)),
+    Heartbeat(b"bootboot", (Sibling("tcp://10.0.0.1:5555"),)),
     Redirect(bytes(16), 1, "tcp://10.0.0.1:5555", "", 1, "load"),
     Verdict(bytes(16), 1, 3, (4,), 1, 1, 5, "stop", 9, "self", True, (TokenLogprobs(-0.5, (4,), (-0.5,)),), 3),
     Refusal("malformed", "what", "what to do", bytes(16), 1),

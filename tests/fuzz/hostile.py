@@ -1,4 +1,4 @@
-"""What a hostile peer says: each rule of the wire broken, one or several at a time, out of a seed.
+"""The words of a hostile peer: each rule of the wire broken, one or several at a time, out of a seed.
 
 One `Hostile` makes the messages of many connections; each has its own `Me`, which learns from the answers, so that what
 is said of its own sessions is right but for what is meant to be wrong. `overhear` gives it what honest draft nodes
@@ -188,7 +188,7 @@ class Hostile:
     # -- sessions --------------------------------------------------------------------------------------------------
 
     def _replayed(self, me: Me) -> Frames:
-        """What an honest draft node said, byte for byte; its OpenSession rarely, since each may be a text to write."""
+        """Repeats an honest draft node, byte for byte; its OpenSession rarely, since each may be a text to write."""
         for _ in range(4):
             if self.overheard:
                 message, data = self.random.choice(self.overheard)
@@ -227,7 +227,7 @@ class Hostile:
         return [encode(ack if self.random.random() < 0.2 else spoilt)]
 
     def _taken(self, me: Me) -> Frames:
-        """What an honest peer would say now."""
+        """Returns an honest message."""
         return [encode(self._right(me))]
 
     def _open(self, me: Me) -> Frames:
@@ -278,7 +278,7 @@ class Hostile:
         return Slo(objectives, self.random.choice((0.0, 1.0, LONGEST_S)), self.random.choice((None, 0.0, LONGEST_S)))
 
     def _draft(self, own: Own) -> Draft:
-        """As long as it may be, by the rule of its session; of tokens by chance, so that nearly none is accepted."""
+        """As long as it may be, by the rule of its session; of random tokens, so that nearly none is accepted."""
         tokens = tuple(self.random.choices(range(300), k=self.random.randint(0, own.may_draft)))
         proposal = certain(tokens) if own.opened.verification == "ratio" else None
         is_complete = self.random.random() < 0.8

@@ -68,7 +68,7 @@ def test_somebody_who_speaks_on_after_another_came_by_its_name() -> None:
 
 
 def survivor(*words: str) -> int:
-    """How many messages a program says that it took, which is the verify node's side too, when it comes to its end."""
+    """Runs a program, which is the verify node's side too, to its end; returns how many messages it took."""
     command = [sys.executable, "-c", *words]
     run = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr

@@ -8,8 +8,9 @@ from typing import Any
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import DownMessage, UpMessage
-from goodspeed.wire.zmq.transport import DraftChannel, MemoryNetwork
+from goodspeed.wire.zmq.transport import DraftChannel
 from tests.fakes import TellingTarget, make_core
+from tests.memory_network import MemoryNetwork
 from verify_node.core.core import VerifyCore
 from verify_node.daemon import VerifyDaemon
 from verify_node.model.target import RoundResult

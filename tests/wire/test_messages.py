@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Replicas, Sibling, Welcome
+from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Welcome
 from goodspeed.wire.messages import (
     Ack,
     Close,
@@ -40,24 +40,22 @@ SAMPLES: list[UpMessage | DownMessage] = [
         heartbeat_s=1.0,
         lease_s=6.0,
     ),
-    Replicas((Sibling("tcp://10.0.0.1:5555", "k" * 40, "f", is_draining=True, expected_s=0.5),)),
     Redirect(SESSION, 1, "tcp://10.0.0.1:5555", "k" * 40, 1, "load"),
     Verdict(session_id=SESSION, epoch=1, base_len=3, tokens=(4,), num_verified=0, num_accepted=0),
     Refusal(code="stale_epoch", what="epoch 1 is below 2", what_to_do="drop what is left of the old epoch"),
 ]
 
-PINNED = {  # the first fields of version 3, in their order: never to be moved, renamed or given another meaning
+PINNED = {  # the first fields of version 4, in their order: never to be moved, renamed or given another meaning
     "hello": "version name boot_id tokenizer draft_model draft_fingerprint",
     "open": "session_id epoch prompt committed sampling max_tokens stop_ids verification max_draft slo constraint "
     "num_logprobs min_tokens drafter otherwise hops logit_rules cache_salt num_prompt_logprobs",
     "draft": "session_id epoch base_len tokens probabilities source parents complete proposal",
     "ack": "session_id epoch base_len",
     "close": "session_id epoch",
-    "heartbeat": "boot_id",
+    "heartbeat": "boot_id siblings",
     "leave": "",
     "welcome": "version boot_id tokenizer vocab_size context_len max_message_bytes heartbeat_s lease_s "
     "eos_ids target target_fingerprint defaults chat_defaults slo constraints promises",
-    "replicas": "siblings",
     "redirect": "session_id epoch endpoint server_key hops reason",
     "verdict": "session_id epoch base_len tokens num_verified num_accepted may_draft finish_reason least_probability "
     "source promised logprobs num_cached prompt_logprobs",
@@ -91,19 +89,6 @@ def test_bytes_without_the_last_default_fields_still_decode(message: msgspec.Str
             break
         values.pop()
         assert decoder.decode(msgspec.msgpack.encode(values)) == message
-
-
-def test_a_message_that_grew_reads_the_old_bytes() -> None:
-    class GrownAck(Ack, frozen=True, tag="ack"):
-        window: int = 16
-
-    old = msgspec.msgpack.encode(Ack(session_id=SESSION, epoch=1, base_len=3))
-    assert msgspec.msgpack.decode(old, type=GrownAck) == GrownAck(session_id=SESSION, epoch=1, base_len=3, window=16)
-
-
-def test_a_message_cannot_be_changed() -> None:
-    with pytest.raises(AttributeError):
-        SAMPLES[0].version = 2  # type: ignore[misc]  # it is read-only for mypy, too
 
 
 BAD_FIELDS = [
@@ -209,16 +194,6 @@ def test_an_unknown_field_is_refused() -> None:
     values = [*msgspec.msgpack.decode(msgspec.msgpack.encode(Ack(SESSION, 1, 3))), "more"]
     with pytest.raises(msgspec.ValidationError):
         msgspec.msgpack.decode(msgspec.msgpack.encode(values), type=Ack)
-
-
-def test_a_draft_may_have_no_tokens_and_no_odds() -> None:
-    for draft in (Draft(SESSION, 1, 3, (), complete=True), Draft(SESSION, 1, 3, (4, 5), proposal=b"p")):
-        assert msgspec.msgpack.decode(msgspec.msgpack.encode(draft), type=UpMessage) == draft
-
-
-def test_odds_are_of_every_token_or_of_none() -> None:
-    with pytest.raises(ValueError, match="1 probabilities for 2 tokens"):
-        Draft(SESSION, 1, 3, (4, 5), b"\x00")
 
 
 def test_the_parents_of_a_draft_make_a_tree() -> None:

@@ -12,7 +12,7 @@ from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.routing import Reason, elsewhere, expected_s, with_one_more
 from goodspeed.slo.feasible import Ask
 from goodspeed.wire.fields import MAX_HOPS
-from goodspeed.wire.handshake import Replicas, Sibling
+from goodspeed.wire.handshake import Heartbeat, Sibling
 from goodspeed.wire.messages import OpenSession, Redirect
 from verify_node.core.counts import Counts
 from verify_node.core.register import Register
@@ -38,7 +38,7 @@ class Fleet:
         target: str = "",
     ) -> None:
         """load: returns what this replica has to do at a time. target: the fingerprint of its target."""
-        self.news: Replicas | None = None  # what draft nodes are told of the fleet; None where there is none
+        self.news: tuple[Sibling, ...] | None = None  # what draft nodes are told of the fleet; None where there is none
         self.target = target
         self._register, self._promises, self._counts = register, promises, counts
         self._load = load
@@ -56,18 +56,20 @@ class Fleet:
         """Takes the table of all replicas, this one by its name. Tells all draft nodes if something is new."""
         self._own = next((one for one in replicas if one.name == own), None)
         self._others = {one.name: one for one in replicas if one.name != own} if self._own is not None else {}
-        news = Replicas(tuple(_sibling(one) for one in replicas)) if self._own is not None else Replicas(())
-        if self.news is None and not news.siblings:
+        news = tuple(map(_sibling, replicas)) if self._own is not None else ()
+        if self.news is None and not news:
             return []
         is_new = self.news is None or _members(news) != _members(self.news)
         if not is_new and (now - self._told_at < TOLD_S or news == self.news):
             return []
         self.news, self._told_at = news, now
-        return [Send(peer_id, news) for peer_id in self._register.peers]
+        return [send for peer_id in self._register.peers for send in self.tell(peer_id)]
 
     def tell(self, peer_id: bytes) -> list[Send]:
         """Tells one draft node of the fleet, if there is one that it knows about."""
-        return [Send(peer_id, self.news)] if self.news is not None else []
+        if self.news is None:
+            return []
+        return [Send(peer_id, Heartbeat(self._register.welcome.boot_id, self.news))]
 
     def open_elsewhere(self, peer: Peer, message: OpenSession, now: float, *, draining: bool) -> list[Send]:
         """Sends a session that is about to be opened to another replica, if it is better off there."""
@@ -138,6 +140,6 @@ def _sibling(replica: Replica) -> Sibling:
     return Sibling(replica.endpoint, key, load.target_fingerprint, load.is_draining, known_s)
 
 
-def _members(news: Replicas) -> list[Sibling]:
+def _members(news: Sequence[Sibling]) -> list[Sibling]:
     """The part of the news that has to be told at once."""
-    return [replace(sibling, expected_s=None) for sibling in news.siblings]
+    return [replace(sibling, expected_s=None) for sibling in news]

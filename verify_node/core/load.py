@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 
 from goodspeed.fair.latency import Refined
 from goodspeed.fleet.replicas import MAX_OWED, MAX_PACES, Load, Owed, Pace
+from goodspeed.slo.headroom import FLOOR
 from verify_node.core.rounds import Rounds
 from verify_node.slo.allotting import tpots
 from verify_node.slo.deadline import Deadline
@@ -33,6 +34,7 @@ def load_of(rounds: Rounds, now: float, *, is_draining: bool) -> Load:
         max_sessions=register.max_sessions,
         num_pages=pool.num_pages,
         free_pages=max(0, pool.num_pages - num_taken),
+        promisable_pages=max(0, int((1.0 - FLOOR) * pool.num_pages) - promises.num_pages),
         context_tokens=context,
         round_s=rounds.round_s,
         max_round_tokens=rounds.limits.max_round_tokens,

@@ -20,8 +20,8 @@ import msgspec
 
 from goodspeed.app.daemons import DAEMONS
 from goodspeed.app.fleet import head
-from goodspeed.app.fleet.head import Folder, Record
-from goodspeed.app.fleet.options import NAME, WHAT_NAME, Plan, UpConfig
+from goodspeed.app.fleet.head import Record
+from goodspeed.app.fleet.options import NAME, WHAT_NAME, UpConfig
 from goodspeed.errors import ConfigError, NotInstalled, ProcessError
 from goodspeed.fleet.replicas import MAX_REPLICAS
 from goodspeed.serving import running
@@ -32,6 +32,7 @@ from goodspeed.serving.reporter import Reporter
 
 PROGRAM, POLL_S, ANSWER_S = "goodspeed-fleet", 0.5, 30.0
 Ask: TypeAlias = Callable[..., Any]
+"""Calls a method of the fleet's `Fleet`, and returns its answer."""
 
 
 def main() -> int:
@@ -72,39 +73,44 @@ def build_parser() -> argparse.ArgumentParser:
 def up(namespace: argparse.Namespace, reporter: Reporter) -> None:
     """Start a fleet. Returns when every replica is ready; the fleet goes on by itself."""
     config = from_namespace(UpConfig, namespace)
-    plan, folder = Plan(config, tuple(namespace.further), str(Path.cwd())), Folder(config.name)
-    own, before = Record(plan, config.address or ""), folder.record()
-    if before is not None and before.is_there:
-        raise ConfigError(
-            f"the fleet {config.name} is up already; end it with `{PROGRAM} down`, or give another --name"
-        )
-    if config.address is not None and not own.is_there:
-        raise ConfigError(f"--address {config.address}: nobody listens there; `ray start --head` tells its address")
-    for port in range(config.port, config.port + config.replicas) if config.address is None else ():
-        import_module(DAEMONS["verify"].module).check_words(plan.words(config.port and port), reporter)
-    if before is not None:
-        head.end(before)
+    record = Record(config, tuple(namespace.further), str(Path.cwd()), config.address or "")
+    _check(record, reporter)
     try:
         reporter.say("starting %d replicas of %s ...", config.replicas, config.model)
-        own = folder.keep(own) if config.address is not None else head.start(folder, plan)
-        with _asking(folder, own) as ask:
+        record = record.keep() if config.address is not None else head.start(record)
+        with _asking(record) as ask:
             endpoints = _scale(ask, config.replicas, reporter)
     except BaseException:
-        _end(folder, 0.0)
+        _end(config.name, 0.0)
         raise
     if namespace.json:
         found = {"endpoints": [*endpoints.values()], "replicas": endpoints}
-        print_json({**found, "address": own.address, "folder": str(folder.path)})
+        print_json({**found, "address": record.address, "folder": str(record.path)})
     else:
         print("\n".join(endpoints.values()))
 
 
+def _check(record: Record, reporter: Reporter) -> None:
+    """Raises ConfigError for a fleet that cannot be started; forgets one of that name whose Ray is gone."""
+    config, before = record.config, head.find(record.config.name)
+    if before is not None and before.is_there:
+        raise ConfigError(
+            f"the fleet {config.name} is up already; end it with `{PROGRAM} down`, or give another --name"
+        )
+    if config.address is not None and not record.is_there:
+        raise ConfigError(f"--address {config.address}: nobody listens there; `ray start --head` tells its address")
+    for port in range(config.port, config.port + config.replicas) if config.address is None else ():
+        import_module(DAEMONS["verify"].module).check_words(record.words(config.port and port), reporter)
+    if before is not None:
+        head.end(before)
+
+
 def status(namespace: argparse.Namespace, reporter: Reporter) -> None:
     """Print what each replica does."""
-    folder, record = _find(namespace.name)
+    record = _find(namespace.name)
     replicas: list[dict[str, Any]] = []
     if is_there := record.is_there:
-        with _asking(folder, record) as ask:
+        with _asking(record) as ask:
             replicas = ask("status")
     else:
         reporter.say("Ray is gone, and its replicas with it; `goodspeed-fleet up` starts them again")
@@ -116,7 +122,7 @@ def status(namespace: argparse.Namespace, reporter: Reporter) -> None:
 
 def drain(namespace: argparse.Namespace, reporter: Reporter) -> None:
     """Have a replica leave. Waits until it has."""
-    with _asking(*_find(namespace.name)) as ask:
+    with _asking(_find(namespace.name)) as ask:
         names = [one["name"] for one in ask("status")]
         if namespace.replica not in names:
             raise ConfigError(f"no replica is called {namespace.replica!r}; choose one of: {', '.join(names)}")
@@ -130,18 +136,18 @@ def drain(namespace: argparse.Namespace, reporter: Reporter) -> None:
 
 def scale(namespace: argparse.Namespace, reporter: Reporter) -> None:
     """Have so many replicas. Waits until those are ready, and others have left."""
-    folder, record = _find(namespace.name)
-    config, number = record.plan.config, namespace.number
+    record = _find(namespace.name)
+    config, number = record.config, namespace.number
     fewest, most = (1, MAX_REPLICAS) if config.max_replicas is None else (config.replicas, config.max_replicas)
     if not fewest <= number <= most:
         raise ConfigError(f"the fleet {config.name} may have {fewest} to {most} replicas, not {number}")
-    with _asking(folder, record) as ask:
+    with _asking(record) as ask:
         _scale(ask, number, reporter)
 
 
 def down(namespace: argparse.Namespace, reporter: Reporter) -> None:
     """End a fleet, with everything that `up` started."""
-    _end(_find(namespace.name)[0], namespace.timeout_s)
+    _end(_find(namespace.name).config.name, namespace.timeout_s)
     reporter.say("the fleet %s is down", namespace.name)
 
 
@@ -160,37 +166,37 @@ def _scale(ask: Ask, number: int, reporter: Reporter) -> dict[str, str]:
     return {one["name"]: one["endpoint"] for one in found}
 
 
-def _end(folder: Folder, timeout_s: float) -> None:
+def _end(name: str, timeout_s: float) -> None:
     """Has all replicas leave, or kills them after timeout_s; then ends Ray, if it is ours, and forgets the fleet."""
-    if (record := folder.record()) is not None and record.is_there:
-        with suppress(ProcessError), _asking(folder, record) as ask:
-            for one in ask("status") if timeout_s else ():
-                ask("drain", one["name"], timeout_s)
-            deadline = time.monotonic() + timeout_s
-            while time.monotonic() < deadline and ask("status"):
-                time.sleep(POLL_S)
-            ask("end")
-    if record is not None:
-        head.end(record)
-    shutil.rmtree(folder.path, ignore_errors=True)
+    if (record := head.find(name)) is None:
+        return
+    with suppress(ProcessError), _asking(record) as ask:
+        deadline = time.monotonic() + timeout_s
+        for one in ask("status") if timeout_s else ():
+            ask("drain", one["name"], timeout_s)
+        while time.monotonic() < deadline and ask("status"):
+            time.sleep(POLL_S)
+        ask("end")
+    head.end(record)
+    shutil.rmtree(record.path, ignore_errors=True)
 
 
-def _find(name: str) -> tuple[Folder, Record]:
+def _find(name: str) -> Record:
     """Returns the fleet of that name; ConfigError when none is up."""
-    record = Folder(name).record() if re.fullmatch(NAME, name) else None
+    record = head.find(name) if re.fullmatch(NAME, name) else None
     if record is None:
         raise ConfigError(f"no fleet {name!r} is up; start one with `{PROGRAM} up`")
-    return Folder(name), record
+    return record
 
 
 @contextmanager
-def _asking(folder: Folder, record: Record) -> Iterator[Ask]:
-    """Connects to a fleet's Ray for the length of a block, which gets what calls the methods of its `Fleet`."""
-    name = record.plan.config.name
+def _asking(record: Record) -> Iterator[Ask]:
+    """Connects to a fleet's Ray for the length of a block."""
+    name = record.config.name
     if not record.is_there:
         raise ProcessError(f"the Ray of the fleet {name} is gone; start it again with `{PROGRAM} up`")
     if record.pid is not None:
-        os.environ.update(folder.settings)  # Ray reads them when it is imported
+        os.environ.update(record.settings)  # Ray reads them when it is imported
     import ray
 
     from goodspeed.app.fleet import actors
@@ -198,7 +204,7 @@ def _asking(folder: Folder, record: Record) -> Iterator[Ask]:
     try:
         quiet: Any = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
         ray.init(record.address, namespace=f"goodspeed-{name}", **quiet)
-        fleet = actors.begin(actors.Fleet, actors.FLEET, msgspec.json.encode(record.plan), num_cpus=0)
+        fleet = actors.begin(actors.Fleet, actors.FLEET, msgspec.json.encode(record), num_cpus=0)
         yield lambda method, *words: json.loads(ray.get(getattr(fleet, method).remote(*words), timeout=ANSWER_S) or "0")
     except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
         words = str(error).strip().partition("\n")[0][:200]

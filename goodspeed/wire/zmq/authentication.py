@@ -1,7 +1,4 @@
-"""Authentication in ZeroMQ (CURVE, ZAP): which keys may connect, and why a connection was refused.
-
-Only this file, `sockets.py`, `router.py` and `transport.py` import zmq.
-"""
+"""Authentication in ZeroMQ (CURVE, ZAP): which keys may connect, and why a connection was refused."""
 
 import asyncio
 import logging
@@ -47,7 +44,7 @@ def new_pair(name: str | None = None) -> KeyPair:
 
 
 def server_options(pair: KeyPair) -> dict[int, int | bytes]:
-    """Returns socket options for CURVE only; without a `Gate` that answers, no peer can connect."""
+    """Returns socket options for CURVE only; without a `ZapHandler` that answers, no peer can connect."""
     return {
         zmq.CURVE_SERVER: 1,
         zmq.CURVE_SECRETKEY: checked_pair(pair).secret_key.encode(),
@@ -80,10 +77,11 @@ def proven_key(frame: zmq.Frame) -> bytes:
         return b""
 
 
-class Gate:
-    """The ZAP handler (RFC 27): answers ZeroMQ's requests whether a key may connect, in the running event loop.
+class ZapHandler:
+    """Answers ZeroMQ's requests whether a key may connect (RFC 27), in the running event loop.
 
-    Peers that connect before `open` wait for the answer.
+    Peers that connect before `open` wait for the answer. With pyzmq's AsyncioAuthenticator they would be refused, and
+    one error in its task would refuse everybody from then on.
     """
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", admits: Callable[[str], bool]) -> None:
@@ -130,7 +128,7 @@ class Gate:
             return False
 
 
-class Witness:
+class ConnectionMonitor:
     """Monitors a DEALER's connections: whether one broke, and why the verify node refuses one."""
 
     def __init__(self, dealer: "zmq.Socket[bytes]", keys: ClientKeys | None) -> None:

@@ -41,7 +41,7 @@ ROOM: Final = 8
 tries to accept the next connection again and again without a pause, which takes a whole core."""
 
 SAY_S: Final = 60.0
-"""How often the log tells that descriptors are scarce."""
+"""Time between two log lines about scarce descriptors."""
 
 LAST_WORD_S: Final = 0.2
 """Delay from the decision to hang up until the connection is cut, so that a last message can leave."""

@@ -11,7 +11,7 @@ from typing import Final
 import zmq
 
 from goodspeed.wire.endpoints import Endpoint, cannot_bind
-from goodspeed.wire.zmq.authentication import Gate, ServerKeys, proven_key
+from goodspeed.wire.zmq.authentication import ServerKeys, ZapHandler, proven_key
 from goodspeed.wire.zmq.connections import Guard
 from goodspeed.wire.zmq.sockets import SocketLink
 
@@ -35,7 +35,7 @@ class RouterLink(SocketLink):
     ) -> None:
         """message_bytes: the largest message; unread_bytes: about the most that a peer may have waiting unread."""
         self._keys = keys
-        self._gate: Gate | None = None
+        self._zap: ZapHandler | None = None
         self._barred: Container[bytes] = ()
         self._was_emptied = False
         self._is_amid = False  # of a message of too many frames, the rest of which is thrown away
@@ -46,7 +46,7 @@ class RouterLink(SocketLink):
 
     def _attach(self) -> None:
         if self._keys is not None:
-            self._gate = Gate(self._context, self._keys.admits)
+            self._zap = ZapHandler(self._context, self._keys.admits)
         self._bind()
 
     def _bind(self) -> None:
@@ -84,7 +84,7 @@ class RouterLink(SocketLink):
             return []
         descriptor = _descriptor_of(frames[-1])
         self._guard.delivered(descriptor)
-        if self._gate is None:
+        if self._zap is None:
             names = [frames[0].bytes]
         else:
             names = [frames[0].bytes, proven_key(frames[-1])]
@@ -102,16 +102,16 @@ class RouterLink(SocketLink):
 
     async def _wait(self, events: int) -> None:
         self._check_open()
-        if self._gate is not None:
-            self._gate.open()
+        if self._zap is not None:
+            self._zap.open()
         self._guard.open()
         await super()._wait(events)
 
     def _close_socket(self, linger: int | None = None) -> None:
         super()._close_socket(linger)
         self._guard.close()
-        if self._gate is not None:
-            self._gate.close()
+        if self._zap is not None:
+            self._zap.close()
 
 
 def _host_of(frame: zmq.Frame) -> str:

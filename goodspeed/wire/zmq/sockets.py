@@ -13,7 +13,7 @@ import zmq
 from goodspeed.errors import TransportError
 from goodspeed.wire.channels import Delivery, Link
 from goodspeed.wire.endpoints import Endpoint
-from goodspeed.wire.zmq.authentication import ClientKeys, Witness
+from goodspeed.wire.zmq.authentication import ClientKeys, ConnectionMonitor
 
 
 class SocketLink(Link):
@@ -148,13 +148,13 @@ class DealerLink(SocketLink):
         super().__init__(address, options)
 
     def _attach(self) -> None:
-        self._witness = Witness(self._socket, self._keys)
+        self._monitor = ConnectionMonitor(self._socket, self._keys)
         self._socket.connect(self.endpoint)
         self._hung_up = False
 
     def failure(self) -> str | None:
         self._check_open()
-        why = self._witness.failure()
+        why = self._monitor.failure()
         if why is not None and not self._hung_up:
             self._hung_up = True
             self._socket.disconnect(self.endpoint)  # else ZeroMQ tries at once, ten times a second, or never again
@@ -162,7 +162,7 @@ class DealerLink(SocketLink):
 
     def broke(self) -> bool:
         self._check_open()
-        return self._witness.broke()
+        return self._monitor.broke()
 
     def rebuild(self) -> None:
         self._check_open()
@@ -171,5 +171,5 @@ class DealerLink(SocketLink):
         self._open()
 
     def _close_socket(self, linger: int | None = None) -> None:
-        self._witness.close()
+        self._monitor.close()
         super()._close_socket(linger)

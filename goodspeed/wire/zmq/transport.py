@@ -1,17 +1,15 @@
 """ZeroMQ: the draft side's DEALER socket and the verify side's ROUTER socket, behind the channels of `channels.py`.
 
-Chooses the sockets' options and checks their addresses and keys. Only this file, `sockets.py`, `router.py` and
-`authentication.py` import zmq. Re-exports every name that users of channels need.
+Chooses the sockets' options, and checks their addresses and keys. Exports every name that users of channels need.
 """
 
 from typing import Final
 
 import zmq
 
-from goodspeed.wire.channels import Delivery, DraftChannel, Received, Traffic, VerifyChannel, peer_name
+from goodspeed.wire.channels import Delivery, DraftChannel, Received, Traffic, VerifyChannel
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.endpoints import Endpoint, parse_endpoint
-from goodspeed.wire.memory_network import Faults, MemoryNetwork, Packet
 from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, client_options, server_options
 from goodspeed.wire.zmq.router import RouterLink
 from goodspeed.wire.zmq.sockets import DealerLink
@@ -20,16 +18,12 @@ __all__ = [
     "ClientKeys",
     "Delivery",
     "DraftChannel",
-    "Faults",
-    "MemoryNetwork",
-    "Packet",
     "Received",
     "ServerKeys",
     "Traffic",
     "VerifyChannel",
     "bind_verify",
     "connect_draft",
-    "peer_name",
 ]
 
 FRAME_MARGIN_BYTES: Final = 64 << 10

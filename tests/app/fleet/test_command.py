@@ -1,4 +1,4 @@
-"""What `goodspeed-fleet` says where it cannot do what it is told; nothing is started here."""
+"""The errors of `goodspeed-fleet`; nothing is started here."""
 
 import json
 import socket
@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from goodspeed.app.fleet import cli, head
-from goodspeed.app.fleet.head import Folder, Record
-from goodspeed.app.fleet.options import Plan, UpConfig
+from goodspeed.app.fleet.head import Record
+from goodspeed.app.fleet.options import UpConfig
 from goodspeed.errors import ProcessError
 from goodspeed.fleet.keeping import Report
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.serving.reporter import QUIET
 
 Run = Callable[..., tuple[int, str, str]]
-PLAN = Plan(UpConfig(model="tiny-target"), (), "/")
+CONFIG = UpConfig(model="tiny-target")
 
 
 @pytest.fixture
@@ -43,8 +43,7 @@ def gone(run: Run) -> Record:
     """A fleet whose Ray is gone."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        record = Record(PLAN, f"127.0.0.1:{probe.getsockname()[1]}")
-    return Folder("default").keep(record)
+        return Record(CONFIG, address=f"127.0.0.1:{probe.getsockname()[1]}").keep()
 
 
 UP = ("up", "--model", "tiny-target")
@@ -115,20 +114,20 @@ def test_when_ray_is_gone_the_fleet_can_be_started_again_or_forgotten(run: Run, 
 
 
 def test_a_fleet_that_scales_itself_keeps_its_limits(run: Run, gone: Record) -> None:
-    Folder("default").keep(Record(Plan(UpConfig(model="tiny-target", max_replicas=4), (), "/"), gone.address))
+    Record(UpConfig(model="tiny-target", max_replicas=4), address=gone.address).keep()
     assert "may have 2 to 4 replicas, not 5" in run("scale", "5")[2]
     assert "may have 2 to 4 replicas, not 1" in run("scale", "1")[2]
 
 
 def test_the_folder_is_its_owners_only(run: Run, gone: Record) -> None:
-    assert Folder("default").path.stat().st_mode & 0o777 == 0o700
-    assert (Folder("default").path / "fleet.json").stat().st_mode & 0o777 == 0o600
+    assert gone.path.stat().st_mode & 0o777 == 0o700
+    assert (gone.path / "fleet.json").stat().st_mode & 0o777 == 0o600
 
 
 def test_another_process_with_the_id_of_ray_is_left_alone(run: Run, tmp_path: Path) -> None:
     (temp := tmp_path / "goodspeed-ray-x").mkdir()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True) as other:
-        record = Record(PLAN, "127.0.0.1:1", other.pid, str(temp))
+        record = Record(CONFIG, address="127.0.0.1:1", pid=other.pid, temp=str(temp))
         assert not record.is_there
         head.end(record)
         assert not temp.exists()
@@ -136,14 +135,13 @@ def test_another_process_with_the_id_of_ray_is_left_alone(run: Run, tmp_path: Pa
     assert other.returncode == 0
 
 
-def test_words_for_a_replica_name_keys_by_their_files(tmp_path: Path) -> None:
+def test_words_for_a_replica_name_keys_by_their_files() -> None:
     config = UpConfig(model="m", host="0.0.0.0", key="v.key", enrolled="e", tp=2)
-    words = Plan(config, ("--budget=8",), "/").words(5556)
-    assert words == [
+    assert Record(config, ("--budget=8",)).words(5556) == [
         *("--model=m", "--bind=tcp://0.0.0.0:5556", "--tp=2", "--key=v.key", "--enrolled=e", "--budget=8"),
     ]
-    assert config.resources == {"CPU": 1, "GPU": 2}
-    assert UpConfig(model="m", tp=2, gpus=0).resources == UpConfig(model="m").resources == {"CPU": 1}
+    assert (config.cpus, config.num_gpus) == (1, 2)
+    assert UpConfig(model="m", tp=2, gpus=0).num_gpus == UpConfig(model="m").num_gpus == 0
 
 
 def reports(*states: str) -> list[dict[str, object]]:

@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from goodspeed.app.fleet.head import Folder
+from goodspeed.app.fleet import head
 from tests.faults.texts import Stream, ask, check, mixed
 from tests.nodes import DEADLINE_S, ENVIRONMENT, ROOT, DraftNode
 
@@ -52,7 +52,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     command = Command(tmp_path)
     yield command
-    if Folder("default").record() is not None:
+    if head.find("default") is not None:
         command("down", "--timeout-s", "1")
 
 
@@ -66,7 +66,7 @@ def until(found: Callable[[], Any]) -> Any:
 
 def of_ray() -> dict[int, str]:
     """The command lines of all processes of the fleet's Ray, which are one session, by their ids."""
-    record, found = Folder("default").record(), {}
+    record, found = head.find("default"), {}
     assert record is not None
     for entry in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
@@ -150,7 +150,7 @@ def test_texts_go_on_through_the_deaths_of_a_replica_of_the_keeper_and_of_ray(fl
         after = until(lambda: all_ready(fleet))
         assert [one["pid"] for one in after.values()] == [one["pid"] for one in back.values()]
 
-        streams, record, died = begin(draft), Folder("default").record(), of_ray()
+        streams, record, died = begin(draft), head.find("default"), of_ray()
         assert record is not None
         assert record.pid is not None
         os.kill(record.pid, signal.SIGKILL)
@@ -164,7 +164,7 @@ def test_texts_go_on_through_the_deaths_of_a_replica_of_the_keeper_and_of_ray(fl
     left = of_ray()
     fleet("down", "--timeout-s", "10")
     have_ended(left)
-    assert not Folder("default").path.exists()
+    assert not head.folder("default").exists()
     assert "no fleet 'default' is up" in fleet("status", status=2)
 
 

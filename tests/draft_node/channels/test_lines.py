@@ -11,7 +11,8 @@ from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.zmq.authentication import new_pair
-from goodspeed.wire.zmq.transport import ClientKeys, MemoryNetwork, connect_draft
+from goodspeed.wire.zmq.transport import ClientKeys, connect_draft
+from tests.memory_network import MemoryNetwork
 
 BEAT = Heartbeat(b"aaaaaaaa")
 

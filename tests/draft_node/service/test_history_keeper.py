@@ -10,8 +10,8 @@ from draft_node.service.histories import HistoryKeeper
 from goodspeed.errors import ConfigError
 from goodspeed.ngram import history_file
 from goodspeed.ngram.history import History
-from goodspeed.wire.zmq.transport import MemoryNetwork
 from tests.draft_node.test_daemon_stops import make_daemon, stop
+from tests.memory_network import MemoryNetwork
 
 TEXT = range(20)
 

@@ -24,8 +24,8 @@ from goodspeed.serving.defaults import Resolved
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults
-from goodspeed.wire.memory_network import MemoryNetwork
 from goodspeed.wire.messages import Sampling
+from tests.memory_network import MemoryNetwork
 from tests.together.cluster.cluster import alone, load, prompt_ids
 from tests.waiting import until
 from verify_node import assembly as verify_assembly
@@ -268,15 +268,14 @@ def test_cancelled_again_while_the_line_is_busy() -> None:
         async with edge(max_sessions=1) as here:
             user = asyncio.create_task(write(here.service, wanted(max_tokens=1000, ignore_eos=True)))
             await until(lambda: here.verify.core.sessions)
-            room, here.network._max_queued = here.network._max_queued, 0
+            here.network.has_room.clear()
             user.cancel()
             for _ in range(5):
                 await asyncio.sleep(0)
             user.cancel()
             await asyncio.gather(user, return_exceptions=True)
             assert here.verify.core.sessions
-            here.network._max_queued = room
-            here.network.wake_senders()
+            here.network.has_room.set()
             await here.until_free()
             assert (await write(here.service, wanted())).ids == alone(prompt_ids(0), GREEDY, 24)
 

@@ -1,4 +1,4 @@
-"""What a text that has ended is worth: as promised, excused by a fault, or a promise that broke. No I/O, no clock."""
+"""Judges texts that have ended: as promised, excused by a fault, or a promise that broke. No I/O, no clock."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -42,12 +42,12 @@ class Text:
 
 
 Compare = Callable[[Wanted, Sequence[str], bool], Comparison]
-"""What `texts.compare` does; the last word is whether the text is complete."""
+"""The type of `texts.compare`; its last argument tells if the text is complete."""
 
 
 @dataclass
 class Tally:
-    """What all texts came to."""
+    """The verdicts on all texts."""
 
     verdicts: dict[str, int] = field(default_factory=dict)
     num_tokens: int = 0  # of all texts, also of those that did not come to an end

@@ -1,4 +1,4 @@
-"""What is asked of a soak, and who takes part in it. Plain data; imports nothing heavy."""
+"""The settings of a soak and its draft nodes. Plain data; imports nothing heavy."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +11,7 @@ MODELS = ("tiny-draft-s", "tiny-draft-m")
 
 @dataclass(frozen=True)
 class Role:
-    """What a draft node of the soak is like."""
+    """A draft node of the soak."""
 
     name: str
     model: str
@@ -36,7 +36,7 @@ def roles(num_nodes: int) -> list[Role]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked of a soak."""
+    """The settings of a soak."""
 
     minutes: float
     seed: int = 0

@@ -1,4 +1,4 @@
-"""What a soak came to: which promises held, slopes, and all of it as JSON, as a table and as Markdown. No I/O."""
+"""The result of a soak: promises that held and slopes, as JSON, as a table and as Markdown. No I/O."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ def _name(life: Life) -> str:
 
 
 def promises(outcome: Outcome, told: list[Row]) -> list[Promise]:
-    """What has to hold; a soak without texts proves nothing and keeps nothing."""
+    """The promises; a soak without texts proves nothing and keeps nothing."""
     tally = outcome.tally
     growing = [f"{row.whose} {row.figure} {row.slope.least_squares:+.2f}/h" for row in told if row.is_flat is False]
     silent = [role.name for role in outcome.plan.cast if not outcome.tokens_by_node[role.name]]
@@ -125,7 +125,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def faults(outcome: Outcome) -> Counter[str]:
-    """How often each kind struck."""
+    """The number of faults of each kind."""
     return Counter(
         f"{one.kind} of the verify node" if one.whom == "verify" and one.kind != "garbage" else one.kind
         for one in outcome.weather.episodes

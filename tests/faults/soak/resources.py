@@ -1,4 +1,4 @@
-"""What processes hold: memory, files, sockets, threads from /proc; pages, sessions, peers from the nodes' /metrics.
+"""The resources of processes: memory, files, sockets, threads (/proc); pages, sessions, peers (the nodes' /metrics).
 
 One series of samples for each life of a process, and one over the whole run for each figure of the verify node.
 """

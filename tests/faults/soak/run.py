@@ -174,7 +174,7 @@ class _Running:
         }
 
     async def _judge_all(self) -> None:
-        """Whatever is left; on a busy machine that may be much."""
+        """Ends all that is left; on a busy machine that may be much."""
         while self._judging:
             await asyncio.wait(self._judging, timeout=PROGRESS_S)
             if self._judging:

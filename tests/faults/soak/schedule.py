@@ -14,7 +14,7 @@ VERIFY = "verify"
 
 @dataclass(frozen=True)
 class Kind:
-    """How likely a fault is among the others, how long it lasts, and how strong it is."""
+    """The share of a fault among the others, its duration and its strength."""
 
     share: int
     shortest_s: float

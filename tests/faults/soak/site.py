@@ -89,7 +89,7 @@ class Site:
         return [self.nodes[name] for name in self.cast]
 
     def is_dying(self, name: str) -> bool:
-        """Whether a node is being killed, or not ready again."""
+        """True while a node is being killed or not ready again."""
         return any(one.kind == "kill" and one.whom == name for one in self.weather.present())
 
     async def end(self) -> None:

@@ -1,4 +1,4 @@
-"""What texts are worth, on made data: exact, excused, late, wrong; and what counts as calm weather."""
+"""Texts are judged on made data: exact, excused, late, wrong; and calm weather is told from faults."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -71,7 +71,7 @@ class Desk:
             self.on_end(text)
 
     def not_let_in(self, number: int, why: str) -> None:
-        """It was never begun; its user asks again."""
+        """A text that was never begun; its user asks again."""
         if text := self.running.pop(number, None):
             self.on_refusal(text, why)
 

@@ -1,4 +1,4 @@
-"""What really went wrong, and when: episodes, by which it is judged whether a text may have failed or be late.
+"""Episodes of faults as they really were: by them a text is excused for having failed or being late.
 
 Times are those of one clock.
 """
@@ -49,11 +49,11 @@ class Weather:
         return calm + max(0.0, until - at)
 
     def is_stormy(self, name: str, now: float) -> bool:
-        """Whether something is wrong for a draft node, or was a moment ago."""
+        """True while something is wrong for a draft node, and for a moment after."""
         return any(one.began_at <= now <= one.ended_at + RECOVERY_S for one in self._of(name))
 
     def was_killed(self, name: str, since: float, until: float) -> bool:
-        """Whether a draft node died within that time, or was dead."""
+        """True if a draft node was dead at any moment of that time."""
         return any(
             one.kind == "kill" and one.whom == name and one.began_at <= until and one.ended_at >= since
             for one in self.episodes

@@ -24,7 +24,7 @@ from goodspeed.fair.latency import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.prompts import Prompt
 from goodspeed.wire.handshake import Defaults, Welcome
-from goodspeed.wire.memory_network import MemoryNetwork
+from tests.memory_network import MemoryNetwork
 from tests.together.cluster.cluster import load
 from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig

@@ -29,7 +29,7 @@ from goodspeed.serving.metrics import Registry, exposition
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, encode
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Sampling, Verdict
-from goodspeed.wire.zmq.transport import MemoryNetwork, Packet, peer_name
+from tests.memory_network import MemoryNetwork, Packet, peer_name
 from tests.together.cluster.cluster import load, prompt_ids
 from tests.waiting import until
 from verify_node import assembly as verify_assembly
@@ -180,7 +180,7 @@ class Pair:
         for peer in (PEER, *(b"nobody",) * 200):
             self.network.deliver(Packet("up", peer, b"\xc1"))
         self._seem_to_restart()
-        await until(lambda: self.draft.core.counts.num_connected >= 2 and self.verify.channel.traffic.num_undelivered)
+        await until(lambda: self.draft.core.counts.num_connected >= 2 and self.verify.channel.traffic.num_gone)
         self.network.deliver(Packet("up", b"nobody", b"\xc1"))  # barred by now
         await self.write(1, SHORT)
 

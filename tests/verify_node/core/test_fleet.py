@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.fields import MAX_HOPS
-from goodspeed.wire.handshake import Replicas
+from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Redirect, Refusal, Verdict
 from tests.fakes import Desk, make_hello
 from verify_node.core.fleet import TOLD_S
@@ -48,25 +48,36 @@ def redirects(messages):
 def test_alone_it_sends_nobody_anywhere_and_tells_nothing():
     desk = Desk(max_sessions=1)
     assert len(desk.up("a", make_hello("a"))) == 1
-    assert know(desk) == [(b"a", Replicas((desk.core.fleet.news.siblings[0],)))]
+    assert know(desk) == [(b"a", Heartbeat(desk.core.welcome.boot_id, tuple(desk.core.fleet.news or ())[:1]))]
     desk.open("a", 1)
     assert [one.code for one in desk.open("a", 2)] == ["too_many_sessions"]
 
 
 def test_a_table_without_itself_is_that_of_another_fleet():
     desk = make()
-    assert know(desk, replica("b"), own="somebody") == [(b"a", Replicas(()))]
+    assert know(desk, replica("b"), own="somebody") == [(b"a", Heartbeat(desk.core.welcome.boot_id, ()))]
     assert desk.core.fleet.is_alone
 
 
 def test_draft_nodes_are_told_who_is_there_after_welcome_and_when_that_changes():
     desk = make(replica("b"))
     told = desk.up("c", make_hello("c"))[1]
-    assert isinstance(told, Replicas)
+    assert isinstance(told, Heartbeat)
     assert [one.endpoint for one in told.siblings] == ["tcp://own:5555", "tcp://b:5555"]
     assert {peer for peer, _ in know(desk, replica("b"), replica("new"))} == {b"a", b"c"}
     stopping = replica("b", replace(IDLE, is_draining=True))
     assert know(desk, stopping, replica("new"))[0][1].siblings[1].is_draining
+
+
+def test_the_floor_of_best_effort_is_kept_from_promises_whether_it_is_used_or_not():
+    desk = make()
+    idle = desk.core.load(desk.now)
+    assert (idle.free_pages, idle.promisable_pages) == (idle.num_pages, int(0.75 * idle.num_pages))
+    desk.open("a", 1)
+    desk.round()
+    busy = desk.core.load(desk.now)
+    assert busy.free_pages < idle.free_pages
+    assert busy.promisable_pages == idle.promisable_pages
 
 
 def test_how_much_there_is_to_do_is_told_now_and_then():

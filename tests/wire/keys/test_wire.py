@@ -6,7 +6,7 @@ import zmq
 from goodspeed.errors import ConfigError
 from goodspeed.wire.messages import Refusal
 from goodspeed.wire.zmq.authentication import new_pair
-from goodspeed.wire.zmq.transport import Delivery, ServerKeys, bind_verify, connect_draft, peer_name
+from goodspeed.wire.zmq.transport import Delivery, ServerKeys, bind_verify, connect_draft
 from tests.waiting import until
 from tests.wire.keys.wire import KeyedNet, Tape, curve, hello, keyed, raw_socket, run_async
 
@@ -27,9 +27,9 @@ async def honest(net: KeyedNet) -> None:
 
 
 async def failure_of(net: KeyedNet, **options: object) -> str:
-    """What a draft channel learns from its attempt to connect; it comes to nothing at the verify node."""
+    """Returns why a draft channel could not connect; nothing of it reaches the verify node."""
     draft = net.draft(**options)  # type: ignore[arg-type]
-    net.verify._link._gate.open()  # type: ignore[attr-defined]
+    net.verify._link._zap.open()  # type: ignore[attr-defined]
     why: str = await until(draft.failure)
     assert net.verify.receive_ready() == []
     return why
@@ -103,7 +103,7 @@ async def test_plain_and_null_are_not_spoken() -> None:
 
 async def shut_out(net: KeyedNet, **options: bytes) -> None:
     """A raw socket whose handshake fails, whatever it tries."""
-    net.verify._link._gate.open()  # type: ignore[attr-defined]
+    net.verify._link._zap.open()  # type: ignore[attr-defined]
     failures = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
     with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
         peer.linger = 0
@@ -127,7 +127,7 @@ def receive(monitor: "zmq.Socket[bytes]") -> list[bytes] | None:
 async def test_curve_is_closed_while_nobody_answers_for_it() -> None:
     """Without a ZAP handler ZeroMQ would let any key in: here it waits until somebody says yes."""
     async with keyed() as net:
-        net.verify._link._gate.close()  # type: ignore[attr-defined]
+        net.verify._link._zap.close()  # type: ignore[attr-defined]
         pair = net.enrol("a")
         watched = zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED
         with (
@@ -142,10 +142,10 @@ async def test_curve_is_closed_while_nobody_answers_for_it() -> None:
 
 @run_async
 async def test_an_identity_cannot_be_taken_by_a_second_enrolled_key() -> None:
-    """What is sent by a connection's name reaches that connection, whoever else claims the name."""
+    """A message by a connection's name reaches that connection, whoever else claims the name."""
     async with keyed() as net:
         victim, thief = net.enrol("victim"), net.enrol("thief")
-        name = {"routing_id": peer_name(b"victim")}
+        name = {"routing_id": b"victim"}
         with raw_socket(net.verify.endpoint, **curve(victim, net.pair.public_key), **name) as first:
             first.send(b"\xc1")
             assert (await net.verify.receive()).principal == victim.public_key
@@ -157,13 +157,13 @@ async def test_an_identity_cannot_be_taken_by_a_second_enrolled_key() -> None:
                     second.send(b"\xc1")
                 await honest(net)  # so the verify node has seen the second one, and all that it said before
                 for number in range(20):
-                    assert net.verify.send(peer_name(b"victim"), Refusal("failed", str(number), "")) is Delivery.SENT
+                    assert net.verify.send(b"victim", Refusal("failed", str(number), "")) is Delivery.SENT
                 first.send(b"\xc1")
                 heard = await net.verify.receive()
                 while heard.principal == thief.public_key:  # by whatever name, it is known by its key
-                    assert heard.peer != peer_name(b"victim")
+                    assert heard.peer != b"victim"
                     heard = await net.verify.receive()
-                assert (heard.peer, heard.principal) == (peer_name(b"victim"), victim.public_key)
+                assert (heard.peer, heard.principal) == (b"victim", victim.public_key)
                 got = [await until(lambda: receive(first)) for _ in range(20)]
                 assert len(got) == 20
                 assert not second.poll(0)
@@ -189,7 +189,7 @@ async def test_who_is_enrolled_later_gets_in_on_another_connection() -> None:
     async with keyed() as net:
         late = new_pair("late")
         draft = net.draft(late)
-        net.verify._link._gate.open()  # type: ignore[attr-defined]
+        net.verify._link._zap.open()  # type: ignore[attr-defined]
         for _ in range(3):
             assert "ZAP 400" in await until(draft.failure)
             await draft.reconnect()
@@ -202,7 +202,7 @@ async def test_who_is_enrolled_later_gets_in_on_another_connection() -> None:
 
 
 @run_async
-async def test_a_gate_that_fails_lets_nobody_in_and_goes_on() -> None:
+async def test_a_zap_that_fails_lets_nobody_in_and_goes_on() -> None:
     async with keyed() as net:
         stranger = new_pair("stranger")
         net.enrolled = None  # type: ignore[assignment]

@@ -11,7 +11,7 @@ from draft_node.core.links import GRACE_S, IDLE_S, JITTER_S, REDIRECT_S, TRY_S
 from draft_node.core.state import State
 from goodspeed.errors import PeerRefused
 from goodspeed.wire.fields import MAX_HOPS
-from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Replicas, Sibling, Welcome
+from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Sibling, Welcome
 from goodspeed.wire.messages import OpenSession, Redirect, Refusal, Sampling, Verdict
 from tests.fakes import make_hello, session_id
 
@@ -70,6 +70,11 @@ def redirect(epoch=1, endpoint=B.endpoint, hops=1, reason="load", key=""):
 def beat(core, link, boot, now):
     """This verify node is there; the others are silent."""
     core.receive(Heartbeat(boot.encode().ljust(8, b"-")), now, link)
+
+
+def tell(core, *siblings):
+    """The first verify node names its fleet."""
+    core.receive(Heartbeat(b"a-------", siblings), 1.5, 0)
 
 
 def test_the_next_address_is_tried_when_the_first_does_not_answer_and_serves_until_it_is_lost():
@@ -136,7 +141,7 @@ def test_only_redirects_that_concern_all_move_the_home(reason, home):
 @pytest.mark.parametrize("changes", [{"endpoint": "tcp://evil:1"}, {"endpoint": "tcp://c:1", "key": "forged"}])
 def test_a_redirect_to_an_unknown_address_or_key_is_not_obeyed_and_the_session_asks_again(changes):
     core = with_both()
-    core.receive(Replicas((Sibling(A.endpoint), Sibling("tcp://c:1", "true"))), 1.5, 0)
+    tell(core, Sibling(A.endpoint), Sibling("tcp://c:1", "true"))
     actions = core.receive(redirect(**changes), 2.0, 0)
     assert of_kind(actions, Connect) == []
     assert opened(actions) == []
@@ -166,7 +171,7 @@ def test_a_session_that_was_sent_to_who_does_not_answer_goes_anywhere():
     core = make(A)
     core.receive(welcome("a"), 1.0, 0)
     core.begin(request(), 1.0)
-    core.receive(Replicas((Sibling(A.endpoint), Sibling(B.endpoint))), 1.5, 0)
+    tell(core, Sibling(A.endpoint), Sibling(B.endpoint))
     assert of_kind(core.receive(redirect(), 2.0, 0), Connect) == [Connect(1, B)]
     moved = []
     for step in range(1, 40):
