@@ -10,11 +10,11 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from goodspeed.serving.output import Output
+from goodspeed.serving.streams import Output
 
 DROPPABLE = frozenset({"round", "recorded"})
 """Events that a daemon drops, and counts, while nobody reads them: they come with every round, and rounds go on. All
-others are kept: there are few of them, or they are results, whose producer waits (`streams/standard.py`)."""
+others are kept: there are few of them, or they are results, whose producer waits (`streams.room`)."""
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 
 from goodspeed.errors import ConfigError, GoodSpeedError, OutputError
-from goodspeed.serving import standard, starting
+from goodspeed.serving import starting, streams
 from goodspeed.serving.config import Settings, add_options, group_of
 from goodspeed.serving.events import LOG_LEVELS, setup_logging
 from goodspeed.serving.exit_statuses import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
@@ -77,7 +77,7 @@ def run(
 
     daemon: its body runs `until_signal`; before that a signal ends it at once, and it never waits for who reads it.
     """
-    standard.guard(name, daemon=daemon)
+    streams.guard(name, daemon=daemon)
     status = 0
     try:
         with starting.running(daemon=daemon):
@@ -87,14 +87,14 @@ def run(
         status = _status_of(error)
         print(f"{name}: {error}", file=sys.stderr)
         if status == UNWRITABLE:
-            standard.finish()  # after `2>&1` that line goes where the output goes
-            standard.discard_output()
+            streams.finish()  # after `2>&1` that line goes where the output goes
+            streams.output().discard()
     except* BrokenPipeError:
-        standard.discard_output()
+        streams.output().discard()
         status = UNREAD
     except* KeyboardInterrupt:
         status = INTERRUPTED
-    standard.finish()
+    streams.finish()
     return leave(status)
 
 
@@ -112,17 +112,18 @@ def _run(parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], i
         prepare(getattr(namespace, "log_level", "warning"))
         status = body(namespace)
     except SystemExit:  # after --help, say
-        sys.stdout.flush()
-        standard.wait()
-        standard.finish()  # what argparse said on standard error, too
+        streams.wait()
+        streams.finish()  # what argparse said on standard error, too
         raise
     except Exception:
         with suppress(OutputError, BrokenPipeError):  # what went wrong first is told
             sys.stdout.flush()
         raise
     finally:
-        standard.keep_last_words()
-    standard.flush()
+        streams.keep_last_words()
+    sys.stdout.flush()
+    streams.finish()
+    streams.output().check()
     return status
 
 
@@ -157,8 +158,8 @@ async def until_signal(serving: Coroutine[None, None, None]) -> bool:
     def interrupt() -> None:
         nonlocal interrupted
         interrupted = True
-        standard.keep_last_words()
-        standard.on_failure(None)
+        streams.keep_last_words()
+        streams.output().on_failure(None)
         release()
         # Not Python's KeyboardInterrupt: it would still wait for the model's thread before the process ends.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -170,18 +171,18 @@ async def until_signal(serving: Coroutine[None, None, None]) -> bool:
 
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupt)
-    standard.on_failure(give_up)
+    streams.output().on_failure(give_up)
     gc.collect()
     gc.freeze()  # what is loaded by now stays: to go through it again takes a quarter of a second, time after time
     try:
         await task
     except asyncio.CancelledError:
         if not interrupted:
-            standard.check()
+            streams.output().check()
             raise
     finally:
         gc.unfreeze()
-        standard.on_failure(None)
+        streams.output().on_failure(None)
         if not interrupted:
             release()
     return interrupted

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from goodspeed.errors import ConfigError, TransportError, UnknownPolicyError
-from goodspeed.serving import running, standard
+from goodspeed.serving import running, streams
 from goodspeed.serving.writer import Writer
 
 ROOT = Path(__file__).parents[2]
@@ -43,8 +43,6 @@ print(asyncio.run(until_signal(work())), flush=True)
 CHATTY = """
 import argparse, asyncio, sys
 from goodspeed.serving import running
-from goodspeed.serving import standard
-from goodspeed.serving.writer import Writer
 
 async def talk():
     while True:
@@ -117,7 +115,7 @@ def test_wrong_usage_is_told_before_the_command_ends(
 ) -> None:
     """A daemon's streams are written on another thread: here that writes nothing before the end waits for it."""
     is_ending = threading.Event()
-    finish, write = standard.finish, Writer._write
+    finish, write = streams.finish, Writer._write
 
     def announce() -> None:
         is_ending.set()
@@ -130,7 +128,7 @@ def test_wrong_usage_is_told_before_the_command_ends(
     monkeypatch.setattr(sys, "argv", ["name", "--unknown"])
     for stream in ("stdout", "stderr"):
         monkeypatch.setattr(sys, stream, getattr(sys, stream))  # `run` replaces them
-    monkeypatch.setattr(standard, "finish", announce)
+    monkeypatch.setattr(streams, "finish", announce)
     monkeypatch.setattr(Writer, "_write", write_late)
     with pytest.raises(SystemExit):
         running.run("name", argparse.ArgumentParser(), lambda _: 0, daemon=True)

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from goodspeed.serving import standard, writer
+from goodspeed.serving import streams, writer
 from goodspeed.serving.events import EventLog
-from goodspeed.serving.output import Log, Output
+from goodspeed.serving.streams import Log, Output
 from goodspeed.serving.writer import Writer
 from tests.pipes import Pipe
 from tests.waiting import until
@@ -190,7 +190,7 @@ def test_who_has_results_waits_for_room_and_nobody_else(pausing: Pausing, monkey
     async def produce() -> None:
         for number in range(1000):
             pausing.events.write("finish", number=number)
-            await standard.room()
+            await streams.room()
 
     async def story() -> list[str]:
         producing = asyncio.create_task(produce())
