@@ -10,10 +10,9 @@ from draft_node.preflight import Found, check
 from goodspeed.errors import TransportError
 from goodspeed.serving import streams
 from goodspeed.serving.config import from_namespace
-from goodspeed.serving.events import EventLog, print_json
-from goodspeed.serving.exit_statuses import INTERRUPTED
-from goodspeed.serving.reporter import Reporter
+from goodspeed.serving.events import EventLog, Reporter, print_json
 from goodspeed.serving.running import daemon_parser, run, until_signal
+from goodspeed.serving.starting import INTERRUPTED
 from goodspeed.wire import descriptors
 
 if TYPE_CHECKING:  # they import HTTP

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from goodspeed.errors import ConfigError
 from goodspeed.serving.config import from_namespace
-from goodspeed.serving.events import EventLog
-from goodspeed.serving.reporter import Reporter
+from goodspeed.serving.events import EventLog, Reporter
 from goodspeed.serving.running import daemon_parser, run, until_signal
 from goodspeed.wire import descriptors
 from verify_node.config import VerifyConfig

@@ -15,10 +15,8 @@ from functools import partial
 from goodspeed.errors import OutputError, ProtocolError, RankLost, TransportError
 from goodspeed.fleet.replicas import by_clock
 from goodspeed.parallel.ranks import Ranks
-from goodspeed.serving.events import EventLog
-from goodspeed.serving.failures import Failures
-from goodspeed.serving.model_thread import ModelThread
-from goodspeed.serving.reporter import QUIET, Reporter
+from goodspeed.serving.events import QUIET, EventLog, Reporter
+from goodspeed.serving.loop import Failures, ModelThread
 from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import Close, Draft, Verdict
 from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from goodspeed.fair import policies
 from goodspeed.fair.latency import saved
-from goodspeed.serving.preflight import bind_http, find_model
-from goodspeed.serving.reporter import QUIET, Reporter
-from goodspeed.serving.running import warn_trusted_network
+from goodspeed.serving.events import QUIET, Reporter
+from goodspeed.serving.running import bind_http, find_model, warn_trusted_network
 from goodspeed.wire.endpoints import check_free, parse_endpoint
 from goodspeed.wire.keys import read_verify_pair
 from goodspeed.wire.zmq.authentication import checked_pair

@@ -20,9 +20,8 @@ from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.serving import streams
 from goodspeed.serving.defaults import SamplingRequest
-from goodspeed.serving.events import EventLog
+from goodspeed.serving.events import QUIET, EventLog, Reporter
 from goodspeed.serving.prompts import Prompt, no_prompts_error, parse
-from goodspeed.serving.reporter import QUIET, Reporter
 from goodspeed.slo.kept import Times
 
 

@@ -16,11 +16,9 @@ from goodspeed.engine.tokenizing.text_stream import GrowingText
 from goodspeed.errors import ConfigError, GrammarError
 from goodspeed.serving import defaults, model_options, sampling_options
 from goodspeed.serving.config import Settings, add_options, from_namespace, option
-from goodspeed.serving.events import print_json
-from goodspeed.serving.preflight import find_model
+from goodspeed.serving.events import Reporter, print_json
 from goodspeed.serving.prompts import cut_notice
-from goodspeed.serving.reporter import Reporter
-from goodspeed.serving.running import add_common_options
+from goodspeed.serving.running import add_common_options, find_model
 from goodspeed.wire.fields import MAX_CONTEXT
 from goodspeed.wire.generation import Constraint
 

@@ -15,10 +15,8 @@ from goodspeed.fair.latency.knee import describe, usual_knee
 from goodspeed.fair.latency.saved import Profile, save, to_json
 from goodspeed.serving import model_options
 from goodspeed.serving.config import Settings, add_options, from_namespace, group_of, option
-from goodspeed.serving.events import print_json
-from goodspeed.serving.preflight import find_model
-from goodspeed.serving.reporter import Reporter
-from goodspeed.serving.running import LOGGING, add_log_option
+from goodspeed.serving.events import Reporter, print_json
+from goodspeed.serving.running import LOGGING, add_log_option, find_model
 from goodspeed.wire.fields import MAX_CONTEXT
 
 if TYPE_CHECKING:

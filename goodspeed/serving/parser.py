@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from goodspeed import __version__
-from goodspeed.serving.exit_statuses import STATUSES, USAGE
+from goodspeed.serving.starting import STATUSES, USAGE
 
 CHOICES = re.compile(r"argument (?P<what>[^:]+): invalid choice: (?P<given>.*) \(choose from (?P<known>.*)\)", re.S)
 MISSING = re.compile(r"the following arguments are required: (?P<what>.*)", re.S)

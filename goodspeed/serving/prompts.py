@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from goodspeed.errors import PromptError, reason
-from goodspeed.serving.reporter import Sentence
+from goodspeed.serving.events import Sentence
 
 KNOWN = {"prompt", "domain", "seed"}
 

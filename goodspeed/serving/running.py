@@ -11,14 +11,18 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from goodspeed.errors import ConfigError, GoodSpeedError, OutputError
 from goodspeed.serving import starting, streams
 from goodspeed.serving.config import Settings, add_options, group_of
-from goodspeed.serving.events import LOG_LEVELS, setup_logging
-from goodspeed.serving.exit_statuses import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
-from goodspeed.serving.model_thread import leave
+from goodspeed.serving.events import LOG_LEVELS, Reporter, setup_logging
+from goodspeed.serving.loop import leave
 from goodspeed.serving.parser import CommandLine
+from goodspeed.serving.starting import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
+
+if TYPE_CHECKING:  # HTTP is imported only where it is served
+    from goodspeed.serving import web
 
 KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "128"}
 """Number of compiled kernels that oneDNN and torch keep: one for every number of rows that a weight meets, 1,024
@@ -193,3 +197,19 @@ def warn_trusted_network(address: str) -> None:
     line = "!" * 100
     text = f"--trusted-network: {address} is open to its network WITHOUT keys or encryption; anybody there can use it."
     print(f"{line}\n{text}\n{line}", file=sys.stderr, flush=True)
+
+
+def bind_http(http: str | None, api_key: str | None) -> "web.BoundAddress | None":
+    """Binds the address of --http, with the keys of the file `api_key`; None without --http."""
+    if http is None:
+        return None
+    from goodspeed.serving import web
+
+    return web.bind_http(http, api_key)
+
+
+def find_model(name: str, reporter: Reporter) -> None:
+    """Downloads a model of the hub unless it is here; raises a named error where there is none."""
+    from goodspeed.engine.folders import find_folder
+
+    find_folder(name, reporter.say)

@@ -69,6 +69,7 @@ class Stream(ABC):
     def _put(self, text: str, writer: Writer, *, droppable: bool) -> None:
         writer.put(text.encode(self._stream.encoding, self._stream.errors), self, droppable=droppable)
 
+    @abstractmethod
     def check(self) -> None:
         """Raises what went wrong in the writer, if that matters."""
 
@@ -132,7 +133,7 @@ class Output(Stream):
             call()
 
     def discard(self) -> None:
-        """Sends the rest to /dev/null, and forgets the failure: else Python reports an error when it flushes at exit."""
+        """Sends the rest to /dev/null and forgets the failure: else Python reports an error when it flushes at exit."""
         with suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
@@ -159,6 +160,9 @@ class Log(Stream):
 
     def dropped(self, num_lines: int) -> str:
         return f"{self._name}: nobody read standard error for a while; lines dropped: {num_lines}"
+
+    def check(self) -> None:
+        """Raises nothing: a line that failed is lost."""
 
     def failed(self, error: OSError) -> None:
         """Loses the line."""

@@ -2,8 +2,7 @@
 
 import pytest
 
-from goodspeed.serving.events import BURST
-from goodspeed.serving.reporter import QUIET, Reporter, Sentence
+from goodspeed.serving.events import BURST, QUIET, Reporter, Sentence
 
 
 def test_a_line_begins_with_the_commands_name(capsys: pytest.CaptureFixture[str]) -> None:

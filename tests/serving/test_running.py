@@ -23,7 +23,7 @@ ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "error"}
 BUSY = """
 import asyncio, sys
 from goodspeed.serving.running import until_signal
-from goodspeed.serving.model_thread import ModelThread
+from goodspeed.serving.loop import ModelThread
 
 async def work():
     thread = ModelThread()

@@ -10,9 +10,9 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.counts import ResponseCounts
 from goodspeed.serving.web.connection_limit import host_of
-from goodspeed.serving.web.keys import Keys
 
 OPEN_PATHS = ("/health", "/ready")
 """Paths that are served without a key: health probes have none."""

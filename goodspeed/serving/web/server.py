@@ -11,8 +11,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.serving.web.accepting import Acceptor
-from goodspeed.serving.web.capacity import MAX_CONNECTIONS, num_places
-from goodspeed.serving.web.connection_limit import ConnectionLimit
+from goodspeed.serving.web.connection_limit import MAX_CONNECTIONS, ConnectionLimit, num_places
 from goodspeed.serving.web.guards import error_body
 from goodspeed.serving.web.protocol import TimeoutProtocol, prepare
 

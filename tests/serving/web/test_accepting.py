@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from goodspeed.errors import ConfigError
-from goodspeed.serving.exit_statuses import USAGE
-from goodspeed.serving.web import accepting, capacity, listen, parse_address
+from goodspeed.serving.starting import USAGE
+from goodspeed.serving.web import accepting, listen, parse_address
 from goodspeed.serving.web.accepting import Acceptor
+from goodspeed.serving.web.connection_limit import num_places
 from goodspeed.wire import descriptors
 from tests.descriptors import at_most
 from tests.waiting import until
@@ -128,10 +129,10 @@ def test_fewer_places_where_descriptors_are_scarce(caplog: pytest.LogCaptureFixt
     num_open -= descriptors.num_free() or 0
     for free, wanted, places in ((1000, 512, 512), (200, 512, 150), (40, 512, 24), (20, 512, 4), (20, 3, 3)):
         with at_most(num_open + free):
-            assert capacity.num_places(wanted) == places
+            assert num_places(wanted) == places
     assert "fewer HTTP connections" in caplog.text
     with at_most(num_open + 19), pytest.raises(ConfigError, match=r"at least 1 more \(ulimit -n\)"):
-        capacity.num_places(512)
+        num_places(512)
 
 
 @pytest.mark.parametrize("command", ["draft_node", "verify_node"])

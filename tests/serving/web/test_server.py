@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from goodspeed.errors import ConfigError, TransportError
+from goodspeed.serving import api_keys
 from goodspeed.serving.counts import ResponseCounts
 from goodspeed.serving.web import (
     Address,
@@ -25,7 +26,6 @@ from goodspeed.serving.web import (
     LocalHost,
     listen,
     parse_address,
-    read_keys,
     serve,
     url,
 )
@@ -124,7 +124,7 @@ def test_what_is_written_is_sent_at_once() -> None:
 def test_keys_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("# of the office\nfirst-key\n\n  second-key  \n")
-    keys = read_keys(str(file))
+    keys = Keys(api_keys.read(str(file)))
     assert keys.know(b"first-key")
     assert keys.know(b"second-key")
     assert not any(map(keys.know, (b"", b"# of the office", b"first-key\n", b"third-key")))
@@ -138,13 +138,13 @@ def test_a_bad_file_of_keys_is_said_without_showing_it(content: str, what: str, 
     file = tmp_path / "keys"
     file.write_text(content)
     with pytest.raises(ConfigError, match=what) as error:
-        read_keys(str(file))
+        Keys(api_keys.read(str(file)))
     assert "words" not in str(error.value)
 
 
 def test_no_file_of_keys(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
-        read_keys(str(tmp_path / "missing"))
+        api_keys.read(str(tmp_path / "missing"))
 
 
 def test_served_until_told_to_stop() -> None:
