@@ -43,7 +43,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
     group_of(parser, LOGGING).add_argument(
         "--json",
         action="store_true",
-        help="JSON events on standard output, a result as the last line (default: off)",
+        help="JSON events on standard output, last the result (default: off)",
     )
 
 
@@ -51,7 +51,7 @@ def add_daemon_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the two nodes."""
     add_common_options(parser)
     group_of(parser, LOGGING).add_argument(
-        "--quiet", action="store_true", help="do not say on standard error what the node does (default: off)"
+        "--quiet", action="store_true", help="no status lines on standard error (default: off)"
     )
 
 
@@ -68,7 +68,8 @@ def add_log_option(parser: argparse.ArgumentParser) -> None:
         "--log-level",
         choices=LOG_LEVELS,
         default="warning",
-        help="log lines on standard error, for people and programs (default: warning)",
+        help="debug, info, warning or error lines on standard error (default: warning)",
+        metavar="LEVEL",
     )
 
 

@@ -8,8 +8,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from goodspeed.app import generation
-from goodspeed.app.generate import GenerateConfig, ignore
 from goodspeed.app.generate import generate as generate_text
+from goodspeed.app.generate import ignore
+from goodspeed.app.generate_options import GenerateConfig
 from goodspeed.embedded import models, prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint

@@ -9,7 +9,7 @@ from goodspeed.embedded.prompts import PATH as HELD_OUT
 from goodspeed.engine import host_memory
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
-from goodspeed.serving import options, prompts, sampling_options
+from goodspeed.serving import options, prompts
 from goodspeed.serving.config import Settings, option
 from goodspeed.serving.options import NO_MODEL
 from goodspeed.serving.prompts import Prompt
@@ -63,8 +63,8 @@ class DemoConfig(Settings):
     max_tokens: int = option(
         150, minimum=1, maximum=MAX_CONTEXT, group="prompts", help="most tokens generated per client", metavar="N"
     )
-    temperature: float = sampling_options.temperature(group="prompts", default=1.0)
-    seed: int = sampling_options.seed(group="prompts", default=0, help="seed of prompts without one")
+    temperature: float = options.temperature(group="prompts", default=1.0)
+    seed: int = options.seed(group="prompts", default=0, help="seed of prompts without one")
     prompts: str | None = option(
         None,
         shown="one of each domain",
@@ -89,7 +89,7 @@ class DemoConfig(Settings):
     open_page: bool = option(
         True,
         group="results",
-        help="--http: open the page in a browser, where standard output is a terminal and there is a display",
+        help="with --http: open the page in no browser",
     )
 
     def __post_init__(self) -> None:
