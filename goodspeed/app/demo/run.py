@@ -6,11 +6,10 @@ import time
 from contextlib import aclosing
 
 from goodspeed.app.demo import users
-from goodspeed.app.demo.commands import environment
+from goodspeed.app.demo.nodes import START_S, start_drafts, start_verify, wait_for_verify
 from goodspeed.app.demo.options import Client, DemoConfig
-from goodspeed.app.demo.processes import GRACE_S, Child, Event, Household, wait_for_ends
+from goodspeed.app.demo.processes import GRACE_S, Child, Event, Processes, environment, wait_for_ends
 from goodspeed.app.demo.recorder import DemoRecorder
-from goodspeed.app.demo.start import START_S, start_drafts, start_verify, wait_for_verify
 from goodspeed.app.demo.state import DemoState
 from goodspeed.app.demo.view import View
 from goodspeed.errors import ProcessError
@@ -37,13 +36,13 @@ async def run(config: DemoConfig, clients: list[Client], view: View, log_level: 
         state.apply_draft(name, event, time.monotonic())
 
     started = time.monotonic()
-    async with Household(environment(), echo=log_level in ALL_TOLD) as house:
+    async with Processes(environment(), echo=log_level in ALL_TOLD) as processes:
         try:
             async with asyncio.TaskGroup() as tasks:
-                verify = await start_verify(config, house, listen, log_level, view)
+                verify = await start_verify(config, processes, listen, log_level, view)
                 guard = tasks.create_task(verify.must_go_on())
                 endpoint = await wait_for_verify(config, verify, view)
-                drafts = await start_drafts(config, clients, endpoint, house, listen_to_draft, log_level, view)
+                drafts = await start_drafts(config, clients, endpoint, processes, listen_to_draft, log_level, view)
                 view.say(f"all nodes are ready after {time.monotonic() - started:.1f} s")
                 watching = tasks.create_task(view.watch(config, state))
                 state.start(time.monotonic())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from goodspeed.app.demo import compare, plot, summary, words
+from goodspeed.app.demo import compare, plot, summary
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.state import DemoState
 from goodspeed.serving.prompts import Prompt
@@ -192,8 +192,8 @@ def test_every_figure_is_explained(state: DemoState) -> None:
         "verify node's time",
     ):
         assert name in text
-        assert f"\n{name}: " in f"\n{words.OF_ONE_RUN}"
-    assert all(f" {part} " in f" {words.OF_ONE_RUN} ".replace("\n", " ") for part in summary.WALL)
+        assert f"\n{name}: " in f"\n{summary.OF_ONE_RUN}"
+    assert all(f" {part} " in f" {summary.OF_ONE_RUN} ".replace("\n", " ") for part in summary.WALL)
 
 
 def test_curves_are_told_apart_and_their_names_hide_none() -> None:

@@ -65,7 +65,7 @@ def test_a_narrow_terminal_shows_every_column_but_the_draft_models_and_some_text
 
 def test_without_a_terminal_every_end_is_told_once(state: DemoState, capsys: pytest.CaptureFixture[str]) -> None:
     async def work() -> None:
-        watching = asyncio.create_task(view.PlainView().watch(DemoConfig(), state))
+        watching = asyncio.create_task(view.View().watch(DemoConfig(), state))
         await asyncio.sleep(0)  # its first look
         state.progress["client-1"].finish_reason = "stop"
         watching.cancel()
@@ -77,7 +77,7 @@ def test_without_a_terminal_every_end_is_told_once(state: DemoState, capsys: pyt
 
 
 def test_what_goes_on_is_a_line_each_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    plain = view.PlainView()
+    plain = view.View()
     plain.doing("1 of 2 draft nodes are ready")
     plain.doing("1 of 2 draft nodes are ready", for_s=10.04)
     plain.done()
@@ -103,7 +103,7 @@ def test_what_goes_on_is_one_line_that_changes_on_a_terminal() -> None:
 
 
 def test_only_a_terminal_gets_a_table() -> None:
-    assert isinstance(view.create(), view.PlainView)
+    assert type(view.create()) is view.View
 
 
 def test_printable_text_is_on_one_line() -> None:
