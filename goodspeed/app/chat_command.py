@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from goodspeed.app import extra
 from goodspeed.errors import ConfigError
 from goodspeed.serving import api_keys, options
 from goodspeed.serving.config import Settings, add_options, from_namespace, option
@@ -103,7 +102,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(ChatConfig, namespace)
     entrance = door(config, os.environ)
-    extra.require(NAME)
     # After the options are checked: an HTTP client is slow to import.
     from goodspeed.app.chat import run as talk
 

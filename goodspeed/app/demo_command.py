@@ -5,7 +5,6 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from goodspeed.app import extra
 from goodspeed.app.demo.options import DemoConfig, clients
 from goodspeed.errors import ConfigError
 from goodspeed.serving.config import add_options, from_namespace, group_of
@@ -40,7 +39,6 @@ def run(namespace: argparse.Namespace) -> int:
     if config.preset and namespace.compare:
         raise ConfigError("--compare runs the preset paper beside the others; leave --preset out")
     roster = clients(config)
-    extra.require(NAME)
     # After the options are checked: what draws and asks for versions is slow to import.
     from goodspeed.app.demo import compare, summary, view
     from goodspeed.app.demo.processes import run_interruptible

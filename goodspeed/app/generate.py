@@ -16,7 +16,6 @@ from goodspeed.errors import ConfigError, GrammarError
 from goodspeed.serving import defaults
 from goodspeed.serving.config import add_options, from_namespace
 from goodspeed.serving.events import Reporter, print_json
-from goodspeed.serving.prompts import cut_notice
 from goodspeed.serving.running import add_common_options, find_model
 
 if TYPE_CHECKING:
@@ -118,8 +117,11 @@ def _result(
 
 
 def _say_if_cut(config: GenerateConfig, num_prompt: int, context_len: int) -> None:
-    if sentence := cut_notice(config.max_tokens, num_prompt, context_len, "the model's"):
-        Reporter("goodspeed").say_all([sentence])
+    room = context_len - num_prompt
+    if 0 < room < config.max_tokens:
+        what = "--max-tokens %d is cut to %d: the model's context has %d tokens, of which the prompt takes %d; a text "
+        what += "that fills it ends there, with finish_reason length"
+        Reporter("goodspeed").say(what, config.max_tokens, room, context_len, num_prompt)
 
 
 def _write(

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from goodspeed.app import extra
+from goodspeed.app import cli
 from goodspeed.errors import NotInstalled
 
 ROOT = Path(__file__).parents[2]
 WITHOUT = f"""
 import importlib.util, sys
-missing = {extra.LIBRARIES!r}
+missing = {cli.LIBRARIES!r}
 find_spec = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: None if name in missing else find_spec(name, package)
 """
@@ -26,8 +26,8 @@ def program(text: str) -> "subprocess.CompletedProcess[str]":
 def test_the_extra_is_what_the_project_file_has() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     named = [line.split(">")[0] for line in project["optional-dependencies"]["app"]]
-    assert tuple(named) == extra.LIBRARIES
-    assert not [line for line in project["dependencies"] if line.startswith(extra.LIBRARIES)]
+    assert tuple(named) == cli.LIBRARIES
+    assert not [line for line in project["dependencies"] if line.startswith(cli.LIBRARIES)]
 
 
 @pytest.mark.parametrize("words", [["demo"], ["chat"]])

@@ -15,6 +15,12 @@ from goodspeed.wire.fields import DraftSource
 WALL = ("receive", "forward", "verify", "schedule", "send")
 """The verify node's time, split as in Fig. 3 of the GoodSpeed paper."""
 
+OF_CLIENT = (
+    *("text", "token_ids", "num_tokens", "num_rounds", "num_drafted", "num_accepted", "acceptance_rate", "goodput"),
+    *("tokens_per_s", "finish_reason", "drafted_by", "accepted_by", "slo", "num_rounds_passed"),
+)
+"""Figures of a client's progress in its result."""
+
 TEXT_WIDTH = 88
 
 OF_FIGURES = """\
@@ -103,20 +109,8 @@ def _client(one: Progress, config: DemoConfig) -> dict[str, Any]:
         "draft_model": one.client.draft_model,
         "prompt": one.client.prompt.text,
         "seed": one.client.seed,
-        "text": one.text,
+        **{name: getattr(one, name) for name in OF_CLIENT},
         "token_ids": None if config.http else one.token_ids,  # HTTP does not tell them
-        "num_tokens": one.num_tokens,
-        "num_rounds": one.num_rounds,
-        "num_drafted": one.num_drafted,
-        "num_accepted": one.num_accepted,
-        "acceptance_rate": one.acceptance_rate,
-        "goodput": one.goodput,
-        "tokens_per_s": one.tokens_per_s,
-        "finish_reason": one.finish_reason,
-        "drafted_by": one.drafted_by,
-        "accepted_by": one.accepted_by,
-        "slo": one.slo,
-        "num_rounds_passed": one.num_rounds_passed,
     }
 
 
