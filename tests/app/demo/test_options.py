@@ -70,23 +70,16 @@ def test_over_http_temperatures_end_at_2() -> None:
         DemoConfig(temperature=3.0, http=True).check()
 
 
-def test_draft_nodes_without_models_have_the_targets_tokenizer() -> None:
-    config = DemoConfig(drafters="ngram", clients=2)
+@pytest.mark.parametrize("drafters", ["ngram", "both"])
+def test_draft_nodes_without_models_have_the_targets_tokenizer(drafters: str) -> None:
+    config = DemoConfig(drafters=drafters, clients=2)
     config.check()
     for client in clients(config):
         words = draft_command(config, client, "tcp://127.0.0.1:1", "info")
-        assert {"--model=none", "--tokenizer=tiny-target"} < set(words)
         own = [word for word in words[4:] if word != "--json"]
         parsed = from_namespace(DraftConfig, build_parser().parse_args(own))  # nothing that needs a model is among them
-        assert not parsed.has_model
-
-
-def test_draft_nodes_with_models_have_their_own_tokenizers() -> None:
-    config = DemoConfig(clients=2)
-    for client in clients(config):
-        words = draft_command(config, client, "tcp://127.0.0.1:1", "info")
-        assert f"--model={client.draft_model}" in words
-        assert not any(word.startswith("--tokenizer") for word in words)
+        assert parsed.model == client.draft_model
+        assert parsed.tokenizer == (None if parsed.has_model else "tiny-target")
 
 
 @pytest.mark.parametrize("changes", [{"draft_models": "x"}, {"proposal": "dense-fp16"}])
