@@ -15,15 +15,15 @@ from goodspeed.serving.options import NO_MODEL, History
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
-"""What a client may be called."""
+"""Names of clients."""
 
 PRESETS = {"paper": {"verification": "ratio", "proposal": "dense-fp32", "drafter": "model"}}
-"""What `--preset` has of each setting that it names."""
+"""Settings of each `--preset`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NgramSettings:
-    """Where n-gram drafts come from, besides a session's own text."""
+    """Sources of n-gram drafts, besides a session's own text."""
 
     history: History = "node"
     history_tokens: int = 1_000_000  # most tokens kept, and of the corpora; the oldest texts are dropped whole
@@ -224,12 +224,12 @@ class DraftConfig(Settings):
 
     @property
     def has_model(self) -> bool:
-        """Whether this node has a draft model."""
+        """False for a node that drafts with n-grams alone."""
         return self.model != NO_MODEL
 
     @property
     def ngram(self) -> NgramSettings:
-        """Where n-gram drafts come from."""
+        """Sources of n-gram drafts."""
         return NgramSettings(
             history=self.history or ("user" if self.api_key is not None else "node"),
             history_file=self.history_file,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # HTTP is imported only where it is served
 
 @dataclass(frozen=True)
 class Found:
-    """What the checks read and bound, for `assembly.py` and the commands."""
+    """Keys, addresses and prompts that the checks read and bound, for `assembly.py` and the commands."""
 
     config: DraftConfig  # with the name that a key brings
     keys: ClientKeys | None  # this node's and the verify node's; None where the wire has no keys

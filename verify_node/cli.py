@@ -94,7 +94,7 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
 
 
 def open_window(config: VerifyConfig, daemon: "VerifyDaemon", http: "web.BoundAddress | None") -> "Window | None":
-    """What --http asks for."""
+    """Opens the page of --http; None without it."""
     if http is None:
         return None
     from verify_node.watch.window import Window

@@ -182,12 +182,12 @@ class VerifyConfig(Settings):
 
     @property
     def is_paper(self) -> bool:
-        """Whether rounds are the paper's."""
+        """True if rounds are the paper's."""
         return self.preset == "paper"
 
     @property
     def rounds(self) -> Rounds:
-        """What rounds wait for."""
+        """`barrier`: rounds wait for every draft."""
         return "barrier" if self.is_paper else "continuous"
 
     @property

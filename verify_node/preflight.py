@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # HTTP is imported only where it is served
 
 @dataclass(frozen=True)
 class Found:
-    """What the checks read and bound, for `assembly.py` and the command."""
+    """Keys, addresses and members that the checks read and bound, for `assembly.py` and the command."""
 
     keys: ServerKeys | None  # this node's own, and whom it lets in; None where the wire has no keys
     enrolment: Enrolment | None

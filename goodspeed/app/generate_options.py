@@ -143,7 +143,7 @@ class GenerateConfig(Settings):
         found = [Constraint(kind, source) for kind, source in given.items() if source is not None]
         if len(found) > 1:
             names = " and ".join(flag(one.kind) for one in found)
-            raise ConfigError(f"{names} each say which form the text keeps; give one of them")
+            raise ConfigError(f"{names} each constrain the text; give one of them")
         return found[0] if found else None
 
     def sampling_request(self, vocab_size: int) -> SamplingRequest:

@@ -41,7 +41,7 @@ class Keys:
         self._digests = [_digest(key.encode()) for key in keys]
 
     def know(self, key: bytes) -> bool:
-        """Whether this is one of the keys. Compares with all of them, so that the time taken tells nothing."""
+        """Returns True for one of the keys. Compares with all of them, so that the time taken tells nothing."""
         digest = _digest(key)
         return sum(hmac.compare_digest(digest, known) for known in self._digests) > 0
 

@@ -15,7 +15,7 @@ NO_MODEL = "none"
 """The `--model` of a draft node without a model."""
 
 History: TypeAlias = Literal["off", "user", "node"]
-"""Whose finished texts draft for a user: nobody's, the user's own, or all that the draft node has finished."""
+"""Owners of the finished texts that draft for a user: nobody, the user, or all users of the draft node."""
 
 MODEL, DRAFTING, NETWORK = "model", "drafting", "network"
 """Headings of the help under which some of these options are."""

@@ -17,7 +17,7 @@ NO_VALUE = re.compile(r"argument (?P<what>[^:]+): expected one argument")
 WIDTH = 100
 COMMAND = "COMMAND"
 ADDRESSES = ("HOST:PORT", "URL")
-"""How metavars of addresses end."""
+"""Ends of the metavars of addresses."""
 
 PARTS_OF_ADDRESS = ("--host", "--port")
 """Options that other servers have, and people try; here an address is the value of one option."""

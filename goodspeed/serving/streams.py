@@ -24,7 +24,7 @@ from goodspeed.errors import OutputError
 from goodspeed.serving.writer import Writer
 
 LAST_WORD_S = 5.0
-"""How long a daemon that ends waits for its readers. A pipe with a reader takes all that waits in milliseconds."""
+"""Time that a daemon that ends waits for its readers. A pipe with a reader takes all that waits in milliseconds."""
 
 LOOK_S = 0.05
 """Interval at which `room` looks for room."""

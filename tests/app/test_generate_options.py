@@ -40,7 +40,7 @@ def test_each_constraint(file):
 
 
 def test_what_cannot_be_asked_for_is_named(file):
-    with pytest.raises(ConfigError, match="--json-object and --regex each say"):
+    with pytest.raises(ConfigError, match="--json-object and --regex each constrain"):
         asked("--json-object", "--regex", "a")
     with pytest.raises(ConfigError, match=r"--grammar .*missing: it cannot be read"):
         asked("--grammar", file.with_name("missing"))

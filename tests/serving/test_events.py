@@ -21,7 +21,7 @@ from goodspeed.serving.events import (
 
 
 def log_line(message: str, *arguments: object, extra: dict[str, Any] | None = None, error: bool = False) -> str:
-    """What is written for one record of 1970."""
+    """Returns the line of one record of 1970."""
     logger = logging.getLogger("goodspeed.test")
     exc_info = sys.exc_info() if error else None
     record = logger.makeRecord(logger.name, logging.WARNING, "file", 1, message, arguments, exc_info, extra=extra)

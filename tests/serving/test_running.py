@@ -1,4 +1,4 @@
-"""What every command line does alike: errors as one line, exit statuses, and the end by a signal."""
+"""Every command line: errors as one line, exit statuses, and the end by a signal."""
 
 import argparse
 import asyncio

@@ -17,7 +17,7 @@ FREE_PORT = "127.0.0.1:0"
 """Port 0: the system chooses a port, which the node's `ready` event tells."""
 
 START_S = 300.0
-"""How long a node may take to get ready: many of them import their libraries at once."""
+"""Time for a node to get ready: many of them import their libraries at once."""
 
 REPEAT_S = 10.0
 """Time without progress after which the view repeats what is awaited."""

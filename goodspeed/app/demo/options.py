@@ -20,7 +20,7 @@ DRAFT_NODE_BYTES, NGRAM_NODE_BYTES = 160 << 20, 80 << 20
 """Memory of a draft node with a tiny model, and of one without, which it does not share with the others."""
 
 PAPER = {"drafters": "model", "verification": "ratio", "proposal": "dense-fp32"}
-"""What `--preset paper` has of these settings."""
+"""Settings of `--preset paper`."""
 
 MAX_HTTP_TEMPERATURE = 2.0
 """Highest temperature of requests over HTTP, as in the OpenAI API."""
@@ -102,7 +102,7 @@ class DemoConfig(Settings):
 
     @property
     def rounds(self) -> str:
-        """What rounds of the verify node wait for."""
+        """`barrier`: rounds wait for every draft."""
         return "barrier" if self.preset == "paper" else "continuous"
 
     def check(self) -> None:

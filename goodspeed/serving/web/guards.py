@@ -121,7 +121,7 @@ class LocalHost:
 
 
 def _is_local(host: str) -> bool:
-    """Whether a Host header, with or without a port, names loopback."""
+    """Returns True if a Host header, with or without a port, names loopback."""
     name = re.sub(r":\d+\Z", "", host).strip("[]")
     try:
         return name.lower() == "localhost" or ipaddress.ip_address(name).is_loopback

@@ -76,9 +76,7 @@ class TimeoutProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def make_room(self) -> None:
-        logger.info(
-            "closed a connection to make room: all places are taken", extra={"num_places": self._limit.num_places}
-        )
+        logger.info("closed a connection to make room: the limit is reached", extra={"limit": self._limit.max_open})
         self.transport.abort()
 
     def check_progress(self, now: float) -> None:
@@ -178,7 +176,7 @@ class StrictConnection(h11.Connection):
 
     @property
     def is_more_there(self) -> bool:
-        """Whether bytes were received that no event has consumed yet."""
+        """True if bytes were received that no event has consumed yet."""
         return len(self._receive_buffer) > 0
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:

@@ -101,10 +101,8 @@ def test_accepted_text_is_tinted_if_asked_for(stub: Stub, talk: Talk, colours: C
     assert talk("hi")[1] == "Hello!\n"
 
 
-def test_what_the_draft_model_wrote_alone_is_shown_and_counted(
-    stub: Stub, talk: Talk, colours: Callable[[], None]
-) -> None:
-    """Whether tints are wanted or not; where the node tells spans, by them."""
+def test_what_the_draft_model_wrote_alone_is_shown(stub: Stub, talk: Talk, colours: Callable[[], None]) -> None:
+    """With tints and without; by spans, where the node tells them."""
     usage = {**USAGE, "goodspeed": {**OWN, "local": 2}}
     spans = [{"text": "!", "accepted": False}, {"text": "?", "accepted": False, "local": True}]
     body = (

@@ -1,4 +1,4 @@
-"""Who takes part in a demo: prompts, seeds and draft models dealt out."""
+"""The clients of a demo: prompts, seeds and draft models dealt out."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is said while nodes start, and when one does not. The nodes here are tiny programs."""
+"""Lines that are shown while nodes start, and when one does not. The nodes here are tiny programs."""
 
 import asyncio
 import json
@@ -190,7 +190,7 @@ Commands = Callable[[list[str], list[str]], None]
 
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
-    """What the verify node and the draft node are in this test."""
+    """Sets the programs of the verify node and of the draft node."""
 
     def use(verify: list[str], draft: list[str]) -> None:
         monkeypatch.setattr(nodes, "verify_command", lambda config, log_level: verify)

@@ -1,4 +1,4 @@
-"""What is seen of a running demo."""
+"""Views of a running demo."""
 
 import asyncio
 import io

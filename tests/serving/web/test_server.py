@@ -1,4 +1,4 @@
-"""Where an HTTP face listens, who gets in, and how it ends."""
+"""The HTTP server: addresses, keys, and its end."""
 
 import asyncio
 import base64
