@@ -20,7 +20,7 @@ from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.history import History
-from goodspeed.serving.reporter import QUIET
+from goodspeed.serving.events import QUIET
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.fields import MAX_CONTEXT
 from goodspeed.wire.handshake import VERSION, Hello

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from draft_node.config import DraftConfig
 from draft_node.preflight import Found, check
 from goodspeed.errors import TransportError
-from goodspeed.serving import standard
+from goodspeed.serving import streams
 from goodspeed.serving.config import from_namespace
-from goodspeed.serving.events import EventLog, print_json
-from goodspeed.serving.exit_statuses import INTERRUPTED
-from goodspeed.serving.reporter import Reporter
+from goodspeed.serving.events import EventLog, Reporter, print_json
 from goodspeed.serving.running import daemon_parser, run, until_signal
+from goodspeed.serving.starting import INTERRUPTED
 from goodspeed.wire import descriptors
 
 if TYPE_CHECKING:  # they import HTTP
@@ -93,7 +92,7 @@ def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
         if events.enabled:
             print_json({"name": config.name, "model": config.model, "prompts": console.results})
     if not interrupted:
-        standard.wait()  # these are the user's results; after an error `run` waits for a while only
+        streams.wait()  # these are the user's results; after an error `run` waits for a while only
     return 1 if console.num_failed else 0
 
 

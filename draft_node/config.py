@@ -4,25 +4,26 @@ import os
 import re
 import socket
 from dataclasses import dataclass, fields
+from typing import get_args
 
 from draft_node.exclusions import check_together
 from draft_node.parsing.formats import THINKING, TOOLS
 from goodspeed.errors import ConfigError
-from goodspeed.serving import model_options, options, sampling_options
+from goodspeed.serving import options
 from goodspeed.serving.config import Settings, option
 from goodspeed.serving.options import NO_MODEL, History
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
-"""What a client may be called."""
+"""Names of clients."""
 
 PRESETS = {"paper": {"verification": "ratio", "proposal": "dense-fp32", "drafter": "model"}}
-"""What `--preset` has of each setting that it names."""
+"""Settings of each `--preset`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NgramSettings:
-    """Where n-gram drafts come from, besides a session's own text."""
+    """Sources of n-gram drafts, besides a session's own text."""
 
     history: History = "node"
     history_tokens: int = 1_000_000  # most tokens kept, and of the corpora; the oldest texts are dropped whole
@@ -42,34 +43,33 @@ class DraftConfig(Settings):
 
     MOST_USED = ("model", "verify", "http", "name", "key", "verify_key")
 
-    model: str = model_options.model(f"draft model: {NO_MODEL} (drafts are n-grams; needs --tokenizer), ")
+    model: str = options.model(f"draft model: {NO_MODEL}, ")
     tokenizer: str | None = option(
         None,
         shown="the model's own",
-        group=model_options.GROUP,
-        help=f"with --model {NO_MODEL}: the target's tokenizer, an embedded model's name or a folder with "
-        "tokenizer.json",
+        group=options.MODEL,
+        help=f"the target's, with --model {NO_MODEL} (n-gram drafts)",
         metavar="NAME|FOLDER",
     )
     verify: tuple[str, ...] = option(
         ("tcp://127.0.0.1:5555",),
         shown="tcp://127.0.0.1:5555",
-        group="connection",
-        help="address of the verify node; repeated, of several of one fleet: where one is away, the next is asked",
+        group=options.NETWORK,
+        help="the verify node; may be repeated for a fleet",
         metavar="tcp://HOST:PORT",
     )
     name: str = option(
         default_name(),
-        shown="this host's name and the process's number",
-        group="connection",
-        help="this client's name at the verify node, the unit of fairness",
+        shown="HOST-PID",
+        group=options.NETWORK,
+        help="this client's name, the unit of fairness",
         metavar="NAME",
     )
     prompts: str | None = option(
         None,
-        shown="lines of text on standard input",
+        shown="lines of text",
         group="prompts",
-        help="JSONL file (- is standard input): a `prompt`, optionally `domain`, `seed`",
+        help="JSONL with `prompt`, `domain`, `seed`; - is standard input",
         metavar="FILE",
     )
     max_tokens: int = option(
@@ -77,78 +77,85 @@ class DraftConfig(Settings):
         minimum=1,
         maximum=MAX_CONTEXT,
         group="prompts",
-        help="most tokens generated per prompt; over HTTP: of chats that set no limit",
+        help="most tokens of a text; over HTTP, unless a chat says",
         metavar="N",
     )
-    temperature: float | None = sampling_options.temperature(
-        group="prompts", shown="what the target's makers say, else 1"
-    )
-    seed: int | None = sampling_options.seed(
+    temperature: float | None = options.temperature(group="prompts", shown="what the target's makers say, else 1")
+    seed: int | None = options.seed(
         group="prompts", shown="a random one for each prompt", help="seed of prompts without one"
     )
     tier: str | None = option(
         None,
-        shown="that called default, if there is one",
+        shown="that called default",
         group="prompts",
-        help="service level of prompts: one of the verify node's --slo-tier",
+        help="service level: a verify node's --slo-tier",
         metavar="NAME",
     )
-    preset: str | None = options.preset()
+    preset: str | None = options.preset(options.DRAFTING)
     verification: Verification = options.verification()
     proposal: str = options.proposal()
     max_draft: int = option(
         MAX_DRAFT,
         minimum=0,
         maximum=MAX_DRAFT,
-        group="drafting",
+        group=options.DRAFTING,
         help="longest draft wanted; 0 is no speculation",
         metavar="N",
     )
-    drafter: Drafter = options.drafter()
-    history: History | None = options.history()
+    drafter: Drafter = option(
+        "auto",
+        choices=get_args(Drafter),
+        group=options.DRAFTING,
+        help="of requests that name none; auto: what pays",
+    )
+    history: History | None = option(
+        None,
+        shown="user with keys, else node",
+        choices=get_args(History),
+        group=options.DRAFTING,
+        help="whose finished texts n-gram drafts use",
+    )
     history_file: str | None = option(
         None,
-        shown="a restart forgets it",
-        group="drafting",
-        help="keep the history there, readable for this user only: it holds what users wrote",
+        shown="none",
+        group=options.DRAFTING,
+        help="keeps the history, which holds what users wrote",
         metavar="FILE",
     )
     corpus: tuple[str, ...] = option(
         (),
         shown="none",
-        group="drafting",
-        help="folder of texts that n-gram drafts come from as well, for all users; may be repeated",
+        group=options.DRAFTING,
+        help="texts for n-gram drafts; may be repeated",
         metavar="FOLDER",
     )
-    max_sessions: int = option(
-        16, minimum=1, group="limits", help="prompts served at once; more wait their turn", metavar="N"
-    )
-    memory_fraction: float | None = model_options.memory_fraction()
-    device: str = model_options.device()
-    dtype: str = model_options.dtype()
-    threads: int | None = model_options.threads()
+    max_sessions: int = option(16, minimum=1, group="limits", help="texts written at once; more wait", metavar="N")
+    memory_fraction: float | None = options.memory_fraction()
+    device: str = options.device()
+    dtype: str = options.dtype()
+    threads: int | None = options.threads()
     connect_timeout_s: float = option(
-        60.0, minimum=0.1, group="connection", help="how long an absent verify node is waited for"
+        60.0, minimum=0.1, group=options.NETWORK, help="how long an absent verify node is waited for"
     )
     fallback: str = option(
         "none",
         choices=("none", "local"),
-        group="connection",
-        help="when the verify node is away for longer: none ends texts with an error; local has the draft model write "
-        "on alone, which is another distribution, and marks such tokens",
+        group=options.NETWORK,
+        help="when it is away for longer: none: texts end with an error; local: the draft model writes on alone, in "
+        "its own distribution, and marks that",
     )
     key: str | None = option(
         None,
-        shown="no encryption: loopback only",
-        group="keys",
-        help="this node's secret key, of `goodspeed keygen draft`; it brings the --name",
+        shown="none: loopback only",
+        group=options.NETWORK,
+        help="secret key, of `goodspeed keygen draft NAME`",
         metavar="FILE",
     )
     verify_key: str | None = option(
         None,
-        shown="the verify node is not asked for a key",
-        group="keys",
-        help="the verify node's public key, of `goodspeed keygen verify`",
+        shown="any node",
+        group=options.NETWORK,
+        help="the verify node's public key",
         metavar="FILE",
     )
     trusted_network: bool = options.trusted_network()
@@ -156,14 +163,14 @@ class DraftConfig(Settings):
         None,
         shown="prompts are served",
         group="HTTP",
-        help="serve the OpenAI API there, until told to stop, instead of prompts",
+        help="serve the OpenAI API there, instead of prompts",
         metavar="HOST:PORT",
     )
     api_key: str | None = option(
         None,
-        shown="no keys: loopback only",
+        shown="none: loopback only",
         group="HTTP",
-        help="file with the keys that HTTP clients need, one a line; a must beyond loopback",
+        help="keys, one a line, that HTTP clients need",
         metavar="FILE",
     )
     served_model_name: str = option("goodspeed", group="HTTP", help="what HTTP clients call the model", metavar="NAME")
@@ -171,30 +178,32 @@ class DraftConfig(Settings):
         "auto",
         choices=("auto", "none", *TOOLS),
         group="HTTP",
-        help="how the model writes the tools that it calls; auto: as its chat template says, none: tools are refused",
+        help=f"how the model writes tool calls: auto, none, {', '.join(TOOLS)}",
+        metavar="FORMAT",
     )
     reasoning_parser: str = option(
         "auto",
         choices=("auto", "none", *THINKING),
         group="HTTP",
-        help="how the model marks what it thinks; auto: as its chat template says, none: all of it is content",
+        help=f"how it marks its thinking: auto, none, {', '.join(THINKING)}",
+        metavar="FORMAT",
     )
     chat_template_kwargs: str | None = option(
         None,
         shown="none",
         group="HTTP",
-        help='variables of the chat template for requests that do not set them, like {"enable_thinking": false}',
+        help='variables of the chat template, like {"enable_thinking": false}',
         metavar="JSON",
     )
     http_max_waiting: int = option(
         256,
         minimum=0,
         group="limits",
-        help="texts that wait their turn beyond --max-sessions; more are told to come again",
+        help="texts that wait beyond --max-sessions; more are refused",
         metavar="N",
     )
     drain_timeout_s: float = option(
-        30.0, minimum=0.0, group="limits", help="how long running texts may go on once the node is told to stop"
+        30.0, minimum=0.0, group="limits", help="time for running texts when the node is told to stop"
     )
 
     def __post_init__(self) -> None:
@@ -215,12 +224,12 @@ class DraftConfig(Settings):
 
     @property
     def has_model(self) -> bool:
-        """Whether this node has a draft model."""
+        """False for a node that drafts with n-grams alone."""
         return self.model != NO_MODEL
 
     @property
     def ngram(self) -> NgramSettings:
-        """Where n-gram drafts come from."""
+        """Sources of n-gram drafts."""
         return NgramSettings(
             history=self.history or ("user" if self.api_key is not None else "node"),
             history_file=self.history_file,

@@ -19,7 +19,7 @@ from draft_node.core.session import Session
 from draft_node.lines import ConnectTo, Lines
 from draft_node.service.histories import HistoryKeeper
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
-from goodspeed.serving.failures import Failures
+from goodspeed.serving.loop import Failures
 from goodspeed.wire.codec import FIXED_BYTES
 from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import (

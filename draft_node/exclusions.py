@@ -1,4 +1,4 @@
-"""Which of the draft node's options cannot stand together. Nothing is ignored in silence: what would be is refused."""
+"""Refuses options of the draft node that exclude each other: none is ignored in silence."""
 
 from collections.abc import Container, Iterator
 from dataclasses import fields

@@ -13,10 +13,9 @@ from draft_node.service import standard_input
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import ConfigError
 from goodspeed.ngram import history_file
-from goodspeed.serving.preflight import bind_http, find_model
+from goodspeed.serving.events import QUIET, Reporter
 from goodspeed.serving.prompts import Prompt, read_file
-from goodspeed.serving.reporter import QUIET, Reporter
-from goodspeed.serving.running import warn_trusted_network
+from goodspeed.serving.running import bind_http, find_model, warn_trusted_network
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.keys import read_draft_pair, read_verify_key
 from goodspeed.wire.zmq.authentication import checked_pair
@@ -28,7 +27,7 @@ if TYPE_CHECKING:  # HTTP is imported only where it is served
 
 @dataclass(frozen=True)
 class Found:
-    """What the checks read and bound, for `assembly.py` and the commands."""
+    """Keys, addresses and prompts that the checks read and bound, for `assembly.py` and the commands."""
 
     config: DraftConfig  # with the name that a key brings
     keys: ClientKeys | None  # this node's and the verify node's; None where the wire has no keys

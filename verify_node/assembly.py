@@ -19,8 +19,7 @@ from goodspeed.fair.latency import Refined
 from goodspeed.parallel.part import Part
 from goodspeed.parallel.ranks import Ranks
 from goodspeed.serving import defaults
-from goodspeed.serving.events import EventLog
-from goodspeed.serving.reporter import QUIET, Reporter
+from goodspeed.serving.events import QUIET, EventLog, Reporter
 from goodspeed.wire.codec import max_message_bytes
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import Welcome

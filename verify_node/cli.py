@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from goodspeed.errors import ConfigError
 from goodspeed.serving.config import from_namespace
-from goodspeed.serving.events import EventLog
-from goodspeed.serving.reporter import Reporter
+from goodspeed.serving.events import EventLog, Reporter
 from goodspeed.serving.running import daemon_parser, run, until_signal
 from goodspeed.wire import descriptors
 from verify_node.config import VerifyConfig
@@ -95,7 +94,7 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
 
 
 def open_window(config: VerifyConfig, daemon: "VerifyDaemon", http: "web.BoundAddress | None") -> "Window | None":
-    """Opens the window that --http asks for."""
+    """Opens the page of --http; None without it."""
     if http is None:
         return None
     from verify_node.watch.window import Window

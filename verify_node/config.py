@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from goodspeed import admission, order
 from goodspeed.errors import ConfigError
-from goodspeed.serving import model_options, options
+from goodspeed.serving import options
 from goodspeed.serving.config import Settings, option
 from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.endpoints import is_loopback
@@ -24,9 +24,9 @@ class VerifyConfig(Settings):
 
     MOST_USED = ("model", "bind", "http", "device", "key", "enrolled")
 
-    model: str = model_options.model("target model: ")
+    model: str = options.model("target model: ")
     bind: str = option(
-        "tcp://127.0.0.1:5555", group="connection", help="where draft nodes connect", metavar="tcp://HOST:PORT"
+        "tcp://127.0.0.1:5555", group=options.NETWORK, help="where draft nodes connect", metavar="tcp://HOST:PORT"
     )
     policy: str = options.policy(DEFAULTS.policy)
     preset: str | None = options.preset()
@@ -34,131 +34,125 @@ class VerifyConfig(Settings):
         DEFAULTS.budget,
         minimum=1,
         maximum=1 << 30,
-        group="rounds and budget",
-        help="C: drafted tokens verified in a round; auto measures the forward pass and takes the knee",
+        group="rounds",
+        help="C: drafted tokens verified in a round; auto: the knee of the measured forward pass",
         metavar="N|auto",
     )
     profile: str | None = option(
         None,
         shown="measured at the start",
-        group="rounds and budget",
-        help="a file of `goodspeed profile --json FILE`",
+        group="rounds",
+        help="of `goodspeed profile --json FILE`",
         metavar="FILE",
     )
     max_round_tokens: int | None = option(
         None,
         minimum=16,
         maximum=1 << 30,
-        shown="512, or 4 x budget if that is more",
-        group="rounds and budget",
-        help="all tokens of one forward pass: drafted, one more per session, prefill",
-        metavar="N",
-    )
-    slo_tier: tuple[str, ...] = options.slo_tier(
-        "service level that a request may ask for by name; draft nodes learn it from here. May be repeated"
-    )
-    admission: str | None = option(
-        None,
-        choices=tuple(admission.names()),
-        shown="dp where there are tiers, else none",
-        group="rounds and budget",
-        help="which texts are promised the service level that they ask for: dp picks the most valuable set that can be "
-        "kept, edf decides one by one in the order of deadlines, none promises nothing; other texts get what is left",
-    )
-    max_sessions: int = option(
-        DEFAULTS.max_sessions, minimum=1, group="limits", help="sessions open at once", metavar="N"
-    )
-    max_client_sessions: int = option(
-        DEFAULTS.max_client_sessions,
-        minimum=1,
-        group="limits",
-        help="sessions that one client may have open",
+        shown="512, or 4 x budget",
+        group="rounds",
+        help="tokens of one forward pass, with prefill",
         metavar="N",
     )
     order: str = option(
         DEFAULTS.order,
         choices=tuple(order.names()),
-        group="limits",
-        help="which texts keep their memory when it is short: those that came first, or are expected to be done "
-        "soonest (LAPS-SD). Promised texts always keep theirs",
+        group="rounds",
+        help="who keeps the KV cache when it is short: the first, or the shortest texts (LAPS-SD)",
     )
-    memory_fraction: float | None = model_options.memory_fraction()
-    kv_pages: int | None = model_options.kv_pages()
-    generation_config: str = model_options.generation_config(
-        "auto: sampling and stop strings that a request leaves out come from the checkpoint's "
-        "generation_config.json (for chats chat_generation_config.json, too); none: the API's defaults"
+    slo_tier: tuple[str, ...] = options.slo_tier("a service level that requests may name; may be repeated")
+    admission: str | None = option(
+        None,
+        choices=tuple(admission.names()),
+        shown="dp where there are tiers, else none",
+        group="service levels",
+        help="texts that are promised their level: dp: the most valuable set that can keep it, edf: one by one, by "
+        "deadline, none: none",
     )
-    device: str = model_options.device()
-    dtype: str = model_options.dtype()
+    max_sessions: int = option(
+        DEFAULTS.max_sessions, minimum=1, group="limits", help="sessions open at once", metavar="N"
+    )
+    max_client_sessions: int = option(
+        DEFAULTS.max_client_sessions, minimum=1, group="limits", help="of these, one client's", metavar="N"
+    )
+    memory_fraction: float | None = options.memory_fraction()
+    kv_pages: int | None = option(
+        None,
+        minimum=1,
+        shown="by --memory-fraction",
+        group=options.MODEL,
+        help="pages of the KV cache, instead of a share",
+        metavar="N",
+    )
+    generation_config: str = options.generation_config("sampling defaults: auto: the checkpoint's, none: the API's")
+    device: str = options.device()
+    dtype: str = options.dtype()
     prefix_cache: str = option(
         "on",
         choices=("on", "off"),
-        group=model_options.GROUP,
-        help="keep the keys and values of what was read, while nobody needs their room, for the same user's texts that "
-        "begin alike",
+        group=options.MODEL,
+        help="reuse the KV cache of a user's texts that begin alike",
     )
-    threads: int | None = model_options.threads()
+    threads: int | None = options.threads()
     tp: int = option(
         1,
         minimum=1,
         maximum=64,
-        group="model",
-        help="tensor parallelism: processes on this machine that the model is split over, each with a GPU of its own "
-        "(--device cuda) or --threads of the CPU",
+        group=options.MODEL,
+        help="processes that share the model, each with a GPU or --threads",
         metavar="K",
     )
     heartbeat_s: float = option(
-        DEFAULTS.heartbeat_s, minimum=0.05, maximum=60.0, group="connection", help="seconds between signs of life"
+        DEFAULTS.heartbeat_s, minimum=0.05, maximum=60.0, group=options.NETWORK, help="seconds between signs of life"
     )
     http: str | None = option(
-        None, shown="no page", group="HTTP", help="serve the live page and /metrics here", metavar="HOST:PORT"
+        None, shown="no page", group=options.NETWORK, help="serve the live page and /metrics there", metavar="HOST:PORT"
     )
     api_key: str | None = option(
         None,
-        shown="no keys: loopback only",
-        group="HTTP",
-        help="a file of keys, one a line: what --http serves needs one; required beyond loopback",
+        shown="none: loopback only",
+        group=options.NETWORK,
+        help="keys, one a line, that HTTP clients need",
         metavar="FILE",
     )
     key: str | None = option(
         None,
-        shown="no encryption: loopback only",
-        group="keys",
-        help="this node's secret key, of `goodspeed keygen verify`: encrypts, with --enrolled",
+        shown="none: loopback only",
+        group=options.NETWORK,
+        help="secret key, of `goodspeed keygen verify`",
         metavar="FILE",
     )
     enrolled: str | None = option(
         None,
-        shown="nobody is asked for a key",
-        group="keys",
-        help="folder with the public files of the draft nodes that may connect; re-read",
+        shown="all may connect",
+        group=options.NETWORK,
+        help="public files of draft nodes; re-read",
         metavar="FOLDER",
     )
     trusted_network: bool = options.trusted_network()
     peers: str | None = option(
         None,
         shown="this node alone",
-        group="fleet",
-        help="the replicas of this fleet, this one among them; re-read",
+        group=options.NETWORK,
+        help="the replicas of this fleet; re-read",
         metavar="FILE",
     )
     replica: str | None = option(
         None,
-        shown="found by its key, or by --bind",
-        group="fleet",
+        shown="by its key or --bind",
+        group=options.NETWORK,
         help="this node's name in --peers",
         metavar="NAME",
     )
-    record: bool = option(
-        False, group="logging", help="with --json: also tell what was decided at each drafted position, and when"
-    )
+    record: bool = option(False, group="logging", help="with --json: what was decided at each drafted position")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.budget != "auto":
             check_round_tokens(self.round_tokens, self.budget)
         parse_tiers(self.slo_tier)
-        model_options.check_memory(self.kv_pages, self.memory_fraction)
+        if self.kv_pages is not None and self.memory_fraction is not None:
+            raise ConfigError("--kv-pages and --memory-fraction both say how much memory there is; give one of them")
         if self.api_key is not None and self.http is None:
             raise ConfigError("--api-key guards what --http serves; give --http HOST:PORT, too, or neither")
         options.check_keys(self.key, self.enrolled, "--enrolled FOLDER", trusted_network=self.trusted_network)
@@ -188,12 +182,12 @@ class VerifyConfig(Settings):
 
     @property
     def is_paper(self) -> bool:
-        """Whether rounds are the paper's."""
+        """True if rounds are the paper's."""
         return self.preset == "paper"
 
     @property
     def rounds(self) -> Rounds:
-        """The name of what rounds wait for."""
+        """`barrier`: rounds wait for every draft."""
         return "barrier" if self.is_paper else "continuous"
 
     @property

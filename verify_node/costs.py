@@ -11,7 +11,7 @@ from goodspeed.fair.latency import Refined, saved
 from goodspeed.fair.latency.knee import describe, usual_knee
 from goodspeed.fair.latency.saved import Profile
 from goodspeed.serving import profiler
-from goodspeed.serving.reporter import QUIET, Reporter
+from goodspeed.serving.events import QUIET, Reporter
 from verify_node.config import VerifyConfig
 
 QUICK_S = 1.5

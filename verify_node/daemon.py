@@ -13,10 +13,8 @@ from functools import partial
 
 from goodspeed.fleet.replicas import by_clock
 from goodspeed.parallel.ranks import Ranks
-from goodspeed.serving.events import EventLog
-from goodspeed.serving.failures import Failures
-from goodspeed.serving.model_thread import ModelThread
-from goodspeed.serving.reporter import QUIET, Reporter
+from goodspeed.serving.events import QUIET, EventLog, Reporter
+from goodspeed.serving.loop import Failures, ModelThread
 from goodspeed.wire.messages import Verdict
 from goodspeed.wire.zmq.transport import VerifyChannel
 from verify_node.core.core import VerifyCore

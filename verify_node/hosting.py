@@ -5,8 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from goodspeed.serving.events import EventLog
-from goodspeed.serving.reporter import QUIET
+from goodspeed.serving.events import QUIET, EventLog
 from goodspeed.serving.running import prepare
 from verify_node.cli import build_parser, load
 from verify_node.member import Member

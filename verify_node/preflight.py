@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from goodspeed.fair import policies
 from goodspeed.fair.latency import saved
-from goodspeed.serving.preflight import bind_http, find_model
-from goodspeed.serving.reporter import QUIET, Reporter
-from goodspeed.serving.running import warn_trusted_network
+from goodspeed.serving.events import QUIET, Reporter
+from goodspeed.serving.running import bind_http, find_model, warn_trusted_network
 from goodspeed.wire.endpoints import check_free, parse_endpoint
 from goodspeed.wire.keys import read_verify_pair
 from goodspeed.wire.zmq.authentication import checked_pair
@@ -25,7 +24,7 @@ if TYPE_CHECKING:  # HTTP is imported only where it is served
 
 @dataclass(frozen=True)
 class Found:
-    """Results of the checks, for `assembly.py` and the command."""
+    """Keys, addresses and members that the checks read and bound, for `assembly.py` and the command."""
 
     keys: ServerKeys | None  # this node's own, and whom it lets in; None where the wire has no keys
     enrolment: Enrolment | None

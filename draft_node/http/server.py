@@ -14,8 +14,7 @@ from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.serving import metrics, web
 from goodspeed.serving.counts import ResponseCounts
-from goodspeed.serving.events import EventLog
-from goodspeed.serving.reporter import QUIET, Reporter
+from goodspeed.serving.events import QUIET, EventLog, Reporter
 
 
 class Face:

@@ -13,7 +13,7 @@ from draft_node.core.actions import Propose, Proposed
 from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.model.circuit_breaker import CircuitBreaker
 from draft_node.model.drafter import Drafter
-from goodspeed.serving.model_thread import ModelThread
+from goodspeed.serving.loop import ModelThread
 
 logger = logging.getLogger("goodspeed.draft")
 

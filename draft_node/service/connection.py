@@ -6,8 +6,7 @@ from contextlib import suppress
 
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
-from goodspeed.serving.events import EventLog
-from goodspeed.serving.reporter import Reporter, Sentence
+from goodspeed.serving.events import EventLog, Reporter, Sentence
 from goodspeed.untrusted import sanitize
 
 FIRST_S = 2.0

@@ -18,11 +18,10 @@ from draft_node.service.writer import Writer, Writing, begins_anew
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
-from goodspeed.serving import standard
+from goodspeed.serving import streams
 from goodspeed.serving.defaults import SamplingRequest
-from goodspeed.serving.events import EventLog
+from goodspeed.serving.events import QUIET, EventLog, Reporter
 from goodspeed.serving.prompts import Prompt, no_prompts_error, parse
-from goodspeed.serving.reporter import QUIET, Reporter
 from goodspeed.slo.kept import Times
 
 
@@ -121,7 +120,7 @@ class Console:
                     prompt = parse(line, f"standard input, line {number}") if jsonl else Prompt(line)
                 except PromptError as error:
                     self._fail(index, line, "prompt", str(error))
-                    await standard.room()
+                    await streams.room()
                 else:
                     self.unfinished[index] = prompt.text
                     await self._begin(tasks, slots, index, prompt, live=not jsonl)
@@ -133,7 +132,7 @@ class Console:
         self, tasks: asyncio.TaskGroup, slots: asyncio.Semaphore, index: int, prompt: Prompt, *, live: bool
     ) -> None:
         """Waits for a free slot and for whoever reads the results, and no longer."""
-        await standard.room()
+        await streams.room()
         await slots.acquire()
         serving = tasks.create_task(self._serve(index, prompt, live=live))
         serving.add_done_callback(lambda _: slots.release())
@@ -202,7 +201,7 @@ class Console:
                     self._show(serving, piece)
                     if serving.writing.answer.is_complete:
                         self._finish(serving)
-                    await standard.room()
+                    await streams.room()
         except ServiceError as error:
             if isinstance(error, RequestRefused) and begins_anew(error, len(serving.token_ids)):
                 return True

@@ -33,8 +33,7 @@ from typing import Any
 import numpy as np
 
 from experiments.benchmarks.processes import START_S, command
-from goodspeed.app.demo.commands import environment
-from goodspeed.app.demo.processes import Child, Event, Household
+from goodspeed.app.demo.processes import Child, Event, Processes, environment
 from goodspeed.embedded.prompts import load
 from goodspeed.engine import checkpoints
 from goodspeed.serving import prompts
@@ -168,11 +167,11 @@ async def run(plan: Plan, say: Callable[[str], None]) -> list[dict[str, Any]]:
         texts = load()
         lines = (prompts.to_json(Prompt(one.prompt, one.domain, one.seed)) for one in texts * (NUM_TEXTS // len(texts)))
         file.write_text("\n".join(lines), "utf-8")
-        async with Household(environment()) as house:
-            verify = await house.start("the verify node", verify_command(), ignore)
+        async with Processes(environment()) as processes:
+            verify = await processes.start("the verify node", verify_command(), ignore)
             endpoint = str((await verify.expect("ready", START_S))["endpoint"])
             with Proxy(endpoint) as site.proxy:
-                await start(house, site, endpoint, file)
+                await start(processes, site, endpoint, file)
                 say(f"{'disturbed by':<12} {'calm p95':>9} {'disturbed ms':>12} {'ratio':>7}")
                 results = [await site.pairs("slow", partial(site.set_slow, await site.delay_for(SLOWER)))]
                 for rate in plan.rates:
@@ -180,13 +179,13 @@ async def run(plan: Plan, say: Callable[[str], None]) -> list[dict[str, Any]]:
     return results
 
 
-async def start(house: Household, site: Site, endpoint: str, file: Path) -> None:
+async def start(processes: Processes, site: Site, endpoint: str, file: Path) -> None:
     """Starts all processes but the verify node."""
     nodes: dict[str, Gaps] = defaultdict(Gaps, {"slow": site.slow})
     children = []
     for name in (*(f"honest-{number + 1}" for number in range(site.plan.num_honest)), "slow"):
         address = endpoint if name != "slow" or site.proxy is None else site.proxy.endpoint
-        children.append(await house.start(name, draft_command(name, address, file), nodes[name].hear))
+        children.append(await processes.start(name, draft_command(name, address, file), nodes[name].hear))
     site.honest = [gaps for name, gaps in nodes.items() if name != "slow"]
     words = [sys.executable, "-m", "experiments.benchmarks.flood", endpoint, "flood"]
 
@@ -194,7 +193,7 @@ async def start(house: Household, site: Site, endpoint: str, file: Path) -> None
         if event["event"] == "counts":
             site.counts.put_nowait(event)
 
-    site.flood = await house.start("flood", words, hear, takes_input=True)
+    site.flood = await processes.start("flood", words, hear, takes_input=True)
     assert site.flood.process.stdin is not None
     site.flood.process.stdin.write(f"{checkpoints.load('tiny-target').tokenizer_fingerprint}\n".encode())
     await asyncio.gather(site.flood.expect("ready", START_S), *(child.expect("tokens", START_S) for child in children))

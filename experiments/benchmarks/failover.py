@@ -32,8 +32,7 @@ from typing import Any, Protocol
 
 from experiments.benchmarks.processes import START_S, command
 from experiments.benchmarks.workers import free_port
-from goodspeed.app.demo.commands import environment
-from goodspeed.app.demo.processes import Household
+from goodspeed.app.demo.processes import Processes, environment
 from goodspeed.embedded import prompts
 from goodspeed.fleet.replicas import Replica
 from goodspeed.fleet.table import Table, write
@@ -196,13 +195,13 @@ def stream_all(urls: Sequence[str], options: argparse.Namespace) -> list[Stream]
 
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
     with replicas(quick=options.quick) as pair:
-        async with Household(environment()) as house:
+        async with Processes(environment()) as processes:
             urls = []
             for number in range(options.clients):
                 own, other = pair.endpoints[number % 2], pair.endpoints[1 - number % 2]
                 words = ["--model=none", f"--tokenizer={TARGET}", f"--verify={own}", f"--verify={other}"]
                 line = command("draft_node", *words, f"--name=draft-{number}", "--http=127.0.0.1:0", "--history=off")
-                node = await house.start(f"draft-{number}", line, lambda event: None)
+                node = await processes.start(f"draft-{number}", line, lambda event: None)
                 urls.append(str((await node.expect("ready", START_S))["url"]))
             return await asyncio.to_thread(play, pair, urls, options)
 

@@ -25,8 +25,7 @@ from statistics import median
 from typing import Any
 
 from experiments.benchmarks.workers import free_port
-from goodspeed.app.demo.commands import environment
-from goodspeed.app.demo.processes import Household
+from goodspeed.app.demo.processes import Processes, environment
 from goodspeed.embedded import prompts
 
 START_S = 120.0
@@ -214,17 +213,17 @@ async def measure(sizes: Sizes) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         keys = Path(folder) / "keys"
         keys.write_text("\n".join(KEYS), "utf-8")
-        async with Household(environment()) as house:
-            pairs = {way: await start(house, way, keys) for way in ("off", "on")}
+        async with Processes(environment()) as processes:
+            pairs = {way: await start(processes, way, keys) for way in ("off", "on")}
             return await asyncio.to_thread(play, pairs, sizes)
 
 
-async def start(house: Household, way: str, keys: Path) -> Nodes:
+async def start(processes: Processes, way: str, keys: Path) -> Nodes:
     endpoint, same = f"tcp://127.0.0.1:{free_port()}", ["--http=127.0.0.1:0", "--json"]
     words = ["--model=tiny-target", f"--bind={endpoint}", f"--prefix-cache={way}", *same]
-    verify = await house.start("the verify node", [sys.executable, "-m", "verify_node", *words], lambda event: None)
+    verify = await processes.start("the verify node", [sys.executable, "-m", "verify_node", *words], lambda event: None)
     words = ["--model=tiny-draft-s", f"--verify={endpoint}", f"--api-key={keys}", "--history=off", *same]
-    draft = await house.start("the draft node", [sys.executable, "-m", "draft_node", *words], lambda event: None)
+    draft = await processes.start("the draft node", [sys.executable, "-m", "draft_node", *words], lambda event: None)
     verify_url = str((await verify.expect("ready", START_S))["url"])
     draft_url = str((await draft.expect("ready", START_S))["url"])
     await draft.expect("connected", START_S)

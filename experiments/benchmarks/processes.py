@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from goodspeed.app.demo.commands import environment
-from goodspeed.app.demo.processes import Child, Event, Household
+from goodspeed.app.demo.processes import Child, Event, Processes, environment
 from goodspeed.embedded import prompts
 from goodspeed.serving.prompts import Prompt, to_json
 
@@ -41,14 +40,14 @@ async def measure(
 ) -> list[dict[str, Any]]:
     """Measures each number of sessions in turn, served together by the same num_nodes draft nodes."""
     watch = Watch()
-    async with Household(environment()) as house:
+    async with Processes(environment()) as processes:
         budget = BUDGET_PER_SESSION * max(session_counts)
-        verify = await house.start("the verify node", verify_command(budget), watch.verify)
+        verify = await processes.start("the verify node", verify_command(budget), watch.verify)
         endpoint = str((await verify.expect("ready", START_S))["endpoint"])
         models, most = DRAFT_MODELS[:num_nodes], -(-max(session_counts) // num_nodes)
         commands = [draft_command(model, endpoint, most, max_tokens) for model in models]
         drafts = [
-            await house.start(f"draft node {model}", command, watch.draft, takes_input=True)
+            await processes.start(f"draft node {model}", command, watch.draft, takes_input=True)
             for model, command in zip(models, commands, strict=True)
         ]
         await asyncio.gather(*(draft.expect("connected", START_S) for draft in drafts))

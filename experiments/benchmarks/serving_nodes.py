@@ -22,8 +22,7 @@ from urllib.parse import urlsplit
 
 from experiments.benchmarks.http_load import Address
 from experiments.benchmarks.workers import free_port
-from goodspeed.app.demo.commands import environment
-from goodspeed.app.demo.processes import Child, Event, Household
+from goodspeed.app.demo.processes import Child, Event, Processes, environment
 
 START_S = 120.0
 DRAFT_MODELS = ("tiny-draft-m", "tiny-draft-s")
@@ -85,15 +84,15 @@ async def nodes(num_drafts: int) -> AsyncIterator[Nodes]:
         if event["event"] == "direct":
             answered.put_nowait(event)
 
-    async with Household(environment()) as house:
+    async with Processes(environment()) as processes:
         # Without --json: its events of every round would be work for it and for us.
         options = ["--model=tiny-target", f"--bind={endpoint}", "--log-level=error"]
-        verify = await house.start("the verify node", command("verify_node", options), hear)
+        verify = await processes.start("the verify node", command("verify_node", options), hear)
         drafts = []
         for number in range(num_drafts):
             module = "draft_node" if number < num_drafts - 1 else "experiments.benchmarks.serving_nodes"
             words = draft_options(f"draft-{number + 1}", DRAFT_MODELS[(number - num_drafts + 1) % 2], endpoint)
-            drafts.append(await house.start(words[0], command(module, words), hear, takes_input=True))
+            drafts.append(await processes.start(words[0], command(module, words), hear, takes_input=True))
         ready = [await draft.expect("ready", START_S) for draft in drafts]
         await asyncio.gather(*(draft.expect("connected", START_S) for draft in drafts))
         yield Nodes(verify, drafts, [_address(event["url"]) for event in ready], answered)

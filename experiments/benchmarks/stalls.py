@@ -30,8 +30,7 @@ import numpy as np
 from experiments.benchmarks import http_load
 from experiments.benchmarks.serving_nodes import START_S, command, draft_options
 from experiments.benchmarks.workers import free_port
-from goodspeed.app.demo.commands import environment
-from goodspeed.app.demo.processes import Household
+from goodspeed.app.demo.processes import Processes, environment
 from goodspeed.embedded import prompts
 
 EVERY_S = 0.02
@@ -103,10 +102,10 @@ async def measure(minutes: float, num_users: int) -> dict[str, Any]:
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     places = [http_load.Address("127.0.0.1", free_port()), http_load.Address("127.0.0.1", free_port())]
     options = ["--model=tiny-target", f"--bind={endpoint}", f"--http=127.0.0.1:{places[0].port}", "--log-level=error"]
-    async with Household(environment()) as house:
-        verify = await house.start("the verify node", command("verify_node", options), lambda event: None)
+    async with Processes(environment()) as processes:
+        verify = await processes.start("the verify node", command("verify_node", options), lambda event: None)
         words = [*draft_options("ana", "tiny-draft-s", endpoint), f"--http=127.0.0.1:{places[1].port}"]
-        draft = await house.start("the draft node", command("draft_node", words), lambda event: None)
+        draft = await processes.start("the draft node", command("draft_node", words), lambda event: None)
         url = urlsplit((await draft.expect("ready", START_S))["url"])
         await draft.expect("connected", START_S)
         places[1] = http_load.Address(url.hostname or "", url.port or 0)

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from goodspeed.app import extra
 from goodspeed.errors import ConfigError
-from goodspeed.serving import api_keys, sampling_options
+from goodspeed.serving import api_keys, options
 from goodspeed.serving.config import Settings, add_options, from_namespace, option
 from goodspeed.serving.running import add_common_options
 from goodspeed.wire.fields import MAX_CONTEXT
@@ -39,14 +38,12 @@ class ChatConfig(Settings):
     max_tokens: int | None = option(
         None, minimum=1, maximum=MAX_CONTEXT, shown=NODE, group="texts", help="most tokens of an answer", metavar="N"
     )
-    temperature: float | None = sampling_options.temperature(group="texts", shown=NODE, maximum=2.0)
-    seed: int | None = sampling_options.seed(
-        group="texts", shown="a random one", help="the same seed gives the same answers"
-    )
+    temperature: float | None = options.temperature(group="texts", shown=NODE, maximum=2.0)
+    seed: int | None = options.seed(group="texts", shown="a random one", help="the same seed gives the same answers")
     tier: str | None = option(
         None, shown=NODE, group="texts", help="service level of answers, by its name (--slo-tier)", metavar="NAME"
     )
-    speculate: bool = option(True, group="drafting", help="--no-speculate: the target alone decodes")
+    speculate: bool = option(True, group="drafting", help="the target alone decodes")
     tint: bool = option(
         False, group="drafting", help="tint what came from accepted drafts (on a terminal that has colours)"
     )
@@ -105,7 +102,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(ChatConfig, namespace)
     entrance = door(config, os.environ)
-    extra.require(NAME)
     # After the options are checked: an HTTP client is slow to import.
     from goodspeed.app.chat import run as talk
 

@@ -6,10 +6,12 @@ subcommand has its options and needs it.
 
 import argparse
 import sys
+from importlib.util import find_spec
 from typing import Protocol
 
 from goodspeed.app import chat_command, daemons, demo_command, generate, keygen, models, profile
 from goodspeed.app.daemons import DAEMONS, HINTS
+from goodspeed.errors import NotInstalled
 from goodspeed.serving import running
 from goodspeed.serving.parser import CommandLine
 
@@ -35,13 +37,25 @@ class Subcommand(Protocol):
         ...
 
 
+LIBRARIES = ("rich", "matplotlib", "httpx2")
+"""The extra `app`, which the demo and the chat need, and no node."""
+
 SUBCOMMANDS: tuple[Subcommand, ...] = (chat_command, demo_command, generate, keygen, models, profile)
 
 
 def main() -> int:
     if len(sys.argv) > 1 and sys.argv[1] in DAEMONS:
         return daemons.run(sys.argv[1], sys.argv[2:])
-    return running.run("goodspeed", build_parser(), lambda namespace: int(namespace.body(namespace)))
+    return running.run("goodspeed", build_parser(), _run)
+
+
+def _run(namespace: argparse.Namespace) -> int:
+    """Runs a subcommand; raises NotInstalled where a library of the extra is missing that it needs."""
+    subcommand: Subcommand = namespace.subcommand
+    missing = [name for name in LIBRARIES if find_spec(name) is None]
+    if missing and subcommand in (chat_command, demo_command):
+        raise NotInstalled(f"`goodspeed {subcommand.NAME}`", "app", *missing)
+    return subcommand.run(namespace)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -58,7 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
             subcommand.NAME, help=subcommand.HELP, description=subcommand.__doc__, example=subcommand.EXAMPLE
         )
         subcommand.add_arguments(added)
-        added.set_defaults(body=subcommand.run)
+        added.set_defaults(subcommand=subcommand)
     for name, daemon in DAEMONS.items():  # for the help and its hints: `main` has run them before
         chosen.add_parser(name, help=f"{daemon.help} ({daemon.command})")
     return parser

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from goodspeed.app import extra
 from goodspeed.app.demo.options import DemoConfig, clients
 from goodspeed.errors import ConfigError
 from goodspeed.serving.config import add_options, from_namespace, group_of
@@ -40,23 +39,22 @@ def run(namespace: argparse.Namespace) -> int:
     if config.preset and namespace.compare:
         raise ConfigError("--compare runs the preset paper beside the others; leave --preset out")
     roster = clients(config)
-    extra.require(NAME)
     # After the options are checked: what draws and asks for versions is slow to import.
-    from goodspeed.app.demo import compare, summary, view, words
-    from goodspeed.app.demo.interrupt import run_interruptible
+    from goodspeed.app.demo import compare, summary, view
+    from goodspeed.app.demo.processes import run_interruptible
     from goodspeed.app.demo.run import run as run_once
 
     watcher = view.create()
     if namespace.compare:
         states = run_interruptible(compare.run_all(config, roster, watcher, namespace.log_level))
-        result, to_text, meaning = compare.summarize(config, states), compare.to_text, words.OF_COMPARISON
+        result, to_text, meaning = compare.summarize(config, states), compare.to_text, summary.OF_COMPARISON
         if not result["texts_identical"]:
             print("the texts differ between policies; under the match rule they must not", file=sys.stderr)
     else:
         state = run_interruptible(run_once(config, roster, watcher, namespace.log_level))
         states = {config.policy: state}
         result, to_text = summary.summarize(config, state), summary.to_text
-        meaning = words.OF_ONE_RUN
+        meaning = summary.OF_ONE_RUN
     watcher.doing("drawing the picture")
     try:
         result["png"] = save_picture(states, config.png)

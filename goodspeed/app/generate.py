@@ -5,24 +5,18 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from goodspeed.app import form_options, token_options
+from goodspeed.app.generate_options import GenerateConfig, flag, read_stop_ids
 from goodspeed.constraint.compiling import Grammars
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.text_stream import GrowingText
 from goodspeed.errors import ConfigError, GrammarError
-from goodspeed.serving import defaults, model_options, sampling_options
-from goodspeed.serving.config import Settings, add_options, from_namespace, option
-from goodspeed.serving.events import print_json
-from goodspeed.serving.preflight import find_model
-from goodspeed.serving.prompts import cut_notice
-from goodspeed.serving.reporter import Reporter
-from goodspeed.serving.running import add_common_options
-from goodspeed.wire.fields import MAX_CONTEXT
-from goodspeed.wire.generation import Constraint
+from goodspeed.serving import defaults
+from goodspeed.serving.config import add_options, from_namespace
+from goodspeed.serving.events import Reporter, print_json
+from goodspeed.serving.running import add_common_options, find_model
 
 if TYPE_CHECKING:
     from goodspeed.engine.checkpoints import Checkpoint
@@ -31,47 +25,6 @@ NAME = "generate"
 HELP = "run one model alone: the thing to compare with"
 EXAMPLE = 'goodspeed generate --prompt "def read_lines(path):" --max-tokens 40 --temperature 0.7 --seed 1'
 PAGE_SIZE = 16
-
-
-@dataclass(frozen=True, kw_only=True)
-class GenerateConfig(Settings):
-    """Settings of `goodspeed generate`; see its --help."""
-
-    model: str = model_options.model(default="tiny-target")
-    prompt: str = option(group="text", help="the text to go on from", metavar="TEXT")
-    chat: bool = option(
-        False, group="text", help="put the prompt through the tokenizer's chat template, as one user message"
-    )
-    max_tokens: int = option(
-        150, minimum=1, maximum=MAX_CONTEXT, group="text", help="most tokens generated", metavar="N"
-    )
-    temperature: float | None = sampling_options.temperature(group="text", shown="what the model's makers say, else 1")
-    top_k: int | None = sampling_options.top_k(group="text", shown="what the model's makers say, else 0")
-    top_p: float | None = sampling_options.top_p(group="text", shown="what the model's makers say, else 1")
-    seed: int = sampling_options.seed(group="text", default=0, help="the same seed gives the same text")
-    presence_penalty: float | None = sampling_options.presence_penalty(group="text", shown="0")
-    frequency_penalty: float | None = sampling_options.frequency_penalty(group="text", shown="0")
-    repetition_penalty: float | None = sampling_options.repetition_penalty(
-        group="text", shown="what the model's makers say, else 1"
-    )
-    min_p: float | None = sampling_options.min_p(group="text", shown="what the model's makers say, else 0")
-    logit_bias: tuple[str, ...] = sampling_options.logit_bias(group="text")
-    min_tokens: int = option(
-        0, minimum=0, maximum=MAX_CONTEXT, group="text", help="tokens before which nothing ends the text", metavar="N"
-    )
-    stop_token_id: tuple[str, ...] = sampling_options.stop_token_id(group="text")
-    json_schema: str | None = form_options.json_schema(group="form")
-    json_object: bool = form_options.json_object(group="form")
-    regex: str | None = form_options.regex(group="form")
-    choice: tuple[str, ...] = form_options.choice(group="form")
-    grammar: str | None = form_options.grammar(group="form")
-    generation_config: str = model_options.generation_config(
-        "auto: options left out come from the checkpoint's generation_config.json (with --chat "
-        "chat_generation_config.json, too); none: temperature 1, top-k and top-p off, no stop strings"
-    )
-    device: str = model_options.device()
-    dtype: str = model_options.dtype()
-    threads: int | None = model_options.threads()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +36,7 @@ def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(GenerateConfig, namespace)
     if not config.prompt:
         raise ConfigError("--prompt is empty; give at least one character")
-    constraint_of(config)  # a file that cannot be read is told before the model is loaded
+    config.constraint()  # a file that cannot be read is told before the model is loaded
     reporter = Reporter("goodspeed")
     find_model(config.model, reporter)
     reporter.say("loading %s ...", config.model)
@@ -119,8 +72,8 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     wanted = generation.num_wanted(checkpoint, prompt_ids, config.max_tokens)
     _say_if_cut(config, len(prompt_ids), checkpoint.context_len)
     runner = Runner(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
-    asked = _sampling_request(config, checkpoint.num_tokens)
-    stop_ids = token_options.read_stop_ids(config.stop_token_id, checkpoint.num_tokens)
+    asked = config.sampling_request(checkpoint.num_tokens)
+    stop_ids = read_stop_ids(config.stop_token_id, checkpoint.num_tokens)
     sampling, stops, rules = asked.resolve(defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
     growing = GrowingText(tokenizer, stops, is_trimmed=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
     pieces = list[str]()
@@ -164,8 +117,11 @@ def _result(
 
 
 def _say_if_cut(config: GenerateConfig, num_prompt: int, context_len: int) -> None:
-    if sentence := cut_notice(config.max_tokens, num_prompt, context_len, "the model's"):
-        Reporter("goodspeed").say_all([sentence])
+    room = context_len - num_prompt
+    if 0 < room < config.max_tokens:
+        what = "--max-tokens %d is cut to %d: the model's context has %d tokens, of which the prompt takes %d; a text "
+        what += "that fills it ends there, with finish_reason length"
+        Reporter("goodspeed").say(what, config.max_tokens, room, context_len, num_prompt)
 
 
 def _write(
@@ -182,40 +138,15 @@ def _write(
     return token_ids
 
 
-def constraint_of(config: GenerateConfig) -> Constraint | None:
-    """The form that the options ask for."""
-    return form_options.read_constraint(
-        json_schema=config.json_schema,
-        json_object=config.json_object,
-        regex=config.regex,
-        choice=config.choice,
-        grammar=config.grammar,
-    )
-
-
 def _matcher(config: GenerateConfig, checkpoint: "Checkpoint") -> Matcher | None:
-    """What follows the text by that form; ConfigError for one that does not compile."""
-    constraint = constraint_of(config)
+    """Returns what follows the text by its constraint; ConfigError for one that does not compile."""
+    constraint = config.constraint()
     if constraint is None:
         return None
     compiled = Grammars(checkpoint, Trial(checkpoint)).compiled(constraint)
     if isinstance(compiled, GrammarError):
-        raise ConfigError(f"{form_options.NAMES[constraint.kind]}: {compiled}")
+        raise ConfigError(f"{flag(constraint.kind)}: {compiled}")
     return Matcher(compiled)
-
-
-def _sampling_request(config: GenerateConfig, vocab_size: int) -> defaults.SamplingRequest:
-    return defaults.SamplingRequest(
-        temperature=config.temperature,
-        top_k=config.top_k,
-        top_p=config.top_p,
-        seed=config.seed,
-        presence_penalty=config.presence_penalty,
-        frequency_penalty=config.frequency_penalty,
-        repetition_penalty=config.repetition_penalty,
-        min_p=config.min_p,
-        logit_bias=token_options.read_biases(config.logit_bias, vocab_size),
-    )
 
 
 def show(text: str) -> None:

@@ -39,9 +39,9 @@ def generate(
 ) -> Generator[int, None, None]:
     """Yields token ids until one of stop_ids (which is not yielded), max_tokens, or the end of the context.
 
-    None of stop_ids is drawn before min_tokens. matcher: of a form that the output keeps, and of stop_ids.
+    None of stop_ids is drawn before min_tokens. matcher: of the output's constraint, and of stop_ids.
     Raises PromptError for a prompt that leaves no room, and ConfigError where rules leave no token to draw. The
-    session's memory is freed when the iteration ends.
+    session's pages are freed when the iteration ends.
     """
     limit = len(prompt_ids) + num_wanted(checkpoint, prompt_ids, max_tokens)
     if min_tokens > max_tokens:
@@ -70,7 +70,7 @@ def finish_reason(num_tokens: int, wanted: int) -> FinishReason:
 
 
 class _Asked(NamedTuple):
-    """What is to be written, and where it ends."""
+    """A text to be written, and its end."""
 
     prompt: tuple[int, ...]
     sampling: Sampling
@@ -78,7 +78,7 @@ class _Asked(NamedTuple):
     stop_ids: tuple[int, ...]
     may_stop_at: int  # length from which on one of stop_ids may be drawn
     rules: LogitRules | None
-    matcher: Matcher | None  # of the form that the output keeps
+    matcher: Matcher | None  # of the output's constraint
 
 
 def _generate(checkpoint: Checkpoint, runner: Runner, asked: _Asked, prefill_chunk: int) -> Generator[int, None, None]:

@@ -13,12 +13,10 @@ from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
 from goodspeed.fair.latency.knee import describe, usual_knee
 from goodspeed.fair.latency.saved import Profile, save, to_json
-from goodspeed.serving import model_options
+from goodspeed.serving import options
 from goodspeed.serving.config import Settings, add_options, from_namespace, group_of, option
-from goodspeed.serving.events import print_json
-from goodspeed.serving.preflight import find_model
-from goodspeed.serving.reporter import Reporter
-from goodspeed.serving.running import LOGGING, add_log_option
+from goodspeed.serving.events import Reporter, print_json
+from goodspeed.serving.running import LOGGING, add_log_option, find_model
 from goodspeed.wire.fields import MAX_CONTEXT
 
 if TYPE_CHECKING:
@@ -34,10 +32,10 @@ WANTED_R2 = 0.95
 class ProfileConfig(Settings):
     """Settings of `goodspeed profile`; see its --help."""
 
-    model: str = model_options.model()
-    device: str = model_options.device()
-    dtype: str = model_options.dtype()
-    threads: int | None = model_options.threads()
+    model: str = options.model()
+    device: str = options.device()
+    dtype: str = options.dtype()
+    threads: int | None = options.threads()
     seconds: float = option(
         20.0, minimum=0.1, maximum=3600.0, group="measuring", help="about how long to measure", metavar="S"
     )

@@ -33,8 +33,8 @@ def option(
     """Returns a dataclass field that is also a command-line option; bounds are inclusive, a pattern has to match fully.
 
     A type like `int | Literal["auto"]` takes a number within the bounds, or that word; an option whose type is
-    `tuple[str, ...]` may be given several times. The help lists the option under
-    the heading `group`, and its default as `shown` has it: a default of None needs words that say what it means.
+    `tuple[str, ...]` may be given several times; one that is on by default is turned off by `--no-NAME`. The help lists
+    the option under the heading `group`, and its default as `shown` has it: None needs words that say what it means.
     """
     if default is None and shown is None:
         raise RuntimeError(f"an option's default is None, and `shown` does not say what that means: {help}")
@@ -79,36 +79,18 @@ def add_options(parser: argparse.ArgumentParser, settings: type[Settings]) -> No
     for entry in {name: by_name[name] for name in (*settings.MOST_USED, *by_name)}.values():
         group = group_of(parser, FIRST_GROUP if entry.name in settings.MOST_USED else entry.metadata["group"])
         kind = _parser(hints[entry.name])
+        how: dict[str, Any]
         if kind is bool:
-            action = group.add_argument(
-                _flag(entry), action=argparse.BooleanOptionalAction, default=entry.default, dest=entry.name
-            )
-            action.help = _help(entry)  # not above: some versions of Python would add the default once more
-            continue
-        if get_origin(hints[entry.name]) is tuple:
-            group.add_argument(
-                _flag(entry),
-                action="append",
-                metavar=entry.metadata["metavar"],
-                dest=entry.name,
-                help=_help(entry),
-            )
-            continue
-        required = _is_required(entry)
-        metavar = entry.metadata["metavar"] or "|".join(entry.metadata["choices"]) or _metavar(entry, kind)
-        group.add_argument(
-            _flag(entry),
-            type=kind,
-            default=None if required else entry.default,
-            required=required,
-            metavar=metavar,
-            dest=entry.name,
-            help=_help(entry),
-        )
-    required_words = [
-        f"{_flag(entry)} {entry.metadata['metavar']}" for entry in fields(settings) if _is_required(entry)
-    ]
-    parser.usage = " ".join(["%(prog)s", *required_words, "[options]"])
+            how = {"action": "store_false" if entry.default else "store_true"}
+        elif get_origin(hints[entry.name]) is tuple:
+            how = {"action": "append", "metavar": entry.metadata["metavar"]}
+        else:
+            metavar = entry.metadata["metavar"] or "|".join(entry.metadata["choices"]) or _metavar(entry, kind)
+            how = {"type": kind, "required": _is_required(entry), "metavar": metavar}
+            how["default"] = None if _is_required(entry) else entry.default
+        group.add_argument(_flag(entry), dest=entry.name, help=_help(entry), **how)
+    required = [f"{_flag(entry)} {entry.metadata['metavar']}" for entry in fields(settings) if _is_required(entry)]
+    parser.usage = " ".join(["%(prog)s", *required, "[options]"])
 
 
 def group_of(parser: argparse.ArgumentParser, title: str) -> "argparse._ArgumentGroup":
@@ -145,11 +127,12 @@ def _help(entry: "Field[Any]") -> str:
 def _shown(entry: "Field[Any]") -> str:
     if entry.metadata["shown"] is not None:
         return str(entry.metadata["shown"])
-    return {True: "on", False: "off"}[entry.default] if isinstance(entry.default, bool) else str(entry.default)
+    return "off" if isinstance(entry.default, bool) else str(entry.default)
 
 
 def _flag(entry: "Field[Any]") -> str:
-    return "--" + entry.name.replace("_", "-")
+    """Returns the option's name; of one that is on by default, that which turns it off."""
+    return ("--no-" if entry.default is True else "--") + entry.name.replace("_", "-")
 
 
 def _parser(hint: Any) -> Callable[[str], Any]:

@@ -47,7 +47,7 @@ def stops(defaults: Defaults, own: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 class Resolved(NamedTuple):
-    """How one text is sampled, and the strings that end it, under one target's defaults."""
+    """Sampling of one text, and the strings that end it, under one target's defaults."""
 
     sampling: Sampling
     stop: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Resolved(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingRequest:
-    """How one text is to be sampled and where it ends, as far as its request says; None leaves it to the defaults."""
+    """Sampling and end of one text, as far as its request says; None leaves it to the defaults."""
 
     seed: int
     temperature: float | None = None
@@ -71,7 +71,7 @@ class SamplingRequest:
     logit_bias: tuple[TokenBias, ...] = ()
 
     def resolve(self, defaults: Defaults) -> Resolved:
-        """How the text is sampled and where it ends, where these defaults hold."""
+        """Returns sampling and end of the text under these defaults."""
         own = sampling(defaults, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
         return Resolved(own, stops(defaults, self.stop) if self.adds_stops else self.stop, self._rules(defaults))
 

@@ -1,4 +1,4 @@
-"""The commands' machine-readable output: JSON events, one a line, on standard output; logs on standard error.
+"""A command's lines: JSON events on standard output; logs, and status lines for a person, on standard error.
 
 Under `--json` the last line of standard output is one JSON object with the result.
 """
@@ -7,14 +7,15 @@ import json
 import logging
 import re
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
-from goodspeed.serving.output import Output
+from goodspeed.serving.streams import Output
 
 DROPPABLE = frozenset({"round", "recorded"})
 """Events that a daemon drops, and counts, while nobody reads them: they come with every round, and rounds go on. All
-others are kept: there are few of them, or they are results, whose producer waits (`streams/standard.py`)."""
+others are kept: there are few of them, or they are results, whose producer waits (`streams.room`)."""
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -97,3 +98,36 @@ def print_json(value: dict[str, Any], stream: TextIO | None = None, *, droppable
         stream.offer(line)
     else:
         print(line, file=stream, flush=True)
+
+
+class Sentence(NamedTuple):
+    """One status line: a %-format and its values. Lines are rate-limited by format."""
+
+    text: str
+    values: tuple[object, ...]
+
+
+class Reporter:
+    """Prints lines after the command's name, like errors. With `quiet` it prints nothing."""
+
+    def __init__(self, name: str, *, quiet: bool = False) -> None:
+        self._name = name
+        self._quiet = quiet
+        self._rate_limit = RateLimitFilter()
+
+    def say(self, text: str, *values: object) -> None:
+        """Prints a line; `text` is a %-format. Lines of one format are rate-limited, so peers cannot fill a disk."""
+        record = logging.makeLogRecord({"name": self._name, "msg": text, "args": values})
+        if self._quiet or not self._rate_limit.filter(record):
+            return
+        num_left_out = vars(record).get("num_left_out")
+        more = f" (lines like this left out before: {num_left_out})" if num_left_out else ""
+        print(f"{self._name}: {record.getMessage()}{more}", file=sys.stderr, flush=True)
+
+    def say_all(self, sentences: Iterable[Sentence]) -> None:
+        for sentence in sentences:
+            self.say(sentence.text, *sentence.values)
+
+
+QUIET = Reporter("", quiet=True)
+"""Prints nothing; for nodes built in tests and benchmarks."""

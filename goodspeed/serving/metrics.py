@@ -83,14 +83,14 @@ def _fill(family: Family, values: Mapping[str, float]) -> Family:
 
 
 def kv_cache_usage(pool: "PagePool") -> GaugeMetricFamily:
-    """Returns how full the key/value memory is."""
+    """Returns the share of the KV cache in use."""
     return gauge("kv_cache_usage_perc", "Share of the pages in use, 0 to 1.", 1 - pool.num_free / pool.num_pages)
 
 
 def prefix_cache(num_queries: int, num_hits: int) -> Iterator[CounterMetricFamily]:
     """Both in tokens."""
-    yield counter("prefix_cache_queries", "Tokens of texts that were looked up when they were let in.", num_queries)
-    yield counter("prefix_cache_hits", "Of these, tokens that were in memory already.", num_hits)
+    yield counter("prefix_cache_queries", "Tokens of texts that were looked up when they were admitted.", num_queries)
+    yield counter("prefix_cache_hits", "Of these, tokens whose keys and values were cached.", num_hits)
 
 
 def speculation(num_drafts: int, num_drafted: int, num_accepted: int) -> Iterator[CounterMetricFamily]:

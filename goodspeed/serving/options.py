@@ -1,79 +1,98 @@
-"""The options that both nodes have, and those that `goodspeed demo`, which starts nodes, has from them."""
+"""The options that several commands have, in the same words, as fields of their settings.
 
+An option whose default is None is left to the checkpoint, or to the node that is asked; `shown` says so in the help.
+"""
+
+from dataclasses import MISSING
 from typing import Any, Literal, TypeAlias, get_args
 
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.serving.config import option
-from goodspeed.wire.fields import Drafter, Verification
+from goodspeed.wire.fields import Verification
 
 NO_MODEL = "none"
 """The `--model` of a draft node without a model."""
 
 History: TypeAlias = Literal["off", "user", "node"]
-"""Whose finished texts draft for a user: nobody's, the user's own, or all that the draft node has finished."""
+"""Owners of the finished texts that draft for a user: nobody, the user, or all users of the draft node."""
 
-_ROUNDS_GROUP = "rounds and budget"
-_DRAFTING_GROUP = "drafting"
+MODEL, DRAFTING, NETWORK = "model", "drafting", "network"
+"""Headings of the help under which some of these options are."""
+
+
+def model(which: str = "", *, default: Any = MISSING) -> Any:
+    """which: begins the help. Without a default the option is required."""
+    return option(default, group=MODEL, help=which + "an embedded name, a local folder, or a hub name", metavar="NAME")
+
+
+def device() -> Any:
+    return option("cpu", pattern=r"(cpu|cuda)(:\d+)?", group=MODEL, help="cpu, cuda, or cuda:INDEX")
+
+
+def dtype() -> Any:
+    kinds = ("float32", "bfloat16", "float16")
+    return option("float32", choices=kinds, group=MODEL, help="precision of the forward pass", metavar="TYPE")
+
+
+def threads() -> Any:
+    return option(None, minimum=1, shown="one", group=MODEL, help="CPU threads of the model", metavar="N")
+
+
+def memory_fraction() -> Any:
+    return option(
+        None,
+        minimum=0.001,
+        maximum=0.95,
+        shown="0.1; of a GPU's free memory 0.85",
+        group=MODEL,
+        help="share of memory for the KV cache",
+        metavar="F",
+    )
+
+
+def generation_config(help: str) -> Any:
+    return option("auto", choices=("auto", "none"), group=MODEL, help=help)
+
+
+def temperature(*, group: str, default: float | None = None, shown: str | None = None, maximum: float = 100.0) -> Any:
+    return option(default, minimum=0.0, maximum=maximum, shown=shown, group=group, help="0 is greedy", metavar="T")
+
+
+def seed(*, group: str, help: str, default: int | None = None, shown: str | None = None) -> Any:
+    return option(default, minimum=0, maximum=(1 << 63) - 1, shown=shown, group=group, help=help, metavar="N")
 
 
 def policy(default: str) -> Any:
     return option(
         default,
-        group=_ROUNDS_GROUP,
-        help="who may draft how much: gradient (GoodSpeed, Eq. 5), throughput (most in all), fixed, random, or a class "
-        "of your own (docs/POLICY.md)",
-        metavar="|".join((*policies.names(), "MODULE:CLASS")),
+        group="rounds",
+        help=f"who may draft how much: {', '.join(policies.names())}, or your own (docs/POLICY.md)",
+        metavar="NAME|MODULE:CLASS",
     )
 
 
-def preset() -> Any:
-    return option(
-        None,
-        choices=("paper",),
-        shown="none",
-        group=_ROUNDS_GROUP,
-        help="paper: GoodSpeed's rounds as published: each waits for drafts of exactly Eq. (5)'s lengths, and verifies "
-        "them whole, by the ratio rule; give it to both nodes",
-    )
+def preset(group: str = "rounds") -> Any:
+    what = "paper: the rounds as published; give it to both nodes"
+    return option(None, choices=("paper",), shown="none", group=group, help=what)
 
 
-def slo_tier(what: str) -> Any:
-    return option((), shown="none", group="service levels", help=what, metavar="NAME:ttft=500ms,tpot=50ms")
+def slo_tier(help: str) -> Any:
+    return option((), shown="none", group="service levels", help=help, metavar="NAME:ttft=500ms,tpot=50ms")
 
 
 def verification() -> Any:
-    return option("match", choices=get_args(Verification), group=_DRAFTING_GROUP, help="how drafts are verified")
+    return option("match", choices=get_args(Verification), group=DRAFTING, help="how drafts are verified")
 
 
 def proposal() -> Any:
     kinds = ("lattice", "dense-fp16", "dense-fp32")
-    return option("lattice", choices=kinds, group=_DRAFTING_GROUP, help="ratio: what is sent of the distributions")
-
-
-def drafter() -> Any:
-    return option(
-        "auto",
-        choices=get_args(Drafter),
-        group=_DRAFTING_GROUP,
-        help="drafter of requests that name none: auto takes what pays, ngram looks tokens up in earlier texts, "
-        "none leaves all to the target",
-    )
-
-
-def history() -> Any:
-    return option(
-        None,
-        shown="user with --api-key, else node",
-        choices=get_args(History),
-        group=_DRAFTING_GROUP,
-        help="finished texts that n-gram drafts come from: none, the user's own, or all of this node's",
-    )
+    what = "with ratio: what is sent of distributions"
+    return option("lattice", choices=kinds, group=DRAFTING, help=what)
 
 
 def trusted_network() -> Any:
-    what = "allow an address beyond loopback, without keys or encryption"
-    return option(False, group="connection", help=what)
+    return option(False, group=NETWORK, help="allow more than loopback without keys or encryption")
 
 
 def check_keys(key: str | None, other: str | None, name_of_other: str, *, trusted_network: bool) -> None:

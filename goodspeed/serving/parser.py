@@ -3,24 +3,34 @@
 import argparse
 import difflib
 import re
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from goodspeed import __version__
-from goodspeed.serving.exit_statuses import STATUSES, USAGE
+from goodspeed.serving.starting import STATUSES, USAGE
 
 CHOICES = re.compile(r"argument (?P<what>[^:]+): invalid choice: (?P<given>.*) \(choose from (?P<known>.*)\)", re.S)
 MISSING = re.compile(r"the following arguments are required: (?P<what>.*)", re.S)
 NO_VALUE = re.compile(r"argument (?P<what>[^:]+): expected one argument")
+WIDTH = 100
 COMMAND = "COMMAND"
 ADDRESSES = ("HOST:PORT", "URL")
-"""How metavars of addresses end."""
+"""Ends of the metavars of addresses."""
 
 PARTS_OF_ADDRESS = ("--host", "--port")
 """Options that other servers have, and people try; here an address is the value of one option."""
 
 OTHER = re.compile(r"argument (?P<what>[^:]+): (?P<why>.*)", re.S)
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Lays the help out in at most WIDTH columns, with short options and their help on one line."""
+
+    def __init__(self, prog: str) -> None:
+        width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
+        super().__init__(prog, max_help_position=27, width=width)
 
 
 class CommandLine(argparse.ArgumentParser):
@@ -38,7 +48,7 @@ class CommandLine(argparse.ArgumentParser):
         self._hints = hints or {}
         parts = [f"example:\n  {example}"] if example else []
         options.setdefault("epilog", "\n\n".join([*parts, STATUSES]))
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+        super().__init__(formatter_class=HelpFormatter, **options)
         if version:
             self.add_argument("--version", action="version", version=f"{self.prog} {__version__}")
 

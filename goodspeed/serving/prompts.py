@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from goodspeed.errors import PromptError, reason
-from goodspeed.serving.reporter import Sentence
 
 KNOWN = {"prompt", "domain", "seed"}
 
@@ -36,20 +35,6 @@ def no_prompts_error(where: str | Path, *, jsonl: bool = True) -> PromptError:
     """Returns the error for a file of prompts, or standard input, that has none."""
     wanted = "one JSON object with a `prompt` per line" if jsonl else "a line of text for each prompt"
     return PromptError(f"{where} holds no prompts, so there is nothing to do; write {wanted}")
-
-
-def cut_notice(max_tokens: int, num_prompt_tokens: int, context_len: int, whose: str) -> Sentence | None:
-    """Returns a notice that --max-tokens is cut to the room left in the context.
-
-    None if it fits, or if there is no room at all (that is an error elsewhere). All counts are tokens.
-    """
-    room = context_len - num_prompt_tokens
-    if not 0 < room < max_tokens:
-        return None
-    what = "--max-tokens %d is cut to %d: %s context has %d tokens, of which the prompt takes %d; a text that fills it "
-    return Sentence(
-        what + "ends there, with finish_reason length", (max_tokens, room, whose, context_len, num_prompt_tokens)
-    )
 
 
 def parse(line: str, where: str) -> Prompt:

@@ -11,14 +11,18 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from goodspeed.errors import ConfigError, GoodSpeedError, OutputError
-from goodspeed.serving import standard, starting
+from goodspeed.serving import starting, streams
 from goodspeed.serving.config import Settings, add_options, group_of
-from goodspeed.serving.events import LOG_LEVELS, setup_logging
-from goodspeed.serving.exit_statuses import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
-from goodspeed.serving.model_thread import leave
+from goodspeed.serving.events import LOG_LEVELS, Reporter, setup_logging
+from goodspeed.serving.loop import leave
 from goodspeed.serving.parser import CommandLine
+from goodspeed.serving.starting import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
+
+if TYPE_CHECKING:  # HTTP is imported only where it is served
+    from goodspeed.serving import web
 
 KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "128"}
 """Number of compiled kernels that oneDNN and torch keep: one for every number of rows that a weight meets, 1,024
@@ -39,7 +43,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
     group_of(parser, LOGGING).add_argument(
         "--json",
         action="store_true",
-        help="JSON events on standard output, a result as the last line (default: off)",
+        help="JSON events on standard output, last the result (default: off)",
     )
 
 
@@ -47,7 +51,7 @@ def add_daemon_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the two nodes."""
     add_common_options(parser)
     group_of(parser, LOGGING).add_argument(
-        "--quiet", action="store_true", help="do not say on standard error what the node does (default: off)"
+        "--quiet", action="store_true", help="no status lines on standard error (default: off)"
     )
 
 
@@ -64,7 +68,8 @@ def add_log_option(parser: argparse.ArgumentParser) -> None:
         "--log-level",
         choices=LOG_LEVELS,
         default="warning",
-        help="log lines on standard error, for people and programs (default: warning)",
+        help="debug, info, warning or error lines on standard error (default: warning)",
+        metavar="LEVEL",
     )
 
 
@@ -77,7 +82,7 @@ def run(
 
     daemon: its body runs `until_signal`; before that a signal ends it at once, and it never waits for who reads it.
     """
-    standard.guard(name, daemon=daemon)
+    streams.guard(name, daemon=daemon)
     status = 0
     try:
         with starting.running(daemon=daemon):
@@ -87,14 +92,14 @@ def run(
         status = _status_of(error)
         print(f"{name}: {error}", file=sys.stderr)
         if status == UNWRITABLE:
-            standard.finish()  # after `2>&1` that line goes where the output goes
-            standard.discard_output()
+            streams.finish()  # after `2>&1` that line goes where the output goes
+            streams.output().discard()
     except* BrokenPipeError:
-        standard.discard_output()
+        streams.output().discard()
         status = UNREAD
     except* KeyboardInterrupt:
         status = INTERRUPTED
-    standard.finish()
+    streams.finish()
     return leave(status)
 
 
@@ -112,17 +117,18 @@ def _run(parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], i
         prepare(getattr(namespace, "log_level", "warning"))
         status = body(namespace)
     except SystemExit:  # after --help, say
-        sys.stdout.flush()
-        standard.wait()
-        standard.finish()  # what argparse said on standard error, too
+        streams.wait()
+        streams.finish()  # what argparse said on standard error, too
         raise
     except Exception:
         with suppress(OutputError, BrokenPipeError):  # what went wrong first is told
             sys.stdout.flush()
         raise
     finally:
-        standard.keep_last_words()
-    standard.flush()
+        streams.keep_last_words()
+    sys.stdout.flush()
+    streams.finish()
+    streams.output().check()
     return status
 
 
@@ -157,8 +163,8 @@ async def until_signal(serving: Coroutine[None, None, None]) -> bool:
     def interrupt() -> None:
         nonlocal interrupted
         interrupted = True
-        standard.keep_last_words()
-        standard.on_failure(None)
+        streams.keep_last_words()
+        streams.output().on_failure(None)
         release()
         # Not Python's KeyboardInterrupt: it would still wait for the model's thread before the process ends.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -170,18 +176,18 @@ async def until_signal(serving: Coroutine[None, None, None]) -> bool:
 
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupt)
-    standard.on_failure(give_up)
+    streams.output().on_failure(give_up)
     gc.collect()
     gc.freeze()  # what is loaded by now stays: to go through it again takes a quarter of a second, time after time
     try:
         await task
     except asyncio.CancelledError:
         if not interrupted:
-            standard.check()
+            streams.output().check()
             raise
     finally:
         gc.unfreeze()
-        standard.on_failure(None)
+        streams.output().on_failure(None)
         if not interrupted:
             release()
     return interrupted
@@ -192,3 +198,19 @@ def warn_trusted_network(address: str) -> None:
     line = "!" * 100
     text = f"--trusted-network: {address} is open to its network WITHOUT keys or encryption; anybody there can use it."
     print(f"{line}\n{text}\n{line}", file=sys.stderr, flush=True)
+
+
+def bind_http(http: str | None, api_key: str | None) -> "web.BoundAddress | None":
+    """Binds the address of --http, with the keys of the file `api_key`; None without --http."""
+    if http is None:
+        return None
+    from goodspeed.serving import web
+
+    return web.bind_http(http, api_key)
+
+
+def find_model(name: str, reporter: Reporter) -> None:
+    """Downloads a model of the hub unless it is here; raises a named error where there is none."""
+    from goodspeed.engine.folders import find_folder
+
+    find_folder(name, reporter.say)

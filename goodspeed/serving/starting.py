@@ -1,4 +1,4 @@
-"""Starts every command of the project, so that Ctrl-C while it is being imported leaves no traceback.
+"""The exit statuses of every command, and its start: Ctrl-C while it is being imported leaves no traceback.
 
 Imports nearly nothing itself: what it does holds for the imports that follow.
 """
@@ -9,7 +9,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from goodspeed.serving.exit_statuses import INTERRUPTED
+FAILED = 1
+USAGE = 2
+UNWRITABLE = 74  # EX_IOERR
+INTERRUPTED = 130  # 128 + SIGINT
+UNREAD = 141  # 128 + SIGPIPE
+
+STATUSES = f"""\
+exit status:
+  0    done
+  {FAILED}    a named error: a model, a port, a prompt or the network, in one line on standard error
+  {USAGE}    wrong usage: an option, a value, or a file of settings or keys has to be changed
+  {UNWRITABLE}   standard output cannot be written to
+  {INTERRUPTED}  interrupted, with something unfinished
+  {UNREAD}  whoever read standard output is gone"""
 
 
 def begin() -> None:

@@ -1,4 +1,4 @@
-"""Writes to a descriptor on a thread of its own, so that nobody waits for a reader who pauses.
+"""Write to a descriptor on a thread of its own, so that nobody waits for a reader who pauses.
 
 The descriptor stays blocking. O_NONBLOCK would be set for every process that shares the open file (a shell and its
 terminal, all that write into one pipe), and would not help with a slow disk.
@@ -18,7 +18,7 @@ MAX_WAITING = 1 << 20
 class Source(Protocol):
     """A stream that writes through a Writer."""
 
-    def dropped(self, num_lines: int) -> bytes:
+    def dropped(self, num_lines: int) -> str:
         """Returns the line that tells how many were dropped."""
         ...
 
@@ -89,7 +89,7 @@ class Writer:
     def _tell_dropped(self) -> None:
         while self._num_dropped:  # not a loop over it: a garbage collection meanwhile may log, on the same thread
             source, num_lines = self._num_dropped.popitem()
-            self._append(source.dropped(num_lines), source)
+            self._append(source.dropped(num_lines).encode() + b"\n", source)
 
     def _run(self) -> None:
         while True:

@@ -8,8 +8,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from goodspeed.app import generation
-from goodspeed.app.generate import GenerateConfig, ignore
 from goodspeed.app.generate import generate as generate_text
+from goodspeed.app.generate import ignore
+from goodspeed.app.generate_options import GenerateConfig
 from goodspeed.embedded import models, prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
@@ -109,13 +110,15 @@ def test_memory_is_free_again_however_it_ends(checkpoint: Checkpoint, runner: Ru
     assert small.pool.num_free == small.pool.num_pages
 
 
-def test_what_cannot_be_is_refused_before_it_begins(checkpoint: Checkpoint, runner: Runner) -> None:
+def test_what_cannot_be_is_refused(checkpoint: Checkpoint, runner: Runner) -> None:
     with pytest.raises(PromptError, match="empty"):
         generation.generate(checkpoint, runner, [], GREEDY, 4)
     with pytest.raises(PromptError, match="no room"):
         generation.generate(checkpoint, runner, [1] * checkpoint.context_len, GREEDY, 4)
     with pytest.raises(ConfigError, match="max_tokens"):
         generation.generate(checkpoint, runner, [1], GREEDY, 0)
+    with pytest.raises(ConfigError, match="leave no token to draw"):
+        next(generation.generate(checkpoint, runner, [1], GREEDY, 2, range(checkpoint.num_tokens), min_tokens=1))
 
 
 # -- rules for logits --------------------------------------------------------------------------------------------------
@@ -143,14 +146,6 @@ def test_a_token_that_is_banned_by_its_bias_is_not_drawn_and_one_that_is_raised_
     down, up = (LogitRules(logit_bias=(TokenBias(token, bias),)) for token, bias in ((first, -100.0), (77, 100.0)))
     assert next(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 1, rules=down)) != first
     assert list(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 3, rules=up)) == [77] * 3
-
-
-def test_where_nothing_is_left_to_draw_that_is_an_error(
-    checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int]
-) -> None:
-    everything = range(checkpoint.num_tokens)
-    with pytest.raises(ConfigError, match="leave no token to draw"):
-        next(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 2, everything, min_tokens=1))
 
 
 @pytest.mark.thorough

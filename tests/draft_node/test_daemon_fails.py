@@ -9,7 +9,7 @@ from draft_node.core.actions import Deliver, Fail, Finish, Request
 from draft_node.core.session import Session
 from draft_node.daemon import DraftDaemon
 from goodspeed.errors import NodeFailed
-from goodspeed.serving import failures
+from goodspeed.serving import loop as serving_loop
 from goodspeed.wire.handshake import Hello
 from goodspeed.wire.messages import Close, OpenSession, Sampling, Verdict
 from goodspeed.wire.zmq.transport import VerifyChannel
@@ -72,7 +72,7 @@ def test_a_message_that_fails_ends_its_text_and_no_other(
 
 @pytest.mark.parametrize("times", [1, 100])
 def test_looks_around_that_fail_end_the_node_only_again_and_again(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "MAX_FAILURES", 2)
+    monkeypatch.setattr(serving_loop, "MAX_FAILURES", 2)
 
     async def story() -> None:
         network = MemoryNetwork()

@@ -1,4 +1,4 @@
-"""What holds where a request does not say, in order: the request, the target's makers, the API."""
+"""Defaults of requests, in order: the request, the target's makers, the API."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Events and log lines: one a line, whatever is in them."""
+"""Events, log lines and status lines: one a line, whatever is in them, and not one for each of a crowd."""
 
 import io
 import json
@@ -8,11 +8,20 @@ from typing import Any
 
 import pytest
 
-from goodspeed.serving.events import MAX_KINDS, EventLog, LineFormatter, RateLimitFilter
+from goodspeed.serving.events import (
+    BURST,
+    MAX_KINDS,
+    QUIET,
+    EventLog,
+    LineFormatter,
+    RateLimitFilter,
+    Reporter,
+    Sentence,
+)
 
 
 def log_line(message: str, *arguments: object, extra: dict[str, Any] | None = None, error: bool = False) -> str:
-    """What is written for one record of 1970."""
+    """Returns the line of one record of 1970."""
     logger = logging.getLogger("goodspeed.test")
     exc_info = sys.exc_info() if error else None
     record = logger.makeRecord(logger.name, logging.WARNING, "file", 1, message, arguments, exc_info, extra=extra)
@@ -71,3 +80,30 @@ def test_what_is_said_again_and_again_is_left_out_and_counted() -> None:
     for number in range(2 * MAX_KINDS):
         written(300.0, f"kind {number}")
     assert len(seldom._kinds) == MAX_KINDS
+
+
+def test_a_status_line_begins_with_the_commands_name(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = Reporter("goodspeed-draft")
+    reporter.say("connected to %s", "tcp://127.0.0.1:5555")
+    reporter.say_all([Sentence("back after %.1f s", (3.21,)), Sentence("100 % of it", ())])
+    QUIET.say("connected")
+    said = "goodspeed-draft: connected to tcp://127.0.0.1:5555\ngoodspeed-draft: back after 3.2 s\n"
+    assert capsys.readouterr() == ("", said + "goodspeed-draft: 100 % of it\n")
+
+
+def test_a_crowd_does_not_fill_a_disk(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """However many peers come by whatever names, and whatever else is said still is."""
+    now = 1000.0
+    monkeypatch.setattr("logging.time.time", lambda: now)
+    monkeypatch.setattr("logging.time.time_ns", lambda: int(now * 1e9), raising=False)
+    reporter = Reporter("x")
+    for number in range(10_000):
+        reporter.say("draft node %s connected", f"peer-{number}")
+    reporter.say("stopping")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == BURST + 1
+    assert lines[-1] == "x: stopping"
+    now += 5.0
+    reporter.say("draft node %s connected", "ana")
+    left_out = 10_000 - int(BURST)
+    assert capsys.readouterr().err == f"x: draft node ana connected (lines like this left out before: {left_out})\n"

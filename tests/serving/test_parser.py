@@ -18,7 +18,6 @@ from goodspeed.app import cli
 from goodspeed.app.daemons import DAEMONS
 from goodspeed.app.fleet import cli as fleet_cli
 from goodspeed.serving.config import Settings, option
-from goodspeed.serving.parser import CommandLine
 from verify_node import cli as verify_cli
 from verify_node.config import VerifyConfig
 
@@ -42,12 +41,8 @@ def all_parsers() -> Iterator[argparse.ArgumentParser]:
                 waiting += action.choices.values()
 
 
+TWO_SCREENS = 96
 ALL = {parser.prog: parser for parser in all_parsers()}
-
-
-def test_all_are_looked_at() -> None:
-    assert {"goodspeed generate", "goodspeed keygen draft", "goodspeed models list", "goodspeed-draft"} <= set(ALL)
-    assert all(isinstance(parser, CommandLine) for parser in ALL.values())
 
 
 @pytest.mark.parametrize(
@@ -146,12 +141,14 @@ def test_every_option_tells_its_default(parser: argparse.ArgumentParser) -> None
 @pytest.mark.parametrize(
     "name", ["goodspeed-verify", "goodspeed-draft", "goodspeed demo", "goodspeed chat", "goodspeed-fleet up"]
 )
-def test_a_long_help_has_groups_an_example_and_a_short_usage(name: str) -> None:
+def test_a_long_help_has_groups_an_example_and_a_short_usage(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     text = ALL[name].format_help()
     groups = re.findall(r"^(\w[\w ]*):$", text, re.MULTILINE)
     assert groups[0] == "options"  # --help and --version
     assert groups[-2:] == ["example", "exit status"]
-    assert len(groups) >= 6
+    assert 6 <= len(groups) <= 12
+    assert len(text.splitlines()) <= TWO_SCREENS
     assert text.splitlines()[0].endswith(" [options]")
     options = text[text.index("\noptions:") : text.index(f"\n{groups[1]}:")]
     assert set(re.findall(r"--\w+", options)) <= {"--help", "--version"}
@@ -203,11 +200,6 @@ def test_a_daemon_imports_nothing_from_the_current_folder(name: str, tmp_path: P
     script = Path(sys.executable).parent / "goodspeed"
     ended = subprocess.run([str(script), name, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
-
-
-def test_the_help_names_the_daemons() -> None:
-    text = PARSERS["goodspeed"].format_help()
-    assert all(f"({daemon.command})" in text for daemon in DAEMONS.values())
 
 
 def test_none_needs_words() -> None:

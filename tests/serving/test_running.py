@@ -1,4 +1,4 @@
-"""What every command line does alike: errors as one line, exit statuses, and the end by a signal."""
+"""Every command line: errors as one line, exit statuses, and the end by a signal."""
 
 import argparse
 import asyncio
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from goodspeed.errors import ConfigError, TransportError, UnknownPolicyError
-from goodspeed.serving import running, standard
+from goodspeed.serving import running, streams
 from goodspeed.serving.writer import Writer
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "error"}
 BUSY = """
 import asyncio, sys
 from goodspeed.serving.running import until_signal
-from goodspeed.serving.model_thread import ModelThread
+from goodspeed.serving.loop import ModelThread
 
 async def work():
     thread = ModelThread()
@@ -43,8 +43,6 @@ print(asyncio.run(until_signal(work())), flush=True)
 CHATTY = """
 import argparse, asyncio, sys
 from goodspeed.serving import running
-from goodspeed.serving import standard
-from goodspeed.serving.writer import Writer
 
 async def talk():
     while True:
@@ -90,26 +88,20 @@ def test_the_bodys_status_is_the_commands(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "status"),
     [
-        TransportError("it is away"),
-        ExceptionGroup("outer", [ExceptionGroup("inner", [TransportError("it is away")])]),
-        ExceptionGroup("outer", [TransportError("it is away"), ConfigError("another")]),
+        (TransportError("it is away"), 1),
+        (ExceptionGroup("outer", [ExceptionGroup("inner", [TransportError("it is away")])]), 1),
+        (ExceptionGroup("outer", [TransportError("it is away"), ConfigError("another")]), 1),
+        (ConfigError("it is away"), 2),
+        (ExceptionGroup("", [UnknownPolicyError("it is away")]), 2),
     ],
 )
-def test_a_named_error_is_one_line(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_named_error_is_one_line_and_wrong_usage_a_status_of_its_own(
+    error: Exception, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(monkeypatch, error) == 1
+    assert run(monkeypatch, error) == status
     assert capsys.readouterr() == ("", "name: it is away\n")
-
-
-@pytest.mark.parametrize("error", [ConfigError("it is wrong"), ExceptionGroup("", [UnknownPolicyError("it is wrong")])])
-def test_what_the_command_line_got_wrong_is_wrong_usage_whenever_it_is_found(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, error) == 2
-    assert capsys.readouterr() == ("", "name: it is wrong\n")
 
 
 def test_wrong_usage_is_told_before_the_command_ends(
@@ -117,7 +109,7 @@ def test_wrong_usage_is_told_before_the_command_ends(
 ) -> None:
     """A daemon's streams are written on another thread: here that writes nothing before the end waits for it."""
     is_ending = threading.Event()
-    finish, write = standard.finish, Writer._write
+    finish, write = streams.finish, Writer._write
 
     def announce() -> None:
         is_ending.set()
@@ -130,7 +122,7 @@ def test_wrong_usage_is_told_before_the_command_ends(
     monkeypatch.setattr(sys, "argv", ["name", "--unknown"])
     for stream in ("stdout", "stderr"):
         monkeypatch.setattr(sys, stream, getattr(sys, stream))  # `run` replaces them
-    monkeypatch.setattr(standard, "finish", announce)
+    monkeypatch.setattr(streams, "finish", announce)
     monkeypatch.setattr(Writer, "_write", write_late)
     with pytest.raises(SystemExit):
         running.run("name", argparse.ArgumentParser(), lambda _: 0, daemon=True)
@@ -156,26 +148,20 @@ def test_nobody_reads_the_output() -> None:
         assert process.wait(timeout=30) == 141
 
 
+@pytest.mark.parametrize("is_patient", [True, False])
 @pytest.mark.parametrize("number", running.SIGNALS)
-def test_a_signal_lets_the_model_end(number: signal.Signals) -> None:
+def test_a_signal_lets_the_model_end_and_a_second_one_does_not(number: signal.Signals, is_patient: bool) -> None:
     with start(BUSY) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "busy\n"
         process.send_signal(number)
         assert process.stdout.readline() == "closing\n"
-        assert process.communicate("go on\n", timeout=30) == ("computed\nTrue\n", "")
-        assert process.returncode == 0
-
-
-@pytest.mark.parametrize("number", running.SIGNALS)
-def test_a_second_signal_does_not_wait_for_the_model(number: signal.Signals) -> None:
-    with start(BUSY) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "busy\n"
-        process.send_signal(number)
-        assert process.stdout.readline() == "closing\n"
-        process.send_signal(number)
-        assert process.wait(timeout=30) == -number
+        if is_patient:
+            assert process.communicate("go on\n", timeout=30) == ("computed\nTrue\n", "")
+            assert process.returncode == 0
+        else:
+            process.send_signal(number)
+            assert process.wait(timeout=30) == -number
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What is told of a peer's words: whole sentences, and neither commands of a terminal nor pages of them."""
+"""A peer's words as they are told: whole sentences, and neither commands of a terminal nor pages of them."""
 
 import pytest
 

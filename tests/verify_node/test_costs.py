@@ -7,8 +7,7 @@ import pytest
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import saved
 from goodspeed.serving import profiler
-from goodspeed.serving.events import EventLog
-from goodspeed.serving.reporter import Reporter
+from goodspeed.serving.events import EventLog, Reporter
 from tests.micro import make_checkpoint, make_runner
 from verify_node import costs
 from verify_node.assembly import assemble

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from goodspeed.errors import NodeFailed, TransportError
-from goodspeed.serving import failures
+from goodspeed.serving import loop as serving_loop
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.handshake import Heartbeat, Welcome
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Slo, Verdict
@@ -135,7 +135,7 @@ def test_promises_that_cannot_be_worked_out_cost_promises_and_nothing_else(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They raise each time: everybody is told that nothing is promised, and is served as well as can be."""
-    monkeypatch.setattr(failures, "MAX_FAILURES", 2)
+    monkeypatch.setattr(serving_loop, "MAX_FAILURES", 2)
 
     async def story() -> None:
         async with Loop(**PROMISING) as loop:
@@ -223,8 +223,8 @@ class Idle:
 
 
 def test_rounds_that_fail_again_and_again_end_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "PAUSE_S", 0.0)
-    monkeypatch.setattr(failures, "MAX_FAILURES", 7)
+    monkeypatch.setattr(serving_loop, "PAUSE_S", 0.0)
+    monkeypatch.setattr(serving_loop, "MAX_FAILURES", 7)
 
     async def story() -> None:
         async with Loop() as loop:
@@ -243,7 +243,7 @@ def test_rounds_that_fail_again_and_again_end_the_node(monkeypatch: pytest.Monke
 
 
 def test_failures_that_are_not_in_a_row_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "MAX_FAILURES", 1)
+    monkeypatch.setattr(serving_loop, "MAX_FAILURES", 1)
 
     async def story() -> None:
         async with Loop() as loop:

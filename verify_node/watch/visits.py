@@ -3,7 +3,7 @@
 Reads the diary, which is bounded, and remembers clients that it reported away, to report their return.
 """
 
-from goodspeed.serving.reporter import Sentence
+from goodspeed.serving.events import Sentence
 from goodspeed.untrusted import sanitize
 from verify_node.core.diary import MAX_VISITS, Diary, Entry
 

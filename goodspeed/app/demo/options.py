@@ -9,7 +9,7 @@ from goodspeed.embedded.prompts import PATH as HELD_OUT
 from goodspeed.engine import host_memory
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
-from goodspeed.serving import options, prompts, sampling_options
+from goodspeed.serving import options, prompts
 from goodspeed.serving.config import Settings, option
 from goodspeed.serving.options import NO_MODEL
 from goodspeed.serving.prompts import Prompt
@@ -20,7 +20,7 @@ DRAFT_NODE_BYTES, NGRAM_NODE_BYTES = 160 << 20, 80 << 20
 """Memory of a draft node with a tiny model, and of one without, which it does not share with the others."""
 
 PAPER = {"drafters": "model", "verification": "ratio", "proposal": "dense-fp32"}
-"""What `--preset paper` has of these settings."""
+"""Settings of `--preset paper`."""
 
 MAX_HTTP_TEMPERATURE = 2.0
 """Highest temperature of requests over HTTP, as in the OpenAI API."""
@@ -63,8 +63,8 @@ class DemoConfig(Settings):
     max_tokens: int = option(
         150, minimum=1, maximum=MAX_CONTEXT, group="prompts", help="most tokens generated per client", metavar="N"
     )
-    temperature: float = sampling_options.temperature(group="prompts", default=1.0)
-    seed: int = sampling_options.seed(group="prompts", default=0, help="seed of prompts without one")
+    temperature: float = options.temperature(group="prompts", default=1.0)
+    seed: int = options.seed(group="prompts", default=0, help="seed of prompts without one")
     prompts: str | None = option(
         None,
         shown="one of each domain",
@@ -89,7 +89,7 @@ class DemoConfig(Settings):
     open_page: bool = option(
         True,
         group="results",
-        help="--http: open the page in a browser, where standard output is a terminal and there is a display",
+        help="with --http: open the page in no browser",
     )
 
     def __post_init__(self) -> None:
@@ -102,7 +102,7 @@ class DemoConfig(Settings):
 
     @property
     def rounds(self) -> str:
-        """What rounds of the verify node wait for."""
+        """`barrier`: rounds wait for every draft."""
         return "barrier" if self.preset == "paper" else "continuous"
 
     def check(self) -> None:

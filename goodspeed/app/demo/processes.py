@@ -1,4 +1,4 @@
-"""Child processes that print JSON events: started, read, and always ended.
+"""Child processes that print JSON events: started, listened to, and always ended.
 
 Each process has a process group of its own, so a Ctrl-C in the terminal reaches only us, and we stop them.
 """
@@ -6,17 +6,26 @@ Each process has a process group of its own, so a Ctrl-C in the terminal reaches
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 
+import goodspeed
 from goodspeed.errors import ProcessError
 
 Event: TypeAlias = dict[str, Any]
+T = TypeVar("T")
+
+ROOT = Path(goodspeed.__file__).parents[1]
+"""Folder of the packages `goodspeed`, `draft_node` and `verify_node`."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 GRACE_S = 5.0
 """Seconds from SIGTERM to SIGKILL."""
@@ -124,7 +133,7 @@ class Child:
         return error
 
 
-class Household:
+class Processes:
     """The processes of one run; at the end of `async with` none is left, however it ends."""
 
     def __init__(self, environment: dict[str, str], *, echo: bool = False) -> None:
@@ -132,7 +141,7 @@ class Household:
         self._echo = echo
         self._children: list[Child] = []
 
-    async def __aenter__(self) -> "Household":
+    async def __aenter__(self) -> "Processes":
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -165,6 +174,31 @@ class Household:
             for child in running:
                 child.signal(signal.SIGKILL)
         await wait_for_ends(running, GRACE_S)
+
+
+def environment() -> dict[str, str]:
+    """Returns the nodes' environment: ours with one thread per process, UTF-8 pipes, and ROOT on the import path."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1", "PYTHONPATH": path}
+
+
+def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
+    """Runs work; after a signal, cleans up and raises KeyboardInterrupt. A second signal hurries the cleanup.
+
+    Other than with `running.until_signal`, it does not end the program: that would leave processes behind.
+    """
+
+    async def guarded() -> T:
+        task = asyncio.ensure_future(work)
+        for number in SIGNALS:
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup means it
+                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await task
+
+    try:
+        return asyncio.run(guarded())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 async def wait_for_ends(children: Sequence[Child], timeout_s: float) -> None:

@@ -4,20 +4,55 @@ import asyncio
 import signal
 import time
 from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
 
 from goodspeed.app.demo import users
-from goodspeed.app.demo.commands import environment
+from goodspeed.app.demo.nodes import START_S, start_drafts, start_verify, wait_for_verify
 from goodspeed.app.demo.options import Client, DemoConfig
-from goodspeed.app.demo.processes import GRACE_S, Child, Event, Household, wait_for_ends
-from goodspeed.app.demo.recorder import DemoRecorder
-from goodspeed.app.demo.start import START_S, start_drafts, start_verify, wait_for_verify
+from goodspeed.app.demo.processes import GRACE_S, Child, Event, Processes, environment, wait_for_ends
 from goodspeed.app.demo.state import DemoState
+from goodspeed.app.demo.summary import versions
 from goodspeed.app.demo.view import View
 from goodspeed.errors import ProcessError
 from goodspeed.serving import prompts, recording
+from goodspeed.serving.recording import VERSION, AnyLine, Header, Opened, Recording, Round
 
 ALL_TOLD = ("debug", "info")
 """Log levels at which the nodes' logs are passed on as they come."""
+
+
+@dataclass
+class DemoRecorder:
+    """Collects the events of one run."""
+
+    domains: dict[str, str]  # by client name
+    sessions: list[Opened] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, clients: list[Client]) -> "DemoRecorder":
+        return cls({client.name: client.domain for client in clients})
+
+    def apply_verify(self, event: dict[str, Any]) -> None:
+        """Applies an event of the verify node."""
+        if event["event"] == "dropped":
+            raise ProcessError("this demo read the verify node's events too slowly, so that the recording has gaps")
+        if event["event"] != "recorded":
+            return
+        line: AnyLine = msgspec.convert(event["line"], AnyLine)
+        if isinstance(line, Opened):
+            self.sessions.append(msgspec.structs.replace(line, domain=self.domains[line.client]))
+        else:
+            self.rounds.append(line)
+
+    def recording(self, config: DemoConfig) -> Recording:
+        """Returns the recording of all events so far."""
+        shared = {name: getattr(config, name) for name in Header.__struct_fields__ if hasattr(config, name)}
+        header = Header(version=VERSION, versions=versions(), **shared)
+        return Recording(header, tuple(self.sessions), tuple(self.rounds))
 
 
 async def run(config: DemoConfig, clients: list[Client], view: View, log_level: str) -> DemoState:
@@ -37,13 +72,13 @@ async def run(config: DemoConfig, clients: list[Client], view: View, log_level: 
         state.apply_draft(name, event, time.monotonic())
 
     started = time.monotonic()
-    async with Household(environment(), echo=log_level in ALL_TOLD) as house:
+    async with Processes(environment(), echo=log_level in ALL_TOLD) as processes:
         try:
             async with asyncio.TaskGroup() as tasks:
-                verify = await start_verify(config, house, listen, log_level, view)
+                verify = await start_verify(config, processes, listen, log_level, view)
                 guard = tasks.create_task(verify.must_go_on())
                 endpoint = await wait_for_verify(config, verify, view)
-                drafts = await start_drafts(config, clients, endpoint, house, listen_to_draft, log_level, view)
+                drafts = await start_drafts(config, clients, endpoint, processes, listen_to_draft, log_level, view)
                 view.say(f"all nodes are ready after {time.monotonic() - started:.1f} s")
                 watching = tasks.create_task(view.watch(config, state))
                 state.start(time.monotonic())

@@ -15,7 +15,38 @@ from goodspeed.wire.fields import DraftSource
 WALL = ("receive", "forward", "verify", "schedule", "send")
 """The verify node's time, split as in Fig. 3 of the GoodSpeed paper."""
 
+OF_CLIENT = (
+    *("text", "token_ids", "num_tokens", "num_rounds", "num_drafted", "num_accepted", "acceptance_rate", "goodput"),
+    *("tokens_per_s", "finish_reason", "drafted_by", "accepted_by", "slo", "num_rounds_passed"),
+)
+"""Figures of a client's progress in its result."""
+
 TEXT_WIDTH = 88
+
+OF_FIGURES = """\
+goodput: a client's tokens for each round from its first to its last; a round that passes while it drafts gives it none,
+  so it may be below 1
+log-utility: sum of ln(goodput) over the clients; it is higher when they get more tokens a round,
+  and when none is left behind; rounds of the preset paper are longer: compare it with others' by that of tokens / s
+Jain index: 1 when all clients have the same goodput, 1/n when one of n has everything
+worst client's share: of the goodput of all; 1/n when all have the same
+uplink bytes: what the draft nodes send, for each token of theirs that the target checks"""
+
+OF_ONE_RUN = f"""\
+rounds: in all; for a client those that gave it tokens, of those from its first to its last
+acceptance: share of a client's drafted tokens that the target agreed with
+{OF_FIGURES}
+accepted of drafted tokens: by what drafted them: a draft model, the n-gram index of the draft node (ngram),
+  or the verify node, from a text's own earlier part (self)
+verify node's time: receive is waiting for drafts, forward the target's pass, verify comparing the drafts with it,
+  schedule sharing out the next budget, send sending the results"""
+
+OF_COMPARISON = f"""\
+{OF_FIGURES}
+gradient, fixed, random: who may draft how much; of that a round verifies what brings most tokens for its time,
+  with gradient each divided by its client's goodput
+paper: --preset paper, whose rounds wait for every draft and verify it whole by the ratio rule;
+  its texts are others"""
 
 
 def jain_index(values: Sequence[float]) -> float:
@@ -78,20 +109,8 @@ def _client(one: Progress, config: DemoConfig) -> dict[str, Any]:
         "draft_model": one.client.draft_model,
         "prompt": one.client.prompt.text,
         "seed": one.client.seed,
-        "text": one.text,
+        **{name: getattr(one, name) for name in OF_CLIENT},
         "token_ids": None if config.http else one.token_ids,  # HTTP does not tell them
-        "num_tokens": one.num_tokens,
-        "num_rounds": one.num_rounds,
-        "num_drafted": one.num_drafted,
-        "num_accepted": one.num_accepted,
-        "acceptance_rate": one.acceptance_rate,
-        "goodput": one.goodput,
-        "tokens_per_s": one.tokens_per_s,
-        "finish_reason": one.finish_reason,
-        "drafted_by": one.drafted_by,
-        "accepted_by": one.accepted_by,
-        "slo": one.slo,
-        "num_rounds_passed": one.num_rounds_passed,
     }
 
 

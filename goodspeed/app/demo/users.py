@@ -16,7 +16,7 @@ from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.errors import ProcessError
 
 UNTOLD: dict[str, Any] = {"token_ids": [], "drafted": {}, "accepted": {}}
-"""What HTTP does not tell of a text that goes on."""
+"""Fields of an event that HTTP does not tell while a text goes on."""
 
 
 async def write(config: DemoConfig, client: Client, url: str) -> AsyncGenerator[dict[str, Any], None]:

@@ -6,7 +6,6 @@ It reads the state a few times a second.
 import asyncio
 import sys
 import time
-from typing import Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -34,44 +33,21 @@ CAPTION = (
 )
 
 
-class View(Protocol):
-    """Interface of what shows a demo."""
-
-    def say(self, text: str) -> None:
-        """Shows a line."""
-        ...
-
-    def doing(self, text: str, for_s: float = 0.0) -> None:
-        """Shows the current activity, and for how long it has lasted, until the next call of this or of `done`."""
-        ...
-
-    def done(self) -> None:
-        """Ends the line of `doing`; does nothing without one."""
-        ...
-
-    async def watch(self, config: DemoConfig, state: DemoState) -> None:
-        """Shows the state until cancelled."""
-        ...
-
-
-def create() -> View:
-    console = Console(stderr=True)
-    return LiveView(console) if console.is_terminal else PlainView()
-
-
-class PlainView:
-    """Prints lines, for a log."""
+class View:
+    """Shows a demo as lines, for a log."""
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
     def doing(self, text: str, for_s: float = 0.0) -> None:
+        """Shows the current activity, and for how long it has lasted, until the next call of this or of `done`."""
         self.say(f"{text} ({for_s:.0f} s so far)" if for_s else text)
 
     def done(self) -> None:
-        pass
+        """Ends the line of `doing`; does nothing without one."""
 
     async def watch(self, config: DemoConfig, state: DemoState) -> None:
+        """Shows the state until cancelled."""
         told: set[str] = set()
         report_at = time.monotonic() + REPORT_S
         try:
@@ -93,8 +69,13 @@ class PlainView:
                 )
 
 
-class LiveView:
-    """Shows a table that changes in place."""
+def create() -> View:
+    console = Console(stderr=True)
+    return LiveView(console) if console.is_terminal else View()
+
+
+class LiveView(View):
+    """Shows a demo as a table that changes in place."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

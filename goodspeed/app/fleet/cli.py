@@ -26,9 +26,8 @@ from goodspeed.errors import ConfigError, NotInstalled, ProcessError
 from goodspeed.fleet.replicas import MAX_REPLICAS
 from goodspeed.serving import running
 from goodspeed.serving.config import add_options, from_namespace, group_of
-from goodspeed.serving.events import print_json
+from goodspeed.serving.events import Reporter, print_json
 from goodspeed.serving.parser import CommandLine
-from goodspeed.serving.reporter import Reporter
 
 PROGRAM, POLL_S, ANSWER_S = "goodspeed-fleet", 0.5, 30.0
 Ask: TypeAlias = Callable[..., Any]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from goodspeed.errors import ConfigError
 from goodspeed.fleet.replicas import MAX_REPLICAS
-from goodspeed.serving import model_options, options
+from goodspeed.serving import options
 from goodspeed.serving.config import Settings, option
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}"
@@ -21,7 +21,7 @@ ENROLLED = "folder with the public files of the draft nodes that may connect"
 class UpConfig(Settings):
     """See `goodspeed-fleet up --help`."""
 
-    model: str = model_options.model("target model: ")
+    model: str = options.model("target model: ")
     replicas: int = option(2, minimum=1, maximum=MAX_REPLICAS, group="fleet", help="verify nodes to start")
     max_replicas: int | None = option(
         None, minimum=1, maximum=MAX_REPLICAS, group="fleet", shown="as --replicas: no more, no fewer", help=GROW

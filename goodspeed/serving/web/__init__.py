@@ -5,6 +5,7 @@ Beyond loopback it serves only with API keys; `/health` and `/ready` need none.
 Only rooms that say so import: h11, pydantic, starlette, uvicorn.
 """
 
+from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.web.address import (
     Address,
     BoundAddress,
@@ -16,9 +17,8 @@ from goodspeed.serving.web.address import (
     start_listening,
     url,
 )
-from goodspeed.serving.web.capacity import MAX_CONNECTIONS
+from goodspeed.serving.web.connection_limit import MAX_CONNECTIONS
 from goodspeed.serving.web.guards import OPEN_PATHS, Counted, KeyCheck, LocalHost, error_body, user_of
-from goodspeed.serving.web.keys import Keys, read_keys
 from goodspeed.serving.web.server import serve
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "error_body",
     "listen",
     "parse_address",
-    "read_keys",
     "serve",
     "start_listening",
     "url",

@@ -6,8 +6,9 @@ import socket
 from dataclasses import dataclass
 
 from goodspeed.errors import ConfigError, TransportError
-from goodspeed.serving.web import capacity
-from goodspeed.serving.web.keys import Keys, read_keys
+from goodspeed.serving import api_keys
+from goodspeed.serving.api_keys import Keys
+from goodspeed.serving.web.connection_limit import check_capacity
 from goodspeed.wire.endpoints import cannot_bind
 
 BACKLOG = 1024
@@ -85,8 +86,8 @@ class BoundAddress:
 
 def bind_http(text: str, key_file: str | None) -> BoundAddress:
     """Binds the address of `--http`. ConfigError for a bad address, bad keys or too few descriptors; else as `bind`."""
-    capacity.check()
-    keys = read_keys(key_file) if key_file is not None else None
+    check_capacity()
+    keys = Keys(api_keys.read(key_file)) if key_file is not None else None
     return BoundAddress(keys, bind(parse_address(text), keys))
 
 

@@ -9,7 +9,7 @@ from goodspeed.wire.fields import DraftSource
 
 T = TypeVar("T")
 Lazy: TypeAlias = Iterable[T]
-"""A list that may be long. Its members are made while it is written, which happens once: they are never all in memory,
+"""A list that may be long. Its members are made while it is written, which happens once: they are never all held,
 and between them other threads have the interpreter."""
 
 FinishReason = Literal["stop", "length"]
@@ -17,7 +17,7 @@ ChatFinishReason = Literal["stop", "length", "tool_calls"]
 
 
 class KeptSlo(BaseModel):
-    """What became of what the request was to keep: the longest times of its texts, and whether all kept it.
+    """The request's service level: the longest times of its texts, and whether all kept it.
 
     `promised`: whether the verify node promised it for all of them; null where it promises nothing, or where what it
     said was lost.
@@ -31,7 +31,7 @@ class KeptSlo(BaseModel):
 
 
 class Speculation(BaseModel):
-    """What drafting did for this request: verdicts, drafted tokens that were verified, and those that were accepted.
+    """The drafting of this request: verdicts, drafted tokens that were verified, and those that were accepted.
 
     `drafted_by` and `accepted_by` say what drafted them: the draft model, this node's n-gram index, or the verify node
     itself. `local` tokens the draft model wrote alone, while the verify node was away.
@@ -56,7 +56,7 @@ class CompletionDetails(BaseModel):
 
 
 class PromptTokensDetails(BaseModel):
-    """Tokens of the prompt that the target had in memory already."""
+    """Tokens of the prompt that the target had in its KV cache already."""
 
     cached_tokens: int
 
@@ -288,7 +288,7 @@ class ErrorDetail(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """What every answer but 200 has."""
+    """Body of every answer but 200."""
 
     error: ErrorDetail
 

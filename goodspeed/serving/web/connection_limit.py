@@ -1,21 +1,33 @@
-"""A limit on open connections, and the choice of the connection to close when a newcomer exceeds it.
-
-A pure object: it keeps each connection's host, and since when the connection is idle.
-"""
+"""The number of HTTP connections that a process can serve, and the one to close when a newcomer exceeds it."""
 
 import ipaddress
+import logging
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from goodspeed.errors import ConfigError
+from goodspeed.wire import descriptors
+
+logger = logging.getLogger("goodspeed.http")
+
 C = TypeVar("C", bound=Hashable)
 
+MAX_CONNECTIONS = 512
+"""Well below the 1,024 descriptors that a process usually may have."""
+
+MIN_CONNECTIONS = 4
+"""HTTP is refused with fewer."""
+
+KEPT = 16
+"""Descriptors that stay free for the wire and for files, or a quarter of those that are free, if that is more."""
+
 RESERVED = 8
-"""One place in this many is closed to a host that holds all the others."""
+"""One connection in this many is closed to a host that holds all the others."""
 
 
 @dataclass(slots=True)
-class _Place:
+class _Connection:
     host: str
     idle_since: float | None  # None: busy
 
@@ -27,30 +39,30 @@ class ConnectionLimit(Generic[C]):
     others are idle: no request yet, half a request, a request without a key, an answer that the client does not read.
     A newcomer beyond the limit replaces the connection that has been idle for longest, among those of the host with
     most connections (in a tie between hosts, the longest idle of all). Hosts with no idle connection do not count, so
-    a host that has an idle connection takes places only from hosts with no fewer connections than it has. The newcomer
-    itself is refused only where no other connection is idle. Busy connections are never closed.
+    the newcomer of a host that has one closes connections only of hosts with no fewer than its own. The newcomer itself
+    is refused only where no other connection is idle. Busy connections are never closed.
     """
 
-    def __init__(self, num_places: int) -> None:
-        self.num_places = num_places
-        self.max_per_host = max(1, num_places - max(1, num_places // RESERVED))
-        self._places: dict[C, _Place] = {}
+    def __init__(self, max_open: int) -> None:
+        self.max_open = max_open
+        self.max_per_host = max(1, max_open - max(1, max_open // RESERVED))
+        self._connections: dict[C, _Connection] = {}
         self._hosts: dict[str, set[C]] = {}
 
     @property
-    def num_taken(self) -> int:
-        return len(self._places)
+    def num_open(self) -> int:
+        return len(self._connections)
 
     def admit(self, who: C, host: str, now: float) -> C | None:
         """Returns the connection to close: None where there is room, `who` where no other connection is idle.
 
         That connection is already removed.
         """
-        self._places[who] = _Place(host, now)
+        self._connections[who] = _Connection(host, now)
         self._hosts.setdefault(host, set()).add(who)
         if len(self._hosts[host]) > self.max_per_host:
             victim = self._idlest([host], who)
-        elif self.num_taken > self.num_places:
+        elif self.num_open > self.max_open:
             victim = self._idlest(self._largest(who), who)
         else:
             return None
@@ -59,21 +71,21 @@ class ConnectionLimit(Generic[C]):
 
     def mark_busy(self, who: C) -> None:
         """Marks a connection busy; does nothing for one that was removed."""
-        if who in self._places:
-            self._places[who].idle_since = None
+        if who in self._connections:
+            self._connections[who].idle_since = None
 
     def mark_idle(self, who: C, since: float) -> None:
         """Marks a busy connection idle since that time; does nothing for one that is idle or was removed."""
-        if who in self._places and self._places[who].idle_since is None:
-            self._places[who].idle_since = since
+        if who in self._connections and self._connections[who].idle_since is None:
+            self._connections[who].idle_since = since
 
     def remove(self, who: C) -> None:
         """Forgets a connection; does nothing for one that was removed."""
-        place = self._places.pop(who, None)
-        if place is not None:
-            self._hosts[place.host].discard(who)
-            if not self._hosts[place.host]:
-                del self._hosts[place.host]
+        connection = self._connections.pop(who, None)
+        if connection is not None:
+            self._hosts[connection.host].discard(who)
+            if not self._hosts[connection.host]:
+                del self._hosts[connection.host]
 
     def _largest(self, newcomer: C) -> list[str]:
         """Returns the hosts with most connections, among those with an idle one besides the newcomer."""
@@ -88,7 +100,7 @@ class ConnectionLimit(Generic[C]):
 
     def _idle_since(self, host: str, newcomer: C) -> dict[C, float]:
         """Returns one host's idle connections, without the newcomer, and since when each is idle."""
-        since = {who: self._places[who].idle_since for who in self._hosts[host] if who != newcomer}
+        since = {who: self._connections[who].idle_since for who in self._hosts[host] if who != newcomer}
         return {who: moment for who, moment in since.items() if moment is not None}
 
 
@@ -101,3 +113,35 @@ def host_of(address: str) -> str:
     if isinstance(ip, ipaddress.IPv4Address):
         return str(ip)
     return str(ip.ipv4_mapped or ipaddress.ip_network((int(ip), 64), strict=False))
+
+
+def possible_connections(wanted: int) -> int:
+    """Returns how many HTTP connections are possible: `wanted`, or fewer where descriptors are scarce.
+
+    Raises ConfigError where fewer than MIN_CONNECTIONS are.
+    """
+    possible = _possible(wanted)
+    if possible < wanted:
+        logger.warning(
+            "fewer HTTP connections than usual are served; allow this process more descriptors (ulimit -n)",
+            extra={"possible": possible, "wanted": wanted},
+        )
+    return possible
+
+
+def check_capacity(wanted: int = MAX_CONNECTIONS) -> None:
+    """Raises the ConfigError that `possible_connections` would raise now, before anything is loaded."""
+    _possible(wanted)
+
+
+def _possible(wanted: int) -> int:
+    free = descriptors.num_free()
+    if free is None:
+        return wanted
+    possible = min(wanted, free - max(KEPT, free // 4))
+    if possible < min(wanted, MIN_CONNECTIONS):
+        raise ConfigError(
+            f"--http: only {free} more files and sockets may be open in this process, too few to serve HTTP; allow it "
+            f"at least {KEPT + MIN_CONNECTIONS - free} more (ulimit -n), or {KEPT + wanted} for {wanted} connections"
+        )
+    return possible

@@ -10,9 +10,9 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.counts import ResponseCounts
 from goodspeed.serving.web.connection_limit import host_of
-from goodspeed.serving.web.keys import Keys
 
 OPEN_PATHS = ("/health", "/ready")
 """Paths that are served without a key: health probes have none."""
@@ -121,7 +121,7 @@ class LocalHost:
 
 
 def _is_local(host: str) -> bool:
-    """Whether a Host header, with or without a port, names loopback."""
+    """Returns True if a Host header, with or without a port, names loopback."""
     name = re.sub(r":\d+\Z", "", host).strip("[]")
     try:
         return name.lower() == "localhost" or ipaddress.ip_address(name).is_loopback

@@ -6,9 +6,12 @@ and for its answer to be read, and its own limit closes no connection.
 """
 
 import asyncio
+import fcntl
 import json
 import logging
 import socket
+import struct
+import sys
 from typing import Any, cast
 
 import h11
@@ -16,8 +19,6 @@ from h11._connection import DEFAULT_MAX_INCOMPLETE_EVENT_SIZE
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from goodspeed.serving.web.connection_limit import ConnectionLimit, host_of
-from goodspeed.serving.web.counting_transport import CountingTransport
-from goodspeed.serving.web.framing import StrictConnection
 from goodspeed.serving.web.guards import AUTHORIZED, error_body
 
 logger = logging.getLogger("goodspeed.http")
@@ -33,6 +34,14 @@ STALLED_S = 2.0
 
 MAX_PIPELINED = 8
 """The most pipelined requests in a row; none may follow an unauthorised request."""
+
+
+IS_LINUX = sys.platform == "linux"
+
+SIOCOUTQ = 0x5411
+"""ioctl: bytes in a Linux socket's send queue, sent or not, that are not acknowledged."""
+
+LENGTH, ENCODING = b"content-length", b"transfer-encoding"
 
 
 class TimeoutProtocol(H11Protocol):
@@ -67,9 +76,7 @@ class TimeoutProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def make_room(self) -> None:
-        logger.info(
-            "closed a connection to make room: all places are taken", extra={"num_places": self._limit.num_places}
-        )
+        logger.info("closed a connection to make room: the limit is reached", extra={"limit": self._limit.max_open})
         self.transport.abort()
 
     def check_progress(self, now: float) -> None:
@@ -155,3 +162,66 @@ def prepare(connection: socket.socket) -> None:
     """Has Linux end the connection when its client reads nothing for WRITE_TIMEOUT_S, also after we have closed it."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(WRITE_TIMEOUT_S * 1000))
+
+
+class StrictConnection(h11.Connection):
+    """HTTP/1.1 framing, stricter than h11's: a request with two conflicting lengths is refused (request smuggling).
+
+    Behind a proxy that goes by one of two lengths, a server that goes by the other would take one user's bytes for the
+    request of another.
+    """
+
+    why: str | None = None
+    """Text of the last error."""
+
+    @property
+    def is_more_there(self) -> bool:
+        """True if bytes were received that no event has consumed yet."""
+        return len(self._receive_buffer) > 0
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Raises RemoteProtocolError, after which the connection has to be closed."""
+        try:
+            event = super().next_event()
+            if isinstance(event, h11.Request):
+                _check_lengths(event)
+            return event
+        except h11.RemoteProtocolError as error:
+            self.why = str(error)
+            raise
+
+
+def _check_lengths(request: h11.Request) -> None:
+    names = {name for name, _ in request.headers}
+    if ENCODING in names and LENGTH in names:
+        raise h11.RemoteProtocolError("Content-Length together with Transfer-Encoding; send one of them", 400)
+    if ENCODING in names and request.http_version < b"1.1":
+        raise h11.RemoteProtocolError("Transfer-Encoding is none of HTTP/1.0; send Content-Length", 400)
+
+
+class CountingTransport:
+    """An asyncio transport that counts the bytes that the other side has not acknowledged yet."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.num_written = 0
+        self._transport = transport
+
+    def write(self, data: bytes) -> None:
+        self.num_written += len(data)
+        self._transport.write(data)
+
+    def num_pending(self) -> int:
+        """Returns the bytes that wait in this process and, on Linux, in the kernel."""
+        return self._transport.get_write_buffer_size() + self._num_unacknowledged()
+
+    def _num_unacknowledged(self) -> int:
+        connection = self._transport.get_extra_info("socket")
+        if not IS_LINUX or connection is None or connection.fileno() < 0:
+            return 0
+        try:
+            return int(struct.unpack("i", fcntl.ioctl(connection.fileno(), SIOCOUTQ, bytes(4)))[0])
+        except OSError:
+            return 0  # it ended meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)

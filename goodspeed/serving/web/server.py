@@ -11,15 +11,14 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.serving.web.accepting import Acceptor
-from goodspeed.serving.web.capacity import MAX_CONNECTIONS, num_places
-from goodspeed.serving.web.connection_limit import ConnectionLimit
+from goodspeed.serving.web.connection_limit import MAX_CONNECTIONS, ConnectionLimit, possible_connections
 from goodspeed.serving.web.guards import error_body
 from goodspeed.serving.web.protocol import TimeoutProtocol, prepare
 
 logger = logging.getLogger("goodspeed.http")
 
 GRACE_S = 2
-"""How long answers may go on after the server was told to stop; a caller that wants to wait longer waits before."""
+"""Time for running answers after the server was told to stop; a caller that wants to wait longer waits before."""
 
 CHECK_INTERVAL_S = 1.0
 """Time between two checks of all connections for answers that the client does not read."""
@@ -100,7 +99,7 @@ async def serve(app: ASGIApp, listener: socket.socket, *, max_connections: int =
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
     )
-    server = _Server(config, ConnectionLimit(num_places(max_connections)))
+    server = _Server(config, ConnectionLimit(possible_connections(max_connections)))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     checking = asyncio.create_task(server.check_connections())
     try:

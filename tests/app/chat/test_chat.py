@@ -24,6 +24,17 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
 
 
 @pytest.fixture
+def colours(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From its call on the command believes that it writes to a terminal with colours."""
+
+    def show() -> None:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("TERM", "xterm")
+
+    return show
+
+
+@pytest.fixture
 def talk(stub: Stub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Talk:
     """The command with these lines as standard input: exit status, standard output, standard error."""
 
@@ -38,6 +49,8 @@ def talk(stub: Stub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 
 
 def test_each_line_is_a_turn_of_one_conversation(stub: Stub, talk: Talk) -> None:
+    assert talk(" \n\n") == (0, "", "")
+    assert not stub.asked
     status, out, err = talk("one\n\ntwo\n", "--system", "be kind")
     assert (status, out) == (0, "Hello\nHello\n")
     first, second = (line.strip("[]").split(", ") for line in err.splitlines())
@@ -79,20 +92,17 @@ def test_events_and_the_result_last(stub: Stub, talk: Talk) -> None:
     assert answer["acceptance_rate"] == 0.75
 
 
-def test_accepted_text_is_tinted_if_asked_for(stub: Stub, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accepted_text_is_tinted_if_asked_for(stub: Stub, talk: Talk, colours: Callable[[], None]) -> None:
     spans = [{"text": "Hel", "accepted": True}, {"text": "lo", "accepted": False}]
     stub.body = chunk("Hello", goodspeed={"spans": spans}) + chunk("!", goodspeed={"spans": []}) + LAST
     assert talk("hi", "--tint")[1] == "Hello!\n"  # no terminal
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
+    colours()
     assert talk("hi", "--tint")[1] == "\x1b[32mHel\x1b[0mlo!\n"
     assert talk("hi")[1] == "Hello!\n"
 
 
-def test_what_the_draft_model_wrote_alone_is_shown_and_counted(
-    stub: Stub, talk: Talk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whether tints are wanted or not; where the node tells spans, by them."""
+def test_what_the_draft_model_wrote_alone_is_shown(stub: Stub, talk: Talk, colours: Callable[[], None]) -> None:
+    """With tints and without; by spans, where the node tells them."""
     usage = {**USAGE, "goodspeed": {**OWN, "local": 2}}
     spans = [{"text": "!", "accepted": False}, {"text": "?", "accepted": False, "local": True}]
     body = (
@@ -101,14 +111,11 @@ def test_what_the_draft_model_wrote_alone_is_shown_and_counted(
     stub.body = body + event({**FRAME, "choices": [], "usage": usage}) + b"data: [DONE]\n\n"
     assert "2 tokens by the draft model alone" in talk("hi")[2]
     assert json.loads(talk("hi", "--json")[1].splitlines()[-1])["answers"][0]["num_local"] == 2
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
+    colours()
     assert talk("hi")[1] == "He\x1b[33mllo\x1b[0m!\x1b[33m?\x1b[0m\n"
 
 
-def test_what_the_model_thinks_is_dimmed_and_not_sent_back(
-    stub: Stub, talk: Talk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_model_thinks_is_dimmed_and_not_sent_back(stub: Stub, talk: Talk, colours: Callable[[], None]) -> None:
     thoughts = [chunk(delta={"reasoning_content": text}) for text in ("h", "m\x1b")]
     stub.body = b"".join(thoughts) + chunk("Hel") + chunk("lo") + LAST
     _, out, err = talk("one\ntwo\n")
@@ -118,8 +125,7 @@ def test_what_the_model_thinks_is_dimmed_and_not_sent_back(
     events = list(map(json.loads, talk("hi\n", "--json")[1].splitlines()))
     assert [one["text"] for one in events if one.get("event") == "thinking"] == ["h", "m\x1b"]
     assert events[-1]["answers"][0]["text"] == "Hello"
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
+    colours()
     assert talk("hi")[2].startswith("\x1b[2mh\x1b[0m")
 
 
@@ -129,12 +135,6 @@ def test_nothing_that_a_terminal_obeys_is_shown(stub: Stub, talk: Talk) -> None:
     assert out == "a\\x1b[2J\\x9b1m\\r\\x07\\u202eb\\u2028\tc\n日本 é\n"
     stub.refuse(400, "no\x1b[2J\nnot so")
     assert talk("hi") == (1, "", f"goodspeed: {stub.url} answered 400: no\\x1b[2J not so\n")
-
-
-@pytest.mark.parametrize("lines", ["", " \n\n"])
-def test_nothing_said_nothing_asked(stub: Stub, talk: Talk, lines: str) -> None:
-    assert talk(lines) == (0, "", "")
-    assert not stub.asked
 
 
 def test_a_node_that_tells_no_usage(stub: Stub, talk: Talk) -> None:
@@ -180,27 +180,21 @@ def test_an_answer_that_breaks_off(stub: Stub, talk: Talk, rest: bytes, said: st
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "kind"),
     [
-        b"data: nonsense\n\n",
-        b'data: {"choices": 1}\n\n',
-        b"data: " + b"[" * 100_000 + b"\n\n",
-        b"data: " + b"x" * (2 << 20),
+        (b"data: nonsense\n\n", "text/event-stream"),
+        (b'data: {"choices": 1}\n\n', "text/event-stream"),
+        (b"data: " + b"[" * 100_000 + b"\n\n", "text/event-stream"),
+        (b"data: " + b"x" * (2 << 20), "text/event-stream"),
+        (chunk("Hello") + LAST, "text/html"),
     ],
 )
-def test_what_is_no_answer(stub: Stub, talk: Talk, body: bytes) -> None:
-    stub.body = body
+def test_what_is_no_answer(stub: Stub, talk: Talk, body: bytes, kind: str) -> None:
+    stub.body, stub.headers = body, {"Content-Type": kind}
     status, out, err = talk("hi")
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert err.startswith("goodspeed: ")
     assert stub.url in err
-
-
-def test_what_is_no_event_stream(stub: Stub, talk: Talk) -> None:
-    stub.headers = {"Content-Type": "text/html"}
-    status, _, err = talk("hi")
-    assert status == 1
-    assert "text/event-stream" in err
 
 
 def test_a_model_that_is_not_served(stub: Stub, talk: Talk) -> None:

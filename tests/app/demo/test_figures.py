@@ -2,13 +2,12 @@
 
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
 
-from goodspeed.app.demo import compare, plot, summary, words
+from goodspeed.app.demo import compare, plot, summary
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.state import DemoState
 from goodspeed.serving.prompts import Prompt
@@ -107,6 +106,11 @@ def test_what_one_run_comes_to(state: DemoState) -> None:
     assert result["accepted_by"] == {"model": 5, "ngram": 0, "self": 0}
     assert b["drafted_by"] == {"model": 0, "ngram": 2, "self": 0}
     assert "model 5 of 8, ngram 0 of 2, self 0 of 0" in summary.to_text(result)
+    assert result["wall_s"] == {"receive": 1.5, "forward": 2.5, "verify": 0.4, "schedule": 0.2, "send": 0.1}
+    assert not [name for name in summary.figures(result) if name.startswith("in time")]
+    # the verify node's own drafts come from nobody
+    state.apply_draft("b", tokens_event([7], {"model": 0, "ngram": 2, "self": 90}, {"self": 9}), 105.0)
+    assert summary.summarize(DemoConfig(clients=2), state)["uplink_bytes_per_token"] == 150 / 10
 
 
 def test_what_drafts_is_known_while_texts_go_on() -> None:
@@ -125,11 +129,6 @@ def test_what_others_ask_for_afterwards_counts_for_nothing(state: DemoState) -> 
     state.apply_verify(round_event(6, 999, 20.0, row("stranger", 8, 8, 9)))
     state.apply_verify(stopped_event(ZERO, uplink_bytes=999))
     assert summary.summarize(DemoConfig(), state) == before
-
-
-def test_the_wait_for_the_first_prompt_is_no_part_of_the_time(state: DemoState) -> None:
-    wall_s = summary.summarize(DemoConfig(), state)["wall_s"]
-    assert wall_s == {"receive": 1.5, "forward": 2.5, "verify": 0.4, "schedule": 0.2, "send": 0.1}
 
 
 def test_a_client_without_a_token_is_left_out_of_fairness() -> None:
@@ -158,42 +157,18 @@ def test_series_for_the_picture(state: DemoState) -> None:
     assert utilities == pytest.approx([math.log(value) for value in expected])
 
 
-def test_the_picture_is_a_png(state: DemoState, tmp_path: Path) -> None:
-    plot.save({"gradient": state, "fixed": state}, str(tmp_path / "x.png"))
-    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_text_names_every_client_and_figure(state: DemoState) -> None:
+def test_the_text_names_and_explains_every_client_and_figure(state: DemoState) -> None:
     text = summary.to_text(summary.summarize(DemoConfig(clients=2), state))
+    assert text.startswith("gradient policy, continuous rounds, match verification, ")
     assert "a           math      small               8      3/5       0.62     1.60      2.0" in text
     assert re.search(r"^log-utility +0\.470$", text, re.MULTILINE)
     assert "forward 53%" in text
-
-
-def test_the_first_line_says_which_rounds_they_were(state: DemoState) -> None:
-    def first_line(**changes: str) -> str:
-        return summary.to_text(summary.summarize(DemoConfig(**changes), state)).splitlines()[0]  # type: ignore[arg-type]
-
-    assert first_line().startswith("gradient policy, continuous rounds, match verification, ")
-    assert first_line(policy="fixed").startswith("fixed policy, continuous rounds")
-    assert first_line(preset="paper").startswith("gradient policy, barrier rounds, ratio verification, ")
-
-
-def test_every_figure_is_explained(state: DemoState) -> None:
-    text = summary.to_text(summary.summarize(DemoConfig(clients=2), state))
-    for name in (
-        "rounds",
-        "acceptance",
-        "goodput",
-        "log-utility",
-        "Jain index",
-        "worst client's share",
-        "uplink bytes",
-        "verify node's time",
-    ):
+    figures = ("log-utility", "Jain index", "worst client's share", "uplink bytes", "verify node's time")
+    for name in ("rounds", "acceptance", "goodput", *figures):
         assert name in text
-        assert f"\n{name}: " in f"\n{words.OF_ONE_RUN}"
-    assert all(f" {part} " in f" {words.OF_ONE_RUN} ".replace("\n", " ") for part in summary.WALL)
+        assert f"\n{name}: " in f"\n{summary.OF_ONE_RUN}"
+    paper = summary.to_text(summary.summarize(DemoConfig(preset="paper"), state))
+    assert paper.startswith("gradient policy, barrier rounds, ratio verification, ")
 
 
 def test_curves_are_told_apart_and_their_names_hide_none() -> None:
@@ -213,12 +188,6 @@ def test_curves_are_told_apart_and_their_names_hide_none() -> None:
     plot.draw_utility(axes, many, "")
     assert "tokens per round" in axes.get_ylabel()
     assert "round" in axes.get_xlabel()
-
-
-def test_the_uplink_is_that_of_tokens_that_draft_nodes_drafted(state: DemoState) -> None:
-    """The verify node's own drafts come from nobody."""
-    state.apply_draft("b", tokens_event([7], {"model": 0, "ngram": 2, "self": 90}, {"self": 9}), 105.0)
-    assert summary.summarize(DemoConfig(clients=2), state)["uplink_bytes_per_token"] == 150 / 10
 
 
 def test_what_is_wrong_with_a_policy_of_ones_own_is_told(state: DemoState) -> None:
@@ -245,11 +214,9 @@ def test_a_comparison_has_the_policy_that_was_asked_for_and_the_paper(state: Dem
 def test_texts_are_compared_between_policies(state: DemoState) -> None:
     same = compare.summarize(DemoConfig(clients=2), {"gradient": state, "fixed": state})
     assert same["texts_identical"] is True
-    assert [result["policy"] for result in same["compare"].values()] == ["gradient", "fixed"]
     assert "texts identical                      yes" in compare.to_text(same)
     other = DemoState.of([one.client for one in state.progress.values()])
-    differ = compare.summarize(DemoConfig(clients=2), {"gradient": state, "fixed": other})
-    assert differ["texts_identical"] is False
+    assert compare.summarize(DemoConfig(clients=2), {"gradient": state, "fixed": other})["texts_identical"] is False
 
 
 def test_texts_in_time_are_counted_by_tier() -> None:
@@ -268,7 +235,3 @@ def test_texts_in_time_are_counted_by_tier() -> None:
     assert found["in time, urgent"] == "1 of 2 texts, 15.0 ms per token; 1 of 1 promised ones"
     assert found["in time, slow"] == "1 of 1 texts"
     assert found["in time, busy"] == "0 of 1 texts, 30.0 ms per token; none was promised"
-
-
-def test_without_tiers_nothing_is_said_of_time(state: DemoState) -> None:
-    assert not [name for name in summary.figures(summary.summarize(DemoConfig(), state)) if name.startswith("in time")]

@@ -1,6 +1,5 @@
-"""Who takes part in a demo: prompts, seeds and draft models dealt out."""
+"""The clients of a demo: prompts, seeds and draft models dealt out."""
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,12 @@ import pytest
 
 from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
-from goodspeed.app.demo.commands import draft_command, verify_command
+from goodspeed.app.demo.nodes import draft_command, verify_command
 from goodspeed.app.demo.options import DRAFT_NODE_BYTES, DemoConfig, clients
 from goodspeed.embedded import prompts
 from goodspeed.engine import host_memory
 from goodspeed.errors import ConfigError
-from goodspeed.serving.config import add_options, from_namespace
+from goodspeed.serving.config import from_namespace
 from training import domains
 
 
@@ -37,12 +36,6 @@ def test_lines_come_again_and_their_seeds_go_before_ours(tmp_path: Path, capsys:
     assert "3 clients share 2 prompts" in capsys.readouterr().err
 
 
-def test_the_help_tells_what_the_preset_is_and_how_to_keep_browsers_shut() -> None:
-    told = {action.dest: str(action.help) for action in _options()}
-    assert "Eq. (5)" in told["preset"]
-    assert "browser" in told["open_page"]
-
-
 def test_the_preset_is_one_switch_for_both_nodes() -> None:
     config = DemoConfig(preset="paper", clients=1)
     (client,) = clients(config)
@@ -54,12 +47,6 @@ def test_the_preset_is_one_switch_for_both_nodes() -> None:
     assert config.rounds == "barrier"
     with pytest.raises(ConfigError, match="--preset paper has --drafters model; drop one of them"):
         DemoConfig(preset="paper", drafters="ngram")
-
-
-def _options() -> list[argparse.Action]:
-    parser = argparse.ArgumentParser()
-    add_options(parser, DemoConfig)
-    return parser._actions
 
 
 def test_more_draft_nodes_than_the_memory_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,23 +70,16 @@ def test_over_http_temperatures_end_at_2() -> None:
         DemoConfig(temperature=3.0, http=True).check()
 
 
-def test_draft_nodes_without_models_have_the_targets_tokenizer() -> None:
-    config = DemoConfig(drafters="ngram", clients=2)
+@pytest.mark.parametrize("drafters", ["ngram", "both"])
+def test_draft_nodes_without_models_have_the_targets_tokenizer(drafters: str) -> None:
+    config = DemoConfig(drafters=drafters, clients=2)
     config.check()
     for client in clients(config):
         words = draft_command(config, client, "tcp://127.0.0.1:1", "info")
-        assert {"--model=none", "--tokenizer=tiny-target"} < set(words)
         own = [word for word in words[4:] if word != "--json"]
         parsed = from_namespace(DraftConfig, build_parser().parse_args(own))  # nothing that needs a model is among them
-        assert not parsed.has_model
-
-
-def test_draft_nodes_with_models_have_their_own_tokenizers() -> None:
-    config = DemoConfig(clients=2)
-    for client in clients(config):
-        words = draft_command(config, client, "tcp://127.0.0.1:1", "info")
-        assert f"--model={client.draft_model}" in words
-        assert not any(word.startswith("--tokenizer") for word in words)
+        assert parsed.model == client.draft_model
+        assert parsed.tokenizer == (None if parsed.has_model else "tiny-target")
 
 
 @pytest.mark.parametrize("changes", [{"draft_models": "x"}, {"proposal": "dense-fp16"}])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from goodspeed.app.demo import processes
-from goodspeed.app.demo.processes import Child, Event, Household
+from goodspeed.app.demo.processes import Child, Event, Processes
 from goodspeed.errors import ProcessError
 
 pytestmark = pytest.mark.alone
@@ -36,11 +36,11 @@ def test_events_are_heard_in_order_and_other_lines_are_not() -> None:
     heard: list[Event] = []
 
     async def work() -> None:
-        async with Household(dict(os.environ)) as house:
+        async with Processes(dict(os.environ)) as processes:
             text = (
                 "say(event='a', n=1)\nprint('noise')\nprint('3')\nsay(x=1)\nsay(event='b', text=sys.stdin.readline())\n"
             )
-            child = await house.start("it", program(text), heard.append, takes_input=True)
+            child = await processes.start("it", program(text), heard.append, takes_input=True)
             assert (await child.expect("a", TIMEOUT_S))["n"] == 1
             child.give("hello")
             await child.succeeded()
@@ -51,8 +51,8 @@ def test_events_are_heard_in_order_and_other_lines_are_not() -> None:
 
 def test_an_early_end_is_told_with_its_last_words() -> None:
     async def work() -> None:
-        async with Household(dict(os.environ)) as house:
-            child = await house.start("client-3", program("sys.exit('no luck today')"), lambda event: None)
+        async with Processes(dict(os.environ)) as processes:
+            child = await processes.start("client-3", program("sys.exit('no luck today')"), lambda event: None)
             with pytest.raises(ProcessError, match=r"^client-3 ended with status 1: no luck today$"):
                 await child.expect("ready", TIMEOUT_S)
             with pytest.raises(ProcessError, match="no luck today"):
@@ -63,9 +63,9 @@ def test_an_early_end_is_told_with_its_last_words() -> None:
 
 def test_what_it_said_before_its_last_word_is_kept_beside_the_message() -> None:
     async def work() -> None:
-        async with Household(dict(os.environ)) as house:
+        async with Processes(dict(os.environ)) as processes:
             text = "sys.stderr.write('one\\ntwo\\n')\nsys.exit('no luck today')"
-            child = await house.start("client-3", program(text), lambda event: None)
+            child = await processes.start("client-3", program(text), lambda event: None)
             with pytest.raises(ProcessError) as told:
                 await child.expect("ready", TIMEOUT_S)
             assert str(told.value) == "client-3 ended with status 1: no luck today"
@@ -77,8 +77,8 @@ def test_what_it_said_before_its_last_word_is_kept_beside_the_message() -> None:
 
 def test_a_kill_is_named() -> None:
     async def work() -> None:
-        async with Household(dict(os.environ)) as house:
-            child = await house.start("it", program(WAIT), lambda event: None, takes_input=True)
+        async with Processes(dict(os.environ)) as processes:
+            child = await processes.start("it", program(WAIT), lambda event: None, takes_input=True)
             await child.expect("ready", TIMEOUT_S)
             child.signal(signal.SIGKILL)
             with pytest.raises(ProcessError, match="it was killed by signal 9"):
@@ -89,8 +89,8 @@ def test_a_kill_is_named() -> None:
 
 def test_one_that_never_gets_ready_is_not_waited_for_for_ever() -> None:
     async def work() -> None:
-        async with Household(dict(os.environ)) as house:
-            child = await house.start("it", program(WAIT), lambda event: None, takes_input=True)
+        async with Processes(dict(os.environ)) as processes:
+            child = await processes.start("it", program(WAIT), lambda event: None, takes_input=True)
             await child.expect("ready", TIMEOUT_S)
             with pytest.raises(ProcessError, match=r"it was not connected within 0.01 s"):
                 await child.expect("connected", 0.01)
@@ -111,9 +111,9 @@ def test_all_are_gone_after_an_exception_even_the_stubborn(monkeypatch: pytest.M
     monkeypatch.setattr(processes, "wait_for_ends", wait)
 
     async def work() -> None:
-        async with Household(dict(os.environ)) as house:
+        async with Processes(dict(os.environ)) as processes:
             for text in (WAIT, STUBBORN):
-                children.append(await house.start("it", program(text), lambda event: None, takes_input=True))
+                children.append(await processes.start("it", program(text), lambda event: None, takes_input=True))
             for child in children:
                 await child.expect("ready", TIMEOUT_S)
             raise KeyError("something else")
@@ -128,12 +128,12 @@ def test_a_signal_leaves_nobody_behind(number: signal.Signals) -> None:
     tree = (
         "import asyncio, os, signal, sys\n"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # these tests may run under nohup, which is inherited
-        "from goodspeed.app.demo.interrupt import run_interruptible\n"
-        "from goodspeed.app.demo.processes import Household\n"
+        "from goodspeed.app.demo.processes import run_interruptible\n"
+        "from goodspeed.app.demo.processes import Processes\n"
         "async def work():\n"
-        "    async with Household(dict(os.environ)) as house:\n"
+        "    async with Processes(dict(os.environ)) as processes:\n"
         f"        program = [sys.executable, '-c', {SPEAK + WAIT!r}]\n"
-        "        children = [await house.start('it', program, print, takes_input=True) for _ in range(3)]\n"
+        "        children = [await processes.start('it', program, print, takes_input=True) for _ in range(3)]\n"
         "        for child in children:\n"
         "            await child.expect('ready', 30)\n"
         "        print(*(child.process.pid for child in children), flush=True)\n"

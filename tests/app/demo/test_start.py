@@ -1,20 +1,22 @@
-"""What is said while nodes start, and when one does not. The nodes here are tiny programs."""
+"""Lines that are shown while nodes start, and when one does not. The nodes here are tiny programs."""
 
 import asyncio
 import json
 import os
 import sys
+import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from goodspeed.app.demo import browser, start
+from goodspeed.app.demo import nodes
 from goodspeed.app.demo.options import Client, DemoConfig
-from goodspeed.app.demo.processes import Household
+from goodspeed.app.demo.processes import Processes
 from goodspeed.app.demo.run import run
 from goodspeed.app.demo.state import DemoState
+from goodspeed.app.demo.view import View
 from goodspeed.errors import ProcessError
 from goodspeed.serving.prompts import Prompt
 from tests.waiting import until
@@ -25,7 +27,7 @@ READY = {"event": "ready", "endpoint": "tcp://127.0.0.1:1", "url": "http://127.0
 URL = READY["url"]
 
 
-class Listener:
+class Listener(View):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
@@ -67,15 +69,15 @@ def test_how_many_draft_nodes_are_ready(tmp_path: Path, monkeypatch: pytest.Monk
     def command(config: DemoConfig, client: Client, endpoint: str, log_level: str) -> list[str]:
         return program(waits_for(tmp_path / client.name), event({"event": "connected"}), "sys.stdin.read()")
 
-    monkeypatch.setattr(start, "draft_command", command)
-    monkeypatch.setattr(start, "REPEAT_S", 0.02)
+    monkeypatch.setattr(nodes, "draft_command", command)
+    monkeypatch.setattr(nodes, "REPEAT_S", 0.02)
     view = Listener()
 
     async def work() -> None:
-        async with Household(dict(os.environ)) as house:
+        async with Processes(dict(os.environ)) as processes:
             starting = asyncio.create_task(
-                start.start_drafts(
-                    DemoConfig(), clients(6), "tcp://here", house, lambda name, told: None, "warning", view
+                nodes.start_drafts(
+                    DemoConfig(), clients(6), "tcp://here", processes, lambda name, told: None, "warning", view
                 )
             )
             await until(lambda: "0 of 6 draft nodes are ready; the others are loading" in "\n".join(view.said))
@@ -97,19 +99,19 @@ def verify(
     monkeypatch: pytest.MonkeyPatch, view: Listener, *lines: str, config: DemoConfig | None = None, seen: str = ""
 ) -> None:
     """Waits for a verify node that does that; for the line `seen` of its repeated news, first."""
-    monkeypatch.setattr(start, "verify_command", lambda config, log_level: program(*lines))
+    monkeypatch.setattr(nodes, "verify_command", lambda config, log_level: program(*lines))
     config = config or DemoConfig(clients=1)
 
     async def work() -> None:
-        async with Household(dict(os.environ)) as house:
-            node = await start.start_verify(config, house, lambda told: None, "warning", view)
-            assert await start.wait_for_verify(config, node, view) == READY["endpoint"]
+        async with Processes(dict(os.environ)) as processes:
+            node = await nodes.start_verify(config, processes, lambda told: None, "warning", view)
+            assert await nodes.wait_for_verify(config, node, view) == READY["endpoint"]
 
     asyncio.run(work())
 
 
 def test_what_the_verify_node_does_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "REPEAT_S", 0.02)
+    monkeypatch.setattr(nodes, "REPEAT_S", 0.02)
     file = tmp_path / "go on"
 
     class Impatient(Listener):
@@ -126,31 +128,55 @@ def test_what_the_verify_node_does_meanwhile(tmp_path: Path, monkeypatch: pytest
     assert view.said[-1] == "the verify node is ready at tcp://127.0.0.1:1; starting 1 draft node"
 
 
+class Browser(webbrowser.BaseBrowser):
+    """Remembers what it opened."""
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        self.opened: list[str] = []
+
+    def open(self, url: str, new: int = 0, autoraise: bool = True) -> bool:
+        self.opened.append(url)
+        return True
+
+
+NO_BROWSER = "no browser was found; open that address in one"
+
+
 @pytest.mark.parametrize(
-    ("is_watched", "is_open", "open_page", "last"),
+    ("is_terminal", "found", "open_page", "last"),
     [
-        (True, True, True, "it was opened in a browser"),
-        (True, False, True, "no browser was found; open that address in one"),
-        (True, True, False, f"the window is at {URL}"),
-        (False, True, True, f"the window is at {URL}"),
+        (True, Browser(), True, "it was opened in a browser"),
+        (True, None, True, NO_BROWSER),
+        (True, webbrowser.GenericBrowser("w3m"), True, NO_BROWSER),  # for terminals: it would take ours over
+        (True, Browser(), False, f"the window is at {URL}"),
+        (False, Browser(), True, f"the window is at {URL}"),
     ],
 )
 def test_the_window_is_told_and_opened_where_somebody_looks(
-    monkeypatch: pytest.MonkeyPatch, is_watched: bool, is_open: bool, open_page: bool, last: str
+    monkeypatch: pytest.MonkeyPatch,
+    is_terminal: bool,
+    found: webbrowser.BaseBrowser | None,
+    open_page: bool,
+    last: str,
 ) -> None:
-    opened = []
+    def get() -> webbrowser.BaseBrowser:
+        if found is None:
+            raise webbrowser.Error("could not locate runnable browser")
+        return found
 
-    def open_in_browser(url: str) -> bool:
-        opened.append(url)
-        return is_open
+    def refuse(self: object, url: str, new: int = 0, autoraise: bool = True) -> bool:
+        raise AssertionError("it would take our terminal over")
 
-    monkeypatch.setattr(browser, "is_watched", lambda environment, platform, is_terminal: is_watched)
-    monkeypatch.setattr(browser, "open_page", open_in_browser)
+    monkeypatch.setattr(webbrowser, "get", get)
+    monkeypatch.setattr(webbrowser.GenericBrowser, "open", refuse)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
     view = Listener()
     verify(monkeypatch, view, event(READY), config=DemoConfig(http=True, open_page=open_page))
     assert f"the window is at {URL}" in view.said
     assert view.said[-1] == last
-    assert opened == ([URL] if is_watched and open_page else [])
+    if isinstance(found, Browser):
+        assert found.opened == ([URL] if is_terminal and open_page else [])
 
 
 def failure(view: Listener, log_level: str = "warning") -> str:
@@ -164,11 +190,11 @@ Commands = Callable[[list[str], list[str]], None]
 
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
-    """What the verify node and the draft node are in this test."""
+    """Sets the programs of the verify node and of the draft node."""
 
     def use(verify: list[str], draft: list[str]) -> None:
-        monkeypatch.setattr(start, "verify_command", lambda config, log_level: verify)
-        monkeypatch.setattr(start, "draft_command", lambda config, client, endpoint, log_level: draft)
+        monkeypatch.setattr(nodes, "verify_command", lambda config, log_level: verify)
+        monkeypatch.setattr(nodes, "draft_command", lambda config, client, endpoint, log_level: draft)
 
     return use
 

@@ -1,4 +1,4 @@
-"""What is seen of a running demo."""
+"""Views of a running demo."""
 
 import asyncio
 import io
@@ -9,7 +9,6 @@ from rich.console import Console
 from goodspeed.app.demo import view
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.state import DemoState
-from goodspeed.app.demo.summary import printable
 from goodspeed.serving.prompts import Prompt
 
 
@@ -45,11 +44,8 @@ def test_the_table_shows_every_client(state: DemoState) -> None:
     assert "[b]sql[/b]" in second  # text is not markup
     assert "xx the [31mend" in first  # nothing that a terminal would obey
     assert max(map(len, shown.splitlines())) <= 140
-
-
-def test_what_http_tells_of_complete_texts_only_is_marked(state: DemoState) -> None:
     told = "accepted of drafted tokens in complete texts: model 9 of 14, ngram 1 of 3, self 0 of 3"
-    assert view.drafted(DemoConfig(http=True), state) == told
+    assert view.drafted(DemoConfig(http=True), state) == told  # over HTTP it is known of no others
 
 
 def test_a_narrow_terminal_shows_every_column_but_the_draft_models_and_some_text(state: DemoState) -> None:
@@ -65,7 +61,7 @@ def test_a_narrow_terminal_shows_every_column_but_the_draft_models_and_some_text
 
 def test_without_a_terminal_every_end_is_told_once(state: DemoState, capsys: pytest.CaptureFixture[str]) -> None:
     async def work() -> None:
-        watching = asyncio.create_task(view.PlainView().watch(DemoConfig(), state))
+        watching = asyncio.create_task(view.View().watch(DemoConfig(), state))
         await asyncio.sleep(0)  # its first look
         state.progress["client-1"].finish_reason = "stop"
         watching.cancel()
@@ -77,7 +73,7 @@ def test_without_a_terminal_every_end_is_told_once(state: DemoState, capsys: pyt
 
 
 def test_what_goes_on_is_a_line_each_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    plain = view.PlainView()
+    plain = view.View()
     plain.doing("1 of 2 draft nodes are ready")
     plain.doing("1 of 2 draft nodes are ready", for_s=10.04)
     plain.done()
@@ -103,9 +99,4 @@ def test_what_goes_on_is_one_line_that_changes_on_a_terminal() -> None:
 
 
 def test_only_a_terminal_gets_a_table() -> None:
-    assert isinstance(view.create(), view.PlainView)
-
-
-def test_printable_text_is_on_one_line() -> None:
-    assert printable("a\n  b\x1b[2J\tc\r\x07 d\u2028e") == "a b [2J c d e"
-    assert printable("größer 🐌") == "größer 🐌"
+    assert type(view.create()) is view.View

@@ -15,7 +15,7 @@ from goodspeed.app.fleet.options import UpConfig
 from goodspeed.errors import ProcessError
 from goodspeed.fleet.keeping import Report
 from goodspeed.fleet.replicas import Load, Replica
-from goodspeed.serving.reporter import QUIET
+from goodspeed.serving.events import QUIET
 
 Run = Callable[..., tuple[int, str, str]]
 CONFIG = UpConfig(model="tiny-target")

@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 
 from draft_node.service.connection import MOST_S, ConnectionStatus
-from goodspeed.serving.reporter import Sentence
+from goodspeed.serving.events import Sentence
 
 ENDPOINT = "tcp://127.0.0.1:5555"
 

@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from goodspeed.app.demo.interrupt import run_interruptible
+from goodspeed.app.demo.processes import run_interruptible
 from tests.faults.soak.plan import Plan
 
 

@@ -23,12 +23,12 @@ KINDS = {
     "incomplete": b"POST /v1/completions" + HEAD + b"Content-Length: 100\r\n\r\nhalf",
     "silent": b"",
 }
-"""What is sent on each connection, of which no answer is ever read."""
+"""Bytes that are sent on each connection, of which no answer is ever read."""
 
 DRIP_S = 10.0
 
 AGAIN_S = 0.05
-"""How often one of the connections is made anew."""
+"""Interval at which one of the connections is made anew."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What happens where no descriptor is left: one line, little work, and connections again as soon as there is one."""
+"""No descriptor is left: one line, little work, and connections again as soon as there is one."""
 
 import asyncio
 import logging
@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from goodspeed.errors import ConfigError
-from goodspeed.serving.exit_statuses import USAGE
-from goodspeed.serving.web import accepting, capacity, listen, parse_address
+from goodspeed.serving.starting import USAGE
+from goodspeed.serving.web import accepting, listen, parse_address
 from goodspeed.serving.web.accepting import Acceptor
+from goodspeed.serving.web.connection_limit import possible_connections
 from goodspeed.wire import descriptors
 from tests.descriptors import at_most
 from tests.waiting import until
@@ -83,7 +84,7 @@ def test_a_protocol_that_cannot_be_made_leaves_no_socket(caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("num_turns", range(5))
 def test_nothing_begins_after_the_end(num_turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the end comes right after a connection was accepted, or some turns of the event loop later."""
+    """The end comes right after a connection was accepted, or some turns of the event loop later."""
     made: dict[asyncio.Protocol, asyncio.BaseTransport] = {}
     accepted: list[socket.socket] = []
     begin = Acceptor._begin
@@ -126,12 +127,12 @@ def test_nothing_begins_after_the_end(num_turns: int, monkeypatch: pytest.Monkey
 def test_fewer_places_where_descriptors_are_scarce(caplog: pytest.LogCaptureFixture) -> None:
     num_open = descriptors.limit() or 0
     num_open -= descriptors.num_free() or 0
-    for free, wanted, places in ((1000, 512, 512), (200, 512, 150), (40, 512, 24), (20, 512, 4), (20, 3, 3)):
+    for free, wanted, possible in ((1000, 512, 512), (200, 512, 150), (40, 512, 24), (20, 512, 4), (20, 3, 3)):
         with at_most(num_open + free):
-            assert capacity.num_places(wanted) == places
+            assert possible_connections(wanted) == possible
     assert "fewer HTTP connections" in caplog.text
     with at_most(num_open + 19), pytest.raises(ConfigError, match=r"at least 1 more \(ulimit -n\)"):
-        capacity.num_places(512)
+        possible_connections(512)
 
 
 @pytest.mark.parametrize("command", ["draft_node", "verify_node"])

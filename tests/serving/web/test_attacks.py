@@ -19,11 +19,11 @@ pytestmark = pytest.mark.alone
 
 NUM_ATTACKERS = 1000
 WITHIN_S = 1.0
-"""How soon a user is answered beside them: the median of several."""
+"""Time in which a user is answered beside them: the median of several."""
 
 AT_MOST_S = 15.0
-"""How soon each user is answered. The attackers share the cores with what is tested, and one answer may wait while the
-machine does something else; a connection that was not accepted, or has no place, would wait far longer or be closed."""
+"""Time in which each user is answered. The attackers share the cores with what is tested, and one answer may wait while
+the machine does something else; a connection that was not accepted would wait far longer or be closed."""
 
 KEY = b"Authorization: Bearer users-key\r\n"
 
@@ -73,7 +73,7 @@ async def asked(port: int, path: bytes) -> float:
 
 
 async def beside(kind: str) -> tuple[list[float], bytes]:
-    """How long users waited beside these attackers, and the answer of one who had begun before.
+    """Returns the times that users waited beside these attackers, and the answer of one who had begun before.
 
     The first user after the assault is not counted: a thousand connections cost half a second of CPU, and tests share
     their machine.
@@ -104,7 +104,7 @@ def test_users_are_served_beside_a_thousand_attackers(kind: str) -> None:
 
 
 def test_without_keys_who_reads_nothing_makes_room_after_a_moment() -> None:
-    """All are let in alike, so what tells them apart is that nothing of their answers is taken."""
+    """All are admitted alike, so what tells them apart is that nothing of their answers is taken."""
 
     async def body() -> float:
         async with serving(keyed=False) as (port, _):

@@ -1,4 +1,4 @@
-"""Who asks for nothing, or takes nothing, is disconnected; who waits for an answer is not. Requests are cut one way."""
+"""Clients that ask for nothing, or take nothing, are disconnected; those that wait for an answer are not."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ async def slow(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def told(*words: bytes) -> bytes:
-    """What the server says until it closes the connection."""
+    """Returns the answer up to the end of the connection."""
     async with served(slow) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.writelines(words)
@@ -63,7 +63,7 @@ def test_who_asks_on_in_part_is_disconnected() -> None:
 
 
 async def answered(max_connections: int, num_wanted: int) -> list[bool]:
-    """Whether who asked first, second and so on is answered; each is being answered before the next one connects."""
+    """Tells for each client, in order, if it is answered; each is being answered before the next one connects."""
     released = asyncio.Event()
 
     async def held(scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,8 +85,8 @@ async def answered(max_connections: int, num_wanted: int) -> list[bool]:
         return [isinstance(rest, bytes) and rest == b"ly" for rest in rests]
 
 
-def test_who_is_being_answered_keeps_its_place() -> None:
-    """Of six places one host may have five."""
+def test_who_is_being_answered_stays_connected() -> None:
+    """Of six connections one host may have five."""
     assert asyncio.run(asyncio.wait_for(answered(6, 7), 30)) == [True] * 5 + [False] * 2
 
 
@@ -195,7 +195,7 @@ POST = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
     ],
 )
 def test_requests_that_are_cut_in_two_ways_or_none(words: bytes, why: bytes) -> None:
-    """What follows such a request is not looked at: the connection ends."""
+    """The connection ends: nothing after such a request is looked at."""
     answer = asyncio.run(asyncio.wait_for(said(words + b"GET" + HEAD + b"\r\n"), 30))
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")

@@ -1,4 +1,4 @@
-"""Where an HTTP face listens, who gets in, and how it ends."""
+"""The HTTP server: addresses, keys, and its end."""
 
 import asyncio
 import base64
@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from goodspeed.errors import ConfigError, TransportError
+from goodspeed.serving import api_keys
 from goodspeed.serving.counts import ResponseCounts
 from goodspeed.serving.web import (
     Address,
@@ -25,7 +26,6 @@ from goodspeed.serving.web import (
     LocalHost,
     listen,
     parse_address,
-    read_keys,
     serve,
     url,
 )
@@ -68,14 +68,15 @@ def ask_a_server(app: ASGIApp) -> tuple[int, bytes]:
 
 @pytest.mark.parametrize(
     ("text", "ip", "port"),
-    [("127.0.0.1:8000", "127.0.0.1", 8000), ("[::1]:0", "::1", 0), ("0.0.0.0:65535", "0.0.0.0", 65535)],
+    [
+        ("127.0.0.1:8000", "127.0.0.1", 8000),
+        ("localhost:80", "127.0.0.1", 80),
+        ("[::1]:0", "::1", 0),
+        ("0.0.0.0:65535", "0.0.0.0", 65535),
+    ],
 )
 def test_addresses(text: str, ip: str, port: int) -> None:
     assert parse_address(text) == Address(text, ip, port)
-
-
-def test_localhost_is_the_address_that_clients_try() -> None:
-    assert parse_address("localhost:80").ip == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_what_is_written_is_sent_at_once() -> None:
 def test_keys_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("# of the office\nfirst-key\n\n  second-key  \n")
-    keys = read_keys(str(file))
+    keys = Keys(api_keys.read(str(file)))
     assert keys.know(b"first-key")
     assert keys.know(b"second-key")
     assert not any(map(keys.know, (b"", b"# of the office", b"first-key\n", b"third-key")))
@@ -138,22 +139,14 @@ def test_a_bad_file_of_keys_is_said_without_showing_it(content: str, what: str, 
     file = tmp_path / "keys"
     file.write_text(content)
     with pytest.raises(ConfigError, match=what) as error:
-        read_keys(str(file))
+        api_keys.read(str(file))
     assert "words" not in str(error.value)
-
-
-def test_no_file_of_keys(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
-        read_keys(str(tmp_path / "missing"))
+        api_keys.read(str(tmp_path / "missing"))
 
 
 def test_served_until_told_to_stop() -> None:
     assert ask_a_server(hello) == (200, b"hello")
-
-
-@pytest.mark.parametrize("path", ["/health", "/ready"])
-def test_open_to_everybody(path: str) -> None:
-    assert ask(KeyCheck(hello, KEYS), path).status_code == 200
 
 
 BASIC = base64.b64encode(b"anybody:second-key").decode()
@@ -171,6 +164,9 @@ def test_anything_else_does_not(credential: str) -> None:
     answer = ask(KeyCheck(hello, KEYS), credential=credential)
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert answer.json()["error"]["code"] == "invalid_api_key"
+    assert [ask(KeyCheck(hello, KEYS), path).status_code for path in ("/health", "/ready")] == [200, 200]
+    browser = ask(KeyCheck(hello, KEYS, realm="GoodSpeed"), "/metrics", credential)
+    assert browser.headers["www-authenticate"].startswith('Basic realm="GoodSpeed"')
 
 
 @pytest.mark.parametrize(
@@ -191,11 +187,6 @@ def test_without_keys_a_node_answers_to_its_own_names_only(host: str, status: in
     client = TestClient(LocalHost(hello))
     assert client.get("/v1/models", headers={"Host": host}).status_code == status
     assert client.get("/health", headers={"Host": host}).status_code == 200
-
-
-def test_a_browser_is_told_to_ask_its_user() -> None:
-    answer = ask(KeyCheck(hello, KEYS, realm="GoodSpeed"), "/metrics")
-    assert answer.headers["www-authenticate"].startswith('Basic realm="GoodSpeed"')
 
 
 def test_what_nobody_caught_is_a_500_and_logged(caplog: pytest.LogCaptureFixture) -> None:

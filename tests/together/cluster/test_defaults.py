@@ -17,7 +17,8 @@ from draft_node.service.answer import Piece
 from draft_node.service.console import Console
 from draft_node.service.request import Wanted
 from draft_node.service.service import Service
-from goodspeed.app.generate import GenerateConfig, generate, ignore
+from goodspeed.app.generate import generate, ignore
+from goodspeed.app.generate_options import GenerateConfig
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings, TextDefaults
 from goodspeed.fair.latency import Refined

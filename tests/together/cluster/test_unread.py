@@ -26,9 +26,9 @@ SOON_S, EVER_S = "0.1", "600"
 NODE = """
 import sys
 from importlib import import_module
-from goodspeed.serving import standard, writer
+from goodspeed.serving import streams, writer
 
-writer.MAX_WAITING, standard.LAST_WORD_S = int(sys.argv.pop(1)), float(sys.argv.pop(1))
+writer.MAX_WAITING, streams.LAST_WORD_S = int(sys.argv.pop(1)), float(sys.argv.pop(1))
 sys.exit(import_module(sys.argv.pop(1)).main())
 """
 """A node for which few bytes are too many: its arguments are the two bounds, its module, and its own options."""

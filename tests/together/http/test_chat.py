@@ -16,8 +16,8 @@ def test_a_conversation(url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     """Accepted text is marked where there is speculation, and none without it; the text is the same."""
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
     told = []
-    for speculate in ("--speculate", "--no-speculate"):
-        words = ["--tint", "--json", "--max-tokens", "24", "--seed", "5", speculate]
+    for speculate in ([], ["--no-speculate"]):
+        words = ["--tint", "--json", "--max-tokens", "24", "--seed", "5", *speculate]
         monkeypatch.setattr(sys, "argv", ["goodspeed", "chat", "--url", url, *words])
         monkeypatch.setattr(sys, "stdin", io.StringIO("What is the capital of France?\nAnd of Spain?\n"))
         assert cli.main() == 0

@@ -6,7 +6,8 @@ from pathlib import Path
 import openai
 import pytest
 
-from goodspeed.app.generate import GenerateConfig, generate, ignore
+from goodspeed.app.generate import generate, ignore
+from goodspeed.app.generate_options import GenerateConfig
 from goodspeed.embedded.models import path
 from goodspeed.engine import checkpoints
 from tests.engine.quantized.making import awq_pair

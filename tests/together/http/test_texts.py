@@ -13,7 +13,8 @@ from openai.types.chat import ChatCompletionMessageParam
 from transformers import AutoModelForCausalLM
 
 from draft_node.http.wanted import choice_seed
-from goodspeed.app.generate import GenerateConfig, generate, ignore
+from goodspeed.app.generate import generate, ignore
+from goodspeed.app.generate_options import GenerateConfig
 from goodspeed.embedded import prompts
 from goodspeed.embedded.models import path
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings

@@ -1,21 +1,23 @@
-"""Starts the nodes of a run, and shows the progress."""
+"""The command lines of a run's nodes, and their start, with its progress."""
 
 import asyncio
-import os
 import sys
 import time
+import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
-from goodspeed.app.demo import browser
-from goodspeed.app.demo.commands import draft_command, verify_command
 from goodspeed.app.demo.options import Client, DemoConfig
-from goodspeed.app.demo.processes import Child, Event, Household
+from goodspeed.app.demo.processes import Child, Event, Processes
 from goodspeed.app.demo.view import View
+from goodspeed.serving.options import NO_MODEL
+
+FREE_PORT = "127.0.0.1:0"
+"""Port 0: the system chooses a port, which the node's `ready` event tells."""
 
 START_S = 300.0
-"""How long a node may take to get ready: many of them import their libraries at once."""
+"""Time for a node to get ready: many of them import their libraries at once."""
 
 REPEAT_S = 10.0
 """Time without progress after which the view repeats what is awaited."""
@@ -24,15 +26,43 @@ MAX_NAMED = 4
 """Most awaited nodes that are named."""
 
 
+def verify_command(config: DemoConfig, log_level: str) -> list[str]:
+    """Returns the verify node's command line."""
+    words = [f"--model={config.model}", f"--bind=tcp://{FREE_PORT}", f"--budget={config.budget}"]
+    words += [f"--policy={config.policy}", f"--max-sessions={max(1024, config.clients)}"]
+    words += [f"--slo-tier={tier}" for tier in config.slo_tier]
+    return _command("verify_node", [*words, *(["--record"] if config.record else [])], config, log_level)
+
+
+def draft_command(config: DemoConfig, client: Client, endpoint: str, log_level: str) -> list[str]:
+    """Returns a draft node's command line without its prompt, which comes on standard input or over HTTP."""
+    words = [f"--model={client.draft_model}", f"--verify={endpoint}", f"--name={client.name}"]
+    words += [f"--verification={config.verification}"]
+    if client.draft_model == NO_MODEL:
+        words += [f"--tokenizer={config.model}"]
+    else:
+        words += [f"--proposal={config.proposal}", *(["--drafter=model"] if config.drafters == "model" else [])]
+    if not config.http:  # else requests carry all this
+        words += ["--prompts=-", f"--max-tokens={config.max_tokens}", f"--temperature={config.temperature}"]
+        words += [f"--tier={client.tier}"] if client.tier is not None else []
+    return _command("draft_node", words, config, log_level)
+
+
+def _command(module: str, words: list[str], config: DemoConfig, log_level: str) -> list[str]:
+    shared = [f"--http={FREE_PORT}"] if config.http else []
+    shared += [f"--preset={config.preset}"] if config.preset is not None else []
+    return [sys.executable, "-P", "-m", module, *words, *shared, "--json", "--quiet", f"--log-level={log_level}"]
+
+
 async def start_verify(
-    config: DemoConfig, house: Household, listen: Callable[[Event], None], log_level: str, view: View
+    config: DemoConfig, processes: Processes, listen: Callable[[Event], None], log_level: str, view: View
 ) -> Child:
     """Starts the verify node; returns before it is ready."""
     view.say(
         f"starting one verify node and {_draft_nodes(config.clients)}; "
         "with the embedded models and two idle cores this takes about 20 s"
     )
-    return await house.start("the verify node", verify_command(config, log_level), listen)
+    return await processes.start("the verify node", verify_command(config, log_level), listen)
 
 
 async def wait_for_verify(config: DemoConfig, verify: Child, view: View) -> str:
@@ -53,14 +83,14 @@ async def start_drafts(
     config: DemoConfig,
     clients: list[Client],
     endpoint: str,
-    house: Household,
+    processes: Processes,
     listen: Callable[[str, Event], None],
     log_level: str,
     view: View,
 ) -> list[Child]:
     """Starts all draft nodes at once; returns when all are connected to the verify node at `endpoint`."""
     drafts = [
-        await house.start(
+        await processes.start(
             client.name,
             draft_command(config, client, endpoint, log_level),
             partial(listen, client.name),
@@ -99,28 +129,39 @@ async def _wait_for_drafts(drafts: list[Child], view: View) -> None:
 
 async def _show_window(config: DemoConfig, url: str, view: View) -> None:
     view.say(f"the window is at {url}")
-    if config.open_page and browser.is_watched(os.environ, sys.platform, sys.stdout.isatty()):
-        is_open = await asyncio.to_thread(browser.open_page, url)
+    if config.open_page and sys.stdout.isatty():
+        is_open = await asyncio.to_thread(open_page, url)
         view.say("it was opened in a browser" if is_open else "no browser was found; open that address in one")
+
+
+def open_page(url: str) -> bool:
+    """Opens the URL; returns whether a browser was started. May take some seconds."""
+    try:
+        found = webbrowser.get()
+    except webbrowser.Error:  # without a display, say
+        return False
+    if type(found) is webbrowser.GenericBrowser:  # one for terminals: ours is in use, and it would be waited for
+        return False
+    return found.open(url)
 
 
 @asynccontextmanager
 async def _waiting(view: View, told: Callable[[], str], detail: Callable[[], str]) -> AsyncIterator[None]:
-    """Shows what is awaited, and repeats it with a detail after REPEAT_S, until the end of the block."""
-    repeating = asyncio.create_task(_repeat(view, told, detail))
+    """Shows what is awaited, and repeats it with a detail every REPEAT_S, until the end of the block."""
+
+    async def repeat() -> None:
+        started = time.monotonic()
+        while True:
+            await asyncio.sleep(REPEAT_S)
+            view.doing("; ".join(filter(None, [told(), detail()])), time.monotonic() - started)
+
+    repeating = asyncio.create_task(repeat())
     view.doing(told())
     try:
         yield
     finally:
         repeating.cancel()
         view.done()
-
-
-async def _repeat(view: View, told: Callable[[], str], detail: Callable[[], str]) -> None:
-    started = time.monotonic()
-    while True:
-        await asyncio.sleep(REPEAT_S)
-        view.doing("; ".join(filter(None, [told(), detail()])), time.monotonic() - started)
 
 
 def _draft_nodes(number: int) -> str:

@@ -1,12 +1,20 @@
-"""What fails in a daemon's loop: it is logged, and only too many failures in a row end the node."""
+"""The parts of both daemons' loops: model calls on a thread of their own, and failures that are survived."""
 
 import asyncio
+import logging
+import os
+import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import asynccontextmanager
-from logging import Logger
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from goodspeed.errors import NodeFailed
+
+T = TypeVar("T")
+
+NAME = "model"
 
 MAX_FAILURES = 100
 """Failures in a row that a node survives: more are no single session's or peer's fault."""
@@ -18,6 +26,36 @@ Undo: TypeAlias = Callable[[Exception], Mapping[str, object]]
 """Makes good what a step left half done; returns what the log is to say of it."""
 
 
+class ModelThread:
+    """Runs one function at a time, off the event loop."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=NAME)
+        self._newest: Future[Any] | None = None
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Runs the function on the thread; returns its result, or raises its exception."""
+        self._newest = future = self._executor.submit(function)
+        return await asyncio.wrap_future(future)
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Waits for the running call, at most timeout_s; returns whether it ended. Blocks the event loop."""
+        running = [self._newest] if self._newest is not None else []
+        has_ended = not wait(running, timeout_s).not_done
+        self._executor.shutdown(wait=has_ended, cancel_futures=True)
+        return has_ended
+
+
+def leave(status: int) -> int:
+    """Returns the exit status; if a model's thread still runs, ends the process, since Python would wait for it."""
+    if any(thread.name.startswith(NAME) for thread in threading.enumerate()):
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status
+
+
 def _nothing(_: Exception) -> Mapping[str, object]:
     return {}
 
@@ -25,7 +63,7 @@ def _nothing(_: Exception) -> Mapping[str, object]:
 class Failures:
     """Counts the failures in a row of something that a loop does again and again."""
 
-    def __init__(self, logger: Logger, what: str, ends: tuple[type[Exception], ...] = ()) -> None:
+    def __init__(self, logger: logging.Logger, what: str, ends: tuple[type[Exception], ...] = ()) -> None:
         """what: is tried, as a noun with its article. ends: the exceptions that no further try could mend."""
         self._logger = logger
         self._what = what

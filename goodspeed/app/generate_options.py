@@ -1,0 +1,205 @@
+"""The settings of `goodspeed generate`, and the constraint and the tokens that they name."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+from pathlib import Path
+
+from goodspeed.errors import ConfigError, reason
+from goodspeed.serving import options
+from goodspeed.serving.config import Settings, option
+from goodspeed.serving.defaults import SamplingRequest
+from goodspeed.wire.fields import MAX_BIASES, MAX_CONSTRAINT_CHARS, MAX_CONTEXT, ConstraintKind
+from goodspeed.wire.generation import Constraint, TokenBias
+
+MAX_BIAS = 100.0
+MAX_DIGITS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateConfig(Settings):
+    """Settings of `goodspeed generate`; see its --help."""
+
+    model: str = options.model(default="tiny-target")
+    prompt: str = option(group="text", help="the text to go on from", metavar="TEXT")
+    chat: bool = option(
+        False, group="text", help="put the prompt through the tokenizer's chat template, as one user message"
+    )
+    max_tokens: int = option(
+        150, minimum=1, maximum=MAX_CONTEXT, group="text", help="most tokens generated", metavar="N"
+    )
+    temperature: float | None = options.temperature(group="text", shown="what the model's makers say, else 1")
+    top_k: int | None = option(
+        None,
+        minimum=0,
+        maximum=(1 << 31) - 1,
+        shown="what the model's makers say, else 0",
+        group="text",
+        help="sample among the K likeliest; 0 is off",
+        metavar="K",
+    )
+    top_p: float | None = option(
+        None,
+        minimum=1e-6,
+        maximum=1.0,
+        shown="what the model's makers say, else 1",
+        group="text",
+        help="sample among the likeliest that make P",
+        metavar="P",
+    )
+    seed: int = options.seed(group="text", default=0, help="the same seed gives the same text")
+    presence_penalty: float | None = option(
+        None,
+        minimum=-2.0,
+        maximum=2.0,
+        shown="0",
+        group="text",
+        help="taken from the logit of each token that the output has",
+        metavar="X",
+    )
+    frequency_penalty: float | None = option(
+        None,
+        minimum=-2.0,
+        maximum=2.0,
+        shown="0",
+        group="text",
+        help="taken from the logit of each token for each time that the output has it",
+        metavar="X",
+    )
+    repetition_penalty: float | None = option(
+        None,
+        minimum=0.01,
+        maximum=100.0,
+        shown="what the model's makers say, else 1",
+        group="text",
+        help="makes what prompt or output have less likely; 1 is off",
+        metavar="X",
+    )
+    min_p: float | None = option(
+        None,
+        minimum=0.0,
+        maximum=1.0,
+        shown="what the model's makers say, else 0",
+        group="text",
+        help="sample among what has this part of the likeliest token's probability; 0 is off",
+        metavar="P",
+    )
+    logit_bias: tuple[str, ...] = option(
+        (),
+        shown="none",
+        group="text",
+        help="added to the logit of the token of this id, -100 to 100; may be repeated",
+        metavar="ID=BIAS",
+    )
+    min_tokens: int = option(
+        0, minimum=0, maximum=MAX_CONTEXT, group="text", help="tokens before which nothing ends the text", metavar="N"
+    )
+    stop_token_id: tuple[str, ...] = option(
+        (),
+        shown="none",
+        group="text",
+        help="token that ends the text, beside the model's own; may be repeated",
+        metavar="ID",
+    )
+    json_schema: str | None = option(
+        None, shown="none", group="constraint", help="a file with the JSON schema of the text", metavar="FILE"
+    )
+    json_object: bool = option(False, group="constraint", help="the text is one JSON object")
+    regex: str | None = option(
+        None, shown="none", group="constraint", help="the text matches this, as a whole", metavar="REGEX"
+    )
+    choice: tuple[str, ...] = option(
+        (),
+        shown="none",
+        group="constraint",
+        help="the text is this, or another choice; may be repeated",
+        metavar="TEXT",
+    )
+    grammar: str | None = option(
+        None,
+        shown="none",
+        group="constraint",
+        help="a file with a grammar of the text, in Lark's syntax",
+        metavar="FILE",
+    )
+    generation_config: str = options.generation_config(
+        "auto: options left out come from the checkpoint's generation_config.json (with --chat "
+        "chat_generation_config.json, too); none: temperature 1, top-k and top-p off, no stop strings"
+    )
+    device: str = options.device()
+    dtype: str = options.dtype()
+    threads: int | None = options.threads()
+
+    def constraint(self) -> Constraint | None:
+        """Returns the constraint; ConfigError for a file that cannot be read, or for two constraints."""
+        given: Mapping[ConstraintKind, str | None] = {
+            "json_schema": None if self.json_schema is None else _read("--json-schema", self.json_schema),
+            "json_object": "" if self.json_object else None,
+            "regex": self.regex,
+            "choice": json.dumps(list(self.choice)) if self.choice else None,
+            "grammar": None if self.grammar is None else _read("--grammar", self.grammar),
+        }
+        found = [Constraint(kind, source) for kind, source in given.items() if source is not None]
+        if len(found) > 1:
+            names = " and ".join(flag(one.kind) for one in found)
+            raise ConfigError(f"{names} each constrain the text; give one of them")
+        return found[0] if found else None
+
+    def sampling_request(self, vocab_size: int) -> SamplingRequest:
+        """Returns how the text is to be sampled; ConfigError for biases of tokens that are not below vocab_size."""
+        return SamplingRequest(
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            seed=self.seed,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            repetition_penalty=self.repetition_penalty,
+            min_p=self.min_p,
+            logit_bias=read_biases(self.logit_bias, vocab_size),
+        )
+
+
+def flag(kind: ConstraintKind) -> str:
+    """Returns the option that asks for a constraint of this kind."""
+    return "--" + kind.replace("_", "-")
+
+
+def _read(name: str, path: str) -> str:
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            text = file.read(MAX_CONSTRAINT_CHARS + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name} {path}: it cannot be read ({reason(error)}); give a text file") from error
+    if len(text) > MAX_CONSTRAINT_CHARS:
+        raise ConfigError(f"{name} {path}: it has more than {MAX_CONSTRAINT_CHARS} characters; give a smaller one")
+    return text
+
+
+def read_biases(given: Sequence[str], vocab_size: int) -> tuple[TokenBias, ...]:
+    """Reads `--logit-bias`; ConfigError, which names the option, for what is no bias of a token below vocab_size."""
+    biases: dict[int, float] = {}
+    for each in given:
+        token, _, bias = each.partition("=")
+        try:
+            number = float(bias)
+        except ValueError:
+            number = nan
+        if not abs(number) <= MAX_BIAS:
+            raise ConfigError(f"--logit-bias {each[:40]!r}: give ID=BIAS, a bias from -{MAX_BIAS:g} to {MAX_BIAS:g}")
+        biases[_token_id("--logit-bias", token, vocab_size)] = number
+    if len(biases) > MAX_BIASES:
+        raise ConfigError(f"--logit-bias is given for {len(biases)} tokens; {MAX_BIASES} are the most")
+    return tuple(TokenBias(token, bias) for token, bias in biases.items())
+
+
+def read_stop_ids(given: Sequence[str], vocab_size: int) -> tuple[int, ...]:
+    """Reads `--stop-token-id`; ConfigError, which names the option, for what is no id below vocab_size."""
+    return tuple(_token_id("--stop-token-id", each, vocab_size) for each in given)
+
+
+def _token_id(name: str, given: str, vocab_size: int) -> int:
+    if not given.isdecimal() or not given.isascii() or len(given) > MAX_DIGITS or int(given) >= vocab_size:
+        raise ConfigError(f"{name} {given[:40]!r}: give the id of a token, 0 to {vocab_size - 1}")
+    return int(given)
