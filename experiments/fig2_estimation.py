@@ -19,13 +19,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments import styles
-from experiments.harness import Finding, Outcome, Results, new_figure, run
-from experiments.progress import parts
-from experiments.simulation.acceptance import Switching
-from experiments.simulation.domains import alphas_of, texts_of
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
+from experiments.harness.progress import parts
+from experiments.simulation.recorded.domains import alphas_of, texts_of
 from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import PAPER, Settings
+from experiments.simulation.texts.acceptance import Switching
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError
 from goodspeed.fair.estimators import expected_tokens

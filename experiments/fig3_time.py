@@ -17,9 +17,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments import harness, styles
-from experiments.harness import Finding, Outcome, Results
-from experiments.progress import parts
+from experiments.harness import experiment as harness
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results
+from experiments.harness.progress import parts
 from experiments.simulation.accounts import Run, interval, run
 from experiments.simulation.paper import POLICIES, WAYS, Nodes, Row, serving, world
 

@@ -21,15 +21,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments import fig4_served, styles
+from experiments import fig4_served
 from experiments.fig4_served import Served
-from experiments.harness import Finding, Outcome, Results, new_figure, run
-from experiments.progress import parts
-from experiments.simulation import rows as row_policies
-from experiments.simulation.arrays import ArraySettings, Worlds
-from experiments.simulation.chances import Chances
-from experiments.simulation.domains import Replays, alphas_of, curves_of, texts_of
-from experiments.simulation.optimum import geometric, optimum, utility_of
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
+from experiments.harness.progress import parts
+from experiments.simulation.arrays import rows as row_policies
+from experiments.simulation.arrays.optimum import geometric, optimum, utility_of
+from experiments.simulation.arrays.probabilities import Chances
+from experiments.simulation.arrays.worlds import ArraySettings, Worlds
+from experiments.simulation.recorded.domains import Replays, alphas_of, curves_of, texts_of
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats
 from verify_node.scheduler.allocate import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH

@@ -20,9 +20,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from experiments import styles
-from experiments.harness import Finding, Outcome, Results, new_figure, run
-from experiments.processes import each
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
+from experiments.harness.processes import each
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.steady import Steady, Stretch, steady
 from goodspeed.fair.latency import CostModel, Linear, Roofline

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments import styles
-from experiments.harness import Finding, Outcome, Results, new_figure, run
-from experiments.progress import parts
-from experiments.simulation import rows
-from experiments.simulation.arrays import ArraySettings, Worlds
-from experiments.simulation.chances import Chances
-from experiments.simulation.domains import alphas_of, texts_of
-from experiments.simulation.optimum import Optimum, geometric, optimum, utility_of
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
+from experiments.harness.progress import parts
+from experiments.simulation.arrays import rows
+from experiments.simulation.arrays.optimum import Optimum, geometric, optimum, utility_of
+from experiments.simulation.arrays.probabilities import Chances
+from experiments.simulation.arrays.worlds import ArraySettings, Worlds
+from experiments.simulation.recorded.domains import alphas_of, texts_of
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats
 

@@ -35,9 +35,9 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from experiments import styles
 from experiments.benchmarks import processes
 from experiments.benchmarks.oracle import Client, Node, Text, page_bytes
+from experiments.harness import styles
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 

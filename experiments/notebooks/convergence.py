@@ -19,11 +19,12 @@ import os
 
 import numpy as np
 
-from experiments.simulation import plots, rows
-from experiments.simulation.arrays import ArraySettings, Worlds
-from experiments.simulation.chances import Chances
-from experiments.simulation.optimum import geometric, optimum, utility_of
-from experiments.simulation.traces import trace
+from experiments.harness import plots
+from experiments.simulation.arrays import rows
+from experiments.simulation.arrays.optimum import geometric, optimum, utility_of
+from experiments.simulation.arrays.probabilities import Chances
+from experiments.simulation.arrays.traces import trace
+from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 
 quick = "GOODSPEED_QUICK" in os.environ
 alphas = [0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.45, 0.3]

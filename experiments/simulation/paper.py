@@ -11,11 +11,11 @@ from itertools import cycle
 from random import Random
 
 from experiments.simulation import recordings
-from experiments.simulation.ngrams import NgramKind
 from experiments.simulation.presets import FAMILIES, slower
-from experiments.simulation.recorded_texts import RecordedTexts
-from experiments.simulation.replay import Replay, Replayed
+from experiments.simulation.recorded.replay import Replay, Replayed
+from experiments.simulation.recorded.texts import RecordedTexts
 from experiments.simulation.settings import PAPER, Settings
+from experiments.simulation.texts.ngrams import NgramKind
 
 STAND_INS = ("tiny-draft-s", "tiny-draft-m")
 """The embedded draft models whose recorded agreement stands for the family's smaller and larger one."""

@@ -18,13 +18,12 @@ from experiments import (
     scale,
     slos_serve,
     stragglers,
-    styles,
     table1,
     theorem1,
 )
 from experiments.__main__ import experiments
-from experiments.harness import FIGURE, HERE, load, new_figure, stored
-from experiments.simulation import plots
+from experiments.harness import plots, styles
+from experiments.harness.experiment import FIGURE, HERE, load, new_figure, stored
 
 MODULES = {
     module.__name__.rpartition(".")[2]: module

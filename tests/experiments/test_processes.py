@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from experiments.processes import each
+from experiments.harness.processes import each
 
 
 def square(number: int) -> int:

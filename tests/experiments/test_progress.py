@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from experiments.progress import CLEAR, EVERY_S, parts
+from experiments.harness.progress import CLEAR, EVERY_S, parts
 
 
 class Terminal(io.StringIO):

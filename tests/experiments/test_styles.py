@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from experiments import styles
+from experiments.harness import styles
 
 # Machado, Oliveira and Fernandes 2009, severity 1: what red, green and blue light look like to those who lack a cone.
 SIGHT = {

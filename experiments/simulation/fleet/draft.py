@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from draft_node.core.actions import Deliver, Tell
 from draft_node.core.directory import Address
-from experiments.simulation.connection import Connection
-from experiments.simulation.draft import DraftNode
 from experiments.simulation.fleet.table import endpoint
-from experiments.simulation.models import BrokenRule
 from experiments.simulation.network import Line
+from experiments.simulation.nodes.connection import Connection
+from experiments.simulation.nodes.draft import DraftNode
 from experiments.simulation.settings import of_client
+from experiments.simulation.texts.models import BrokenRule
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.messages import DownMessage, Redirect
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from experiments.simulation.nodes.verify import VerifyNode
 from experiments.simulation.settings import Lies, Settings
-from experiments.simulation.verify import VerifyNode
 from goodspeed.fleet.replicas import Load, Replica
 
 FORGOTTEN_S = 5.0

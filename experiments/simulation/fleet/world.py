@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from math import inf
 
-from experiments.simulation.acceptance import Acceptance
-from experiments.simulation.allowed_wait import patience_s
+from experiments.simulation.checking.allowed_wait import patience_s
 from experiments.simulation.clock import Watch
-from experiments.simulation.draft import DraftNode
 from experiments.simulation.fleet.draft import FleetDraft
 from experiments.simulation.fleet.table import Table, endpoint
-from experiments.simulation.place import Place
+from experiments.simulation.nodes.draft import DraftNode
+from experiments.simulation.nodes.place import Place
+from experiments.simulation.nodes.surroundings import Surroundings
+from experiments.simulation.nodes.verify import VerifyNode
 from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
-from experiments.simulation.surroundings import Surroundings
-from experiments.simulation.verify import VerifyNode
+from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.world import World
 
 TOLD_EVERY_S = 1.0

@@ -12,6 +12,7 @@ from functools import partial
 
 from experiments.simulation.arrivals import Arrival, Schedule, dealt_out
 from experiments.simulation.clock import Clock
+from experiments.simulation.nodes.users import Generation
 from experiments.simulation.open_loop.service import (
     LIMIT_S,
     Served,
@@ -23,7 +24,6 @@ from experiments.simulation.open_loop.service import (
     served,
 )
 from experiments.simulation.settings import Settings
-from experiments.simulation.users import Generation
 from experiments.simulation.world import Unfinished, World
 from goodspeed.fleet.replicas import Replica
 from goodspeed.fleet.routing import elsewhere, may_take, with_one_more

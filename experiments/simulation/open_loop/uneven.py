@@ -10,7 +10,7 @@ from functools import cache
 
 from scipy.stats import beta
 
-from experiments.simulation.text import draw, feed
+from experiments.simulation.texts.text import draw, feed
 
 NUM_LEVELS = 512
 """Probabilities that are told apart; quantiles of the distribution."""

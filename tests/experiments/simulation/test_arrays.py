@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from experiments.simulation import rows
-from experiments.simulation.arrays import ArraySettings, Worlds
-from experiments.simulation.chances import Chances, by_survival
-from experiments.simulation.domains import Replays, alphas_of, curves_of, texts_of
+from experiments.simulation.arrays import rows
+from experiments.simulation.arrays.probabilities import Chances, by_survival
+from experiments.simulation.arrays.worlds import ArraySettings, Worlds
+from experiments.simulation.recorded.domains import Replays, alphas_of, curves_of, texts_of
 from experiments.simulation.recordings import load
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World

@@ -8,7 +8,7 @@ import pytest
 from experiments import fig2_estimation as fig2
 from experiments import fig4_convergence as fig4
 from experiments import fig4_served, theorem1
-from experiments.harness import HERE, load
+from experiments.harness.experiment import HERE, load
 from goodspeed.errors import ConfigError
 
 

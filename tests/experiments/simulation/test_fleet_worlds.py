@@ -12,7 +12,7 @@ from experiments.simulation.fleet.world import FleetWorld
 from experiments.simulation.fleet.worlds import some_fleet
 from experiments.simulation.fleet_faults import main, play
 from experiments.simulation.settings import Fleet, Settings, with_faults
-from experiments.simulation.text import alone
+from experiments.simulation.texts.text import alone
 from experiments.simulation.world import World
 
 CALM = Settings(num_verifies=3, num_clients=4, num_sessions=4, max_sessions=4)

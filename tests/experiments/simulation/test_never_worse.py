@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.harness import HERE, load
+from experiments.harness.experiment import HERE, load
 from experiments.never_worse import Cell, Config, draw, experiment
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.steady import Stretch, steady

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
 
-from experiments import pairing
+from experiments.harness import notebooks as pairing
 
 NAMES = ("capacity_planning", "convergence", "fairness", "promises", "slo_cost", "time_distribution")
 MAX_BYTES = 150_000

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.simulation import plots
+from experiments.harness import plots
 
 
 def legend(picture):

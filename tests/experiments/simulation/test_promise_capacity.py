@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from experiments.capacity import Gpu
-from experiments.promise_capacity import Node, Plan, Tier, most_decoding, promised_share, steady
+from experiments.slo.promise_capacity import Node, Plan, Tier, most_decoding, promised_share, steady
 from goodspeed.fair.latency import Linear
 
 GPU = Gpu("4 ms and 1 ms a token", Linear(fixed_s=0.004, token_s=0.001))

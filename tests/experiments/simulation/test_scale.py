@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.harness import HERE, load
+from experiments.harness.experiment import HERE, load
 from experiments.scale import Config, arrays_speed, experiment, fairness, machines_speed
 
 SMALL = replace(

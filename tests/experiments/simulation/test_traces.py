@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from experiments.simulation import rows
-from experiments.simulation.arrays import ArraySettings, Worlds
-from experiments.simulation.chances import Chances
-from experiments.simulation.traces import trace
+from experiments.simulation.arrays import rows
+from experiments.simulation.arrays.probabilities import Chances
+from experiments.simulation.arrays.traces import trace
+from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 
 
 def worlds():

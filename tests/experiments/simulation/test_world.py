@@ -7,12 +7,12 @@ from statistics import mean
 import pytest
 
 from draft_node.core.actions import Propose, Request
-from experiments.simulation.acceptance import Independent, Survival, Switching
 from experiments.simulation.clock import Clock, Watch
-from experiments.simulation.models import DraftModel
 from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import PAPER, Settings
-from experiments.simulation.text import alone
+from experiments.simulation.texts.acceptance import Independent, Survival, Switching
+from experiments.simulation.texts.models import DraftModel
+from experiments.simulation.texts.text import alone
 from experiments.simulation.world import Unfinished, World
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear

@@ -6,9 +6,9 @@ from statistics import fmean
 import pytest
 
 from experiments.adaserve import Config, Point, draw, experiment, kinds_of, requests
-from experiments.adaserve_claims import ratios
-from experiments.harness import HERE, load
-from experiments.service_policies import BASELINES, OURS, POLICIES
+from experiments.harness.experiment import HERE, load
+from experiments.slo.adaserve_claims import ratios
+from experiments.slo.service_policies import BASELINES, OURS, POLICIES
 
 QUICK = load(HERE / "configs" / "adaserve.toml", "quick", Config)
 FULL = load(HERE / "configs" / "adaserve.toml", "full", Config)

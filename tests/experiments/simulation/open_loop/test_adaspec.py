@@ -16,7 +16,7 @@ from experiments.adaspec import (
     requests,
     served,
 )
-from experiments.harness import HERE, load
+from experiments.harness.experiment import HERE, load
 from experiments.simulation.presets import roofline, slower
 
 QUICK = load(HERE / "configs" / "adaspec.toml", "quick", Config)

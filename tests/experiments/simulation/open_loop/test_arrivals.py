@@ -7,12 +7,12 @@ from statistics import fmean
 
 import pytest
 
-from experiments.simulation.acceptance import Independent
 from experiments.simulation.arrivals import Arrival, dealt_out
 from experiments.simulation.open_loop.mix import Kind, bells, mixed
 from experiments.simulation.open_loop.traffic import FOLDER, recorded, rescaled
 from experiments.simulation.open_loop.uneven import Uneven
 from experiments.simulation.settings import Settings
+from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError
 from goodspeed.slo.objectives import Objectives

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.admission_policies import OURS, POLICIES
-from experiments.simulation.acceptance import Independent
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.fleet import Routing, serve_fleet
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.settings import Settings
+from experiments.simulation.texts.acceptance import Independent
+from experiments.slo.admission_policies import OURS, POLICIES
 from goodspeed.fair.latency import Linear
 from goodspeed.fleet import routing as fleet_routing
 from goodspeed.slo.objectives import Objectives

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.simulation.acceptance import Independent
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.prefill_first import PrefillFirst
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.open_loop.tabled import Tabled
 from experiments.simulation.settings import PAPER, Settings
+from experiments.simulation.texts.acceptance import Independent
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
 from goodspeed.slo.objectives import Objectives

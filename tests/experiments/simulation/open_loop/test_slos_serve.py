@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from experiments import harness
-from experiments.admission_policies import ABLATIONS, BASELINES, FAMILIES, OURS, POLICIES, family
+from experiments.harness import experiment as harness
 from experiments.simulation.open_loop.crowd import NUM_NEW, NUM_RUNNING, crowd
+from experiments.slo.admission_policies import ABLATIONS, BASELINES, FAMILIES, OURS, POLICIES, family
+from experiments.slo.slos_serve_claims import ALLOWED, FEW, facts, findings, geometric_mean
+from experiments.slo.slos_serve_worlds import A100, STEP, Cell, Config, arrivals, load, served
 from experiments.slos_serve import cells, draw, experiment
-from experiments.slos_serve_claims import ALLOWED, FEW, facts, findings, geometric_mean
-from experiments.slos_serve_worlds import A100, STEP, Cell, Config, arrivals, load, served
 
 QUICK = harness.load(harness.HERE / "configs" / "slos_serve.toml", "quick", Config)
 FULL = harness.load(harness.HERE / "configs" / "slos_serve.toml", "full", Config)

@@ -6,7 +6,6 @@ from statistics import fmean, quantiles
 
 import pytest
 
-from experiments.simulation.acceptance import Independent
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.decode_first import DecodeFirst
 from experiments.simulation.open_loop.lengths import Lengths
@@ -16,6 +15,7 @@ from experiments.simulation.open_loop.stages import Stage, Texts, requests
 from experiments.simulation.open_loop.threshold import highest
 from experiments.simulation.open_loop.traffic import window
 from experiments.simulation.settings import Settings
+from experiments.simulation.texts.acceptance import Independent
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
 from goodspeed.slo.objectives import Objectives

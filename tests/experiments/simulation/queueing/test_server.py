@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-import experiments.orders  # noqa: F401 (registers rivals)
-from experiments.laps_sd_runs import ShortestRemaining
+import experiments.order.rivals  # noqa: F401 (registers rivals)
+from experiments.order.laps_sd_runs import ShortestRemaining
 from experiments.simulation.queueing.requests import Kind, Request, make, rounds
 from experiments.simulation.queueing.server import Server, Times
 from goodspeed.fair.latency import Linear, Roofline

@@ -1,0 +1,1 @@
+"""What experiments, benchmarks and notebooks share: command lines, results on disk, tables, pictures, progress."""

@@ -1,0 +1,1 @@
+"""What must hold in every world with faults, and random worlds in which that is checked."""

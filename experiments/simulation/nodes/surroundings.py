@@ -1,0 +1,66 @@
+"""What a simulated node sees of the world around it. `World` is one; the nodes know nothing else of it."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from experiments.simulation.clock import Clock, Watch
+from experiments.simulation.network import Line, Trunk
+from experiments.simulation.rounds import Finished
+from experiments.simulation.settings import Settings
+from experiments.simulation.texts.acceptance import Acceptance
+from goodspeed.wire.messages import DownMessage, UpMessage
+
+
+class Receiver(Protocol):
+    """A connection of a draft node, as the network sees it."""
+
+    line: Line
+
+    def receive(self, peer_id: bytes, message: DownMessage) -> None:
+        """A message for the process that connected by this name."""
+        ...
+
+
+class Surroundings(Protocol):
+    """Time, the network, and who wants to know what happens."""
+
+    settings: Settings
+    clock: Clock
+    trunk: Trunk | None
+    on_round: Callable[[Finished], None] | None
+
+    def watch(self) -> Watch:
+        """A node's own clock."""
+        ...
+
+    def connect(self, peer_id: bytes, receiver: Receiver) -> None:
+        """Sends messages for this name to the receiver from now on."""
+        ...
+
+    def disconnect(self, peer_id: bytes) -> None:
+        """What is on its way to or from this name is lost."""
+        ...
+
+    def end_connections(self, *, in_good_order: bool) -> None:
+        """Ends the connections of all draft nodes, since the verify node ends. in_good_order: its last words arrive."""
+        ...
+
+    def send_up(self, line: Line, peer_id: bytes, message: UpMessage) -> None:
+        """A draft node's message to the verify node."""
+        ...
+
+    def send_down(self, peer_id: bytes, message: DownMessage) -> None:
+        """The verify node's message to a draft node."""
+        ...
+
+    def acceptance(self, session_id: bytes) -> Acceptance | None:
+        """How likely drafts of a session are accepted; None if no draft node knows it."""
+        ...
+
+    def request_over(self) -> None:
+        """A user's request is over."""
+        ...
+
+    def join_next(self, num_rounds: int) -> None:
+        """Lets the next client join if it is to come after at most `num_rounds` rounds."""
+        ...
