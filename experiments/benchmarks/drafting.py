@@ -14,9 +14,7 @@ It takes about 3 minutes on two cores; about 15 s with --quick.
 
 from __future__ import annotations
 
-import argparse
 import copy
-import json
 import random
 import statistics
 import sys
@@ -31,6 +29,7 @@ from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
 from draft_node.core.actions import Propose, Request
 from draft_node.model.drafter import Drafter
+from experiments.harness import benchmark
 from goodspeed.embedded.models import NAMES
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
@@ -197,10 +196,7 @@ def show(row: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.drafting", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer sessions and repetitions")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
+    options = benchmark.parser("drafting", __doc__, "fewer sessions and repetitions").parse_args()
     torch.set_num_threads(1)
     print(
         f"{'model':>20} sessions {'sampling':>22}  bare us plain us drafter us drafter/bare      wanted drafter/plain"
@@ -209,8 +205,7 @@ def main() -> int:
     for case in cases(options.quick):
         rows.append(measure(case))
         show(rows[-1])
-    if options.json:
-        print(json.dumps({"length": LENGTH, "contexts": [FIRST, LAST], "rows": rows}))
+    benchmark.report(options, {"length": LENGTH, "contexts": [FIRST, LAST], "rows": rows})
     return 0
 
 

@@ -13,9 +13,7 @@ It takes about 5 minutes on two cores; about 15 s with --quick.
 
 from __future__ import annotations
 
-import argparse
 import copy
-import json
 import random
 import statistics
 import sys
@@ -28,6 +26,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
+from experiments.harness import benchmark
 from goodspeed.engine.checkpoints import DTYPES, Checkpoint
 from goodspeed.engine.linear import prepack
 from goodspeed.engine.runner import Chunk, Runner
@@ -176,9 +175,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.engine", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer layers, sessions and repetitions")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser = benchmark.parser("engine", __doc__, "fewer layers, sessions and repetitions")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     parser.add_argument("--threads", type=int, default=1, help="torch threads; a node has one (default 1)")
@@ -190,8 +187,8 @@ def main() -> int:
     for case in QUICK if options.quick else CASES:
         results.append(measure(case, options.device, options.dtype))
         show(results[-1])
-    if options.json:
-        print(json.dumps({"context": CONTEXT, "threads": options.threads, "device": options.device, "cases": results}))
+    setting = {"context": CONTEXT, "threads": options.threads, "device": options.device}
+    benchmark.report(options, setting | {"cases": results})
     return 0
 
 

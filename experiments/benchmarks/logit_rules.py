@@ -12,8 +12,6 @@ It takes about half a minute on two cores; about 3 s with --quick.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import statistics
 import sys
@@ -25,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments.harness import benchmark
 from goodspeed.exact.counts import TextCounts
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, choose
@@ -87,14 +86,10 @@ def median_s(run: Callable[[], object], num_times: int) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.logit_rules", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="once each, and no long texts")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
+    options = benchmark.parser("logit_rules", __doc__, "once each, and no long texts").parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    output = sys.stderr if options.json else sys.stdout
-    print(f"{'vocabulary':>10} {'text':>6} {'rules':>10} {'process ms':>11} {'draw ms':>8}", file=output)
+    benchmark.say(options, f"{'vocabulary':>10} {'text':>6} {'rules':>10} {'process ms':>11} {'draw ms':>8}")
     rows = []
     for vocab in (4096, 151_936):
         logits = torch.randn(NUM_ROWS, vocab) * 3
@@ -104,9 +99,8 @@ def main() -> int:
                 rows.append(row)
                 told = f"{vocab:>10,} {context_len:>6,} {name:>10}"
                 times = f"{1000 * row['process_s']:>11.2f} {1000 * row['draw_s']:>8.1f}"
-                print(told, times, file=output, flush=True)
-    if options.json:
-        print(json.dumps({"benchmark": "logit_rules", "num_rows": NUM_ROWS, "rows": rows}))
+                benchmark.say(options, told, times)
+    benchmark.report(options, {"benchmark": "logit_rules", "num_rows": NUM_ROWS, "rows": rows})
     return 0
 
 

@@ -20,7 +20,6 @@ is 1 if one differs. It takes about 9 minutes on two cores, and half a minute wi
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import urllib.request
@@ -32,11 +31,12 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from experiments.benchmarks import target_texts
-from experiments.benchmarks.bursts import LEAD_S, LENGTHS, Asked, arrivals, asked, requests
+from experiments.benchmarks.load import target_texts
+from experiments.benchmarks.load.bursts import LEAD_S, LENGTHS, Asked, arrivals, asked, requests
+from experiments.benchmarks.load.target_texts import TargetText
+from experiments.benchmarks.nodes.workers import NO_MODEL, DraftWorker, Served, cluster, free_port, serve_all
 from experiments.benchmarks.slo import PATIENCE, TIERS, say
-from experiments.benchmarks.target_texts import TargetText
-from experiments.benchmarks.workers import NO_MODEL, DraftWorker, Served, cluster, free_port, serve_all
+from experiments.harness import benchmark
 from goodspeed.embedded import prompts
 from goodspeed.slo.objectives import Objectives, parse_tiers
 
@@ -221,9 +221,7 @@ def told(value: float | None) -> str:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.promises", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one draft node, one second of requests")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser = benchmark.parser("promises", __doc__, "one draft node, one second of requests")
     parser.add_argument("--repetitions", type=int, default=3, help="after a short one that warms up (default 3)")
     parser.add_argument("--duration-s", type=float, default=45.0, help="of a repetition's arrivals (default 45)")
     parser.add_argument(
@@ -244,8 +242,7 @@ def main() -> int:
     options = parse()
     found = measure(options)
     show(found)
-    if options.json:
-        print(json.dumps({"benchmark": "promises", **found}))
+    benchmark.report(options, {"benchmark": "promises", **found})
     return 1 if found["num_different"] else 0
 
 

@@ -16,9 +16,7 @@ It takes about 2 minutes on two cores; about 15 s with --quick.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import statistics
 import sys
 import time
@@ -29,8 +27,9 @@ from typing import Any
 
 import torch
 
-from experiments.benchmarks.daemon_rounds import BUDGET, PARTS, daemon_rounds, make_daemon, send_all
-from experiments.benchmarks.recorded import Client, Recording, clients
+from experiments.benchmarks.nodes.daemon_rounds import BUDGET, PARTS, daemon_rounds, make_daemon, send_all
+from experiments.benchmarks.nodes.recorded import Client, Recording, clients
+from experiments.harness import benchmark
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.errors import ProtocolError
@@ -232,23 +231,19 @@ def show(name: str, result: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.round", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer settings, rounds and runs")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
+    options = benchmark.parser("round", __doc__, "fewer settings, rounds and runs").parse_args()
     torch.set_num_threads(1)
     num_rounds, num_runs = (5, 2) if options.quick else (40, 7)
     checkpoint, recording = checkpoints.load("tiny-target"), Recording.empty()
-    output = sys.stderr if options.json else sys.stdout
-    print(HEADER, file=output)
+    benchmark.say(options, HEADER)
     results = {}
     for name in QUICK if options.quick else SETTINGS:
         results[name] = measure(checkpoint, recording, SETTINGS[name], num_rounds, num_runs)
-        print(show(name, results[name]), file=output, flush=True)
-    if options.json:
-        first = results["T=1"]
-        head = {"benchmark": "round", "num_clients": NUM_CLIENTS, "budget": BUDGET, "wanted": WANTED, "goal": GOAL}
-        print(json.dumps(head | {"overhead": first["overhead"], "parts_s": first["parts_s"], "settings": results}))
+        benchmark.say(options, show(name, results[name]))
+    first = results["T=1"]
+    head = {"benchmark": "round", "num_clients": NUM_CLIENTS, "budget": BUDGET, "wanted": WANTED, "goal": GOAL}
+    found = head | {"overhead": first["overhead"], "parts_s": first["parts_s"], "settings": results}
+    benchmark.report(options, found)
     return 0
 
 

@@ -17,11 +17,9 @@ It takes about 2 minutes on two cores; about 20 s with --quick.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import ctypes
 import gc
-import json
 import os
 import resource
 import statistics
@@ -35,9 +33,9 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from experiments.benchmarks import processes
-from experiments.benchmarks.oracle import Client, Node, Text, page_bytes
-from experiments.harness import styles
+from experiments.benchmarks.nodes import processes
+from experiments.benchmarks.nodes.oracle import Client, Node, Text, page_bytes
+from experiments.harness import benchmark, styles
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 
@@ -219,9 +217,7 @@ PROCESSES = "sessions tokens/s rounds ms from to next accepted verify grew MB"
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.scaling", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer sessions, contexts and rounds")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser = benchmark.parser("scaling", __doc__, "fewer sessions, contexts and rounds")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="write a picture (PNG) there")
     parser.add_argument("--only", choices=("recorded", "processes"), help="one half of it")
     options = parser.parse_args(argv)
@@ -238,8 +234,7 @@ def main(argv: list[str] | None = None) -> int:
         real = asyncio.run(measuring)
     if options.figure:
         draw(recorded, real, options.figure)
-    if options.json:
-        print(json.dumps({"plan": asdict(plan), "recorded": recorded, "processes": real}))
+    benchmark.report(options, {"plan": asdict(plan), "recorded": recorded, "processes": real})
     return 0
 
 

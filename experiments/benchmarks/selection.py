@@ -9,8 +9,6 @@ It takes about 5 s on two cores; about 2 s with --quick.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import statistics
 import sys
@@ -18,6 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from experiments.harness import benchmark
 from goodspeed.exact import trees
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.latency import Linear, Refined
@@ -99,14 +98,10 @@ def table(times: list[dict[str, object]]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.selection", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
+    options = benchmark.parser("selection", __doc__, "fewer repetitions").parse_args()
     times = [choosing(number, 10 if options.quick else 50) for number in NUM_SESSIONS]
-    print(table(times), file=sys.stderr if options.json else sys.stdout)
-    if options.json:
-        print(json.dumps({"benchmark": "selection", "choices": times}))
+    benchmark.say(options, table(times))
+    benchmark.report(options, {"benchmark": "selection", "choices": times})
     return 0
 
 

@@ -16,7 +16,7 @@ import torch
 from draft_node.core.drafts.ngrams import FLOOR
 from draft_node.core.drafts.stream import NGRAM_LENGTH
 from draft_node.model.confidence import acceptance_chances
-from experiments.benchmarks.target_texts import TargetText, grouped, index_of_others, write, written_logits
+from experiments.benchmarks.load.target_texts import TargetText, grouped, index_of_others, write, written_logits
 from experiments.simulation.paper import STAND_INS
 from experiments.simulation.recorded import proposals
 from experiments.simulation.recorded.proposals import ModelPath, Proposal, Text

@@ -5,10 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.benchmarks import end_to_end, held_out_texts, ways, workers
+from experiments.benchmarks import end_to_end
 from experiments.benchmarks.end_to_end import Comparison, drafts, ratios, wanted
-from experiments.benchmarks.ways import ByGoodSpeed, Nodes, Text, Written
-from experiments.benchmarks.workers import Served, Wanted
+from experiments.benchmarks.load import held_out_texts, ways
+from experiments.benchmarks.load.ways import ByGoodSpeed, Nodes, Text, Written
+from experiments.benchmarks.nodes import workers
+from experiments.benchmarks.nodes.workers import Served, Wanted
 
 NUM_CLIENTS = 8
 TEXTS = [Text([number], seed=number) for number in range(8)]

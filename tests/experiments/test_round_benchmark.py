@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from experiments.benchmarks import round as benchmark
-from experiments.benchmarks.daemon_rounds import BUDGET, PARTS, daemon_rounds, make_daemon
-from experiments.benchmarks.recorded import Recording, clients
+from experiments.benchmarks.nodes.daemon_rounds import BUDGET, PARTS, daemon_rounds, make_daemon
+from experiments.benchmarks.nodes.recorded import Recording, clients
 from goodspeed.engine import checkpoints
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import Sampling

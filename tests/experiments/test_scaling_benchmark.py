@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.benchmarks.oracle import PAGE_SIZE, Text, page_bytes
+from experiments.benchmarks.nodes.oracle import PAGE_SIZE, Text, page_bytes
 from experiments.benchmarks.scaling import Recorded, draw
 from goodspeed.engine import checkpoints
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.benchmarks.target_texts import TargetText
+from experiments.benchmarks.load.target_texts import TargetText
 from experiments.simulation.accounts import Run, run
 from experiments.simulation.paper import STAND_INS, TABLE_1, WAYS, Nodes, serving
 from experiments.simulation.record_proposals import _proposals

@@ -4,7 +4,7 @@ It is let in like any other, under a name of its own, and then sends drafts, ack
 verify node has to look at before it can refuse them. When its connection is cut, for it is barred by and by, it makes
 another and says Hello again. Each line of its standard input is a rate; 0 is silence. To each it answers with an event:
 what it sent at the rate before, how often it was cut, and how many refusals came back, by code (of its offences only
-the first are answered). Run as a process of its own: `python -m experiments.benchmarks.flood ENDPOINT NAME`.
+the first are answered). Run as a process of its own: `python -m experiments.benchmarks.nodes.flood ENDPOINT NAME`.
 """
 
 from __future__ import annotations

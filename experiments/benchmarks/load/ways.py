@@ -10,7 +10,15 @@ from typing import Any, TypeAlias
 
 import torch
 
-from experiments.benchmarks.workers import NO_MODEL, DraftWorker, Served, Wanted, cluster, draft_node_has, serve_all
+from experiments.benchmarks.nodes.workers import (
+    NO_MODEL,
+    DraftWorker,
+    Served,
+    Wanted,
+    cluster,
+    draft_node_has,
+    serve_all,
+)
 from goodspeed.engine import checkpoints
 from goodspeed.wire.fields import MAX_DRAFT
 

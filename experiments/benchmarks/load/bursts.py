@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from experiments.benchmarks.target_texts import TargetText
-from experiments.benchmarks.workers import Wanted
+from experiments.benchmarks.load.target_texts import TargetText
+from experiments.benchmarks.nodes.workers import Wanted
 from experiments.simulation.open_loop.traffic import rescaled
 from goodspeed.slo.objectives import Objectives
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from experiments.benchmarks.http_load import BadAnswer, send_all
-from experiments.benchmarks.serving_nodes import Nodes, Text
+from experiments.benchmarks.load.http_load import BadAnswer, send_all
+from experiments.benchmarks.nodes.serving_nodes import Nodes, Text
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Real nodes as processes of their own, for benchmarks: a verify node, and draft nodes that are told what to ask for.
 
-A draft worker (`python -m experiments.benchmarks.workers OPTIONS`, the options of `goodspeed-draft`) reads one JSON
-list of requests a line, serves them one after the other, or each when it is due, and answers with one JSON list of what
-came of them. So the parent starts everybody at once, and times nothing but serving.
+A draft worker (`python -m experiments.benchmarks.nodes.workers`, with the options of `goodspeed-draft`) reads one JSON
+list of requests a line, serves them one after the other, or each when it is due, and answers with one JSON list of
+their results. So the parent starts everybody at once, and times nothing but serving.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class DraftWorker:
         words += [f"--connect-timeout-s={CONNECT_TIMEOUT_S}"]  # the verify node may load for longer than this node
         words += [f"--tokenizer={TARGET}"] if model == NO_MODEL else []
         self.name = name
-        self._process = start(["experiments.benchmarks.workers", *words], core)
+        self._process = start(["experiments.benchmarks.nodes.workers", *words], core)
 
     def wait_until_connected(self) -> None:
         self._read(str)

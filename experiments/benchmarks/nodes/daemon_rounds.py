@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from typing import TextIO, cast
 
-from experiments.benchmarks.recorded import Client
+from experiments.benchmarks.nodes.recorded import Client
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import UpMessage

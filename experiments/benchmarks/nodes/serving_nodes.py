@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from experiments.benchmarks.http_load import Address
-from experiments.benchmarks.workers import free_port
+from experiments.benchmarks.load.http_load import Address
+from experiments.benchmarks.nodes.workers import free_port
 from goodspeed.app.demo.commands import environment
 from goodspeed.app.demo.processes import Child, Event, Household
 
@@ -91,7 +91,7 @@ async def nodes(num_drafts: int) -> AsyncIterator[Nodes]:
         verify = await house.start("the verify node", command("verify_node", options), hear)
         drafts = []
         for number in range(num_drafts):
-            module = "draft_node" if number < num_drafts - 1 else "experiments.benchmarks.serving_nodes"
+            module = "draft_node" if number < num_drafts - 1 else "experiments.benchmarks.nodes.serving_nodes"
             words = draft_options(f"draft-{number + 1}", DRAFT_MODELS[(number - num_drafts + 1) % 2], endpoint)
             drafts.append(await house.start(words[0], command(module, words), hear, takes_input=True))
         ready = [await draft.expect("ready", START_S) for draft in drafts]
