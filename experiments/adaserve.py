@@ -25,8 +25,7 @@ from experiments.harness.processes import each
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.mix import Kind, bells, mixed
 from experiments.simulation.open_loop.service import Service, serve
-from experiments.simulation.open_loop.tabled import Tabled
-from experiments.simulation.open_loop.traffic import rescaled
+from experiments.simulation.open_loop.traffic import Tabled, rescaled
 from experiments.simulation.settings import Settings
 from experiments.slo.adaserve_claims import BURSTY, RATIOS, findings, ratios
 from experiments.slo.service_policies import OURS, POLICIES
@@ -67,7 +66,7 @@ class Config:
     trace: str
     begin_s: float
     clients: int
-    evenness: float  # of the probabilities of drafted tokens (`uneven.py`)
+    evenness: float  # of the probabilities of drafted tokens (`mix.py`)
     budget: int
     max_round_tokens: int
     edge_s: float  # one way

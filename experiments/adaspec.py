@@ -75,7 +75,7 @@ class Config:
     seed: int
     duration_s: float
     clients: int
-    evenness: float  # of the probabilities of drafted tokens (`uneven.py`)
+    evenness: float  # of the probabilities of drafted tokens (`mix.py`)
     budget: int
     max_round_tokens: int
     machines: list[str]  # of MACHINES

@@ -22,8 +22,8 @@ from matplotlib.figure import Figure
 from experiments.harness import styles
 from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
+from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.recorded.domains import alphas_of, texts_of
-from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.texts.acceptance import Switching
 from experiments.simulation.world import World

@@ -23,7 +23,7 @@ from experiments.harness.experiment import Finding, Outcome, Results, new_figure
 from experiments.harness.progress import parts
 from experiments.simulation.arrays import rows
 from experiments.simulation.arrays.optimum import Optimum, geometric, optimum, utility_of
-from experiments.simulation.arrays.probabilities import Chances
+from experiments.simulation.arrays.probabilities import IndependentDraws
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from experiments.simulation.recorded.domains import alphas_of, texts_of
 from goodspeed.errors import ConfigError
@@ -56,7 +56,7 @@ def distances(config: Config, beta: float, eta: float, alphas: Floats, best: Opt
         config.num_clients, config.budget, eta, beta, num_worlds=config.num_seeds, weigh_evidence=False
     )
     policy = rows.create("gradient", config.num_seeds)
-    worlds = Worlds(settings, policy, Chances(alphas, range(config.num_seeds)))
+    worlds = Worlds(settings, policy, IndependentDraws(alphas, range(config.num_seeds)))
     num_kept = max(SAMPLES, round(config.kept / beta))
     worlds.run(max(round((config.time - config.kept) / beta), round(config.settle / eta)))
     before, smoothed = worlds.num_tokens.copy(), []

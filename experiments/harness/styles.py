@@ -73,12 +73,6 @@ def bar(number: int) -> dict[str, Any]:
     }
 
 
-def ink(colour: tuple[float, float, float, float]) -> str:
-    """What can be read on this colour (red, green, blue, alpha; 0 to 1): black or white."""
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3])
-    return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "white"
-
-
 def finish(figure: Figure, title: str, ours: str | None = None) -> Figure:
     """Gives a figure its title, a sentence, and its legend below, and marks what is named `ours` in every panel.
 

@@ -9,10 +9,9 @@ from math import inf
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from experiments.simulation.arrivals import Schedule
-from experiments.simulation.nodes.claims import Claims
+from experiments.simulation.nodes.claims import Claims, Trees
 from experiments.simulation.texts.acceptance import Acceptances
 from experiments.simulation.texts.ngrams import RIGHT, NgramKind
-from experiments.simulation.texts.tree_shapes import Trees
 from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import Objectives

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.simulation.rounds import Finished
+from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 

@@ -8,8 +8,8 @@ from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.network import Trunk
 from experiments.simulation.nodes.draft import DraftNode
 from experiments.simulation.nodes.place import Place
+from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.nodes.verify import VerifyNode
-from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Acceptance
 

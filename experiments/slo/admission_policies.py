@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.simulation.open_loop.decode_first import DecodeFirst
-from experiments.simulation.open_loop.prefill_first import PrefillFirst
+from experiments.simulation.open_loop.baselines import DecodeFirst, PrefillFirst
 from experiments.slo.service_policies import PLAIN, fixed
 
 LENGTHS = (2, 4)

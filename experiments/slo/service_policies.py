@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.simulation.open_loop.prefill_first import PrefillFirst
+from experiments.simulation.open_loop.baselines import PrefillFirst
 from experiments.simulation.settings import PAPER
 
 PLAIN: dict[str, Any] = {"policy": "fixed", "max_draft": 0}

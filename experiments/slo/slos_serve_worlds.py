@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.decode_first import DecodeFirst
+from experiments.simulation.open_loop.baselines import DecodeFirst
 from experiments.simulation.open_loop.service import Service, serve
 from experiments.simulation.open_loop.stages import Stage, Texts, requests
 from experiments.simulation.open_loop.traffic import window

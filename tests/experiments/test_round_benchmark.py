@@ -5,10 +5,9 @@ import asyncio
 import pytest
 
 from experiments.benchmarks import round as benchmark
-from experiments.benchmarks.nodes.daemon_rounds import BUDGET, PARTS, daemon_rounds, make_daemon
+from experiments.benchmarks.nodes.daemon_rounds import BUDGET, PARTS, daemon_rounds
 from experiments.benchmarks.nodes.recorded import Recording, clients
 from goodspeed.engine import checkpoints
-from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import Sampling
 
 NUM_CLIENTS, NUM_ROUNDS = 3, 6
@@ -41,19 +40,11 @@ def test_all_clients_take_part_again_and_again_and_a_second_run_is_the_same(targ
     assert 0 < found["overhead"] < 1
 
 
-def test_no_client_is_taken_for_lost_while_another_drafts(target):
-    daemon = make_daemon(target, EventLog(enabled=False))
-    assert daemon.core.welcome.lease_s >= 60
-    daemon.channel.close()
-
-
 def test_a_round_that_cannot_start_says_for_whom_it_waits(target, recording):
     with pytest.raises(RuntimeError, match=r"cannot start: of 3 sessions 0 wait for a draft and 3 are finished"):
         benchmark.staged(target, players(recording, max_tokens=1), 2)
 
 
-def test_the_daemon_plays_as_many_rounds_and_says_when_it_cannot(target, recording):
-    rounds = asyncio.run(daemon_rounds(target, players(recording), NUM_ROUNDS))
-    assert len(rounds.took_s) >= NUM_ROUNDS
+def test_the_daemon_says_when_it_cannot_play_as_many_rounds(target, recording):
     with pytest.raises(RuntimeError, match="finished; ask for fewer rounds"):
         asyncio.run(daemon_rounds(target, players(recording, max_tokens=1), NUM_ROUNDS))

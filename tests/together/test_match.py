@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from draft_node.core.session import Session
-from experiments.simulation.checking.erratic_policy import Phases
+from experiments.simulation.checking.worlds import Phases
 from experiments.simulation.settings import Faults, Settings
 from experiments.simulation.texts.text import alone
 from experiments.simulation.world import World

@@ -29,10 +29,10 @@ class Agreement(Protocol):
         ...
 
 
-class Chances:
-    """Agreement by chance. `rates` [clients, offsets] may be set anew between rounds; beyond the last the last goes on.
+class IndependentDraws:
+    """Independent agreement. `rates` [clients, offsets] may be set anew between rounds; the last one goes on for ever.
 
-    A column of one rate is the paper's alpha; `by_survival` gives the rates of survival curves.
+    A column of one rate is the paper's alpha.
     """
 
     def __init__(self, rates: ArrayLike, seeds: Sequence[int]) -> None:
@@ -48,24 +48,14 @@ class Chances:
     def __call__(self, number: int, owner: Ints, offset: Ints, base: Ints) -> Bools:
         round_key = _mixed(np.array([number], dtype=np.uint64))
         hashed = _mixed(self._keys[owner] ^ round_key + _STEP * offset.view(np.uint64))
-        agrees: Bools = (hashed >> np.uint64(11)) * 2.0**-53 < self.chances(owner, offset, base)
+        agrees: Bools = (hashed >> np.uint64(11)) * 2.0**-53 < self.probabilities(owner, offset, base)
         return agrees
 
-    def chances(self, owner: Ints, offset: Ints, base: Ints) -> Floats:
+    def probabilities(self, owner: Ints, offset: Ints, base: Ints) -> Floats:
         """Returns the acceptance rate of every drafted token, with a call's parameters and shapes."""
         num_clients, num_offsets = self.rates.shape
-        chances: Floats = self.rates[owner % num_clients, np.minimum(offset, num_offsets - 1)]
-        return chances
-
-
-def by_survival(survival: ArrayLike) -> Floats:
-    """Probability that the first s tokens all agree -> that of each given those before, both [clients, lengths]."""
-    curves = np.atleast_2d(np.array(survival, dtype=np.float64))
-    before = np.concatenate([np.ones((len(curves), 1)), curves[:, :-1]], axis=1)
-    if not ((curves <= before) & (curves >= 0.0)).all():
-        raise ConfigError(f"a survival curve begins at 1 at most and never rises; these are {survival!r}")
-    rates: Floats = np.divide(curves, before, out=np.zeros_like(curves), where=before > 0.0)
-    return rates
+        probabilities: Floats = self.rates[owner % num_clients, np.minimum(offset, num_offsets - 1)]
+        return probabilities
 
 
 def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -8,16 +8,36 @@ from math import inf
 from typing import Any
 
 import experiments.order.rivals  # noqa: F401 (registers rivals)
-from experiments.simulation.checking.erratic_policy import Phases
-from experiments.simulation.nodes.claims import Claims
+from experiments.simulation.nodes.claims import Claims, Trees
 from experiments.simulation.settings import Faults, Settings, with_faults
 from experiments.simulation.texts.ngrams import NgramKind
-from experiments.simulation.texts.tree_shapes import Trees
 from goodspeed.fair.latency import Linear
-from goodspeed.fair.policies import Policy
+from goodspeed.fair.policies import ClientState, Policy
 from goodspeed.slo.objectives import SHORTEST_S, Objectives
 from goodspeed.wire.fields import MAX_DRAFT
 from verify_node.core.settings import DEFAULTS
+
+
+class Phases:
+    """Now nothing, now a lot, now for some only."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+        self._left = 0
+        self._share = 0.0
+
+    def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
+        if self._left == 0:
+            self._left = self._random.randint(1, 30)
+            self._share = self._random.choice([0.0, 0.0, 0.3, 1.0])
+        self._left -= 1
+        lengths = []
+        for client in clients:
+            wanted = self._random.randint(1, 6) if self._random.random() < self._share else 0
+            lengths.append(min(wanted, client.max_length, budget))
+            budget -= lengths[-1]
+        return lengths
+
 
 TINY_POOL: dict[str, Any] = {"num_pages": 16, "page_size": 4, "context_len": 64}
 NARROW = (2_000.0, 20_000.0)  # bytes a second

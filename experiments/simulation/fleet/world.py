@@ -9,9 +9,8 @@ from experiments.simulation.fleet.draft import FleetDraft
 from experiments.simulation.fleet.table import Table, endpoint
 from experiments.simulation.nodes.draft import DraftNode
 from experiments.simulation.nodes.place import Place
-from experiments.simulation.nodes.surroundings import Surroundings
+from experiments.simulation.nodes.surroundings import Finished, Surroundings
 from experiments.simulation.nodes.verify import VerifyNode
-from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.world import World

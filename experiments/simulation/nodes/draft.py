@@ -24,7 +24,7 @@ from draft_node.core.core import DraftCore
 from draft_node.core.directory import Address
 from draft_node.core.link import VerifyLink
 from experiments.simulation.network import Line
-from experiments.simulation.nodes.claims import claimed
+from experiments.simulation.nodes.claims import claimed, shaped
 from experiments.simulation.nodes.connection import Connection
 from experiments.simulation.nodes.surroundings import Surroundings
 from experiments.simulation.nodes.users import Circumstances, Generation, Users
@@ -33,7 +33,6 @@ from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.models import BrokenRule, DraftModel
 from experiments.simulation.texts.ngrams import make_ngrams
 from experiments.simulation.texts.timed_model import TimedModel
-from experiments.simulation.texts.tree_shapes import shaped
 from goodspeed.slo.kept import Times
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.messages import DownMessage, UpMessage

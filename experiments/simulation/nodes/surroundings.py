@@ -1,14 +1,27 @@
 """What a simulated node sees of the world around it. `World` is one; the nodes know nothing else of it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.network import Line, Trunk
-from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Acceptance
-from goodspeed.wire.messages import DownMessage, UpMessage
+from goodspeed.wire.messages import DownMessage, UpMessage, Verdict
+from verify_node.scheduler.round import Round
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A round as the verify node saw it."""
+
+    round: Round
+    started: float  # virtual time
+    waited_s: float  # for drafts, since the round before
+    duration_s: float
+    verdicts: tuple[Verdict, ...]
+    send_s: float = 0.0  # what they take on the verify node's line; the wait for the next round begins with it
 
 
 class Receiver(Protocol):

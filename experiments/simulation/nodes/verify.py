@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from experiments.simulation.network import MAX_BYTES, verdict_bytes
 from experiments.simulation.nodes.failures import WHY, Failures
-from experiments.simulation.nodes.surroundings import Surroundings
+from experiments.simulation.nodes.surroundings import Finished, Surroundings
 from experiments.simulation.recorded.texts import RecordedSelfDrafts
-from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.models import Target
 from experiments.simulation.texts.text import VOCAB

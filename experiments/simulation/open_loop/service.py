@@ -7,8 +7,8 @@ from math import ceil
 from typing import NamedTuple
 
 from experiments.simulation.arrivals import Arrival, Schedule, dealt_out
+from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.nodes.users import Generation
-from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from goodspeed.slo.headroom import FLOOR

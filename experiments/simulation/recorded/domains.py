@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.simulation.arrays.probabilities import Chances
+from experiments.simulation.arrays.probabilities import IndependentDraws
 from experiments.simulation.recorded.replay import Replayed, survival
 from experiments.simulation.recordings import Agreement, load
 from goodspeed.errors import ConfigError
@@ -40,7 +40,7 @@ def curves_of(texts: Sequence[Sequence[Agreement]], longest: int) -> Floats:
     return np.array([survival(own, longest) for own in texts])
 
 
-class Replays(Chances):
+class Replays(IndependentDraws):
     """Agreement as it was recorded. Each world begins at a place of its own in each client's texts, by its seed.
 
     What was not recorded is drawn at the text's own rate.
@@ -57,10 +57,10 @@ class Replays(Chances):
         starts = [np.random.default_rng(seed).random(len(tables)) for seed in seeds]
         self.starts: Ints = (np.array(starts) * self._lengths).astype(np.int64)  # [worlds, clients]
 
-    def chances(self, owner: Ints, offset: Ints, base: Ints) -> Floats:
+    def probabilities(self, owner: Ints, offset: Ints, base: Ints) -> Floats:
         places = (self.starts + base) % self._lengths
-        chances: Floats = self._tables[owner % len(self._lengths), places.ravel()[owner], offset]
-        return chances
+        probabilities: Floats = self._tables[owner % len(self._lengths), places.ravel()[owner], offset]
+        return probabilities
 
     def survival(self, base: Ints) -> Floats:
         """Survival curves [clients, longest] of drafts that begin where the worlds are now, their mean."""

@@ -109,5 +109,5 @@ def load(path: str | Path = SHIPPED) -> tuple[Text, ...]:
         raise ConfigError(f"{path} holds no recorded proposals: {error}") from error
 
 
-def encode(chances: Iterable[float]) -> bytes:
-    return probabilities.encode(chances)
+def encode(claims: Iterable[float]) -> bytes:
+    return probabilities.encode(claims)

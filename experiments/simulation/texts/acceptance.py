@@ -44,27 +44,6 @@ class Independent:
         return self.alpha
 
 
-@dataclass(frozen=True, slots=True)
-class Survival:
-    """Agreement falls along the draft; `survival[s - 1]` is the probability that the first s all agree."""
-
-    survival: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        falls = all(a >= b >= 0.0 for a, b in zip((1.0, *self.survival), self.survival, strict=False))
-        if not self.survival or not falls:
-            raise ConfigError(f"a survival curve begins at 1 at most and never rises; this one is {self.survival}")
-
-    def rate(self, position: int, offset: int, on_path: bool) -> float:
-        """Beyond the curve's end the last rate goes on."""
-        at = min(offset, len(self.survival) - 1)
-        before = self.survival[at - 1] if at else 1.0
-        return self.survival[at] / before if before else 0.0
-
-    def probabilities(self, position: int, offset: int) -> float:
-        return self.rate(position, offset, True)
-
-
 class Switching:
     """A user who changes the topic: at every position a new domain is entered with probability `switch`."""
 

@@ -70,14 +70,6 @@ def test_settings_that_make_no_sense_are_refused():
         fig4.experiment(fig4.Config(2, 10, [fig4.Setting(3, 9, "replay")], []))
 
 
-@pytest.mark.parametrize("section", ["full", "quick"])
-def test_the_main_setting_is_eight_clients_with_twenty_tokens_over_a_hundred_seeds(section):
-    config = load(HERE / "configs" / "fig4_convergence.toml", section, fig4.Config)
-    assert config.settings[0] == fig4.Setting(8, 20, "recorded")
-    assert config.num_seeds >= 100
-    assert config.num_rounds == 600
-
-
 def test_estimates_are_compared_by_hand():
     """An estimate that is one too high everywhere is wrong by one, and follows."""
     realised = np.arange(30.0)

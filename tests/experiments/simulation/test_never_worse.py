@@ -38,14 +38,6 @@ def test_a_fixed_length_by_hand():
     assert found.drafted.tolist() == [2.0]
 
 
-def test_the_same_texts_are_measured():
-    cell = Cell(SMALL, MACHINE, 0.001, 2, [0.9])
-    assert cell.gradient(True).total == cell.gradient(True).total
-    lengths = cell.fixed()
-    assert len(lengths) == 2
-    assert set(lengths) <= set(SMALL.lengths)
-
-
 @pytest.mark.thorough
 def test_every_cell_has_its_row_and_its_place_on_the_map():
     tiny = replace(SMALL, clients=[2], alphas=[0.3, 0.9], round_trips_s=[0.001], machines={"cpu": MACHINE})

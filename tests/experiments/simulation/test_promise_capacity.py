@@ -64,7 +64,3 @@ def test_memory_is_given_back_at_the_end():
 @pytest.mark.parametrize(("load", "least", "most"), [(0.5, 0.99, 1.0), (2.0, 0.45, 0.6)])
 def test_what_was_computed_can_be_promised_at_random_moments(load, least, most):
     assert least <= promised_share(ALONE, load * steady(ALONE).requests_per_s, 60.0) <= most
-
-
-def test_where_nobody_comes_nothing_is_promised():
-    assert promised_share(ALONE, 1e-3, 1.0) == 0.0  # nobody comes

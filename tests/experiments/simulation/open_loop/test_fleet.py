@@ -115,9 +115,3 @@ def test_what_is_told_seldom_is_old(monkeypatch):
     ages.clear()
     fleet(requests(40), Routing(told_every_s=0.1), homes=(0, 0, 1))
     assert 0.0 <= max(ages) <= 0.1 + 1e-9
-
-
-def test_a_replica_may_be_nobodys_home():
-    done = fleet(requests(12), FITS, homes=(1, 1, 1))
-    assert len(done.texts) == 12
-    assert {text.client for text in done.texts} == {0, 1, 2}

@@ -7,11 +7,9 @@ from statistics import fmean, quantiles
 import pytest
 
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.decode_first import DecodeFirst
-from experiments.simulation.open_loop.lengths import Lengths
-from experiments.simulation.open_loop.prefill_first import PrefillFirst
+from experiments.simulation.open_loop.baselines import DecodeFirst, PrefillFirst
 from experiments.simulation.open_loop.service import serve
-from experiments.simulation.open_loop.stages import Stage, Texts, requests
+from experiments.simulation.open_loop.stages import Lengths, Stage, Texts, requests
 from experiments.simulation.open_loop.threshold import highest
 from experiments.simulation.open_loop.traffic import window
 from experiments.simulation.settings import Settings
@@ -32,14 +30,6 @@ def test_lengths_have_the_mean_and_the_percentile(mean, p99):
     assert quantiles(drawn, n=100)[-1] == pytest.approx(p99, rel=0.05)
     assert min(drawn) >= 1
     assert max(drawn) < 2 * p99
-
-
-def test_lengths_rise_with_chance_and_are_scaled():
-    lengths, tenth = Lengths(500, 900), Lengths(500, 900, 0.1)
-    chances = (0.0, 0.1, 0.5, 0.9, 0.999999)
-    drawn = [lengths.drawn(chance) for chance in chances]
-    assert drawn == sorted(drawn)
-    assert [tenth.drawn(chance) for chance in chances] == pytest.approx([length / 10 for length in drawn], abs=0.6)
 
 
 @pytest.mark.parametrize(

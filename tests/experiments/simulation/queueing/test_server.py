@@ -112,11 +112,6 @@ def test_rounds_go_along_the_path_until_it_disagrees():
     assert rounds("0", 0, 3, 4, Random(0)) == (0, 0, 0)
 
 
-def test_requests_follow_from_their_seed():
-    assert make(KIND, 5, 10.0, 4, 0.2, Random(7)) == make(KIND, 5, 10.0, 4, 0.2, Random(7))
-    assert make(KIND, 5, 10.0, 4, 0.2, Random(7)) != make(KIND, 5, 10.0, 4, 0.2, Random(8))
-
-
 def test_a_predictor_without_error_knows_the_length():
     assert all(one.predicted_tokens == one.output_tokens for one in make(KIND, 20, 10.0, 4, 0.0, Random(1)))
 

@@ -1,4 +1,4 @@
-"""A verify node whose rounds go on with texts first and read prompts with what is left, in chunks, as Sarathi does."""
+"""Verify nodes to compare with: prompts before anything else, as vLLM did, or texts first, as Sarathi has it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,6 +9,16 @@ from verify_node.scheduler.pack import plan
 from verify_node.scheduler.round import Round
 from verify_node.session.session import Session
 from verify_node.slo.allotting import Allotment
+
+
+class PrefillFirst(VerifyCore):
+    """Its rounds are of prompts only, as long as there is one that is not read, and memory for it."""
+
+    def _pack(self, sessions: list[Session], ready: list[Session], now: float) -> Round:
+        """A session whose prompt is read has one token that is not cached; one that was preempted reads it again."""
+        unread = [session for session in ready if len(session.tokens) - self.pool.length(session.session_id) > 1]
+        prompts = super()._pack(sessions, unread, now)
+        return prompts if prompts.entries else super()._pack(sessions, ready, now)
 
 
 class DecodeFirst(VerifyCore):
