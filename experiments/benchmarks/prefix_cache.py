@@ -23,13 +23,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from experiments.benchmarks.nodes.processes import START_S
 from experiments.benchmarks.nodes.workers import free_port
 from experiments.harness import benchmark
 from goodspeed.app.demo.commands import environment
 from goodspeed.app.demo.processes import Household
 from goodspeed.embedded import prompts
 
-START_S = 120.0
 KEYS = ("key-of-alice", "key-of-bob")
 WANTED_FIRST_TOKEN, WANTED_STREAM = 0.2, 0.98  # with it over without: at most, and at least
 NUM_CHOICES = 8

@@ -26,7 +26,8 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from experiments.benchmarks.load import http_load
-from experiments.benchmarks.nodes.serving_nodes import START_S, command, draft_options
+from experiments.benchmarks.nodes.processes import START_S
+from experiments.benchmarks.nodes.serving_nodes import command, draft_options
 from experiments.benchmarks.nodes.workers import free_port
 from experiments.harness import benchmark
 from goodspeed.app.demo.commands import environment

@@ -21,11 +21,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from experiments.benchmarks.load.http_load import Address
+from experiments.benchmarks.nodes.processes import START_S
 from experiments.benchmarks.nodes.workers import free_port
 from goodspeed.app.demo.commands import environment
 from goodspeed.app.demo.processes import Child, Event, Household
 
-START_S = 120.0
 DRAFT_MODELS = ("tiny-draft-m", "tiny-draft-s")
 
 
