@@ -124,7 +124,7 @@ def points(config: Config) -> Iterator[tuple[Point, Sequence[str]]]:
 
 
 def row(config: Config, cell: tuple[Point, str]) -> dict[str, Any]:
-    """What a policy makes of a world."""
+    """The row of one policy in one world."""
     point, policy = cell
     model, arrivals = config.models[point.model], requests(config, point)
     settings = Settings(

@@ -97,7 +97,7 @@ def experiment(config: Config) -> Outcome:
 
 
 def served(config: Config, machine: str, name: str, policy: str, tpot_s: float | None = None) -> Service:
-    """What became of one policy's requests. tpot_s: their service level."""
+    """Requests as one policy served them. tpot_s: their service level."""
     device, times = MACHINES[machine]
     settings = Settings(
         num_clients=config.clients,

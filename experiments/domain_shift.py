@@ -73,7 +73,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Course:
-    """What one variant did; arrays [rounds] and [rounds, clients]."""
+    """The course of one variant; arrays [rounds] and [rounds, clients]."""
 
     utility: Floats  # of the seeds' mean goodput, smoothed
     errors: Floats  # mean absolute error of the estimates

@@ -171,7 +171,7 @@ def _rows(name: str, series: Series) -> list[dict[str, Any]]:
 
 
 def draw(config: Config, results: Results) -> Figure:
-    """What is estimated and what is realised, with the last budget; a panel for each beta."""
+    """Estimated and realised goodput with the last budget; a panel for each beta."""
     figure = new_figure(5.0 * len(config.betas), 4.2)
     panels = figure.subplots(1, len(config.betas), squeeze=False, sharey=True).flat
     for panel, beta in zip(panels, config.betas, strict=True):

@@ -112,7 +112,7 @@ def _finding(row: dict[str, Any]) -> Finding:
 
 
 def draw(config: Config, results: Results) -> Figure:
-    """What the others wait for under the paper's policy, with both kinds of rounds: a panel for each setup."""
+    """Waits of the others under the paper's policy, with both kinds of rounds: a panel for each setup."""
     figure = harness.new_figure(4.0 * len(config.setups), 4.4)
     panels = figure.subplots(1, len(config.setups), squeeze=False, sharey=True).flat
     for panel, setup in zip(panels, config.setups, strict=True):

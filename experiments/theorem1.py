@@ -51,7 +51,7 @@ class Config:
 
 
 def distances(config: Config, beta: float, eta: float, alphas: Floats, best: Optimum) -> dict[str, float]:
-    """What becomes of one pair of steps, over all seeds."""
+    """Results of one pair of steps, over all seeds."""
     settings = ArraySettings(
         config.num_clients, config.budget, eta, beta, num_worlds=config.num_seeds, weigh_evidence=False
     )

@@ -1,4 +1,4 @@
-"""What honest clients lose while another is slow, or hostile: the p95 of their gaps between verdicts, with and without.
+"""Loss of honest clients while another is slow or hostile: the p95 of their gaps between verdicts, with and without.
 
 Real processes: a verify node with continuous rounds, honest draft nodes that write one text after another, and one that
 disturbs. A gap is the time between two verdicts of one session, by its own draft node's clock (`at` of its events).

@@ -1,4 +1,4 @@
-"""What paging costs: the engine's packed forward pass beside a plain one of the same tokens without any cache.
+"""Cost of paging: the engine's packed forward pass beside a plain one of the same tokens without any cache.
 
 Sessions of context 128 verify 1 to 8 tokens each. *plain* is the unmodified model, its own attention, [1, num_tokens]
 as one sequence: it remembers nothing. *prepacked* is the same with linear weights laid out as the engine does it on a
@@ -26,8 +26,9 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
+from experiments.benchmarks.nodes.made import made_checkpoint
 from experiments.harness import benchmark
-from goodspeed.engine.checkpoints import DTYPES, Checkpoint
+from goodspeed.engine.checkpoints import DTYPES
 from goodspeed.engine.linear import prepack
 from goodspeed.engine.runner import Chunk, Runner
 
@@ -77,20 +78,9 @@ class Ways:
         self.model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[dtype]).eval().to(device)
         own, self.packed_model = copy.deepcopy(self.model), copy.deepcopy(self.model)
         prepack(self.packed_model)
-        ids, width, place = config.vocab_size, config.vocab_size, torch.device(device)
+        ids = config.vocab_size
         self.runner = Runner(
-            Checkpoint(
-                name="made",
-                model=own,
-                tokenizer=None,
-                tokenizer_fingerprint="",
-                eos_ids=(),
-                vocab_size=width,
-                num_tokens=ids,
-                context_len=2048,
-                device=place,
-                dtype=DTYPES[dtype],
-            ),
+            made_checkpoint(own),
             num_pages=case.num_sessions * 10,
         )
         rng = random.Random(0)
@@ -145,8 +135,11 @@ def measure(case: Case, device: str, dtype: str) -> dict[str, Any]:
             if repetition >= 0:  # the first three warm up
                 seconds.append(elapsed)
     medians = {f"{name}_s": statistics.median(seconds) for name, seconds in times.items()}
-    ratios = {f"{name}_ratio": ratio(times[name], times["plain"]) for name in ("prepacked", "engine", "padded")}
-    ratios["paging_ratio"] = ratio(times["engine"], times["prepacked"])
+    ratios = {
+        f"{name}_ratio": benchmark.median_ratio(times[name], times["plain"])
+        for name in ("prepacked", "engine", "padded")
+    }
+    ratios["paging_ratio"] = benchmark.median_ratio(times["engine"], times["prepacked"])
     num_tokens = ways.packed.shape[1]
     return asdict(case) | {"num_tokens": num_tokens, "difference": difference} | medians | ratios
 
@@ -159,10 +152,6 @@ def timed(call: Callable[[], Any], num_calls: int, device: str) -> float:
     if device != "cpu":
         torch.cuda.synchronize()
     return (clock() - before) / num_calls
-
-
-def ratio(times: list[float], baseline: list[float]) -> float:
-    return statistics.median(a / b for a, b in zip(times, baseline, strict=True))
 
 
 def show(result: dict[str, Any]) -> None:

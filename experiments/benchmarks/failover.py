@@ -176,7 +176,7 @@ class Stream:
 
 
 def bodies(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """What each draft node is asked for; every second text is sampled."""
+    """Requests to the draft nodes, one each; every second text is sampled."""
     chosen = prompts.load()[: options.clients]
     return [
         {

@@ -1,4 +1,4 @@
-"""What forms cost: compiling them, their masks, and a round of eight sessions with masks against one without.
+"""Cost of constraints: compiling them, their masks, and a round of eight sessions with masks against one without.
 
 Compiled are the 200 schemas of `tests/constraint/schemas`, and hostile constraints; each anew, by the clock of this
 thread, and by the wall clock in a trial's process, which a hostile one may end: then the trial starts it again. Masks
@@ -125,7 +125,7 @@ HOSTILE_ROWS = {
     "a long text that is ignored": Constraint("grammar", 'start: "a" "b"+\n%ignore /x{4000}/'),
     "words in rules": Constraint("grammar", "start: w+\nw: " + " | ".join(f'"k{each}"' for each in range(1000))),
 }
-"""What each row of a mask might cost most."""
+"""The most that a row of a mask may cost."""
 
 
 def schemas(kind: str = "*") -> list[Constraint]:

@@ -1,4 +1,4 @@
-"""What rules for logits cost a round: bias, penalties, masks and min_p beside the draw that follows them.
+"""Cost of rules for logits in a round: bias, penalties, masks and min_p beside the draw that follows them.
 
 Eight sessions with drafts of eight tokens: 72 rows of random logits on one CPU thread, at T = 1, with a vocabulary of
 4,096 and of 151,936. Each session has a text of 1,000 tokens (or of 8,000), of which an eighth is its prompt.
@@ -13,10 +13,7 @@ It takes about half a minute on two cores; about 3 s with --quick.
 from __future__ import annotations
 
 import random
-import statistics
 import sys
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -71,18 +68,9 @@ def measure(name: str, logits: Tensor, context_len: int, num_times: int) -> dict
         "rules": name,
         "vocab": vocab,
         "context_len": context_len,
-        "process_s": median_s(lambda: process(logits, texts), num_times),
-        "draw_s": median_s(lambda: choose(changed, batch, positions), num_times),
+        "process_s": benchmark.median_s(lambda: process(logits, texts), num_times),
+        "draw_s": benchmark.median_s(lambda: choose(changed, batch, positions), num_times),
     }
-
-
-def median_s(run: Callable[[], object], num_times: int) -> float:
-    times = []
-    for _ in range(num_times):
-        started = time.thread_time()
-        run()
-        times.append(time.thread_time() - started)
-    return statistics.median(times)
 
 
 def main() -> int:

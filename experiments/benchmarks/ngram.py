@@ -1,4 +1,4 @@
-"""What n-gram drafts bring on the target's own texts, and what a drafted token costs.
+"""Gain of n-gram drafts on the target's own texts, and the cost of a drafted token.
 
 The embedded target writes 150 tokens from each held-out prompt at temperatures 0 and 1. Under match these texts are
 what any session would get, so drafts are replayed: tokens per verify round with drafts of at most 8 tokens from the
@@ -98,7 +98,7 @@ def replay(texts: Sequence[TargetText]) -> Replays:
 
 
 def histories(source: str, group: Sequence[TargetText], number: int) -> list[NgramIndex]:
-    """What may draft for a text of a group, which is not in it."""
+    """The indexes that may draft for a text of a group: none has the text itself."""
     if source == "own":
         return []
     return [index_of_others(group[: number + 1] if source == "earlier" else group, group[number])]

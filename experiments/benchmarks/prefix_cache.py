@@ -1,4 +1,4 @@
-"""What keeping the prefixes of texts in memory brings, and what it costs: the same nodes with it on and off.
+"""Gain and cost of keeping the prefixes of texts: the same nodes with the prefix cache on and off.
 
 Two pairs of nodes, each a verify node and a draft node with an HTTP face and two users' keys, take turns: one with
 `--prefix-cache on` and one with `off`. Measured are the first token of a chat's second turn, whose first turn was read

@@ -1,4 +1,4 @@
-"""Whether what is promised is kept under bursts of requests: `--admission dp` and `none` at real nodes, in one run.
+"""Promises under bursts of requests, and how many are kept: `--admission dp` and `none` at real nodes, in one run.
 
 Requests come as in the recorded trace of a coding service, whose times are stretched or squeezed to make for the rate.
 Each is for a text of 16 to 48 tokens, and asks for one of two tiers, half of them for *urgent* and half for *patient*;
@@ -57,7 +57,7 @@ MEASURES = {
 
 @dataclass(frozen=True)
 class Plain:
-    """What plain decoding took on this machine, with several texts open."""
+    """Times of plain decoding on this machine, with several texts open."""
 
     ttft_s: float
     tpot_s: float
@@ -104,7 +104,7 @@ class Comparison:
 
 
 def measures(pairs: Sequence[tuple[Asked, Served]], seconds: float) -> dict[str, float | None]:
-    """What one way made of one repetition; None where there is nothing to take a share of."""
+    """Figures of one way in one repetition; None where there is nothing to take a share of."""
     attained = [done for _, done in pairs if done.outcome == "attained"]
 
     def attainment(counts: Callable[[Asked, Served], bool]) -> float | None:
@@ -124,7 +124,7 @@ def measures(pairs: Sequence[tuple[Asked, Served]], seconds: float) -> dict[str,
 def calibrate(
     comparison: Comparison, workers: Sequence[DraftWorker], texts: Sequence[TargetText], options: argparse.Namespace
 ) -> Plain:
-    """What plain decoding takes with --open texts at once; the first turn warms up."""
+    """Times plain decoding with --open texts at once; the first turn warms up."""
     length = sum(LENGTHS) // 2
     turns: list[tuple[float, list[Served]]] = []
     for turn in range(options.turns + 1):

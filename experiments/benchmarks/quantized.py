@@ -23,8 +23,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, LlamaConfig
 
+from experiments.benchmarks.nodes.made import made_checkpoint
 from experiments.harness import benchmark
-from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.linear import prepack
 from goodspeed.engine.quantized.int4_linear import Int4Linear
 from goodspeed.engine.quantized.layers import Codes, LayerShape
@@ -114,18 +114,7 @@ def llama(size: int, num_layers: int, device: str) -> tuple[dict[str, nn.Module]
 
 
 def make_runner(model: Any, device: str) -> Runner:
-    checkpoint = Checkpoint(
-        name="made",
-        model=model,
-        tokenizer=None,
-        tokenizer_fingerprint="",
-        eos_ids=(),
-        vocab_size=VOCAB,
-        num_tokens=VOCAB,
-        context_len=1024,
-        device=torch.device(device),
-        dtype=model.dtype,
-    )
+    checkpoint = made_checkpoint(model, 1024)
     runner = Runner(checkpoint, num_pages=max(ROWS) * (CONTEXT // 16 + 1))
     for i in range(max(ROWS)):
         runner.forward([Chunk(i, [(i + 1) * j % VOCAB for j in range(CONTEXT)], 0)])

@@ -90,7 +90,7 @@ def model_ranks(name: str, texts: Sequence[TargetText]) -> Iterator[list[int]]:
 
 
 def noisy_scores(logits: Tensor, text: TargetText, num_tokens: int) -> Tensor:
-    """What the match rule orders the tokens by at each written position [num_positions, num_tokens]."""
+    """The numbers by which the match rule orders the tokens at each written position [num_positions, num_tokens]."""
     if text.sampling.temperature == 0:
         return logits[:, :num_tokens]
     num = len(logits)

@@ -1,4 +1,4 @@
-"""What a verify round costs beside its forward pass: receive, forward, verify, schedule, send.
+"""Cost of a verify round beside its forward pass: receive, forward, verify, schedule, send.
 
 The real core, target, codec and ZeroMQ channel over loopback serve eight draft nodes that are only played: their
 drafts were recorded beforehand with the embedded draft models, so acceptance is real and nothing competes with the

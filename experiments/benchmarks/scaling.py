@@ -120,7 +120,7 @@ class Recorded:
         }
 
     def _as_recorded(self, client: Client) -> bool:
-        """Whether the target wrote its own text again; rounding may decide otherwise once in 10^5 tokens."""
+        """True if the target wrote its own text again; rounding may decide otherwise once in 10^5 tokens."""
         given = client.session.committed
         return given == self.text.continuation[: len(given)]
 

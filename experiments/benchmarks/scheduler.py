@@ -106,7 +106,7 @@ def timed(call: Callable[[], object], repetitions: int) -> list[float]:
 
 
 def is_certified(clients: Clients, lengths: NDArray[np.int64], budget: int) -> bool:
-    """Whether lengths are optimal: gains fall along each client, so the last taken and first left tokens decide."""
+    """True if lengths are optimal: gains fall along each client, so the last taken and first left tokens decide."""
     taken, left = lengths > 0, lengths < clients.caps
     worst_taken = clients.gains(lengths)[taken].min(initial=math.inf)
     best_left = clients.gains(lengths + 1)[left].max(initial=-math.inf)

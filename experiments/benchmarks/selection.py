@@ -1,4 +1,4 @@
-"""What it costs to choose the drafted tokens of a round.
+"""Cost of choosing the drafted tokens of a round.
 
 The time is that of `ByOdds.choose`, with a budget of as many tokens as there are sessions: for sessions with a draft of
 8 tokens each, as a chain, and as a tree of five tokens with three alternatives; and for those for which nobody drafts,
@@ -10,10 +10,7 @@ It takes about 5 s on two cores; about 2 s with --quick.
 from __future__ import annotations
 
 import random
-import statistics
 import sys
-import time
-from collections.abc import Callable
 from typing import Literal
 
 from experiments.harness import benchmark
@@ -41,9 +38,9 @@ def choosing(num_sessions: int, repetitions: int) -> dict[str, object]:
     own = ByOdds(Refined(FORWARD), limits, _worth, SelfDrafts())
     return {
         "num_sessions": num_sessions,
-        "drafts_us": 1e6 * _median_s(lambda: with_drafts.choose(chains, 0.0), repetitions),
-        "trees_us": 1e6 * _median_s(lambda: with_drafts.choose(trees, 0.0), repetitions),
-        "own_us": 1e6 * _median_s(lambda: own.choose(alone, 0.0), repetitions),
+        "drafts_us": 1e6 * benchmark.median_s(lambda: with_drafts.choose(chains, 0.0), repetitions, warm_up=3),
+        "trees_us": 1e6 * benchmark.median_s(lambda: with_drafts.choose(trees, 0.0), repetitions, warm_up=3),
+        "own_us": 1e6 * benchmark.median_s(lambda: own.choose(alone, 0.0), repetitions, warm_up=3),
     }
 
 
@@ -75,18 +72,6 @@ def _draft(session: Session, rng: random.Random, parents: bytes | None) -> Draft
     tokens = tuple(rng.sample(range(40), DRAFTED))
     codes = bytes(rng.randrange(20) for _ in range(DRAFTED))
     return Draft(session.session_id, 1, len(session.tokens), tokens, codes, "model", parents)
-
-
-def _median_s(call: Callable[[], object], repetitions: int) -> float:
-    """This thread's CPU seconds of a call; the first ones, which index texts, do not count."""
-    for _ in range(3):
-        call()
-    durations = []
-    for _ in range(repetitions):
-        start = time.thread_time()
-        call()
-        durations.append(time.thread_time() - start)
-    return statistics.median(durations)
 
 
 def table(times: list[dict[str, object]]) -> str:

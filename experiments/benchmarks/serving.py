@@ -1,4 +1,4 @@
-"""What users of the HTTP face see: waiting and writing times at rising request rates, and what the HTTP layer costs.
+"""Serving over HTTP: waiting and writing times at rising request rates, and the cost of the HTTP layer.
 
 *sweep*: streamed completions arrive at random (Poisson, from a seed) at two draft nodes in turn (one with --quick),
 each a process; their prompts are of all domains, their texts of one length (nothing ends early). The same arrivals are

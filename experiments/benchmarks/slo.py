@@ -47,7 +47,7 @@ WANTED = {"urgent_attainment": 1.3, "patient_goodput": 0.9}
 
 @dataclass
 class Seen:
-    """What one way did for one tier."""
+    """Counts of one way for one tier."""
 
     tpots: list[float] = field(default_factory=list)  # of every text
     num_attained: int = 0
@@ -84,7 +84,7 @@ class Comparison:
                 self._serve(way, wanted, counts=repetition > 0)
 
     def _tiers(self) -> dict[str, float]:
-        """What each tier asks for in a repetition; nothing before it is known what plain decoding takes."""
+        """TPOT that each tier asks for in a repetition; none before plain decoding was timed."""
         if not self.plain:
             return {}
         urgent = self.tightness * statistics.median(self.plain)
@@ -144,7 +144,7 @@ class Comparison:
 
 
 def texts(options: argparse.Namespace) -> list[list[list[Wanted]]]:
-    """What each draft node is asked for, `[repetition][node][turn]`; each node begins with another domain."""
+    """Requests to each draft node, `[repetition][node][turn]`; each node begins with another domain."""
     tokenizer = checkpoints.load_tokenizer(TARGET)
     rows = held_out_texts.measured(options.repetitions + 1)
     found = []

@@ -1,4 +1,4 @@
-"""What a draft of five tokens weighs on the uplink, and how much of it is accepted, for every kind of draft.
+"""Bytes of a draft of five tokens on the uplink, and the share accepted, for every kind of draft.
 
 The embedded models, one prompt of each of the eight domains. The base of every draft is the beginning of a text that
 the target wrote by itself (drawn with the match rule's noise), five tokens on from draft to draft: all kinds are

@@ -1,1 +1,1 @@
-"""What experiments, benchmarks and notebooks share: command lines, results on disk, tables, pictures, progress."""
+"""The frame of experiments, benchmarks and notebooks: command lines, results on disk, tables, pictures, progress."""

@@ -1,4 +1,4 @@
-"""What every experiment does alike: its command line, its settings, its results on disk, its table beside the paper's.
+"""The frame of every experiment: its command line, its settings, its results on disk, its table beside the paper's.
 
 An experiment is a function from its settings (a dataclass) to an `Outcome`, and another that draws its picture from
 these settings and from `Results`, which is what is kept on disk: so a picture can be drawn again without running the
@@ -52,7 +52,7 @@ class Finding:
 
 @dataclass(kw_only=True)
 class Results:
-    """What is kept on disk, and what the picture is drawn from."""
+    """Tables that are kept on disk, from which the picture is drawn."""
 
     rows: list[dict[str, Any]]  # flat: one table
     curves: list[dict[str, Any]] = field(default_factory=list)  # what the picture shows beyond it: another table
@@ -60,7 +60,7 @@ class Results:
 
 @dataclass(kw_only=True)
 class Outcome(Results):
-    """What an experiment gives back."""
+    """The result of an experiment."""
 
     findings: list[Finding]
     facts: dict[str, Any] = field(default_factory=dict)  # for --json, beside everything else
@@ -147,7 +147,7 @@ def save(outcome: Outcome, out: Path) -> None:
 
 
 def stored(out: Path) -> Results:
-    """What `save` wrote. SystemExit where there is nothing."""
+    """Reads what `save` wrote. SystemExit where there is nothing."""
     if not (out / RESULTS).exists():
         raise SystemExit(f"{out / RESULTS} is not there: nothing can be drawn from it; run the experiment first")
     curves = pyarrow.parquet.read_table(out / CURVES).to_pylist() if (out / CURVES).exists() else []
@@ -166,7 +166,7 @@ def report(name: str, section: str, settings: Any, outcome: Outcome, seconds: fl
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """What, the paper's figure, ours, their ratio, and what was wanted."""
+    """Lines with a name, the paper's figure, ours, their ratio, and the wanted one."""
     width = max([len(finding.what) for finding in findings], default=4)
     lines = [f"{'':{width}} {'paper':>9} {'ours':>9} {'ratio':>7}  wanted"]
     for finding in findings:

@@ -19,7 +19,7 @@ Found = TypeVar("Found")
 
 
 def each(what: str, function: Callable[[Item], Found], items: Sequence[Item], processes: int = 1) -> list[Found]:
-    """What the function makes of each item, in their order; it tells what is done, as `parts` does.
+    """Returns the function's results for the items, in their order; tells how many are done, as `parts` does.
 
     function, items: what `pickle` can send to other processes. processes: 0 for one on each core.
     """

@@ -1,4 +1,4 @@
-"""What LAPS-SD's paper claims, beside what the experiment's rows say; and its Fig. 1. Runs nothing but that example."""
+"""Claims of LAPS-SD's paper beside the experiment's rows; and its Fig. 1, the only example that runs here."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ PREEMPTIVE = {"las", "laps", "laps_paper", "laps_learned", "optimal"}
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds in every cell; a part of one section of `configs/laps_sd.toml`."""
+    """Settings of every cell; a part of one section of `configs/laps_sd.toml`."""
 
     kinds: dict[str, Kind]
     num_drafted: int  # n
@@ -53,7 +53,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Cell:
-    """What was served, where."""
+    """Texts served in one cell."""
 
     kind: str
     number: int  # of requests, for each place
@@ -124,7 +124,7 @@ def order_of(settings: Settings, policy: str, num_queues: int) -> Order:
 
 
 def remaining(policy: str, lengths: OutputLengths) -> RemainingTokens:
-    """What the policy's order is told of the size that is left; 1 where it knows nothing."""
+    """The remaining size that the policy's order is told; 1 where it knows nothing."""
     if policy in ("lp_sjf", "laps", "laps_paper"):
         return lambda text: max(1, text.request.predicted_tokens - text.num_tokens)
     if policy == "laps_learned":

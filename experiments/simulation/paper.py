@@ -51,7 +51,7 @@ TABLE_1 = (
 
 @dataclass(frozen=True)
 class Nodes:
-    """What the draft nodes are like, and the lines; client i takes entry i modulo the length."""
+    """Draft nodes and lines; client i takes entry i modulo the length."""
 
     slower: tuple[float, ...] = (1.0,)  # times an L4's time
     latency_s: tuple[float, ...] = (0.001,)  # one way

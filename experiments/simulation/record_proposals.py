@@ -34,7 +34,7 @@ SHORTEST = 50
 
 
 def record(texts: Iterable[TargetText], kept: int = KEPT) -> list[Text]:
-    """What is proposed for the first texts of each group that are long enough."""
+    """Proposals for the first texts of each group that are long enough."""
     chosen = [(group, text) for group in grouped(texts) for text in _long_enough(group)[:kept]]
     paths = {name: model_paths(name, [text for _, text in chosen]) for name in STAND_INS}
     return [
@@ -70,7 +70,7 @@ def _proposals(text: TargetText, histories: Sequence[NgramIndex]) -> Iterator[Pr
 
 @torch.inference_mode()
 def model_paths(name: str, texts: Sequence[TargetText]) -> list[ModelPath]:
-    """What a draft model says after each position of each text, all before it being the target's."""
+    """A draft model's answers after each position of each text, all before it being the target's."""
     checkpoint = checkpoints.load(name)
     found = []
     for text, logits in zip(texts, written_logits(checkpoint, texts), strict=True):

@@ -27,7 +27,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Steady:
-    """What a settled world does; arrays [clients]."""
+    """Figures of a settled world; arrays [clients]."""
 
     tokens_per_s: NDArray[np.float64]
     drafted: NDArray[np.float64]  # tokens per verdict

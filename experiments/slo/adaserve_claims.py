@@ -1,4 +1,4 @@
-"""What AdaServe's paper claims of its figures, beside what came out. Knows rows, and nothing about worlds.
+"""Claims of AdaServe's paper about its figures, beside ours.
 
 A ratio compares means over a figure's worlds; the best baseline is chosen anew in each of them.
 """
@@ -52,10 +52,10 @@ PAPER = {
         "selection": 0.0031,
     },
 }
-"""What the paper claims of figures 8 to 11 and 15: mostly the highest over its points, where ours are means."""
+"""The paper's figures 8 to 11 and 15: mostly the highest over its points, where ours are means."""
 
 VARIED = ("requests_per_s", "latency_ms", "urgent_share", "slo_scale", "harder")
-"""What sets the worlds of a figure apart."""
+"""The columns that set the worlds of a figure apart."""
 
 RATIOS = ("violations_ratio", "goodput_ratio")
 LEAST_VIOLATIONS, LEAST_GOODPUT, MOST_SELECTING = 3.0, 1.5, 0.003

@@ -1,4 +1,4 @@
-"""What is claimed of fleets, beside what came out. Knows rows, and nothing about worlds."""
+"""Claims about fleets, beside ours."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class Study:
-    """Which fleets' capacities are compared."""
+    """Fleets whose capacities are compared."""
 
     scenario: str
     replicas: list[int]
@@ -49,7 +49,7 @@ class Fairness:
 
 @dataclass(frozen=True)
 class Region:
-    """What is assumed of very many draft nodes."""
+    """Assumptions about very many draft nodes."""
 
     draft_nodes: int
     regions: int
@@ -73,7 +73,7 @@ class Config(Base):
 
 @dataclass(frozen=True)
 class Cell:
-    """What one capacity is of."""
+    """The setting of one capacity."""
 
     study: str
     replicas: int
@@ -81,7 +81,7 @@ class Cell:
 
 
 def load(config: Config, cell: Cell, requests_per_s: float) -> Row:
-    """What a fleet makes of so many requests per second for each of its replicas, over all its runs."""
+    """The row of a fleet with so many requests per second for each of its replicas, over all its runs."""
     study = config.studies[cell.study]
     texts = [text for number in range(num_runs(study, cell)) for text in _run(config, cell, number, requests_per_s)]
     key = {"study": cell.study, "scenario": study.scenario, "replicas": cell.replicas, "routing": cell.routing}

@@ -47,7 +47,7 @@ class Tier:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be promised. Requests are of the tiers by their shares, which sum up to 1."""
+    """Requests to be promised, and the GPU. Requests are of the tiers by their shares, which sum up to 1."""
 
     gpu: Gpu
     tiers: tuple[tuple[Tier, float], ...]
@@ -136,7 +136,7 @@ class Node:
         self.promises: list[_Promise] = []
 
     def decide(self, tier: Tier, at_s: float, policy: str = "edf") -> bool:
-        """Whether a request that comes now is promised its tier. One request: `edf` and `dp` are the same."""
+        """True if a request that comes now is promised its tier. One request: `edf` and `dp` are the same."""
         self._go_on(at_s)
         early_s = self.plan.tightest_s  # first tokens are planned a round before they are due
         asks = [

@@ -1,4 +1,4 @@
-"""What SLOs-Serve's paper claims of its capacities, beside what came out. Knows rows, and nothing about worlds."""
+"""Claims of SLOs-Serve's paper about its capacities, beside ours."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Base:
-    """What worlds have in common, whatever is looked for in them."""
+    """Settings that all worlds share."""
 
     seed: int
     processes: int  # 0: one on each core
@@ -68,7 +68,7 @@ class Config(Base):
 
 @dataclass(frozen=True)
 class Cell:
-    """What one capacity is of."""
+    """The setting of one capacity."""
 
     scenario: str
     policy: str
@@ -76,7 +76,7 @@ class Cell:
 
 
 def load(config: Config, cell: Cell, requests_per_s: float) -> Row:
-    """What a policy makes of so many requests per second."""
+    """The row of a policy with so many requests per second."""
     done = served(config, cell, requests_per_s)
     key = {"scenario": cell.scenario, "policy": cell.policy, "latency_ms": 1000 * cell.latency_s}
     return key | {"requests_per_s": requests_per_s} | measures(done)

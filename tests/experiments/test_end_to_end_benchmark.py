@@ -1,4 +1,4 @@
-"""What the end-to-end benchmark asks of whom, and what it makes of the figures; no node and no model runs here."""
+"""The end-to-end benchmark's requests and figures; no node and no model runs here."""
 
 from collections import Counter
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What experiments share: settings from a file, results on disk, a table beside the paper's figures."""
+"""The frame of experiments: settings from a file, results on disk, a table beside the paper's figures."""
 
 import json
 import re

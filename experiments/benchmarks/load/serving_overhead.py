@@ -1,4 +1,4 @@
-"""What HTTP adds to the time per token: the same texts over HTTP and from the same process without it, in turn.
+"""HTTP's share of the time per token: the same texts over HTTP and from the same process without it, in turn.
 
 Used by `serving.py`. The overhead is the median of the pairs' own ratios: the two of a pair had the same machine around
 them. CPU times are told beside the clock's: a busy machine changes them less.

@@ -143,7 +143,7 @@ def free_port() -> int:
 
 
 def draft_node_has(option: str) -> bool:
-    """Whether this release's draft nodes know an option."""
+    """True if this release's draft nodes know an option."""
     return option in {one.name for one in fields(DraftConfig)}
 
 

@@ -30,7 +30,7 @@ class NoOptimum(RuntimeError):
 
 @dataclass(frozen=True)
 class Optimum:
-    """What is best in the long run; arrays [clients]."""
+    """The optimum in the long run; arrays [clients]."""
 
     goodput: Floats  # x*, tokens a round
     lengths: Floats  # mean draft lengths

@@ -1,4 +1,4 @@
-"""Which drafted tokens agree, for the array path: draws that depend on seed, client, round and place in the draft only.
+"""Agreement of drafted tokens for the array path: draws that depend on seed, client, round and place in the draft only.
 
 So a world is the same alone and among others, and the same under every policy as far as lengths allow.
 """

@@ -1,4 +1,4 @@
-"""What the clients of array worlds got and what was believed of them, round by round."""
+"""Tokens of the clients of array worlds and the estimates of them, round by round."""
 
 from dataclasses import dataclass
 

@@ -23,7 +23,7 @@ from verify_node.scheduler.allocate import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, 
 
 @dataclass(frozen=True)
 class ArraySettings:
-    """What all worlds have in common; `weights` one for each client, or one for all."""
+    """Settings that all worlds share; `weights` one for each client, or one for all."""
 
     num_clients: int
     budget: int

@@ -1,1 +1,1 @@
-"""What must hold in every world with faults, and random worlds in which that is checked."""
+"""The rules of every world with faults, and random worlds in which they are checked."""

@@ -30,7 +30,7 @@ SURE = 1e-9
 
 
 def shares_a_fate(settings: Settings) -> bool:
-    """Whether one client may have to wait for another: for its draft, its memory or its place."""
+    """True if one client may have to wait for another: for its draft, its memory or its place."""
     tiny = settings.num_pages * settings.page_size < settings.num_clients * settings.num_at_once * settings.context_len
     crowded = settings.max_sessions < settings.num_clients * settings.num_at_once
     return settings.rounds == "barrier" or tiny or crowded

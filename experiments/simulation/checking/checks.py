@@ -1,4 +1,4 @@
-"""What must hold in any world, however bad: looked at while it runs (`Silence`) and when it is over (`look_back`).
+"""The rules of any world, however bad: looked at while it runs (`Silence`) and when it is over (`look_back`).
 
 A finding is a line for the developer; the counts are for the report.
 """
@@ -29,7 +29,7 @@ NEVER: frozenset[RefusalCode] = frozenset(
 
 @dataclass
 class Findings:
-    """What was found in one world."""
+    """Findings in one world."""
 
     num_sessions: int = 0
     num_wrong: int = 0  # sessions whose text is not what the target alone writes
@@ -65,7 +65,7 @@ class Silence:
                 self.silent.append(draft.index)
 
     def _is_owed(self, draft: DraftNode) -> bool:
-        """Whether a client is owed something new: not if all its sessions wait for places."""
+        """True if a client is owed something new: not if all its sessions wait for places."""
         return any(draft.core.line.has_place(session_id) for session_id in draft.generations)
 
     def _since(self, draft: DraftNode) -> float:
@@ -145,7 +145,7 @@ def _compare(
 
 
 def had_reason_with_one(generation: Generation, world: World) -> bool:
-    """Whether this session might fail: a node stopped or stayed away, or the target failed on it or was replaced."""
+    """True if this session might fail: a node stopped or stayed away, or the target failed on it or was replaced."""
     code = generation.fail.code if generation.fail is not None else ""
     if code == "target_changed":
         return generation.session.target != str(world.verify.num_targets - 1)
@@ -157,7 +157,7 @@ def had_reason_with_one(generation: Generation, world: World) -> bool:
 
 
 def was_given_up(generation: Generation, settings: Settings) -> bool:
-    """Whether the verify node was away for too long, and the draft model could not go on alone either."""
+    """True if the verify node was away for too long, and the draft model could not go on alone either."""
     ended, slow = generation.ended, 1.0 + settings.faults.drift
     if ended is None or ended.away_s * slow <= settings.connect_timeout_s:
         return False
@@ -181,7 +181,7 @@ def _is_earned(code: str, settings: Settings) -> bool:
 
 
 def _is_stormy(settings: Settings) -> bool:
-    """Whether messages may be lost, come twice, in another order or very late, or be for somebody who is no more."""
+    """True if messages may be lost, come twice, in another order or very late, or be for somebody who is no more."""
     faults = settings.faults
     target = faults.abort or faults.fail or faults.bad
     late = isfinite(min(settings.bytes_per_s))

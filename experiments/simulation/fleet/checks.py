@@ -1,4 +1,4 @@
-"""What must hold in a world with several verify nodes, beside what must hold with one (`checks.py`).
+"""The rules of a world with several verify nodes, beside those of one (`checks.py`).
 
 Nobody is sent about for ever, nobody waits while a verify node is in reach, and a text that ends since its target is no
 more was not to be had anywhere.

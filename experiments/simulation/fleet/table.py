@@ -35,7 +35,7 @@ def endpoint(number: int, port: int = 1) -> str:
 
 
 class Table:
-    """What the verify nodes are told of each other."""
+    """The table that tells the verify nodes of each other."""
 
     def __init__(self, settings: Settings, random: Random) -> None:
         self.frozen_until = 0.0

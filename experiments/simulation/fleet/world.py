@@ -110,7 +110,7 @@ class FleetWorld(World):
         return self._nowhere
 
     def is_served(self, draft: FleetDraft, target: str) -> bool:
-        """Whether a draft node could have had this target all the while, and knew where."""
+        """True if a draft node could have had this target all the while, and knew where."""
         faults = self.settings.faults
         lost = faults.lose or faults.busy or faults.hang or faults.break_every_s or faults.turn_away_every_s
         patient_s = SERVED_S + 8 * (max(self.settings.latency_s) + faults.jitter_s)

@@ -46,7 +46,7 @@ class Connection:
         self._begin(b"peer-%d-%d/%d" % (self._index, self._num_boots, self.number) + self._suffix)
 
     def end(self) -> None:
-        """What is on it is lost."""
+        """Loses all messages on it."""
         self.place.disconnect(self.peer_id)
 
     def send(self, message: UpMessage) -> None:
@@ -64,7 +64,7 @@ class Connection:
     # faults
 
     def lose(self) -> None:
-        """What is on it is lost. The socket makes another by itself, of which the verify node knows nothing."""
+        """Loses all messages on it. The socket makes another by itself, unknown to the verify node."""
         self.strike()
         self.renew()
         self.is_broken = True
@@ -79,6 +79,6 @@ class Connection:
         self.renew()
 
     def found_broken(self) -> bool:
-        """Whether it was lost since the node last looked."""
+        """True if it was lost since the node last looked."""
         was_broken, self.is_broken = self.is_broken, False
         return was_broken

@@ -293,7 +293,7 @@ class DraftNode:
             self.connections[link].send(message)
 
     def _tell(self, session_id: bytes, item: Deliver | Finish | Fail) -> bool:
-        """Whether the user wants more of it, if there is more."""
+        """True if the user wants more of it, if there is more."""
         generation = self.generations.get(session_id)
         if generation is None:
             return True

@@ -1,7 +1,6 @@
 """Texts that the target and the draft model wrote in turns (`--fallback local`): what each had to write.
 
-Both are functions of the text before a token, so every token has one right value, whoever wrote those before it. Knows
-nothing about nodes or time.
+Both are functions of the text before a token, so every token has one right value, whoever wrote those before it.
 """
 
 from experiments.simulation.nodes.users import Generation
@@ -57,7 +56,7 @@ class _Writers:
 
 
 def _may_end(generation: Generation, writers: _Writers, context_len: int) -> bool:
-    """Whether a text that was reported complete may end here: it is full, or its last writer ended it."""
+    """True if a text that was reported complete may end here: it is full, or its last writer ended it."""
     request, ended = generation.session.request, generation.ended
     if ended is None or generation.finish is None:
         return False

@@ -20,7 +20,7 @@ class Place:
         self.peers[peer_id] = receiver
 
     def disconnect(self, peer_id: bytes) -> None:
-        """What is on its way to or from this name is lost."""
+        """Loses all messages on their way to or from this name."""
         self.peers.pop(peer_id, None)
 
     def send_up(self, line: Line, peer_id: bytes, message: UpMessage) -> None:

@@ -1,4 +1,4 @@
-"""What a simulated node sees of the world around it. `World` is one; the nodes know nothing else of it."""
+"""The world as its nodes see it: time, network, and finished rounds. `World` is one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class Surroundings(Protocol):
         ...
 
     def disconnect(self, peer_id: bytes) -> None:
-        """What is on its way to or from this name is lost."""
+        """Loses all messages on their way to or from this name."""
         ...
 
     def end_connections(self, *, in_good_order: bool) -> None:

@@ -56,7 +56,7 @@ class Users:
 
     @property
     def want_more(self) -> bool:
-        """Whether there is a request now."""
+        """True if there is a request now."""
         settings = self._world.settings
         if settings.arrivals:
             arrival = self._arrival(self._num_started)

@@ -1,4 +1,4 @@
-"""What `verify_node/daemon.py` does, on the world's clock."""
+"""The verify node's daemon (`verify_node/daemon.py`) on the world's clock."""
 
 from collections.abc import Sequence
 from math import inf
@@ -93,11 +93,11 @@ class VerifyNode:
 
     @property
     def is_gone(self) -> bool:
-        """Whether no process will be here any more."""
+        """True if no process will be here any more."""
         return self.core is None and self.back_at == inf
 
     def load(self) -> Load | None:
-        """What it has to do, by its own clock; None while there is no process."""
+        """The next time it has to act, by its own clock; None while there is no process."""
         return self.core.load(self._watch.now) if self.core is not None else None
 
     def know_replicas(self, own: str, replicas: Sequence[tuple[Replica, float]]) -> None:

@@ -1,4 +1,4 @@
-"""What comes when something comes: requests of several kinds, by chance."""
+"""Requests of several kinds at random, with texts that are easy and hard to draft in turn."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

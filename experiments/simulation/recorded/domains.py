@@ -19,7 +19,7 @@ from goodspeed.fair.policies.base import Floats, Ints
 
 
 def texts_of(num_clients: int) -> list[list[Agreement]]:
-    """What was recorded, for each client."""
+    """Recorded texts, for each client."""
     agreements = load()
     domains = sorted({one.domain for one in agreements})
     if not 1 <= num_clients <= len(domains):

@@ -1,4 +1,4 @@
-"""What n-gram indexes and draft models propose at every position of real texts, and what of it the target accepts.
+"""Proposals of n-gram indexes and draft models at every position of real texts, and how far the target accepts them.
 
 Under the match rule a text is a function of target, prompt, temperature and seed, whoever drafts for it. So what an
 index says after each of its tokens is found offline, and with it how many tokens of that are right; of a draft model,

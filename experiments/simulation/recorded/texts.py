@@ -45,7 +45,7 @@ class RecordedText:
         return self._probabilities[self._at(position)]
 
     def proposal(self, source: Source, position: int) -> Proposal:
-        """What an index says there."""
+        """The index's proposal there."""
         return proposals.parted(self.text.own if source == "own" else self.text.history)[self._at(position)]
 
     def _at(self, position: int) -> int:
@@ -85,7 +85,7 @@ class RecordedDrafter(NgramDrafter):
 
 
 class RecordedSelfDrafts(SelfDrafts):
-    """What the verify node drafts itself, as it was recorded from texts alone; nothing for texts of other kinds."""
+    """The verify node's own drafts, as they were recorded from texts alone; nothing for texts of other kinds."""
 
     def __init__(self, acceptance: Callable[[bytes], Acceptance | None]) -> None:
         """acceptance: of a session by its id."""

@@ -23,7 +23,7 @@ class Acceptance(Protocol):
         ...
 
     def probabilities(self, position: int, offset: int) -> float:
-        """What the draft model itself claims of that token, all before it being right: it must not know more."""
+        """The draft model's own probability of that token, all before it being right: it must not know more."""
         ...
 
 

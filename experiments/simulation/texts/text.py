@@ -53,7 +53,7 @@ def draw(state: int) -> tuple[int, float]:
 
 
 def next_token(seed: int, tokens: Iterable[int]) -> int:
-    """What the target says after these tokens."""
+    """The target's continuation after these tokens."""
     return draw(feed_all(start(seed), tokens))[0]
 
 

@@ -1,4 +1,4 @@
-"""What a run's time went to and what it brought, counted by hand; and the paper's worlds as settings."""
+"""A run's time and tokens, counted by hand; and the paper's worlds as settings."""
 
 from math import log
 

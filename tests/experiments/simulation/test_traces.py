@@ -1,4 +1,4 @@
-"""What is written down of array worlds is what happened in them."""
+"""Traces of array worlds are what happened in them."""
 
 import numpy as np
 

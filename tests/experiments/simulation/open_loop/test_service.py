@@ -1,4 +1,4 @@
-"""What becomes of requests in a world, by hand; the baseline that reads prompts first; tables of rounds."""
+"""Requests served in a world, by hand; the baseline that reads prompts first; tables of rounds."""
 
 from dataclasses import replace
 

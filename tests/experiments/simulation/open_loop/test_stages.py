@@ -1,4 +1,4 @@
-"""What SLOs-Serve's scenarios are made of: lengths, a window at a rate, the highest load, and Sarathi's rounds."""
+"""Parts of SLOs-Serve's scenarios: lengths, a window at a rate, the highest load, and Sarathi's rounds."""
 
 from dataclasses import replace
 from random import Random
