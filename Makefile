@@ -88,7 +88,7 @@ experiments-quick: $(READY)
 
 # Runs every notebook from its source and writes what it shows beside it; ARGS=convergence for one of them.
 notebooks: $(READY)
-	$(BIN)/python -m experiments.pairing $(ARGS)
+	$(BIN)/python -m experiments.harness.notebooks $(ARGS)
 
 # The pictures of docs/WINDOW.md, from a small real run; needs Debian's chromium and chromium-driver.
 screenshots: $(READY)

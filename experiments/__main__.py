@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from experiments.harness import HERE
-from experiments.runner import run_all
+from experiments.harness.experiment import HERE
+from experiments.harness.runner import run_all
 
 
 def experiments() -> list[str]:

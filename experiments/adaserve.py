@@ -19,17 +19,16 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments import styles
-from experiments.adaserve_claims import BURSTY, RATIOS, findings, ratios
-from experiments.harness import Outcome, Results, new_figure, run
-from experiments.processes import each
-from experiments.service_policies import OURS, POLICIES
+from experiments.harness import styles
+from experiments.harness.experiment import Outcome, Results, new_figure, run
+from experiments.harness.processes import each
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.mix import Kind, bells, mixed
 from experiments.simulation.open_loop.service import Service, serve
-from experiments.simulation.open_loop.tabled import Tabled
-from experiments.simulation.open_loop.traffic import rescaled
+from experiments.simulation.open_loop.traffic import Tabled, rescaled
 from experiments.simulation.settings import Settings
+from experiments.slo.adaserve_claims import BURSTY, RATIOS, findings, ratios
+from experiments.slo.service_policies import OURS, POLICIES
 from goodspeed.fair.latency import Linear
 
 SHOWN = (OURS, "fixed 4", "chunked prefill", "prefill first")
@@ -67,7 +66,7 @@ class Config:
     trace: str
     begin_s: float
     clients: int
-    evenness: float  # of the probabilities of drafted tokens (`uneven.py`)
+    evenness: float  # of the probabilities of drafted tokens (`mix.py`)
     budget: int
     max_round_tokens: int
     edge_s: float  # one way
@@ -125,7 +124,7 @@ def points(config: Config) -> Iterator[tuple[Point, Sequence[str]]]:
 
 
 def row(config: Config, cell: tuple[Point, str]) -> dict[str, Any]:
-    """What a policy makes of a world."""
+    """The row of one policy in one world."""
     point, policy = cell
     model, arrivals = config.models[point.model], requests(config, point)
     settings = Settings(

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments import styles
-from experiments.harness import Finding, Outcome, Results, new_figure, run
-from experiments.progress import parts
-from experiments.service_policies import BARRIER, PLAIN, fixed
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
+from experiments.harness.progress import parts
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import Service, serve
@@ -27,6 +26,7 @@ from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.presets import Device, Model, roofline, slower
 from experiments.simulation.settings import PAPER as PAPER_ROUNDS
 from experiments.simulation.settings import Settings
+from experiments.slo.service_policies import BARRIER, PLAIN, fixed
 
 A100 = Device(bytes_per_s=1.555e12, flops=312e12)  # 40 GB
 VICUNA_7B = Model(32, 4096, 32, 32, 128, 11008, 32_000, tied=False)
@@ -75,7 +75,7 @@ class Config:
     seed: int
     duration_s: float
     clients: int
-    evenness: float  # of the probabilities of drafted tokens (`uneven.py`)
+    evenness: float  # of the probabilities of drafted tokens (`mix.py`)
     budget: int
     max_round_tokens: int
     machines: list[str]  # of MACHINES
@@ -97,7 +97,7 @@ def experiment(config: Config) -> Outcome:
 
 
 def served(config: Config, machine: str, name: str, policy: str, tpot_s: float | None = None) -> Service:
-    """What became of one policy's requests. tpot_s: their service level."""
+    """Requests as one policy served them. tpot_s: their service level."""
     device, times = MACHINES[machine]
     settings = Settings(
         num_clients=config.clients,

@@ -58,7 +58,7 @@ def preset_draft(name: str, size: int = 0) -> CostModel:
 
 
 def profiled(path: str) -> Gpu:
-    """What `goodspeed profile --json PATH` measured."""
+    """The GPU that `goodspeed profile --json PATH` measured."""
     profile = saved.load(path)
     return Gpu(f"{profile.setting.model} on {profile.setting.hardware}, profiled", profile.roofline)
 
@@ -92,7 +92,7 @@ def drafting(tokens_per_s: float) -> CostModel:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be served. Clients are of the kinds in `users` in turn, with one text each."""
+    """Clients and texts to be served. Clients are of the kinds in `users` in turn, with one text each."""
 
     gpu: Gpu
     users: tuple[User, ...]

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments import styles
-from experiments.harness import Finding, Outcome, Results, new_figure, run
-from experiments.progress import parts
-from experiments.simulation import rows
-from experiments.simulation.arrays import ArraySettings, Worlds
-from experiments.simulation.chances import Chances
-from experiments.simulation.optimum import geometric, optimum
-from experiments.simulation.steps import LessWithVariance, MoreWithChange, Rule
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
+from experiments.harness.progress import parts
+from experiments.simulation.arrays import rows
+from experiments.simulation.arrays.optimum import geometric, optimum
+from experiments.simulation.arrays.probabilities import IndependentDraws
+from experiments.simulation.arrays.steps import LessWithVariance, MoreWithChange, Rule
+from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from goodspeed.fair.policies.base import Floats
 
 SMOOTHED = 5  # rounds
@@ -73,14 +73,14 @@ class Config:
 
 @dataclass(frozen=True)
 class Course:
-    """What one variant did; arrays [rounds] and [rounds, clients]."""
+    """The course of one variant; arrays [rounds] and [rounds, clients]."""
 
     utility: Floats  # of the seeds' mean goodput, smoothed
     errors: Floats  # mean absolute error of the estimates
 
 
 def course(config: Config, variant: Variant) -> Course:
-    chances = Chances(config.alphas[0], range(config.num_seeds))
+    draws = IndependentDraws(config.alphas[0], range(config.num_seeds))
     settings = ArraySettings(
         num_clients=config.num_clients,
         budget=config.budget,
@@ -88,11 +88,11 @@ def course(config: Config, variant: Variant) -> Course:
         weigh_evidence=variant.weigh_evidence,
         num_worlds=config.num_seeds,
     )
-    worlds, rule = Worlds(settings, rows.create(variant.policy, config.num_seeds), chances), variant.rule()
+    worlds, rule = Worlds(settings, rows.create(variant.policy, config.num_seeds), draws), variant.rule()
     goodput, errors = [], []
     worlds.step()  # the prompts' round
     for alphas in config.alphas:
-        chances.rates = np.array(alphas)[:, None]
+        draws.rates = np.array(alphas)[:, None]
         for _ in range(config.rounds_each):
             before = worlds.acceptance.copy()
             worlds.step()
@@ -122,7 +122,7 @@ def fallen_for_want_of_budget(config: Config, variant: Variant) -> float:
     """Mean rounds until the client's acceptance is believed to half of the change; one token for each client."""
     before, after = config.fallen_alphas
     others = [0.8] * (config.num_clients - 1)
-    chances = Chances([before, *others], range(config.num_seeds))
+    draws = IndependentDraws([before, *others], range(config.num_seeds))
     settings = ArraySettings(
         num_clients=config.num_clients,
         budget=config.num_clients,
@@ -130,11 +130,11 @@ def fallen_for_want_of_budget(config: Config, variant: Variant) -> float:
         weigh_evidence=variant.weigh_evidence,
         num_worlds=config.num_seeds,
     )
-    worlds, rule = Worlds(settings, rows.create(variant.policy, config.num_seeds), chances), variant.rule()
+    worlds, rule = Worlds(settings, rows.create(variant.policy, config.num_seeds), draws), variant.rule()
     needed = np.full(config.num_seeds, np.nan)
     for number in range(config.rounds_each + config.fallen_rounds):
         if number == config.rounds_each:
-            chances.rates[0] = after
+            draws.rates[0] = after
         known = worlds.acceptance.copy()
         worlds.step()
         if rule is not None:

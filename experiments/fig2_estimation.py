@@ -19,13 +19,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments import styles
-from experiments.harness import Finding, Outcome, Results, new_figure, run
-from experiments.progress import parts
-from experiments.simulation.acceptance import Switching
-from experiments.simulation.domains import alphas_of, texts_of
-from experiments.simulation.rounds import Finished
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
+from experiments.harness.progress import parts
+from experiments.simulation.nodes.surroundings import Finished
+from experiments.simulation.recorded.domains import alphas_of, texts_of
 from experiments.simulation.settings import PAPER, Settings
+from experiments.simulation.texts.acceptance import Switching
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError
 from goodspeed.fair.estimators import expected_tokens
@@ -171,7 +171,7 @@ def _rows(name: str, series: Series) -> list[dict[str, Any]]:
 
 
 def draw(config: Config, results: Results) -> Figure:
-    """What is estimated and what is realised, with the last budget; a panel for each beta."""
+    """Estimated and realised goodput with the last budget; a panel for each beta."""
     figure = new_figure(5.0 * len(config.betas), 4.2)
     panels = figure.subplots(1, len(config.betas), squeeze=False, sharey=True).flat
     for panel, beta in zip(panels, config.betas, strict=True):

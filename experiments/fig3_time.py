@@ -17,9 +17,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments import harness, styles
-from experiments.harness import Finding, Outcome, Results
-from experiments.progress import parts
+from experiments.harness import experiment as harness
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results
+from experiments.harness.progress import parts
 from experiments.simulation.accounts import Run, interval, run
 from experiments.simulation.paper import POLICIES, WAYS, Nodes, Row, serving, world
 
@@ -81,7 +82,7 @@ def _served(family: str, place: Place, way: str, temperature: float, config: Con
 def _served_row(
     family: str, nodes: str, way: str, temperature: float, runs: list[Run], plain: list[Run]
 ) -> dict[str, Any]:
-    """What rows say of `fixed` is not known here."""
+    """The row of served texts; nothing is compared with `fixed`."""
     policy = "gradient" if WAYS[way].drafts else "plain"
     key = {"family": family, "nodes": nodes, "wire": "match", "rounds": "continuous", "policy": policy, "way": way}
     measures = {name: value for name, value in _measures(runs, runs).items() if "_of_fixed" not in name}
@@ -182,7 +183,7 @@ def _at_most(what: str, wall: float, paper: float | None) -> Finding:
 
 
 def _beside_the_paper(at: str, runs: dict[str, list[Run]]) -> list[Finding]:
-    """What the paper says of barrier rounds; of random's 5 to 25 % the middle."""
+    """The paper's figures for barrier rounds; of random's 5 to 25 % the middle."""
     walls = {policy: ratio(_walls(found), _walls(runs["fixed"]))[0] for policy, found in runs.items()}
     verifying, _ = ratio(_verifying(runs["gradient"]), _verifying(runs["fixed"]))
     sending = max(each.accounts.send_s / each.accounts.wall_s for found in runs.values() for each in found)

@@ -21,15 +21,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments import fig4_served, styles
+from experiments import fig4_served
 from experiments.fig4_served import Served
-from experiments.harness import Finding, Outcome, Results, new_figure, run
-from experiments.progress import parts
-from experiments.simulation import rows as row_policies
-from experiments.simulation.arrays import ArraySettings, Worlds
-from experiments.simulation.chances import Chances
-from experiments.simulation.domains import Replays, alphas_of, curves_of, texts_of
-from experiments.simulation.optimum import geometric, optimum, utility_of
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
+from experiments.harness.progress import parts
+from experiments.simulation.arrays import rows as row_policies
+from experiments.simulation.arrays.optimum import geometric, optimum, utility_of
+from experiments.simulation.arrays.probabilities import IndependentDraws
+from experiments.simulation.arrays.worlds import ArraySettings, Worlds
+from experiments.simulation.recorded.domains import Replays, alphas_of, curves_of, texts_of
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats
 from verify_node.scheduler.allocate import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH
@@ -55,7 +56,7 @@ class Setting:
         kind = self.acceptance if isinstance(self.acceptance, str) else "spread"
         return f"{self.num_clients} clients, C = {self.budget}, {kind}"
 
-    def agreement(self, seeds: Sequence[int]) -> tuple[Floats, Chances]:
+    def agreement(self, seeds: Sequence[int]) -> tuple[Floats, IndependentDraws]:
         """Survival curves [clients, budget], and the draws for these seeds."""
         texts = texts_of(self.num_clients)
         if self.acceptance == "replay":
@@ -63,7 +64,7 @@ class Setting:
         alphas = alphas_of(texts) if self.acceptance == "recorded" else np.array(self.acceptance)
         if len(alphas) != self.num_clients:
             raise ConfigError(f"{len(alphas)} rates of acceptance for {self.num_clients} clients; give one for each")
-        return geometric(alphas, self.budget), Chances(alphas, seeds)
+        return geometric(alphas, self.budget), IndependentDraws(alphas, seeds)
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Config:
 
 
 def simulate(
-    setting: Setting, variant: Variant, agreement: Chances, num_seeds: int, num_rounds: int
+    setting: Setting, variant: Variant, agreement: IndependentDraws, num_seeds: int, num_rounds: int
 ) -> tuple[Floats, Floats]:
     """U of the running average goodput [rounds, seeds]; survival curves where drafts began, under replay."""
     worlds = Worlds(

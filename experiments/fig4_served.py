@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness import Finding
-from experiments.progress import parts
+from experiments.harness.experiment import Finding
+from experiments.harness.progress import parts
 from experiments.simulation.accounts import interval, jain
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.steady import Stretch, steady

@@ -15,14 +15,14 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments import styles
-from experiments.fleet_claims import CURVE, FITS, facts, findings
-from experiments.fleet_regions import million
-from experiments.fleet_worlds import NONE, Cell, Config, Row, fairness, load
-from experiments.harness import Outcome, Results, new_figure, run
-from experiments.processes import each
+from experiments.harness import styles
+from experiments.harness.experiment import Outcome, Results, new_figure, run
+from experiments.harness.processes import each
 from experiments.simulation.open_loop.threshold import Tried, highest
-from experiments.slos_serve_claims import ALLOWED
+from experiments.slo.fleet_claims import CURVE, FITS, facts, findings
+from experiments.slo.fleet_regions import million
+from experiments.slo.fleet_worlds import NONE, Cell, Config, Row, fairness, load
+from experiments.slo.slos_serve_claims import ALLOWED
 
 PER_S = 100
 """Rates are tried in hundredths of a request per second and replica."""

@@ -14,11 +14,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments import styles
-from experiments.harness import Outcome, Results, new_figure, run
-from experiments.laps_sd_claims import BEST_QUEUES, error_of, fig1, findings
-from experiments.laps_sd_runs import POLICIES, Cell, Settings, chosen, mean_seconds, measured, requests, times
-from experiments.progress import parts
+from experiments.harness import styles
+from experiments.harness.experiment import Outcome, Results, new_figure, run
+from experiments.harness.progress import parts
+from experiments.order.laps_sd_claims import BEST_QUEUES, error_of, fig1, findings
+from experiments.order.laps_sd_runs import POLICIES, Cell, Settings, chosen, mean_seconds, measured, requests, times
 
 OURS = "laps"
 ORDERS_SHOWN = {

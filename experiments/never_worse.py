@@ -20,9 +20,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from experiments import styles
-from experiments.harness import Finding, Outcome, Results, new_figure, run
-from experiments.processes import each
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
+from experiments.harness.processes import each
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.steady import Steady, Stretch, steady
 from goodspeed.fair.latency import CostModel, Linear, Roofline
@@ -35,7 +35,7 @@ DRAFTERS: dict[str, dict[str, Any]] = {
     "ngram": {"ngrams": ("right",), "has_model": (False,)},
     "both": {"ngrams": ("right",)},
 }
-"""What each kind of draft node has."""
+"""Drafters of each kind of draft node."""
 
 SMALLEST_GAIN = 0.01  # of a token: a fixed length whose last token would add less to a draft is not tried
 LIKELY = 2  # lengths that a short look finds best are measured in full
@@ -191,7 +191,7 @@ def _lowest(rows: list[dict[str, Any]], machine: str, known: str) -> Finding:
 
 
 def _over_plain(rows: list[dict[str, Any]]) -> list[Finding]:
-    """What users would lose by speculation at all."""
+    """The loss of users by speculation at all."""
     ratios = np.array([row["gradient_known"] / row["plain"] for row in rows])
     lowest = float(ratios.min())
     return [

@@ -19,13 +19,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from experiments import styles
-from experiments.harness import Finding, Outcome, Results, new_figure, run
-from experiments.progress import parts
-from experiments.simulation import rows
-from experiments.simulation.arrays import ArraySettings, Worlds
-from experiments.simulation.chances import Chances
-from experiments.simulation.rows import RowPolicy
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
+from experiments.harness.progress import parts
+from experiments.simulation.arrays import rows
+from experiments.simulation.arrays.probabilities import IndependentDraws
+from experiments.simulation.arrays.rows import RowPolicy
+from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
 from goodspeed.fair.latency import Linear
@@ -80,7 +80,7 @@ class Timed:
 
 def worlds(config: Config, num_clients: int, policy: RowPolicy) -> Worlds:
     settings = ArraySettings(num_clients, config.budget(num_clients), config.eta, config.beta)
-    return Worlds(settings, policy, Chances(config.rates(num_clients), [config.seed]))
+    return Worlds(settings, policy, IndependentDraws(config.rates(num_clients), [config.seed]))
 
 
 def fairness(config: Config, num_clients: int, num_rounds: int, name: str) -> dict[str, Any]:

@@ -17,14 +17,14 @@ from itertools import product
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments import styles
-from experiments.admission_policies import EDF, FAMILIES, NO_PROMISES, OURS, POLICIES, family
-from experiments.harness import Outcome, Results, new_figure, run
-from experiments.processes import each
+from experiments.harness import styles
+from experiments.harness.experiment import Outcome, Results, new_figure, run
+from experiments.harness.processes import each
 from experiments.simulation.open_loop.crowd import scheduling_ms
 from experiments.simulation.open_loop.threshold import Tried, highest
-from experiments.slos_serve_claims import ALLOWED, FEW, LEAST_CAPACITY, facts, findings
-from experiments.slos_serve_worlds import A100, Cell, Config, Row, load
+from experiments.slo.admission_policies import EDF, FAMILIES, NO_PROMISES, OURS, POLICIES, family
+from experiments.slo.slos_serve_claims import ALLOWED, FEW, LEAST_CAPACITY, facts, findings
+from experiments.slo.slos_serve_worlds import A100, Cell, Config, Row, load
 
 PER_S = 100
 """Rates are tried in hundredths of a request per second."""

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments import harness, styles
-from experiments.harness import Finding, Outcome, Results
-from experiments.progress import parts
+from experiments.harness import experiment as harness
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results
+from experiments.harness.progress import parts
 from experiments.simulation.accounts import Run, interval, run
 from experiments.simulation.paper import Nodes, Row, world
 
@@ -111,7 +112,7 @@ def _finding(row: dict[str, Any]) -> Finding:
 
 
 def draw(config: Config, results: Results) -> Figure:
-    """What the others wait for under the paper's policy, with both kinds of rounds: a panel for each setup."""
+    """Waits of the others under the paper's policy, with both kinds of rounds: a panel for each setup."""
     figure = harness.new_figure(4.0 * len(config.setups), 4.4)
     panels = figure.subplots(1, len(config.setups), squeeze=False, sharey=True).flat
     for panel, setup in zip(panels, config.setups, strict=True):

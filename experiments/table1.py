@@ -12,9 +12,10 @@ from statistics import fmean
 
 from matplotlib.figure import Figure
 
-from experiments import harness, styles
-from experiments.harness import Finding, Outcome, Results
-from experiments.progress import parts
+from experiments.harness import experiment as harness
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results
+from experiments.harness.progress import parts
 from experiments.simulation.accounts import Run, interval, jain, log_utility, run
 from experiments.simulation.paper import POLICIES, TABLE_1, WAYS, Nodes, Row, serving, world
 

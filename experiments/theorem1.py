@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments import styles
-from experiments.harness import Finding, Outcome, Results, new_figure, run
-from experiments.progress import parts
-from experiments.simulation import rows
-from experiments.simulation.arrays import ArraySettings, Worlds
-from experiments.simulation.chances import Chances
-from experiments.simulation.domains import alphas_of, texts_of
-from experiments.simulation.optimum import Optimum, geometric, optimum, utility_of
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
+from experiments.harness.progress import parts
+from experiments.simulation.arrays import rows
+from experiments.simulation.arrays.optimum import Optimum, geometric, optimum, utility_of
+from experiments.simulation.arrays.probabilities import IndependentDraws
+from experiments.simulation.arrays.worlds import ArraySettings, Worlds
+from experiments.simulation.recorded.domains import alphas_of, texts_of
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats
 
@@ -51,12 +51,12 @@ class Config:
 
 
 def distances(config: Config, beta: float, eta: float, alphas: Floats, best: Optimum) -> dict[str, float]:
-    """What becomes of one pair of steps, over all seeds."""
+    """Results of one pair of steps, over all seeds."""
     settings = ArraySettings(
         config.num_clients, config.budget, eta, beta, num_worlds=config.num_seeds, weigh_evidence=False
     )
     policy = rows.create("gradient", config.num_seeds)
-    worlds = Worlds(settings, policy, Chances(alphas, range(config.num_seeds)))
+    worlds = Worlds(settings, policy, IndependentDraws(alphas, range(config.num_seeds)))
     num_kept = max(SAMPLES, round(config.kept / beta))
     worlds.run(max(round((config.time - config.kept) / beta), round(config.settle / eta)))
     before, smoothed = worlds.num_tokens.copy(), []

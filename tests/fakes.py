@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from draft_node.core.actions import Propose, Request
-from experiments.simulation.acceptance import Independent
-from experiments.simulation.models import DraftModel, Target
-from experiments.simulation.text import STOP, VOCAB, alone, next_token
+from experiments.simulation.texts.acceptance import Independent
+from experiments.simulation.texts.models import DraftModel, Target
+from experiments.simulation.texts.text import STOP, VOCAB, alone, next_token
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact.positions import certain
 from goodspeed.fair.latency import CostModel, Refined

@@ -54,7 +54,7 @@ def held_out_rows(tok: Tokenizer, domain: str, num_rows: int) -> tuple[Tensor, f
 
 @torch.inference_mode()
 def write(target: LlamaForCausalLM, prompt_ids: list[list[int]], temperature: float) -> list[list[int]]:
-    """What the target writes on from each prompt: up to WRITTEN tokens, without the end of sequence."""
+    """The target's continuation of each prompt: up to WRITTEN tokens, without the end of sequence."""
     longest = max(map(len, prompt_ids))
     ids = torch.tensor([[tokenizer.END_ID] * (longest - len(p)) + p for p in prompt_ids])
     mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompt_ids])

@@ -14,10 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from goodspeed.serving.loop import Failures
-
 from goodspeed.constraint.compiling import Compiled, Grammars
 from goodspeed.errors import GrammarError, OutputError, ProtocolError, RankLost, TransportError
+from goodspeed.serving.loop import Failures
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import Close, Draft, OpenSession

@@ -11,7 +11,7 @@ its own list, like the verify node's core does, and the driver keeps the order o
     proposed                                  the draft model is done
     drain, leave                              this node stops: no text is begun any more; the last word is said
 
-`draft_node/daemon.py` drives it with sockets and a model, `experiments/simulation/draft.py` on a virtual clock.
+`draft_node/daemon.py` drives it with sockets and a model, `experiments/simulation/nodes/draft.py` on a virtual clock.
 """
 
 from collections.abc import Iterable, Sequence

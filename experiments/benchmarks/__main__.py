@@ -10,7 +10,7 @@ import ast
 import sys
 from pathlib import Path
 
-from experiments.runner import run_all
+from experiments.harness.runner import run_all
 
 
 def benchmarks() -> list[str]:

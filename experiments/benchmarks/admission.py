@@ -14,14 +14,13 @@ It takes about 5 s on two cores; about 1 s with --quick.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import statistics
 import sys
 import time
 from typing import Any
 
+from experiments.harness import benchmark
 from goodspeed.admission import Ask, admit
 from goodspeed.fair.latency import Linear, Refined, Roofline
 from goodspeed.slo.objectives import Objectives
@@ -115,22 +114,12 @@ def table(rows: list[dict[str, Any]], rounds: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.admission", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer decisions")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
+    options = benchmark.parser("admission", __doc__, "fewer decisions").parse_args()
     rows = [measure(policy, 200 if options.quick else 4_000) for policy in POLICIES]
     rounds = [owing(number, 20 if options.quick else 200) for number in (0, 100)]
-    print(table(rows, rounds), file=sys.stderr if options.json else sys.stdout)
-    if options.json:
-        found = {
-            "num_new": NUM_NEW,
-            "num_running": NUM_RUNNING,
-            "wanted_ms": WANTED_MS,
-            "policies": rows,
-            "rounds": rounds,
-        }
-        print(json.dumps({"benchmark": "admission", **found}))
+    benchmark.say(options, table(rows, rounds))
+    sizes = {"num_new": NUM_NEW, "num_running": NUM_RUNNING, "wanted_ms": WANTED_MS}
+    benchmark.report(options, {"benchmark": "admission", **sizes, "policies": rows, "rounds": rounds})
     return 0
 
 

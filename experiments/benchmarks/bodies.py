@@ -10,7 +10,6 @@ It takes about 5 s; about 3 s with --quick.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import sys
@@ -22,6 +21,7 @@ from pydantic import BaseModel
 from draft_node.http.body import MAX_BARE_BYTES, MAX_CONTAINERS, MAX_STRINGS, MAX_VALUES, validated
 from draft_node.http.errors import ApiError
 from draft_node.http.requests import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from experiments.harness import benchmark
 
 SIZE = 4 << 20
 WANTED_MS = 50.0
@@ -73,18 +73,13 @@ def cpu_s(kind: str) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.bodies", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="each body once")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
-    told = sys.stderr if options.json else sys.stdout
+    options = benchmark.parser("bodies", __doc__, "each body once").parse_args()
     found: dict[str, Any] = {}
     for kind, (_, body) in BODIES.items():
         found[kind] = 1e3 * min(cpu_s(kind) for _ in range(1 if options.quick else 5))
-        print(f"    {found[kind]:7.2f} ms  {kind} ({len(body):,} bytes)", file=told)
-    print(f"longest {max(found.values()):.1f} ms; wanted: {WANTED_MS:g} ms at most", file=told)
-    if options.json:
-        print(json.dumps({"benchmark": "bodies", "wanted_ms": WANTED_MS, "ms": found}))
+        benchmark.say(options, f"    {found[kind]:7.2f} ms  {kind} ({len(body):,} bytes)")
+    benchmark.say(options, f"longest {max(found.values()):.1f} ms; wanted: {WANTED_MS:g} ms at most")
+    benchmark.report(options, {"benchmark": "bodies", "wanted_ms": WANTED_MS, "ms": found})
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What honest clients lose while another is slow, or hostile: the p95 of their gaps between verdicts, with and without.
+"""Loss of honest clients while another is slow or hostile: the p95 of their gaps between verdicts, with and without.
 
 Real processes: a verify node with continuous rounds, honest draft nodes that write one text after another, and one that
 disturbs. A gap is the time between two verdicts of one session, by its own draft node's clock (`at` of its events).
@@ -16,9 +16,7 @@ It takes about 13 minutes on two cores; about 25 s with --quick.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import statistics
 import sys
 import tempfile
@@ -32,7 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.processes import START_S, command
+from experiments.benchmarks.nodes.processes import START_S, command
+from experiments.harness import benchmark
 from goodspeed.app.demo.processes import Child, Event, Processes, environment
 from goodspeed.embedded.prompts import load
 from goodspeed.engine import checkpoints
@@ -187,7 +186,7 @@ async def start(processes: Processes, site: Site, endpoint: str, file: Path) -> 
         address = endpoint if name != "slow" or site.proxy is None else site.proxy.endpoint
         children.append(await processes.start(name, draft_command(name, address, file), nodes[name].hear))
     site.honest = [gaps for name, gaps in nodes.items() if name != "slow"]
-    words = [sys.executable, "-m", "experiments.benchmarks.flood", endpoint, "flood"]
+    words = [sys.executable, "-m", "experiments.benchmarks.nodes.flood", endpoint, "flood"]
 
     def hear(event: Event) -> None:
         if event["event"] == "counts":
@@ -213,9 +212,7 @@ def draft_command(name: str, endpoint: str, file: Path) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.disturbed", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one honest client, one short pair of each kind")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser = benchmark.parser("disturbed", __doc__, "one honest client, one short pair of each kind")
     parser.add_argument("--honest", type=int, metavar="N", help="honest clients; default: 4, or 1 with --quick")
     parser.add_argument(
         "--phase-s", type=float, metavar="S", help="length of a phase; default: 20, or 1.2 with --quick"
@@ -226,10 +223,9 @@ def main() -> int:
         plan = replace(plan, num_honest=max(1, options.honest))
     if options.phase_s is not None:
         plan = replace(plan, phase_s=max(1.0, options.phase_s))
-    say = partial(print, file=sys.stderr if options.json else sys.stdout, flush=True)
+    say = partial(benchmark.say, options)
     results = asyncio.run(run(plan, say))
-    if options.json:
-        print(json.dumps({"benchmark": "disturbed", "plan": asdict(plan), "wanted": WANTED, "results": results}))
+    benchmark.report(options, {"benchmark": "disturbed", "plan": asdict(plan), "wanted": WANTED, "results": results})
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What a drafted token costs: the draft node's proposals beside bare forward passes of its model.
+"""Cost of a drafted token: the draft node's proposals beside bare forward passes of its model.
 
 1, 4 and 16 sessions with contexts of 128 to 256 tokens propose `LENGTH` tokens each, verdict after verdict. *drafter*
 is all that `draft_node.model.drafter` does for these proposals: it forgets what the target rejected, feeds what it
@@ -14,9 +14,7 @@ It takes about 3 minutes on two cores; about 15 s with --quick.
 
 from __future__ import annotations
 
-import argparse
 import copy
-import json
 import random
 import statistics
 import sys
@@ -31,6 +29,8 @@ from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
 from draft_node.core.actions import Propose, Request
 from draft_node.model.drafter import Drafter
+from experiments.benchmarks.nodes.made import made_checkpoint
+from experiments.harness import benchmark
 from goodspeed.embedded.models import NAMES
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
@@ -76,18 +76,7 @@ def load(name: str) -> Checkpoint:
     config = LlamaConfig(**SHAPES[name], intermediate_size=1408, vocab_size=4096, max_position_embeddings=2048)
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-    return Checkpoint(
-        name="made",
-        model=model,
-        tokenizer=None,
-        tokenizer_fingerprint="",
-        eos_ids=(),
-        vocab_size=4096,
-        num_tokens=4096,
-        context_len=2048,
-        device=torch.device("cpu"),
-        dtype=torch.float32,
-    )
+    return made_checkpoint(model)
 
 
 class Ways:
@@ -170,8 +159,8 @@ def measure(case: Case) -> dict[str, Any]:
         "bare_s": statistics.median(bare),
         "plain_s": statistics.median(plain),
         "drafter_s": statistics.median(drafts),
-        "ratio": ratio(drafts, bare),
-        "plain_ratio": ratio(drafts, plain),
+        "ratio": benchmark.median_ratio(drafts, bare),
+        "plain_ratio": benchmark.median_ratio(drafts, plain),
     }
 
 
@@ -180,10 +169,6 @@ def timed(before: Callable[[], None], call: Callable[[], None]) -> float:
     start = time.process_time()
     call()
     return time.process_time() - start
-
-
-def ratio(times: list[float], baseline: list[float]) -> float:
-    return statistics.median(a / b for a, b in zip(times, baseline, strict=True))
 
 
 def show(row: dict[str, Any]) -> None:
@@ -197,10 +182,7 @@ def show(row: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.drafting", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer sessions and repetitions")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
+    options = benchmark.parser("drafting", __doc__, "fewer sessions and repetitions").parse_args()
     torch.set_num_threads(1)
     print(
         f"{'model':>20} sessions {'sampling':>22}  bare us plain us drafter us drafter/bare      wanted drafter/plain"
@@ -209,8 +191,7 @@ def main() -> int:
     for case in cases(options.quick):
         rows.append(measure(case))
         show(rows[-1])
-    if options.json:
-        print(json.dumps({"length": LENGTH, "contexts": [FIRST, LAST], "rows": rows}))
+    benchmark.report(options, {"length": LENGTH, "contexts": [FIRST, LAST], "rows": rows})
     return 0
 
 

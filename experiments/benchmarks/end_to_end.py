@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import statistics
 import subprocess
 import sys
@@ -32,9 +31,10 @@ from typing import Any
 import torch
 import transformers
 
-from experiments.benchmarks import held_out_texts
-from experiments.benchmarks.ways import ALONE, SERVED, TARGET, WAYS, Alone, ByGoodSpeed, Text, Way, Written, nodes
-from experiments.benchmarks.workers import end
+from experiments.benchmarks.load import held_out_texts
+from experiments.benchmarks.load.ways import ALONE, SERVED, TARGET, WAYS, Alone, ByGoodSpeed, Text, Way, Written, nodes
+from experiments.benchmarks.nodes.workers import end
+from experiments.harness import benchmark
 from goodspeed.embedded.prompts import NUM_DOMAINS, Prompt
 from goodspeed.engine import checkpoints
 from goodspeed.engine.tokenizing.text import encode_prompt
@@ -187,9 +187,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.end_to_end", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two clients instead of eight, one short repetition")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line; its top: case 1")
+    parser = benchmark.parser("end_to_end", __doc__, "two clients instead of eight, one short repetition")
     parser.add_argument("--tokens", type=int, default=64, help="length of every text (default 64)")
     parser.add_argument("--turns", type=int, default=4, help="texts of each of the eight clients (default 4)")
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up (default 5)")
@@ -221,8 +219,7 @@ def main() -> int:
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()  # it warns about its own defaults
     results = run(options)
-    if options.json:
-        print(json.dumps({"benchmark": "end_to_end", **results[0], "cases": results}))
+    benchmark.report(options, {"benchmark": "end_to_end", **results[0], "cases": results})
     return 0
 
 

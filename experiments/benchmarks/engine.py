@@ -1,4 +1,4 @@
-"""What paging costs: the engine's packed forward pass beside a plain one of the same tokens without any cache.
+"""Cost of paging: the engine's packed forward pass beside a plain one of the same tokens without any cache.
 
 Sessions of context 128 verify 1 to 8 tokens each. *plain* is the unmodified model, its own attention, [1, num_tokens]
 as one sequence: it remembers nothing. *prepacked* is the same with linear weights laid out as the engine does it on a
@@ -13,9 +13,7 @@ It takes about 5 minutes on two cores; about 15 s with --quick.
 
 from __future__ import annotations
 
-import argparse
 import copy
-import json
 import random
 import statistics
 import sys
@@ -28,7 +26,9 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
-from goodspeed.engine.checkpoints import DTYPES, Checkpoint
+from experiments.benchmarks.nodes.made import made_checkpoint
+from experiments.harness import benchmark
+from goodspeed.engine.checkpoints import DTYPES
 from goodspeed.engine.linear import prepack
 from goodspeed.engine.runner import Chunk, Runner
 
@@ -78,20 +78,9 @@ class Ways:
         self.model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[dtype]).eval().to(device)
         own, self.packed_model = copy.deepcopy(self.model), copy.deepcopy(self.model)
         prepack(self.packed_model)
-        ids, width, place = config.vocab_size, config.vocab_size, torch.device(device)
+        ids = config.vocab_size
         self.runner = Runner(
-            Checkpoint(
-                name="made",
-                model=own,
-                tokenizer=None,
-                tokenizer_fingerprint="",
-                eos_ids=(),
-                vocab_size=width,
-                num_tokens=ids,
-                context_len=2048,
-                device=place,
-                dtype=DTYPES[dtype],
-            ),
+            made_checkpoint(own),
             num_pages=case.num_sessions * 10,
         )
         rng = random.Random(0)
@@ -146,8 +135,11 @@ def measure(case: Case, device: str, dtype: str) -> dict[str, Any]:
             if repetition >= 0:  # the first three warm up
                 seconds.append(elapsed)
     medians = {f"{name}_s": statistics.median(seconds) for name, seconds in times.items()}
-    ratios = {f"{name}_ratio": ratio(times[name], times["plain"]) for name in ("prepacked", "engine", "padded")}
-    ratios["paging_ratio"] = ratio(times["engine"], times["prepacked"])
+    ratios = {
+        f"{name}_ratio": benchmark.median_ratio(times[name], times["plain"])
+        for name in ("prepacked", "engine", "padded")
+    }
+    ratios["paging_ratio"] = benchmark.median_ratio(times["engine"], times["prepacked"])
     num_tokens = ways.packed.shape[1]
     return asdict(case) | {"num_tokens": num_tokens, "difference": difference} | medians | ratios
 
@@ -162,10 +154,6 @@ def timed(call: Callable[[], Any], num_calls: int, device: str) -> float:
     return (clock() - before) / num_calls
 
 
-def ratio(times: list[float], baseline: list[float]) -> float:
-    return statistics.median(a / b for a, b in zip(times, baseline, strict=True))
-
-
 def show(result: dict[str, Any]) -> None:
     wanted = f"at most {result['wanted']:.2f}" if result["wanted"] else "-"
     times = " ".join(f"{result[f'{way}_s'] * 1e3:>10.2f}" for way in WAYS)
@@ -176,9 +164,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.engine", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer layers, sessions and repetitions")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser = benchmark.parser("engine", __doc__, "fewer layers, sessions and repetitions")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     parser.add_argument("--threads", type=int, default=1, help="torch threads; a node has one (default 1)")
@@ -190,8 +176,8 @@ def main() -> int:
     for case in QUICK if options.quick else CASES:
         results.append(measure(case, options.device, options.dtype))
         show(results[-1])
-    if options.json:
-        print(json.dumps({"context": CONTEXT, "threads": options.threads, "device": options.device, "cases": results}))
+    setting = {"context": CONTEXT, "threads": options.threads, "device": options.device}
+    benchmark.report(options, setting | {"cases": results})
     return 0
 
 

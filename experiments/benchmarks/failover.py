@@ -30,8 +30,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from experiments.benchmarks.processes import START_S, command
-from experiments.benchmarks.workers import free_port
+from experiments.benchmarks.nodes.processes import START_S, command
+from experiments.benchmarks.nodes.workers import free_port
+from experiments.harness import benchmark
 from goodspeed.app.demo.processes import Processes, environment
 from goodspeed.embedded import prompts
 from goodspeed.fleet.replicas import Replica
@@ -174,7 +175,7 @@ class Stream:
 
 
 def bodies(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """What each draft node is asked for; every second text is sampled."""
+    """Requests to the draft nodes, one each; every second text is sampled."""
     chosen = prompts.load()[: options.clients]
     return [
         {
@@ -251,9 +252,7 @@ def say(line: str) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.failover", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two draft nodes, short texts, and no Ray")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser = benchmark.parser("failover", __doc__, "two draft nodes, short texts, and no Ray")
     parser.add_argument("--clients", type=int, default=8, help="draft nodes (default 8)")
     parser.add_argument("--tokens", type=int, default=500, help="of each text (default 500)")
     options = parser.parse_args()
@@ -261,8 +260,7 @@ def main() -> int:
         options.clients, options.tokens = 2, 150
     found = asyncio.run(measure(options))
     say(f"{found['num_different']} of {found['num_texts']} texts differ")
-    if options.json:
-        print(json.dumps({"benchmark": "failover", **found}))
+    benchmark.report(options, {"benchmark": "failover", **found})
     return 1 if found["num_different"] else 0
 
 

@@ -1,4 +1,4 @@
-"""What `gpu.py` times: verify rounds of sessions with full contexts, on random weights of a real model's shape.
+"""The rounds that `gpu.py` times: sessions with full contexts, on random weights of a real model's shape.
 
 Like `gpu.py` it needs torch, transformers and numpy only.
 """
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, Qwen3Config
 
+from experiments.benchmarks.nodes.made import made_checkpoint
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from verify_node.model.match_sampling import MatchDecision, decide_match
@@ -169,19 +170,7 @@ def build(shape: str, device: torch.device, dtype: torch.dtype) -> Checkpoint:
     elsewhere = [name for name, tensor in tensors if tensor.device.type != device.type]
     if elsewhere:
         raise RuntimeError(f"weights were not built on {device}: {', '.join(elsewhere[:3])}")
-    width, context = config.vocab_size, config.max_position_embeddings
-    return Checkpoint(
-        name=shape,
-        model=model,
-        tokenizer=None,
-        tokenizer_fingerprint="",
-        eos_ids=(),
-        vocab_size=width,
-        num_tokens=width,
-        context_len=context,
-        device=device,
-        dtype=dtype,
-    )
+    return made_checkpoint(model, config.max_position_embeddings, shape)
 
 
 def weight_bytes(model: Any) -> int:

@@ -1,4 +1,4 @@
-"""What forms cost: compiling them, their masks, and a round of eight sessions with masks against one without.
+"""Cost of constraints: compiling them, their masks, and a round of eight sessions with masks against one without.
 
 Compiled are the 200 schemas of `tests/constraint/schemas`, and hostile constraints; each anew, by the clock of this
 thread, and by the wall clock in a trial's process, which a hostile one may end: then the trial starts it again. Masks
@@ -14,7 +14,6 @@ It takes about a minute on two cores; about 15 s with --quick.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -29,6 +28,7 @@ import numpy as np
 import torch
 from msgspec.structs import replace
 
+from experiments.harness import benchmark
 from goodspeed.app import generation
 from goodspeed.constraint.compiling import Grammars
 from goodspeed.constraint.matcher import Matcher
@@ -125,7 +125,7 @@ HOSTILE_ROWS = {
     "a long text that is ignored": Constraint("grammar", 'start: "a" "b"+\n%ignore /x{4000}/'),
     "words in rules": Constraint("grammar", "start: w+\nw: " + " | ".join(f'"k{each}"' for each in range(1000))),
 }
-"""What each row of a mask might cost most."""
+"""The most that a row of a mask may cost."""
 
 
 def schemas(kind: str = "*") -> list[Constraint]:
@@ -325,10 +325,7 @@ def rounds(stage: Stage, num_rounds: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.grammar", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
+    options = benchmark.parser("grammar", __doc__, "fewer rounds").parse_args()
     torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
     checkpoint = checkpoints.load("tiny-target")
     trial = Trial(checkpoint)
@@ -341,9 +338,8 @@ def main() -> int:
         "hostile": hostile_rows(grammars),
         "rounds": rounds(Stage(checkpoint, grammars, answers), 10 if options.quick else 200),
     }
-    print(table(result), file=sys.stderr if options.json else sys.stdout)
-    if options.json:
-        print(json.dumps(result))
+    benchmark.say(options, table(result))
+    benchmark.report(options, result)
     return 0
 
 

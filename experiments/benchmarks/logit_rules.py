@@ -1,4 +1,4 @@
-"""What rules for logits cost a round: bias, penalties, masks and min_p beside the draw that follows them.
+"""Cost of rules for logits in a round: bias, penalties, masks and min_p beside the draw that follows them.
 
 Eight sessions with drafts of eight tokens: 72 rows of random logits on one CPU thread, at T = 1, with a vocabulary of
 4,096 and of 151,936. Each session has a text of 1,000 tokens (or of 8,000), of which an eighth is its prompt.
@@ -12,19 +12,15 @@ It takes about half a minute on two cores; about 3 s with --quick.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
-import statistics
 import sys
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from experiments.harness import benchmark
 from goodspeed.exact.counts import TextCounts
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, choose
@@ -72,29 +68,16 @@ def measure(name: str, logits: Tensor, context_len: int, num_times: int) -> dict
         "rules": name,
         "vocab": vocab,
         "context_len": context_len,
-        "process_s": median_s(lambda: process(logits, texts), num_times),
-        "draw_s": median_s(lambda: choose(changed, batch, positions), num_times),
+        "process_s": benchmark.median_s(lambda: process(logits, texts), num_times),
+        "draw_s": benchmark.median_s(lambda: choose(changed, batch, positions), num_times),
     }
 
 
-def median_s(run: Callable[[], object], num_times: int) -> float:
-    times = []
-    for _ in range(num_times):
-        started = time.thread_time()
-        run()
-        times.append(time.thread_time() - started)
-    return statistics.median(times)
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.logit_rules", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="once each, and no long texts")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
+    options = benchmark.parser("logit_rules", __doc__, "once each, and no long texts").parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    output = sys.stderr if options.json else sys.stdout
-    print(f"{'vocabulary':>10} {'text':>6} {'rules':>10} {'process ms':>11} {'draw ms':>8}", file=output)
+    benchmark.say(options, f"{'vocabulary':>10} {'text':>6} {'rules':>10} {'process ms':>11} {'draw ms':>8}")
     rows = []
     for vocab in (4096, 151_936):
         logits = torch.randn(NUM_ROWS, vocab) * 3
@@ -104,9 +87,8 @@ def main() -> int:
                 rows.append(row)
                 told = f"{vocab:>10,} {context_len:>6,} {name:>10}"
                 times = f"{1000 * row['process_s']:>11.2f} {1000 * row['draw_s']:>8.1f}"
-                print(told, times, file=output, flush=True)
-    if options.json:
-        print(json.dumps({"benchmark": "logit_rules", "num_rows": NUM_ROWS, "rows": rows}))
+                benchmark.say(options, told, times)
+    benchmark.report(options, {"benchmark": "logit_rules", "num_rows": NUM_ROWS, "rows": rows})
     return 0
 
 

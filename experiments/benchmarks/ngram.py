@@ -1,4 +1,4 @@
-"""What n-gram drafts bring on the target's own texts, and what a drafted token costs.
+"""Gain of n-gram drafts on the target's own texts, and the cost of a drafted token.
 
 The embedded target writes 150 tokens from each held-out prompt at temperatures 0 and 1. Under match these texts are
 what any session would get, so drafts are replayed: tokens per verify round with drafts of at most 8 tokens from the
@@ -14,8 +14,6 @@ It takes about 3 minutes on two cores; about 15 s with --quick.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import sys
 import time
@@ -25,7 +23,8 @@ from typing import NamedTuple
 
 import torch
 
-from experiments.benchmarks.target_texts import TARGET, TargetText, grouped, index_of_others, write
+from experiments.benchmarks.load.target_texts import TARGET, TargetText, grouped, index_of_others, write
+from experiments.harness import benchmark
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.ngram.drafting import draft
 from goodspeed.ngram.index import GrowingText, NgramIndex
@@ -99,7 +98,7 @@ def replay(texts: Sequence[TargetText]) -> Replays:
 
 
 def histories(source: str, group: Sequence[TargetText], number: int) -> list[NgramIndex]:
-    """What may draft for a text of a group, which is not in it."""
+    """The indexes that may draft for a text of a group: none has the text itself."""
     if source == "own":
         return []
     return [index_of_others(group[: number + 1] if source == "earlier" else group, group[number])]
@@ -191,10 +190,7 @@ def show(replays: Replays) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.ngram", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter texts, a smaller history")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
+    options = benchmark.parser("ngram", __doc__, "fewer and shorter texts, a smaller history").parse_args()
     torch.set_num_threads(1)
     texts = list(write(TEMPERATURES, *((2, 30) if options.quick else (16, NUM_TOKENS))))
     replays = replay(texts)
@@ -208,8 +204,7 @@ def main() -> int:
         "history": measure(timed, [index], 2 if options.quick else 5),
     }
     show_costs(costs)
-    if options.json:
-        print(json.dumps(summary(replays, costs, bytes_per_token)))
+    benchmark.report(options, summary(replays, costs, bytes_per_token))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What keeping the prefixes of texts in memory brings, and what it costs: the same nodes with it on and off.
+"""Gain and cost of keeping the prefixes of texts: the same nodes with the prefix cache on and off.
 
 Two pairs of nodes, each a verify node and a draft node with an HTTP face and two users' keys, take turns: one with
 `--prefix-cache on` and one with `off`. Measured are the first token of a chat's second turn, whose first turn was read
@@ -11,7 +11,6 @@ It takes about 2 minutes on two cores; about 50 s with --quick.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import sys
@@ -24,11 +23,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from experiments.benchmarks.workers import free_port
+from experiments.benchmarks.nodes.processes import START_S
+from experiments.benchmarks.nodes.workers import free_port
+from experiments.harness import benchmark
 from goodspeed.app.demo.processes import Processes, environment
 from goodspeed.embedded import prompts
 
-START_S = 120.0
 KEYS = ("key-of-alice", "key-of-bob")
 WANTED_FIRST_TOKEN, WANTED_STREAM = 0.2, 0.98  # with it over without: at most, and at least
 NUM_CHOICES = 8
@@ -261,15 +261,11 @@ def table(found: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.prefix_cache", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="shorter texts, once")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
+    options = benchmark.parser("prefix_cache", __doc__, "shorter texts, once").parse_args()
     found = asyncio.run(measure(QUICK if options.quick else FULL))
-    print(table(found), file=sys.stderr if options.json else sys.stdout)
-    if options.json:
-        wanted = {"first_token": WANTED_FIRST_TOKEN, "stream": WANTED_STREAM}
-        print(json.dumps({"benchmark": "prefix_cache", **found, "wanted": wanted}))
+    benchmark.say(options, table(found))
+    wanted = {"first_token": WANTED_FIRST_TOKEN, "stream": WANTED_STREAM}
+    benchmark.report(options, {"benchmark": "prefix_cache", **found, "wanted": wanted})
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Whether what is promised is kept under bursts of requests: `--admission dp` and `none` at real nodes, in one run.
+"""Promises under bursts of requests, and how many are kept: `--admission dp` and `none` at real nodes, in one run.
 
 Requests come as in the recorded trace of a coding service, whose times are stretched or squeezed to make for the rate.
 Each is for a text of 16 to 48 tokens, and asks for one of two tiers, half of them for *urgent* and half for *patient*;
@@ -20,7 +20,6 @@ is 1 if one differs. It takes about 9 minutes on two cores, and half a minute wi
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import urllib.request
@@ -32,11 +31,12 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from experiments.benchmarks import target_texts
-from experiments.benchmarks.bursts import LEAD_S, LENGTHS, Asked, arrivals, asked, requests
+from experiments.benchmarks.load import target_texts
+from experiments.benchmarks.load.bursts import LEAD_S, LENGTHS, Asked, arrivals, asked, requests
+from experiments.benchmarks.load.target_texts import TargetText
+from experiments.benchmarks.nodes.workers import NO_MODEL, DraftWorker, Served, cluster, free_port, serve_all
 from experiments.benchmarks.slo import PATIENCE, TIERS, say
-from experiments.benchmarks.target_texts import TargetText
-from experiments.benchmarks.workers import NO_MODEL, DraftWorker, Served, cluster, free_port, serve_all
+from experiments.harness import benchmark
 from goodspeed.embedded import prompts
 from goodspeed.slo.objectives import Objectives, parse_tiers
 
@@ -57,7 +57,7 @@ MEASURES = {
 
 @dataclass(frozen=True)
 class Plain:
-    """What plain decoding took on this machine, with several texts open."""
+    """Times of plain decoding on this machine, with several texts open."""
 
     ttft_s: float
     tpot_s: float
@@ -104,7 +104,7 @@ class Comparison:
 
 
 def measures(pairs: Sequence[tuple[Asked, Served]], seconds: float) -> dict[str, float | None]:
-    """What one way made of one repetition; None where there is nothing to take a share of."""
+    """Figures of one way in one repetition; None where there is nothing to take a share of."""
     attained = [done for _, done in pairs if done.outcome == "attained"]
 
     def attainment(counts: Callable[[Asked, Served], bool]) -> float | None:
@@ -124,7 +124,7 @@ def measures(pairs: Sequence[tuple[Asked, Served]], seconds: float) -> dict[str,
 def calibrate(
     comparison: Comparison, workers: Sequence[DraftWorker], texts: Sequence[TargetText], options: argparse.Namespace
 ) -> Plain:
-    """What plain decoding takes with --open texts at once; the first turn warms up."""
+    """Times plain decoding with --open texts at once; the first turn warms up."""
     length = sum(LENGTHS) // 2
     turns: list[tuple[float, list[Served]]] = []
     for turn in range(options.turns + 1):
@@ -221,9 +221,7 @@ def told(value: float | None) -> str:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.promises", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one draft node, one second of requests")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser = benchmark.parser("promises", __doc__, "one draft node, one second of requests")
     parser.add_argument("--repetitions", type=int, default=3, help="after a short one that warms up (default 3)")
     parser.add_argument("--duration-s", type=float, default=45.0, help="of a repetition's arrivals (default 45)")
     parser.add_argument(
@@ -244,8 +242,7 @@ def main() -> int:
     options = parse()
     found = measure(options)
     show(found)
-    if options.json:
-        print(json.dumps({"benchmark": "promises", **found}))
+    benchmark.report(options, {"benchmark": "promises", **found})
     return 1 if found["num_different"] else 0
 
 

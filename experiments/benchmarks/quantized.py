@@ -12,9 +12,7 @@ It takes about a minute and a half on two cores; about 15 s with --quick. With -
 
 from __future__ import annotations
 
-import argparse
 import copy
-import json
 import statistics
 import sys
 import time
@@ -25,7 +23,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from goodspeed.engine.checkpoints import Checkpoint
+from experiments.benchmarks.nodes.made import made_checkpoint
+from experiments.harness import benchmark
 from goodspeed.engine.linear import prepack
 from goodspeed.engine.quantized.int4_linear import Int4Linear
 from goodspeed.engine.quantized.layers import Codes, LayerShape
@@ -115,18 +114,7 @@ def llama(size: int, num_layers: int, device: str) -> tuple[dict[str, nn.Module]
 
 
 def make_runner(model: Any, device: str) -> Runner:
-    checkpoint = Checkpoint(
-        name="made",
-        model=model,
-        tokenizer=None,
-        tokenizer_fingerprint="",
-        eos_ids=(),
-        vocab_size=VOCAB,
-        num_tokens=VOCAB,
-        context_len=1024,
-        device=torch.device(device),
-        dtype=model.dtype,
-    )
+    checkpoint = made_checkpoint(model, 1024)
     runner = Runner(checkpoint, num_pages=max(ROWS) * (CONTEXT // 16 + 1))
     for i in range(max(ROWS)):
         runner.forward([Chunk(i, [(i + 1) * j % VOCAB for j in range(CONTEXT)], 0)])
@@ -158,9 +146,7 @@ def timed(way: Way, device: str) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.quantized", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="smaller layers and fewer repetitions")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser = benchmark.parser("quantized", __doc__, "smaller layers and fewer repetitions")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1, help="torch threads; a node has one (default 1)")
     options = parser.parse_args()
@@ -168,7 +154,6 @@ def main() -> int:
     cases = {"stack": (stack, 256, 2), "model": (llama, 256, 2)}
     if not options.quick:
         cases = {"stack": (stack, 2048, 8), "model": (llama, 1024, 8)}
-    output = sys.stderr if options.json else sys.stdout
     results = []
     for case, (make, size, num_layers) in cases.items():
         models, way = make(size, num_layers, options.device)
@@ -181,13 +166,9 @@ def main() -> int:
                 result = {"case": case, "size": size, "num_layers": num_layers, "rows": num_rows, "way": name}
                 result |= {"weights_bytes": sizes[name], "call_s": times[name], "tokens_per_s": num_rows / times[name]}
                 results.append(result | {"difference": differences[name]})
-                print(show(results[-1]), file=output, flush=True)
-    if options.json:
-        print(
-            json.dumps(
-                {"benchmark": "quantized", "group_size": GROUP_SIZE, "threads": options.threads, "cases": results}
-            )
-        )
+                benchmark.say(options, show(results[-1]))
+    setting = {"benchmark": "quantized", "group_size": GROUP_SIZE, "threads": options.threads}
+    benchmark.report(options, setting | {"cases": results})
     return 0
 
 

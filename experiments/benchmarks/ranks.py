@@ -12,8 +12,6 @@ It takes about 3 minutes on one core; about 15 s with --quick.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -23,7 +21,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from experiments.benchmarks.target_texts import TargetText, grouped, index_of_others, write, written_logits
+from experiments.benchmarks.load.target_texts import TargetText, grouped, index_of_others, write, written_logits
+from experiments.harness import benchmark
 from goodspeed.engine import checkpoints
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.sampling import SamplingBatch, to_probs
@@ -91,7 +90,7 @@ def model_ranks(name: str, texts: Sequence[TargetText]) -> Iterator[list[int]]:
 
 
 def noisy_scores(logits: Tensor, text: TargetText, num_tokens: int) -> Tensor:
-    """What the match rule orders the tokens by at each written position [num_positions, num_tokens]."""
+    """The numbers by which the match rule orders the tokens at each written position [num_positions, num_tokens]."""
     if text.sampling.temperature == 0:
         return logits[:, :num_tokens]
     num = len(logits)
@@ -159,16 +158,12 @@ def summary(table: Table) -> dict[str, object]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.ranks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one short text of each domain")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
+    options = benchmark.parser("ranks", __doc__, "one short text of each domain").parse_args()
     torch.set_num_threads(1)
     texts = write(TEMPERATURES, *((1, 20) if options.quick else (PER_DOMAIN, NUM_TOKENS)))
     table = measure([text for text in texts if text.written])
     show(table)
-    if options.json:
-        print(json.dumps(summary(table)))
+    benchmark.report(options, summary(table))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What a verify round costs beside its forward pass: receive, forward, verify, schedule, send.
+"""Cost of a verify round beside its forward pass: receive, forward, verify, schedule, send.
 
 The real core, target, codec and ZeroMQ channel over loopback serve eight draft nodes that are only played: their
 drafts were recorded beforehand with the embedded draft models, so acceptance is real and nothing competes with the
@@ -6,19 +6,14 @@ verify node. Time spent waiting is never counted. `overhead` is everything but t
 
 One run records; the following ones play the very same rounds again. A part of a round is the median over those runs,
 and what is reported is the median over rounds in which all clients took part. The first line of each setting is the
-thread's own CPU time, so that a busy machine does not show in it; the second is the same by the clock. The third is
-the real daemon on its own event loop, with the model on its own thread and the clients on a third: `other` is what its
-round takes beyond its parts (events, hand-over between threads); there receiving cannot be told from waiting, and is
-left out.
+thread's own CPU time, so that a busy machine does not show in it; the second is the same by the clock.
 
-It takes about 2 minutes on two cores; about 15 s with --quick.
+It takes about 2 minutes on two cores; about 10 s with --quick.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import statistics
 import sys
 import time
@@ -29,17 +24,24 @@ from typing import Any
 
 import torch
 
-from experiments.benchmarks.daemon_rounds import BUDGET, PARTS, daemon_rounds, make_daemon, send_all
-from experiments.benchmarks.recorded import Client, Recording, clients
+from experiments.benchmarks.nodes.recorded import Client, Recording, clients
+from experiments.harness import benchmark
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.errors import ProtocolError
 from goodspeed.serving.events import EventLog
-from goodspeed.wire.messages import Sampling
-from goodspeed.wire.zmq.transport import connect_draft
+from goodspeed.wire.messages import Sampling, UpMessage
+from goodspeed.wire.zmq.transport import DraftChannel, bind_verify, connect_draft
+from verify_node.assembly import build, make_runner, make_welcome
+from verify_node.config import VerifyConfig
 from verify_node.core.replies import Send
+from verify_node.costs import make_cost
+from verify_node.daemon import VerifyDaemon
 
 NUM_CLIENTS = 8
+BUDGET = 24
+HEARTBEAT_S = 60.0  # the played clients send none, and may be silent while one of them makes a draft anew
+PARTS = ("receive", "forward", "verify", "schedule", "send")
 SETTINGS = {
     "T=1": Sampling(temperature=1.0),
     "T=1 top-k 20": Sampling(temperature=1.0, top_k=20),
@@ -77,6 +79,20 @@ class Played:
     num_drafted: int
     num_accepted: int
     watch: Watch
+
+
+def make_daemon(checkpoint: Checkpoint, events: EventLog) -> VerifyDaemon:
+    """Creates a verify node on a free port with the paper's rounds, which always spend the budget."""
+    config = VerifyConfig(model=checkpoint.name, budget=BUDGET, preset="paper", kv_pages=1024, heartbeat_s=HEARTBEAT_S)
+    welcome = make_welcome(config, checkpoint)
+    channel = bind_verify("tcp://127.0.0.1:*", max_message_bytes=welcome.max_message_bytes)
+    return build(config, make_runner(config, checkpoint), channel, welcome, events, make_cost(None))
+
+
+async def send_all(line: DraftChannel, messages: list[UpMessage]) -> int:
+    for message in messages:
+        await line.send(message)
+    return len(messages)
 
 
 class Stage:
@@ -207,48 +223,40 @@ def measure(checkpoint: Checkpoint, recording: Recording, sampling: Sampling, nu
     runs = [staged(checkpoint, players(), num_rounds) for _ in range(num_runs)]
     if recording.num_made != num_made:
         raise RuntimeError("a run that is played again asked for a draft that was not recorded")
-    rounds = asyncio.run(daemon_rounds(checkpoint, players(), num_rounds))
-    daemon = rounds.medians()
-    return summary(runs) | {"daemon_overhead": overhead(daemon), "daemon_parts_s": daemon}
+    return summary(runs)
 
 
-HEADER = f"{'':>24} {'round':>8}" + "".join(f"{part:>9}" for part in PARTS) + f"{'other':>9} overhead (ms)"
+HEADER = f"{'':>24} {'round':>8}" + "".join(f"{part:>9}" for part in PARTS) + " overhead (ms)"
 
 
 def show(name: str, result: dict[str, Any]) -> str:
     def line(title: str, total: float, parts: dict[str, float], end: str) -> str:
-        cells = "".join(f"{parts[part] * 1e3:>9.3f}" if part in parts else f"{'-':>9}" for part in (*PARTS, "other"))
+        cells = "".join(f"{parts[part] * 1e3:>9.3f}" for part in PARTS)
         return f"{title:>24} {total * 1e3:>8.2f}{cells} {end}"
 
-    daemon = result["daemon_parts_s"]
     wall = result["wall_parts_s"]
     return "\n".join(
         [
             line(name, result["round_s"], result["parts_s"], f"{result['overhead']:8.1%}"),
             line("by the clock", sum(wall.values()), wall, f"{result['wall_overhead']:8.1%}"),
-            line("daemon, by the clock", sum(daemon.values()), daemon, f"{result['daemon_overhead']:8.1%}"),
         ]
     )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.round", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer settings, rounds and runs")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
+    options = benchmark.parser("round", __doc__, "fewer settings, rounds and runs").parse_args()
     torch.set_num_threads(1)
     num_rounds, num_runs = (5, 2) if options.quick else (40, 7)
     checkpoint, recording = checkpoints.load("tiny-target"), Recording.empty()
-    output = sys.stderr if options.json else sys.stdout
-    print(HEADER, file=output)
+    benchmark.say(options, HEADER)
     results = {}
     for name in QUICK if options.quick else SETTINGS:
         results[name] = measure(checkpoint, recording, SETTINGS[name], num_rounds, num_runs)
-        print(show(name, results[name]), file=output, flush=True)
-    if options.json:
-        first = results["T=1"]
-        head = {"benchmark": "round", "num_clients": NUM_CLIENTS, "budget": BUDGET, "wanted": WANTED, "goal": GOAL}
-        print(json.dumps(head | {"overhead": first["overhead"], "parts_s": first["parts_s"], "settings": results}))
+        benchmark.say(options, show(name, results[name]))
+    first = results["T=1"]
+    head = {"benchmark": "round", "num_clients": NUM_CLIENTS, "budget": BUDGET, "wanted": WANTED, "goal": GOAL}
+    found = head | {"overhead": first["overhead"], "parts_s": first["parts_s"], "settings": results}
+    benchmark.report(options, found)
     return 0
 
 

@@ -1,6 +1,6 @@
 """How a verify node grows with its sessions and their contexts: tokens a second, a round's time, memory per session.
 
-*recorded*: the real core and target in this process, on drafts made beforehand (`oracle.py`): 1 to 64 draft nodes of
+The real core and target in this process, on drafts made beforehand (`oracle.py`): 1 to 64 draft nodes of
 one session each, every one of which has its draft there before the round; a drafted token is the target's own with
 probability 0.8. A context counts prompt and answer. `round` is all that the verify node's process does in a round but
 for sockets and waiting: `target` is the forward pass and verification, `node` the rest (decode and check drafts, plan,
@@ -9,20 +9,13 @@ a draft node does per session and round besides drafting. `KV` is the pages that
 process gained, with the one prompt that was prefilled for all (so look at many sessions). With one thread the time is
 the process's own, without waiting for a core.
 
-*processes*: a verify node and two draft nodes (one with --quick) on the machine's cores; tokens a second by the clock,
-between giving all prompts and the last answer's end.
-
-It takes about 2 minutes on two cores; about 20 s with --quick.
+It takes about 2 minutes; about 10 s with --quick.
 """
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import ctypes
 import gc
-import json
-import os
 import resource
 import statistics
 import sys
@@ -35,9 +28,8 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from experiments import styles
-from experiments.benchmarks import processes
-from experiments.benchmarks.oracle import Client, Node, Text, page_bytes
+from experiments.benchmarks.nodes.oracle import Client, Node, Text, page_bytes
+from experiments.harness import benchmark, styles
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 
@@ -52,13 +44,10 @@ class Plan:
     contexts: tuple[int, ...]
     session_counts: tuple[int, ...]
     num_rounds: int
-    num_draft_nodes: int  # as processes
-    process_counts: tuple[int, ...]  # sessions of all of them together
-    max_tokens: int  # of every prompt that they are given
 
 
-FULL = Plan((128, 512, 2048), (1, 2, 4, 8, 16, 32, 64), 12, 2, (1, 2, 4, 8, 16), 64)
-QUICK = Plan((64,), (1, 8), 4, 1, (1, 2), 16)
+FULL = Plan((128, 512, 2048), (1, 2, 4, 8, 16, 32, 64), 12)
+QUICK = Plan((64,), (1, 8), 4)
 
 
 @dataclass
@@ -131,7 +120,7 @@ class Recorded:
         }
 
     def _as_recorded(self, client: Client) -> bool:
-        """Whether the target wrote its own text again; rounding may decide otherwise once in 10^5 tokens."""
+        """True if the target wrote its own text again; rounding may decide otherwise once in 10^5 tokens."""
         given = client.session.committed
         return given == self.text.continuation[: len(given)]
 
@@ -164,7 +153,7 @@ def measure_recorded(plan: Plan, show: Callable[[dict[str, Any]], None]) -> list
     return results
 
 
-def draw(recorded: Sequence[dict[str, Any]], processes: Sequence[dict[str, Any]], file: Path) -> None:
+def draw(recorded: Sequence[dict[str, Any]], file: Path) -> None:
     """Plots tokens per second, a round's time, and the cost of one more session over the number of sessions."""
     figure = Figure(figsize=(13, 4), layout="constrained")
     speed, duration, cost = figure.subplots(1, 3)
@@ -176,10 +165,6 @@ def draw(recorded: Sequence[dict[str, Any]], processes: Sequence[dict[str, Any]]
         speed.plot(numbers, [row["tokens_per_s"] for row in rows], label=label, **style)
         duration.plot(numbers, [row["round_s"] * 1e3 for row in rows], label=label, **style)
         cost.plot(numbers, [row["node_s_per_session"] * 1e6 for row in rows], label=label, **style)
-    if processes:
-        numbers = [row["num_sessions"] for row in processes]
-        label = f"processes on {os.cpu_count()} cores"
-        speed.plot(numbers, [row["tokens_per_s"] for row in processes], "x--", color="black", label=label)
     speed.set(ylabel="tokens a second", title="all sessions together")
     duration.set(ylabel="ms", yscale="log", title="verify node: one round")
     cost.set(ylabel="us a session", ylim=(0, None), title="verify node: a round beside the target model")
@@ -202,44 +187,23 @@ def show_recorded(result: dict[str, Any]) -> None:
     )
 
 
-def show_processes(result: dict[str, Any]) -> None:
-    print(
-        f"{result['num_sessions']:>8} {result['tokens_per_s']:>8.0f} {result['num_rounds']:>6}"
-        f" {result['between_rounds_s'] * 1e3:>14.1f} {result['acceptance_rate']:>8.2f}"
-        f" {result['verify_node_grew_bytes'] / 1e6:>14.1f}",
-        flush=True,
-    )
-
-
 RECORDED = (
     "context sessions tokens/s tokens/round round ms target ms node us/session client us/session"
     " KV MB/session grown MB/session"
 )
-PROCESSES = "sessions tokens/s rounds ms from to next accepted verify grew MB"
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.scaling", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer sessions, contexts and rounds")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser = benchmark.parser("scaling", __doc__, "fewer sessions, contexts and rounds")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="write a picture (PNG) there")
-    parser.add_argument("--only", choices=("recorded", "processes"), help="one half of it")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     plan = QUICK if options.quick else FULL
-    recorded: list[dict[str, Any]] = []
-    real: list[dict[str, Any]] = []
-    if options.only != "processes":
-        print(f"recorded drafts, accepted with probability {ACCEPTANCE}\n{RECORDED}")
-        recorded = measure_recorded(plan, show_recorded)
-    if options.only != "recorded":
-        print(f"processes: a verify node and {plan.num_draft_nodes} with draft models\n{PROCESSES}")
-        measuring = processes.measure(plan.num_draft_nodes, plan.process_counts, plan.max_tokens, show_processes)
-        real = asyncio.run(measuring)
+    print(f"recorded drafts, accepted with probability {ACCEPTANCE}\n{RECORDED}")
+    recorded = measure_recorded(plan, show_recorded)
     if options.figure:
-        draw(recorded, real, options.figure)
-    if options.json:
-        print(json.dumps({"plan": asdict(plan), "recorded": recorded, "processes": real}))
+        draw(recorded, options.figure)
+    benchmark.report(options, {"plan": asdict(plan), "recorded": recorded})
     return 0
 
 

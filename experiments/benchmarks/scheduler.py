@@ -12,9 +12,7 @@ It takes about 15 s on two cores; about 5 s with --quick.
 
 from __future__ import annotations
 
-import argparse
 import heapq
-import json
 import math
 import statistics
 import sys
@@ -26,6 +24,7 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.harness import benchmark
 from goodspeed.fair.policies import ClientState, create
 from goodspeed.fair.policies.gradient import allocate_arrays
 
@@ -107,7 +106,7 @@ def timed(call: Callable[[], object], repetitions: int) -> list[float]:
 
 
 def is_certified(clients: Clients, lengths: NDArray[np.int64], budget: int) -> bool:
-    """Whether lengths are optimal: gains fall along each client, so the last taken and first left tokens decide."""
+    """True if lengths are optimal: gains fall along each client, so the last taken and first left tokens decide."""
     taken, left = lengths > 0, lengths < clients.caps
     worst_taken = clients.gains(lengths)[taken].min(initial=math.inf)
     best_left = clients.gains(lengths + 1)[left].max(initial=-math.inf)
@@ -170,14 +169,10 @@ def table(results: list[dict[str, object]]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.scheduler", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
+    options = benchmark.parser("scheduler", __doc__, "fewer repetitions").parse_args()
     results = [measure(size) for size in (QUICK if options.quick else SIZES)]
-    print(table(results), file=sys.stderr if options.json else sys.stdout)
-    if options.json:
-        print(json.dumps({"benchmark": "scheduler", "input": INPUT, "sizes": results}))
+    benchmark.say(options, table(results))
+    benchmark.report(options, {"benchmark": "scheduler", "input": INPUT, "sizes": results})
     return 0 if all(result["exact"] for result in results) else 1
 
 

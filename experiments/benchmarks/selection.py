@@ -1,4 +1,4 @@
-"""What it costs to choose the drafted tokens of a round.
+"""Cost of choosing the drafted tokens of a round.
 
 The time is that of `ByOdds.choose`, with a budget of as many tokens as there are sessions: for sessions with a draft of
 8 tokens each, as a chain, and as a tree of five tokens with three alternatives; and for those for which nobody drafts,
@@ -9,15 +9,11 @@ It takes about 5 s on two cores; about 2 s with --quick.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
-import statistics
 import sys
-import time
-from collections.abc import Callable
 from typing import Literal
 
+from experiments.harness import benchmark
 from goodspeed.exact import trees
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.latency import Linear, Refined
@@ -42,9 +38,9 @@ def choosing(num_sessions: int, repetitions: int) -> dict[str, object]:
     own = ByOdds(Refined(FORWARD), limits, _worth, SelfDrafts())
     return {
         "num_sessions": num_sessions,
-        "drafts_us": 1e6 * _median_s(lambda: with_drafts.choose(chains, 0.0), repetitions),
-        "trees_us": 1e6 * _median_s(lambda: with_drafts.choose(trees, 0.0), repetitions),
-        "own_us": 1e6 * _median_s(lambda: own.choose(alone, 0.0), repetitions),
+        "drafts_us": 1e6 * benchmark.median_s(lambda: with_drafts.choose(chains, 0.0), repetitions, warm_up=3),
+        "trees_us": 1e6 * benchmark.median_s(lambda: with_drafts.choose(trees, 0.0), repetitions, warm_up=3),
+        "own_us": 1e6 * benchmark.median_s(lambda: own.choose(alone, 0.0), repetitions, warm_up=3),
     }
 
 
@@ -78,18 +74,6 @@ def _draft(session: Session, rng: random.Random, parents: bytes | None) -> Draft
     return Draft(session.session_id, 1, len(session.tokens), tokens, codes, "model", parents)
 
 
-def _median_s(call: Callable[[], object], repetitions: int) -> float:
-    """This thread's CPU seconds of a call; the first ones, which index texts, do not count."""
-    for _ in range(3):
-        call()
-    durations = []
-    for _ in range(repetitions):
-        start = time.thread_time()
-        call()
-        durations.append(time.thread_time() - start)
-    return statistics.median(durations)
-
-
 def table(times: list[dict[str, object]]) -> str:
     lines = [f"one choice, in us: {DRAFTED} tokens for each session, as chains, and trees; own drafts"]
     for row in times:
@@ -99,14 +83,10 @@ def table(times: list[dict[str, object]]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.selection", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
+    options = benchmark.parser("selection", __doc__, "fewer repetitions").parse_args()
     times = [choosing(number, 10 if options.quick else 50) for number in NUM_SESSIONS]
-    print(table(times), file=sys.stderr if options.json else sys.stdout)
-    if options.json:
-        print(json.dumps({"benchmark": "selection", "choices": times}))
+    benchmark.say(options, table(times))
+    benchmark.report(options, {"benchmark": "selection", "choices": times})
     return 0
 
 

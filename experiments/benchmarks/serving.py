@@ -1,4 +1,4 @@
-"""What users of the HTTP face see: waiting and writing times at rising request rates, and what the HTTP layer costs.
+"""Serving over HTTP: waiting and writing times at rising request rates, and the cost of the HTTP layer.
 
 *sweep*: streamed completions arrive at random (Poisson, from a seed) at two draft nodes in turn (one with --quick),
 each a process; their prompts are of all domains, their texts of one length (nothing ends early). The same arrivals are
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -28,9 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.http_load import Answer, BadAnswer, Sent, poisson, send_all
-from experiments.benchmarks.serving_nodes import Nodes, Text, nodes
-from experiments.benchmarks.serving_overhead import compare
+from experiments.benchmarks.load.http_load import Answer, BadAnswer, Sent, poisson, send_all
+from experiments.benchmarks.load.serving_overhead import compare
+from experiments.benchmarks.nodes.serving_nodes import Nodes, Text, nodes
+from experiments.harness import benchmark
 from goodspeed.embedded import prompts
 
 NUM_STREAMS = 8
@@ -59,14 +59,14 @@ def texts(count: int, num_tokens: int, *, speculate: bool) -> list[Text]:
     return [Text(lines[i % len(lines)].prompt, num_tokens, 1.0, i, speculate) for i in range(count)]
 
 
-async def sweep(nodes: Nodes, plan: Plan, *, as_json: bool) -> list[dict[str, Any]]:
+async def sweep(nodes: Nodes, plan: Plan, options: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     for seed, rate in enumerate(plan.rates):
         due = poisson(rate, plan.duration_s, seed)
         for mode, speculate in MODES.items():
             row = await serve(nodes, texts(len(due), plan.num_tokens, speculate=speculate), due)
             rows.append({"mode": mode, "rate": rate, **row})
-            show(rows[-1], as_json=as_json)
+            show(rows[-1], options)
     return rows
 
 
@@ -126,39 +126,36 @@ HEADER = f"{'rate':>5} {'mode':<12} {'lost':>9} {'tokens/s':>9}" + "".join(
 )
 
 
-def show(row: dict[str, Any], *, as_json: bool) -> None:
+def show(row: dict[str, Any], options: argparse.Namespace) -> None:
     lost = f"{row['num_lost']} of {row['num_requests']}"
     cells = [row[time] or dict.fromkeys(("median", "p95", "p99"), float("nan")) for time in TIMES]
-    print(
+    benchmark.say(
+        options,
         f"{row['rate']:>5g} {row['mode']:<12} {lost:>9} {row['tokens_per_s']:>9.0f}"
         + "".join(f"{c['median'] * 1e3:>20.1f} {c['p95'] * 1e3:>6.1f} {c['p99'] * 1e3:>6.1f}" for c in cells),
-        file=sys.stderr if as_json else sys.stdout,
-        flush=True,
     )
 
 
-def show_overhead(mode: str, result: dict[str, Any], *, as_json: bool) -> None:
+def show_overhead(mode: str, result: dict[str, Any], options: argparse.Namespace) -> None:
     http, direct = result["http"], result["direct"]
-    print(
+    benchmark.say(
+        options,
         f"{NUM_STREAMS} streams, {mode}: {http['clock_s'] * 1e3:.2f} ms per token of a stream over HTTP,"
         f" {direct['clock_s'] * 1e3:.2f} without: {result['http_overhead']:+.1%}"
         f" (wanted: at most {WANTED_OVERHEAD:.0%});"
         f" CPU of the draft node {http['draft_cpu_s'] * 1e3:.2f} and {direct['draft_cpu_s'] * 1e3:.2f} ms a token"
         f" ({result['draft_cpu_overhead']:+.1%}), of both nodes {result['nodes_cpu_overhead']:+.1%};"
         f" of the load generator {http['load_generator_cpu_s'] * 1e3:.2f}",
-        file=sys.stderr if as_json else sys.stdout,
-        flush=True,
     )
 
 
-async def run(plan: Plan, *, as_json: bool) -> dict[str, Any]:
-    output = sys.stderr if as_json else sys.stdout
+async def run(plan: Plan, options: argparse.Namespace) -> dict[str, Any]:
     async with nodes(plan.num_draft_nodes) as running:
         compared = await overhead(running, plan)
         for mode, result in compared.items():
-            show_overhead(mode, result, as_json=as_json)
-        print(HEADER, file=output, flush=True)
-        rows = await sweep(running, plan, as_json=as_json)
+            show_overhead(mode, result, options)
+        benchmark.say(options, HEADER)
+        rows = await sweep(running, plan, options)
     return {
         "benchmark": "serving",
         "plan": asdict(plan),
@@ -173,17 +170,13 @@ async def run(plan: Plan, *, as_json: bool) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.serving", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one draft node, one rate, fewer and shorter texts")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
+    options = benchmark.parser("serving", __doc__, "one draft node, one rate, fewer and shorter texts").parse_args()
     try:
-        result = asyncio.run(run(QUICK if options.quick else FULL, as_json=options.json))
+        result = asyncio.run(run(QUICK if options.quick else FULL, options))
     except BadAnswer as error:  # of a text that was compared with and without HTTP
         print(f"a request is lost: {error}", file=sys.stderr)
         return 1
-    if options.json:
-        print(json.dumps(result))
+    benchmark.report(options, result)
     return 1 if result["num_lost"] else 0
 
 

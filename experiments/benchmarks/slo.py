@@ -17,7 +17,6 @@ It takes about 3 minutes on two cores, and half a minute with --quick.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -29,8 +28,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from experiments.benchmarks import held_out_texts, target_texts
-from experiments.benchmarks.workers import NO_MODEL, TARGET, DraftWorker, Served, Wanted, cluster, serve_all
+from experiments.benchmarks.load import held_out_texts, target_texts
+from experiments.benchmarks.nodes.workers import NO_MODEL, TARGET, DraftWorker, Served, Wanted, cluster, serve_all
+from experiments.harness import benchmark
 from goodspeed.embedded.prompts import NUM_DOMAINS
 from goodspeed.engine import checkpoints
 from goodspeed.engine.tokenizing.text import encode_prompt
@@ -47,7 +47,7 @@ WANTED = {"urgent_attainment": 1.3, "patient_goodput": 0.9}
 
 @dataclass
 class Seen:
-    """What one way did for one tier."""
+    """Counts of one way for one tier."""
 
     tpots: list[float] = field(default_factory=list)  # of every text
     num_attained: int = 0
@@ -84,7 +84,7 @@ class Comparison:
                 self._serve(way, wanted, counts=repetition > 0)
 
     def _tiers(self) -> dict[str, float]:
-        """What each tier asks for in a repetition; nothing before it is known what plain decoding takes."""
+        """TPOT that each tier asks for in a repetition; none before plain decoding was timed."""
         if not self.plain:
             return {}
         urgent = self.tightness * statistics.median(self.plain)
@@ -144,7 +144,7 @@ class Comparison:
 
 
 def texts(options: argparse.Namespace) -> list[list[list[Wanted]]]:
-    """What each draft node is asked for, `[repetition][node][turn]`; each node begins with another domain."""
+    """Requests to each draft node, `[repetition][node][turn]`; each node begins with another domain."""
     tokenizer = checkpoints.load_tokenizer(TARGET)
     rows = held_out_texts.measured(options.repetitions + 1)
     found = []
@@ -207,9 +207,7 @@ def say(what: str) -> None:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.slo", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two draft nodes, one short repetition")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser = benchmark.parser("slo", __doc__, "two draft nodes, one short repetition")
     parser.add_argument("--tokens", type=int, default=64, help="length of every text (default 64)")
     parser.add_argument("--turns", type=int, default=3, help="texts of each draft node (default 3)")
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up (default 5)")
@@ -230,8 +228,7 @@ def main() -> int:
     options = parse()
     result = measure(options)
     show(result)
-    if options.json:
-        print(json.dumps({"benchmark": "slo", **result}))
+    benchmark.report(options, {"benchmark": "slo", **result})
     return 0
 
 

@@ -10,10 +10,8 @@ It takes about 10 minutes, or as many as `--minutes` says; about 20 s with --qui
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import http.client
-import json
 import sys
 import threading
 import time
@@ -27,9 +25,11 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from experiments.benchmarks import http_load
-from experiments.benchmarks.serving_nodes import START_S, command, draft_options
-from experiments.benchmarks.workers import free_port
+from experiments.benchmarks.load import http_load
+from experiments.benchmarks.nodes.processes import START_S
+from experiments.benchmarks.nodes.serving_nodes import command, draft_options
+from experiments.benchmarks.nodes.workers import free_port
+from experiments.harness import benchmark
 from goodspeed.app.demo.processes import Processes, environment
 from goodspeed.embedded import prompts
 
@@ -177,16 +177,13 @@ def table(result: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.stalls", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a few seconds: does it still run?")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser = benchmark.parser("stalls", __doc__, "a few seconds: does it still run?")
     parser.add_argument("--minutes", type=float, default=10.0, help="of load (default: 10)")
     parser.add_argument("--users", type=int, default=4, help="texts at a time (default: 4)")
     options = parser.parse_args()
     result = asyncio.run(measure(0.05 if options.quick else options.minutes, options.users))
-    print(table(result), file=sys.stderr if options.json else sys.stdout)
-    if options.json:
-        print(json.dumps({"benchmark": "stalls", **result}))
+    benchmark.say(options, table(result))
+    benchmark.report(options, {"benchmark": "stalls", **result})
     return 0
 
 

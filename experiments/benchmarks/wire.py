@@ -1,4 +1,4 @@
-"""What a draft of five tokens weighs on the uplink, and how much of it is accepted, for every kind of draft.
+"""Bytes of a draft of five tokens on the uplink, and the share accepted, for every kind of draft.
 
 The embedded models, one prompt of each of the eight domains. The base of every draft is the beginning of a text that
 the target wrote by itself (drawn with the match rule's noise), five tokens on from draft to draft: all kinds are
@@ -16,8 +16,6 @@ It takes about a minute on two cores; about 10 s with --quick.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
 from dataclasses import dataclass
@@ -27,6 +25,7 @@ import torch
 
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.drafter import Drafter
+from experiments.harness import benchmark
 from goodspeed.app import generation
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
@@ -181,14 +180,10 @@ def show(row: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.wire", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter texts")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    options = parser.parse_args()
+    options = benchmark.parser("wire", __doc__, "fewer and shorter texts").parse_args()
     torch.set_num_threads(1)
     num_tokens, num_texts = (10, 3) if options.quick else (100, 8)
-    output = sys.stderr if options.json else sys.stdout
-    print(HEADER, file=output)
+    benchmark.say(options, HEADER)
     bench = Bench()
     rows = []
     for name, sampling in SETTINGS.items():
@@ -200,10 +195,9 @@ def main() -> int:
             row: dict[str, object] = {"sampling": name, "kind": kind.name, **bench.measure(kind, texts)}
             row |= {"wide_message_bytes": wide, "wide_bytes_per_token": wide / LENGTH}
             rows.append(row)
-            print(show(row), file=output, flush=True)
+            benchmark.say(options, show(row))
     wanted = {"match_bytes_per_token": MATCH_BYTES, "lattice_64_message_bytes": LATTICE_BYTES}
-    if options.json:
-        print(json.dumps({"benchmark": "wire", "length": LENGTH, "wanted": wanted, "rows": rows}))
+    benchmark.report(options, {"benchmark": "wire", "length": LENGTH, "wanted": wanted, "rows": rows})
     return 0
 
 

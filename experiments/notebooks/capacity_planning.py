@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from experiments import capacity
 from experiments.capacity import Plan, User
-from experiments.simulation import plots
+from experiments.harness import plots
 
 quick = "GOODSPEED_QUICK" in os.environ
 few = 2 if quick else 16  # fewer clients are watched for longer

@@ -19,11 +19,12 @@ import os
 
 import numpy as np
 
-from experiments.simulation import plots, rows
-from experiments.simulation.arrays import ArraySettings, Worlds
-from experiments.simulation.chances import Chances
-from experiments.simulation.optimum import geometric, optimum, utility_of
-from experiments.simulation.traces import trace
+from experiments.harness import plots
+from experiments.simulation.arrays import rows
+from experiments.simulation.arrays.optimum import geometric, optimum, utility_of
+from experiments.simulation.arrays.probabilities import IndependentDraws
+from experiments.simulation.arrays.traces import trace
+from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 
 quick = "GOODSPEED_QUICK" in os.environ
 alphas = [0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.45, 0.3]
@@ -37,9 +38,9 @@ policies = ["gradient", "throughput", "fixed", "random"]
 # place in the draft, not on who asked.
 
 # %%
-chances = Chances(alphas, range(num_seeds))
+draws = IndependentDraws(alphas, range(num_seeds))
 settings = ArraySettings(len(alphas), budget, num_worlds=num_seeds)
-traces = {name: trace(Worlds(settings, rows.create(name, num_seeds), chances), num_rounds) for name in policies}
+traces = {name: trace(Worlds(settings, rows.create(name, num_seeds), draws), num_rounds) for name in policies}
 best = optimum(geometric(alphas, budget), budget)
 round_numbers = np.arange(1, num_rounds + 1)
 
@@ -97,7 +98,7 @@ ends = {
         Worlds(
             ArraySettings(len(alphas), budget, beta=beta, num_worlds=num_seeds),
             rows.create("gradient", num_seeds),
-            chances,
+            draws,
         ),
         num_rounds,
     ).running_goodput[-1]

@@ -18,11 +18,12 @@ import os
 
 import numpy as np
 
-from experiments.simulation import plots, rows
-from experiments.simulation.arrays import ArraySettings, Worlds
-from experiments.simulation.chances import Chances
-from experiments.simulation.optimum import geometric, optimum
-from experiments.simulation.traces import trace
+from experiments.harness import plots
+from experiments.simulation.arrays import rows
+from experiments.simulation.arrays.optimum import geometric, optimum
+from experiments.simulation.arrays.probabilities import IndependentDraws
+from experiments.simulation.arrays.traces import trace
+from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 
 quick = "GOODSPEED_QUICK" in os.environ
 alphas = [0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.45, 0.3]
@@ -30,7 +31,7 @@ budget = 20
 num_rounds = 100 if quick else 600
 num_seeds = 2 if quick else 20
 clients = [f"{alpha:g}" for alpha in alphas]
-chances = Chances(alphas, range(num_seeds))
+draws = IndependentDraws(alphas, range(num_seeds))
 settings = ArraySettings(len(alphas), budget, num_worlds=num_seeds)
 curves = geometric(alphas, budget)
 
@@ -42,7 +43,7 @@ curves = geometric(alphas, budget)
 
 # %%
 policies = ["gradient", "throughput", "fixed", "random"]
-traces = {name: trace(Worlds(settings, rows.create(name, num_seeds), chances), num_rounds) for name in policies}
+traces = {name: trace(Worlds(settings, rows.create(name, num_seeds), draws), num_rounds) for name in policies}
 goodputs = {name: each.tokens.mean(axis=(0, 1)) for name, each in traces.items()}
 plots.bars(
     "gradient follows x*; throughput feeds those that are accepted most",
@@ -80,7 +81,7 @@ for name, goodput in goodputs.items():
 degrees = [0.0, 0.5, 1.0, 2.0, 4.0, 8.0]
 simulated = np.stack(
     [
-        trace(Worlds(settings, rows.create("gradient", num_seeds, fairness=degree), chances), num_rounds).tokens.mean(
+        trace(Worlds(settings, rows.create("gradient", num_seeds, fairness=degree), draws), num_rounds).tokens.mean(
             axis=(0, 1)
         )
         for degree in degrees
@@ -117,7 +118,7 @@ plots.lines(
 
 # %%
 weights = [1, 2, 4, 8]
-equal = Chances([0.8] * len(alphas), range(num_seeds))
+equal = IndependentDraws([0.8] * len(alphas), range(num_seeds))
 weighted = np.stack(
     [
         trace(

@@ -21,8 +21,8 @@
 import os
 
 from experiments import capacity
-from experiments.promise_capacity import Plan, Tier, most_decoding, promised_share, steady
-from experiments.simulation import plots
+from experiments.harness import plots
+from experiments.slo.promise_capacity import Plan, Tier, most_decoding, promised_share, steady
 
 quick = "GOODSPEED_QUICK" in os.environ
 

@@ -19,11 +19,11 @@
 import os
 from random import Random
 
-from experiments.service_policies import PLAIN
-from experiments.simulation import plots
+from experiments.harness import plots
 from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.settings import Settings
+from experiments.slo.service_policies import PLAIN
 from goodspeed.fair.latency import Linear
 
 quick = "GOODSPEED_QUICK" in os.environ

@@ -21,7 +21,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from experiments.simulation import accounts, plots
+from experiments.harness import plots
+from experiments.simulation import accounts
 from experiments.simulation.paper import POLICIES, Nodes, Row, world
 
 quick = "GOODSPEED_QUICK" in os.environ

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from scipy.stats import t as student
 
-from experiments.simulation.rounds import Finished
+from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from experiments.simulation.acceptance import Acceptance
+from experiments.simulation.texts.acceptance import Acceptance
 from goodspeed.slo.objectives import Objectives
 
 

@@ -16,11 +16,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from experiments.simulation.checks import Findings, Silence, look_back
-from experiments.simulation.playing import LIMIT_S, PROGRESS_S, play_out, tell, tell_failure
+from experiments.simulation.checking.checks import Findings, Silence, look_back
+from experiments.simulation.checking.playing import LIMIT_S, PROGRESS_S, play_out, tell, tell_failure
+from experiments.simulation.checking.worlds import some_settings
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
-from experiments.simulation.worlds import some_settings
 
 COMMAND = "python -m experiments.simulation.faults --first {seed} --seeds 1"
 

@@ -16,11 +16,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from experiments.simulation.checks import Findings
+from experiments.simulation.checking.checks import Findings
+from experiments.simulation.checking.playing import LIMIT_S, PROGRESS_S, play_out, tell, tell_failure
 from experiments.simulation.fleet.checks import FleetSilence, look_back_at_fleet
 from experiments.simulation.fleet.world import FleetWorld
 from experiments.simulation.fleet.worlds import some_fleet
-from experiments.simulation.playing import LIMIT_S, PROGRESS_S, play_out, tell, tell_failure
 from experiments.simulation.settings import Settings
 
 COMMAND = "python -m experiments.simulation.fleet_faults --first {seed} --rounds 1"

@@ -11,11 +11,11 @@ from itertools import cycle
 from random import Random
 
 from experiments.simulation import recordings
-from experiments.simulation.ngrams import NgramKind
 from experiments.simulation.presets import FAMILIES, slower
-from experiments.simulation.recorded_texts import RecordedTexts
-from experiments.simulation.replay import Replay, Replayed
+from experiments.simulation.recorded.replay import Replay, Replayed
+from experiments.simulation.recorded.texts import RecordedTexts
 from experiments.simulation.settings import PAPER, Settings
+from experiments.simulation.texts.ngrams import NgramKind
 
 STAND_INS = ("tiny-draft-s", "tiny-draft-m")
 """The embedded draft models whose recorded agreement stands for the family's smaller and larger one."""
@@ -51,7 +51,7 @@ TABLE_1 = (
 
 @dataclass(frozen=True)
 class Nodes:
-    """What the draft nodes are like, and the lines; client i takes entry i modulo the length."""
+    """Draft nodes and lines; client i takes entry i modulo the length."""
 
     slower: tuple[float, ...] = (1.0,)  # times an L4's time
     latency_s: tuple[float, ...] = (0.001,)  # one way

@@ -16,10 +16,10 @@ import torch
 from draft_node.core.drafts.ngrams import FLOOR
 from draft_node.core.drafts.stream import NGRAM_LENGTH
 from draft_node.model.confidence import acceptance_chances
-from experiments.benchmarks.target_texts import TargetText, grouped, index_of_others, write, written_logits
-from experiments.simulation import proposals
+from experiments.benchmarks.load.target_texts import TargetText, grouped, index_of_others, write, written_logits
 from experiments.simulation.paper import STAND_INS
-from experiments.simulation.proposals import ModelPath, Proposal, Text
+from experiments.simulation.recorded import proposals
+from experiments.simulation.recorded.proposals import ModelPath, Proposal, Text
 from goodspeed.engine import checkpoints
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.ngram.drafting import draft
@@ -34,7 +34,7 @@ SHORTEST = 50
 
 
 def record(texts: Iterable[TargetText], kept: int = KEPT) -> list[Text]:
-    """What is proposed for the first texts of each group that are long enough."""
+    """Proposals for the first texts of each group that are long enough."""
     chosen = [(group, text) for group in grouped(texts) for text in _long_enough(group)[:kept]]
     paths = {name: model_paths(name, [text for _, text in chosen]) for name in STAND_INS}
     return [
@@ -70,7 +70,7 @@ def _proposals(text: TargetText, histories: Sequence[NgramIndex]) -> Iterator[Pr
 
 @torch.inference_mode()
 def model_paths(name: str, texts: Sequence[TargetText]) -> list[ModelPath]:
-    """What a draft model says after each position of each text, all before it being the target's."""
+    """A draft model's answers after each position of each text, all before it being the target's."""
     checkpoint = checkpoints.load(name)
     found = []
     for text, logits in zip(texts, written_logits(checkpoint, texts), strict=True):

@@ -1,4 +1,4 @@
-"""What agreed in real runs, text by text: made from recordings of them, read and written. `replay.py` replays it.
+"""Agreement in real runs, text by text: made from recordings, read and written. `recorded/replay.py` replays it.
 
 Under the match rule it does not depend on who drafted how much: whether the draft model agrees at a position, all
 before being right, is a fact of the text; and what it drafts after its first disagreement depends on where that was
@@ -77,7 +77,7 @@ def _share(agreed: str) -> float:
 
 
 def merge(recordings: Iterable[Recording]) -> list[Agreement]:
-    """What agreed in all these runs together, a text each, in order of domain, draft model and seed.
+    """Agreement in all these runs together, a text each, in order of domain, draft model and seed.
 
     ConfigError where two runs say different things about one text, as they do under the ratio rule.
     """

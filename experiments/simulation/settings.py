@@ -1,4 +1,4 @@
-"""What a simulated world is like, but for its seed. Plain data.
+"""Settings of a simulated world, all but its seed. Plain data.
 
 What is different for each client is a tuple: client i takes entry i modulo its length.
 """
@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
-from experiments.simulation.acceptance import Acceptances
 from experiments.simulation.arrivals import Schedule
-from experiments.simulation.claims import Claims
-from experiments.simulation.ngrams import RIGHT, NgramKind
-from experiments.simulation.tree_shapes import Trees
+from experiments.simulation.nodes.claims import Claims, Trees
+from experiments.simulation.texts.acceptance import Acceptances
+from experiments.simulation.texts.ngrams import RIGHT, NgramKind
 from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import Objectives
@@ -63,7 +62,7 @@ class Faults:
 
     @property
     def strikes_nodes(self) -> bool:
-        """Whether a node, or its line, may be gone for a while or for good."""
+        """True if a node, or its line, may be gone for a while or for good."""
         verify = self.restart_every_s or self.away_every_s or self.stop_every_s
         draft = self.freeze_every_s or self.kill_every_s or self.leave_every_s or self.drain_every_s
         line = self.cut_every_s or self.break_every_s or self.turn_away_every_s or self.busy
@@ -76,7 +75,7 @@ Knows: TypeAlias = Literal["all", "one", "twice", "nowhere"]
 
 @dataclass(frozen=True)
 class Fleet:
-    """What is different with several verify nodes, and how bad that is."""
+    """Faults that only several verify nodes have."""
 
     knows: tuple[Knows, ...] = ("all",)
     """Of each client: which verify nodes its options name: all, one, one by two names, or one beside a place where

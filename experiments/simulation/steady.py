@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.simulation.rounds import Finished
+from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 
@@ -27,7 +27,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Steady:
-    """What a settled world does; arrays [clients]."""
+    """Figures of a settled world; arrays [clients]."""
 
     tokens_per_s: NDArray[np.float64]
     drafted: NDArray[np.float64]  # tokens per verdict

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from math import inf
 from random import Random
 
-from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.clock import Clock, Watch
-from experiments.simulation.draft import DraftNode
 from experiments.simulation.network import Trunk
-from experiments.simulation.place import Place
-from experiments.simulation.rounds import Finished
+from experiments.simulation.nodes.draft import DraftNode
+from experiments.simulation.nodes.place import Place
+from experiments.simulation.nodes.surroundings import Finished
+from experiments.simulation.nodes.verify import VerifyNode
 from experiments.simulation.settings import Settings
-from experiments.simulation.verify import VerifyNode
+from experiments.simulation.texts.acceptance import Acceptance
 
 
 class Unfinished(AssertionError):

@@ -1,14 +1,16 @@
-"""What the end-to-end benchmark asks of whom, and what it makes of the figures; no node and no model runs here."""
+"""The end-to-end benchmark's requests and figures; no node and no model runs here."""
 
 from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 
-from experiments.benchmarks import end_to_end, held_out_texts, ways, workers
-from experiments.benchmarks.end_to_end import Comparison, drafts, ratios, wanted
-from experiments.benchmarks.ways import ByGoodSpeed, Nodes, Text, Written
-from experiments.benchmarks.workers import Served, Wanted
+from experiments.benchmarks import end_to_end
+from experiments.benchmarks.end_to_end import Comparison, drafts, ratios
+from experiments.benchmarks.load import held_out_texts, ways
+from experiments.benchmarks.load.ways import ByGoodSpeed, Nodes, Text, Written
+from experiments.benchmarks.nodes import workers
+from experiments.benchmarks.nodes.workers import Served, Wanted
 
 NUM_CLIENTS = 8
 TEXTS = [Text([number], seed=number) for number in range(8)]
@@ -144,12 +146,6 @@ def test_ratios_are_over_the_best_rival_and_only_where_all_ran():
     more = {"plain_8": 40.0, "goodspeed_8_no_speculation": 10.0, "goodspeed_8_no_model": 60.0}
     assert ratios(median | more)["ratio_8"] == 0.5
     assert ratios(median | more)["ratio_8_no_model"] == 1.5
-
-
-def test_what_is_wanted_depends_on_temperature_history_and_the_machine():
-    cases = [(0.0, 0, False), (1.0, 0, False), (0.0, 15, False), (1.0, 15, False), (0.0, 0, True), (1.0, 15, True)]
-    assert [wanted(*case)["ratio_8"] for case in cases] == [1.2, 1.05, 1.5, 1.15, 1.0, 0.98]
-    assert [wanted(temperature, 0, False)["ratio_1"] for temperature in (0.0, 1.0)] == [1.3, 1.2]
 
 
 def test_another_process_computes_while_it_is_wanted_and_no_longer(monkeypatch):

@@ -1,20 +1,16 @@
 """The checks of `make gpu` on a CPU: that they run, and can fail. What a GPU computes only a GPU can show."""
 
 import json
-from typing import Any
 
 import pytest
 import torch
-from msgspec.structs import replace
 
 from experiments.benchmarks import gpu, gpu_rounds
 from goodspeed.engine.runner import Runner
-from goodspeed.wire.messages import Sampling
 from tests.gpu import __main__ as command
 from tests.gpu import engine_checks
 from tests.gpu.checks import CHECKS
 from verify_node.model import target
-from verify_node.scheduler.round import Entry, Round
 
 CPU = torch.device("cpu")
 SLOW = ("schedule 1", "vocabulary 151936", "zero", "float16 logits, qwen3", "float16 logits, mistral")
@@ -70,31 +66,6 @@ def test_the_benchmark_runs_on_a_cpu_at_a_micro_size(capsys):
     )
 
 
-def test_what_the_benchmark_times_decides_as_the_verify_node_does():
-    checkpoint = gpu_rounds.build("micro", CPU, torch.float32)
-    case = gpu_rounds.Case(num_sessions=3, budget=7, context=20)
-    runner = Runner(checkpoint, num_pages=case.num_pages, page_size=gpu_rounds.PAGE_SIZE)
-    timed = gpu_rounds.Rounds(runner, case, gpu_rounds.Sampling())
-    timed.fill()
-    keys: list[Any] = [chunk.key for chunk in timed.chunks]  # numbers: the seeds, too
-    entries = [
-        Entry(key, case.context, tuple(chunk.tokens), len(chunk.tokens) - 1, True, Sampling(1.0, seed=key))
-        for key, chunk in zip(keys, timed.chunks, strict=True)
-    ]
-    node = target.Target(checkpoint, runner)
-    logits = node.forward(Round(1, tuple(entries)))
-    drawn = [one.target_tokens for one in timed.decide(logits)]
-    for timed_entry, tokens in zip(timed.entries, drawn, strict=True):
-        timed_entry.drafted[0] = tokens[0]  # else nothing would be accepted
-    accepting = [replace(e, tokens=(e.tokens[0], *d.drafted)) for e, d in zip(entries, timed.entries, strict=True)]
-    outcomes = node.verify(Round(1, tuple(accepting)), logits)
-    decided = timed.decide(logits)
-    assert [(one.num_accepted, one.agreement, one.next_token) for one in decided] == [
-        (outcome.num_accepted, outcome.agreement, outcome.tokens[-1]) for outcome in outcomes
-    ]
-    assert all(one.num_accepted >= 1 for one in decided)
-
-
 def test_the_benchmark_times_the_verify_nodes_own_function(monkeypatch):
     def fail(*_):
         raise RuntimeError("decided")
@@ -103,12 +74,6 @@ def test_the_benchmark_times_the_verify_nodes_own_function(monkeypatch):
     monkeypatch.setattr(gpu_rounds, "decide_match", fail)
     with pytest.raises(RuntimeError, match="decided"):
         gpu.main(["--device", "cpu", "--shape", "micro"])
-
-
-def test_quick_runs_without_a_gpu(capsys):
-    assert gpu.main(["--quick", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)  # nothing else on standard output
-    assert len(result["cases"]) == len(gpu.CASES[result["shape"]])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")

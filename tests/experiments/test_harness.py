@@ -1,4 +1,4 @@
-"""What experiments share: settings from a file, results on disk, a table beside the paper's figures."""
+"""The frame of experiments: settings from a file, results on disk, a table beside the paper's figures."""
 
 import json
 import re
@@ -8,8 +8,8 @@ import pyarrow.parquet
 import pytest
 
 from experiments.__main__ import experiments
-from experiments.harness import HERE, Finding, Outcome, new_figure, run, table
-from experiments.runner import run_all
+from experiments.harness.experiment import HERE, Finding, Outcome, new_figure, run, table
+from experiments.harness.runner import run_all
 from goodspeed import policies
 from goodspeed.fair.policies import base
 

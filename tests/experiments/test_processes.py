@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from experiments.processes import each
+from experiments.harness.processes import each
 
 
 def square(number: int) -> int:
@@ -35,7 +35,3 @@ def test_one_process_is_this_one_and_more_are_others() -> None:
 def test_an_error_ends_it(processes: int) -> None:
     with pytest.raises(ValueError, match="three"):
         each("numbers", fail_at_three, range(200), processes)
-
-
-def test_nothing_to_do_is_nothing() -> None:
-    assert each("numbers", square, [], 0) == []

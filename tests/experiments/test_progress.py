@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from experiments.progress import CLEAR, EVERY_S, parts
+from experiments.harness.progress import CLEAR, EVERY_S, parts
 
 
 class Terminal(io.StringIO):
@@ -40,10 +40,6 @@ def test_elsewhere_there_is_a_line_now_and_then():
     ]
 
 
-def test_what_is_quick_says_nothing():
-    assert walk(io.StringIO(), [1.0] * 20) == ""
-
-
 def test_the_line_goes_away_when_a_part_fails():
     stream = Terminal()
     with pytest.raises(RuntimeError, match="broken"):
@@ -54,8 +50,3 @@ def test_the_line_goes_away_when_a_part_fails():
 def fail(stream):
     for _ in parts("settings", [1, 2], stream=stream):
         raise RuntimeError("broken")
-
-
-def test_the_items_come_as_they_are(capsys):
-    assert list(parts("letters", "abc")) == ["a", "b", "c"]
-    assert capsys.readouterr().out == ""

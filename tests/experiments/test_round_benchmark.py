@@ -1,14 +1,10 @@
-"""The benchmark of a round: every client takes part in every round, on the stage and on the daemon."""
-
-import asyncio
+"""The benchmark of a round: every client takes part in every round, and a second run is the same."""
 
 import pytest
 
 from experiments.benchmarks import round as benchmark
-from experiments.benchmarks.daemon_rounds import BUDGET, PARTS, daemon_rounds, make_daemon
-from experiments.benchmarks.recorded import Recording, clients
+from experiments.benchmarks.nodes.recorded import Recording, clients
 from goodspeed.engine import checkpoints
-from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import Sampling
 
 NUM_CLIENTS, NUM_ROUNDS = 3, 6
@@ -33,27 +29,14 @@ def test_all_clients_take_part_again_and_again_and_a_second_run_is_the_same(targ
     runs = [benchmark.staged(target, players(recording), NUM_ROUNDS) for _ in range(2)]
     for played in runs:
         assert [each.is_full for each in played] == [False] + [True] * (NUM_ROUNDS - 1)  # the first has the prompts
-        assert all(each.num_drafted == BUDGET for each in played[1:])
+        assert all(each.num_drafted == benchmark.BUDGET for each in played[1:])
     assert [each.num_accepted for each in runs[0]] == [each.num_accepted for each in runs[1]]
     found = benchmark.summary(runs)
-    assert (found["num_rounds"], found["num_drafted"]) == (NUM_ROUNDS - 1, BUDGET)
-    assert all(found["parts_s"][part] > 0 for part in PARTS)
+    assert (found["num_rounds"], found["num_drafted"]) == (NUM_ROUNDS - 1, benchmark.BUDGET)
+    assert all(found["parts_s"][part] > 0 for part in benchmark.PARTS)
     assert 0 < found["overhead"] < 1
-
-
-def test_no_client_is_taken_for_lost_while_another_drafts(target):
-    daemon = make_daemon(target, EventLog(enabled=False))
-    assert daemon.core.welcome.lease_s >= 60
-    daemon.channel.close()
 
 
 def test_a_round_that_cannot_start_says_for_whom_it_waits(target, recording):
     with pytest.raises(RuntimeError, match=r"cannot start: of 3 sessions 0 wait for a draft and 3 are finished"):
         benchmark.staged(target, players(recording, max_tokens=1), 2)
-
-
-def test_the_daemon_plays_as_many_rounds_and_says_when_it_cannot(target, recording):
-    rounds = asyncio.run(daemon_rounds(target, players(recording), NUM_ROUNDS))
-    assert len(rounds.took_s) >= NUM_ROUNDS
-    with pytest.raises(RuntimeError, match="finished; ask for fewer rounds"):
-        asyncio.run(daemon_rounds(target, players(recording, max_tokens=1), NUM_ROUNDS))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.benchmarks.oracle import PAGE_SIZE, Text, page_bytes
+from experiments.benchmarks.nodes.oracle import PAGE_SIZE, Text, page_bytes
 from experiments.benchmarks.scaling import Recorded, draw
 from goodspeed.engine import checkpoints
 
@@ -53,5 +53,5 @@ def test_a_session_that_was_given_something_else_is_counted(case):
 
 
 def test_the_figure_is_a_picture(case, tmp_path):
-    draw([case.result()], [{"num_sessions": 1, "tokens_per_s": 10.0}], tmp_path / "figure.png")
+    draw([case.result()], tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")

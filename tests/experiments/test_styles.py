@@ -2,12 +2,11 @@
 
 from itertools import combinations
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from experiments import styles
+from experiments.harness import styles
 
 # Machado, Oliveira and Fernandes 2009, severity 1: what red, green and blue light look like to those who lack a cone.
 SIGHT = {
@@ -43,18 +42,6 @@ def test_twelve_curves_are_told_apart_with_and_without_their_colour():
     assert len({styles.bar(number)["hatch"] for number in range(6)}) == 6
 
 
-def test_long_curves_have_few_marks_and_at_places_of_their_own():
-    places = [range(900)[slice(*first_and_step(number))] for number in range(12)]
-    assert all(0 < len(marks) <= styles.MAX_MARKS for marks in places)
-    assert len({marks[0] for marks in places}) == 12
-    assert styles.curve(3, styles.MAX_MARKS)["markevery"] is None
-
-
-def first_and_step(number):
-    first, step = styles.curve(number, 900)["markevery"]
-    return first, None, step
-
-
 def test_a_policy_looks_the_same_in_every_picture():
     assert styles.numbers(["fixed", "gradient", "fixed"]) == {"fixed": 1, "gradient": 0}
     others = styles.numbers(["gradient", "a", "random", "b", "c", "d", "e"])
@@ -66,23 +53,3 @@ def test_ours_has_the_first_look_in_every_picture():
     found = styles.numbers(["gradient", "fixed", "b", "a"], "b")
     assert (found["b"], found["fixed"]) == (0, 1)
     assert len(set(found.values())) == 4
-
-
-def test_curves_that_lie_over_each_other_are_narrower_each():
-    widths = [styles.breadth(place, 4)["linewidth"] for place in range(4)]
-    assert widths == sorted(widths, reverse=True)
-    assert (widths[0], widths[-1]) == pytest.approx((styles.WIDEST, styles.NARROWEST))
-    assert styles.breadth(0, 1)["linewidth"] == styles.WIDEST
-
-
-def test_figures_on_a_map_can_be_read():
-    """WCAG asks for a contrast of 4.5."""
-    colours = mpl.colormaps["cividis"](np.linspace(0, 1, 50))
-    for red, green, blue, _ in colours:
-        luminance = float(np.array([0.2126, 0.7152, 0.0722]) @ light((red, green, blue)))
-        ink = 0.0 if styles.ink((red, green, blue, 1.0)) == "black" else 1.0
-        assert (max(luminance, ink) + 0.05) / (min(luminance, ink) + 0.05) > 4.5
-
-
-def light(shown):
-    return [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shown]

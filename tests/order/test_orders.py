@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import experiments.orders  # noqa: F401 (registers rivals)
+import experiments.order.rivals  # noqa: F401 (registers rivals)
 from goodspeed.errors import ConfigError
 from goodspeed.order import Job, create, names, seats
 from goodspeed.order.base import AGING_S

@@ -12,7 +12,8 @@ import pytest
 
 from draft_node import cli as draft_cli
 from draft_node.config import DraftConfig
-from experiments import harness, runner
+from experiments.harness import experiment as harness
+from experiments.harness import runner
 from goodspeed import __version__
 from goodspeed.app import cli
 from goodspeed.app.daemons import DAEMONS

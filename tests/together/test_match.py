@@ -10,9 +10,9 @@ from functools import partial
 import pytest
 
 from draft_node.core.session import Session
-from experiments.simulation.erratic_policy import Phases
+from experiments.simulation.checking.worlds import Phases
 from experiments.simulation.settings import Faults, Settings
-from experiments.simulation.text import alone
+from experiments.simulation.texts.text import alone
 from experiments.simulation.world import World
 from verify_node.core.sessions import FORGOTTEN_S
 

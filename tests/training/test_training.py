@@ -13,7 +13,7 @@ from goodspeed.embedded import models
 from training import corpus, family, tokenizer
 from training import run as run_module
 from training import train as train_module
-from training.domains import NAMES, SOURCES, sources
+from training.domains import SOURCES, sources
 from training.optimizer import Schedule
 from training.run import Run, train
 
@@ -108,11 +108,6 @@ def test_checkpoint_keeps_what_16_bits_can(tmp_path: Path) -> None:
     assert all(torch.equal(p.bfloat16().float(), loaded[name]) for name, p in model.state_dict().items())
     with pytest.raises(RuntimeError):
         family.load("tiny-draft-m", tmp_path)
-
-
-def test_mixture_covers_the_domains() -> None:
-    assert tuple(corpus.MIXTURE) == NAMES
-    assert sum(corpus.MIXTURE.values()) == pytest.approx(1.0)
 
 
 def test_blocks_follow_each_other() -> None:

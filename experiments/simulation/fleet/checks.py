@@ -1,18 +1,18 @@
-"""What must hold in a world with several verify nodes, beside what must hold with one (`checks.py`).
+"""The rules of a world with several verify nodes, beside those of one (`checks.py`).
 
 Nobody is sent about for ever, nobody waits while a verify node is in reach, and a text that ends since its target is no
 more was not to be had anywhere.
 """
 
 from draft_node.core.links import GRACE_S, JITTER_S, REDIRECT_S, TRY_S
-from experiments.simulation.allowed_wait import patience_s
-from experiments.simulation.checks import LOOK_EVERY_S, NEVER, Findings, Silence, look_back, was_given_up
+from experiments.simulation.checking.allowed_wait import patience_s
+from experiments.simulation.checking.checks import LOOK_EVERY_S, NEVER, Findings, Silence, look_back, was_given_up
 from experiments.simulation.fleet.draft import FleetDraft
 from experiments.simulation.fleet.table import FORGOTTEN_S
 from experiments.simulation.fleet.world import MENDED_EVERY_S, FleetWorld
-from experiments.simulation.place import Place
+from experiments.simulation.nodes.place import Place
+from experiments.simulation.nodes.users import Generation
 from experiments.simulation.settings import Settings
-from experiments.simulation.users import Generation
 from experiments.simulation.world import World
 from goodspeed.wire.fields import MAX_HOPS
 

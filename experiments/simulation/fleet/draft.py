@@ -7,29 +7,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from draft_node.core.actions import Deliver, Tell
 from draft_node.core.directory import Address
-from experiments.simulation.connection import Connection
-from experiments.simulation.draft import DraftNode
 from experiments.simulation.fleet.table import endpoint
-from experiments.simulation.models import BrokenRule
 from experiments.simulation.network import Line
+from experiments.simulation.nodes.connection import Connection
+from experiments.simulation.nodes.draft import DraftNode
+from experiments.simulation.nodes.surroundings import Surroundings
+from experiments.simulation.nodes.verify import VerifyNode
 from experiments.simulation.settings import of_client
+from experiments.simulation.texts.models import BrokenRule
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.messages import DownMessage, Redirect
 
-if TYPE_CHECKING:
-    from experiments.simulation.fleet.world import FleetWorld
-
 NOWHERE = "tcp://nowhere:1"
+
+
+class FleetSurroundings(Surroundings, Protocol):
+    """A world with several verify nodes, as its draft nodes see it."""
+
+    @property
+    def verifies(self) -> list[VerifyNode]: ...
+    @property
+    def num_faults_in_all(self) -> int: ...
+    def place(self, address: str) -> Surroundings:
+        """Returns the end of the network at this endpoint."""
+        ...
+
+    def number_of(self, place: Surroundings) -> int: ...
+    def is_served(self, draft: FleetDraft, target: str) -> bool:
+        """True if the draft node could have had this target all the while, and knew where."""
+        ...
 
 
 class FleetDraft(DraftNode):
     """A draft node with links to several verify nodes."""
 
-    def __init__(self, world: FleetWorld, index: int, random: Random) -> None:
+    def __init__(self, world: FleetSurroundings, index: int, random: Random) -> None:
         self.fleet = world
         self.lines: dict[str, Line] = {}  # by the names of verify nodes
         self.num_redirects = self.num_moves = 0
@@ -43,11 +59,11 @@ class FleetDraft(DraftNode):
         self._choose_options(world, index, random)
         super().__init__(world, index, random)
 
-    def _choose_options(self, world: FleetWorld, index: int, random: Random) -> None:
+    def _choose_options(self, world: FleetSurroundings, index: int, random: Random) -> None:
         """The verify nodes of its options: whoever starts a process names none that is known to be gone."""
         self._options = [Address(one) for one in self._endpoints(world, index, random)]
 
-    def _endpoints(self, world: FleetWorld, index: int, random: Random) -> list[str]:
+    def _endpoints(self, world: FleetSurroundings, index: int, random: Random) -> list[str]:
         numbers = [number for number, node in enumerate(world.verifies) if not node.is_gone]
         random.shuffle(numbers)
         match of_client(world.settings.fleet.knows, index):

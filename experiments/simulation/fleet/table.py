@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from experiments.simulation.nodes.verify import VerifyNode
 from experiments.simulation.settings import Lies, Settings
-from experiments.simulation.verify import VerifyNode
 from goodspeed.fleet.replicas import Load, Replica
 
 FORGOTTEN_S = 5.0
@@ -35,7 +35,7 @@ def endpoint(number: int, port: int = 1) -> str:
 
 
 class Table:
-    """What the verify nodes are told of each other."""
+    """The table that tells the verify nodes of each other."""
 
     def __init__(self, settings: Settings, random: Random) -> None:
         self.frozen_until = 0.0

@@ -3,17 +3,16 @@
 from collections.abc import Callable
 from math import inf
 
-from experiments.simulation.acceptance import Acceptance
-from experiments.simulation.allowed_wait import patience_s
+from experiments.simulation.checking.allowed_wait import patience_s
 from experiments.simulation.clock import Watch
-from experiments.simulation.draft import DraftNode
 from experiments.simulation.fleet.draft import FleetDraft
 from experiments.simulation.fleet.table import Table, endpoint
-from experiments.simulation.place import Place
-from experiments.simulation.rounds import Finished
+from experiments.simulation.nodes.draft import DraftNode
+from experiments.simulation.nodes.place import Place
+from experiments.simulation.nodes.surroundings import Finished, Surroundings
+from experiments.simulation.nodes.verify import VerifyNode
 from experiments.simulation.settings import Settings
-from experiments.simulation.surroundings import Surroundings
-from experiments.simulation.verify import VerifyNode
+from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.world import World
 
 TOLD_EVERY_S = 1.0
@@ -111,7 +110,7 @@ class FleetWorld(World):
         return self._nowhere
 
     def is_served(self, draft: FleetDraft, target: str) -> bool:
-        """Whether a draft node could have had this target all the while, and knew where."""
+        """True if a draft node could have had this target all the while, and knew where."""
         faults = self.settings.faults
         lost = faults.lose or faults.busy or faults.hang or faults.break_every_s or faults.turn_away_every_s
         patient_s = SERVED_S + 8 * (max(self.settings.latency_s) + faults.jitter_s)

@@ -4,8 +4,8 @@ import random
 from dataclasses import replace
 from math import inf
 
+from experiments.simulation.checking.worlds import MIN_WAYS, some_settings
 from experiments.simulation.settings import Fleet, Knows, Lies, Settings, with_faults
-from experiments.simulation.worlds import MIN_WAYS, some_settings
 
 SIZES = (1, 2, 2, 3, 3, 4, 5, 8, 13)
 LARGE = 64

@@ -4,10 +4,10 @@ from random import Random
 
 import numpy as np
 
-from experiments.simulation.acceptance import Independent
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.service import Service, serve
 from experiments.simulation.settings import Settings
+from experiments.simulation.texts.acceptance import Independent
 from goodspeed.fair.latency import CostModel
 from goodspeed.slo.objectives import Objectives
 

@@ -12,6 +12,7 @@ from functools import partial
 
 from experiments.simulation.arrivals import Arrival, Schedule, dealt_out
 from experiments.simulation.clock import Clock
+from experiments.simulation.nodes.users import Generation
 from experiments.simulation.open_loop.service import (
     LIMIT_S,
     Served,
@@ -23,7 +24,6 @@ from experiments.simulation.open_loop.service import (
     served,
 )
 from experiments.simulation.settings import Settings
-from experiments.simulation.users import Generation
 from experiments.simulation.world import Unfinished, World
 from goodspeed.fleet.replicas import Replica
 from goodspeed.fleet.routing import elsewhere, may_take, with_one_more
@@ -54,7 +54,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Done:
-    """What a fleet made of its requests."""
+    """Requests as a fleet served them."""
 
     services: list[Service]  # one for each replica
     texts: list[Text]
@@ -138,7 +138,7 @@ class Fleet:
         self.clock.after(self._routing.told_every_s, self._tell)
 
     def _send_on(self, here: "Member", session: Session) -> bool:
-        """Whether the request, which is declined here, goes on elsewhere."""
+        """True if the request, declined here, goes on elsewhere."""
         been = self._been.get(session.session_id, [])
         request = here.request(session, self.clock.now + self._routing.hop_s)
         if len(been) >= self._routing.max_hops or self._routing.policy is None or not here.table or request is None:
@@ -171,7 +171,7 @@ class Fleet:
         drafts[self._clients[request.session_id] % len(drafts)].begin(request, generation.acceptance)
 
     def done(self) -> Done:
-        """What became of all requests, when all are over."""
+        """All requests as they were served, when all are over."""
         texts = []
         for member in self._members:
             for draft in member.world.drafts:
@@ -217,11 +217,11 @@ class Member:
         return Replica(self.name, f"tcp://{self.name}:1", None, self._core.load(now))
 
     def request(self, session: Session, now: float) -> Ask | None:
-        """What the request would request of another replica."""
+        """The demands of the request on another replica."""
         return self._promises.request(session, now)
 
     def note(self, number: int, request: Ask, now: float) -> None:
-        """It has sent something to this one."""
+        """Notes that it has sent something to this one."""
         known = self.table[number]
         if known.load is not None:
             self.table[number] = Replica(known.name, known.endpoint, None, with_one_more(known.load, request, now))

@@ -1,12 +1,41 @@
-"""What comes when something comes: requests of several kinds, by chance."""
+"""Requests of several kinds at random, with texts that are easy and hard to draft in turn."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 
+from scipy.stats import beta
+
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.uneven import Uneven
+from experiments.simulation.texts.text import draw, feed
 from goodspeed.slo.objectives import Objectives
+
+NUM_LEVELS = 512
+"""Probabilities that are told apart; quantiles of the distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uneven:
+    """One text's acceptance process."""
+
+    mean: float  # of the probabilities
+    evenness: float  # the Beta distribution's a + b: 0 is sure or impossible, infinity equally likely everywhere
+    seed: int  # of the text
+
+    def rate(self, position: int, offset: int, on_path: bool) -> float:
+        return self.probabilities(position, offset)
+
+    def probabilities(self, position: int, offset: int) -> float:
+        _, chance = draw(feed(self.seed, position))
+        return _levels(self.mean, self.evenness)[int(chance * NUM_LEVELS)]
+
+
+@cache
+def _levels(mean: float, evenness: float) -> tuple[float, ...]:
+    """The distribution's quantiles, at the middle of each level."""
+    a, b = mean * evenness, (1.0 - mean) * evenness
+    return tuple(float(value) for value in beta.ppf([(k + 0.5) / NUM_LEVELS for k in range(NUM_LEVELS)], a, b))
 
 
 @dataclass(frozen=True)
@@ -21,7 +50,7 @@ class Kind:
     tpot_s: float | None = None  # its service level; None: none
 
     def arrival(self, at_s: float, evenness: float, random: Random) -> Arrival:
-        """One request. evenness: of the probabilities of its drafted tokens (`uneven.py`)."""
+        """One request. evenness: of the probabilities of its drafted tokens (`mix.py`)."""
         text = Uneven(self.acceptance, evenness, random.getrandbits(50))
         slo = None if self.tpot_s is None else Objectives(tpot_s=self.tpot_s, tier=self.name)
         return Arrival(at_s, self.prompt_tokens, self.output_tokens, text, slo)

@@ -7,9 +7,9 @@ from math import ceil
 from typing import NamedTuple
 
 from experiments.simulation.arrivals import Arrival, Schedule, dealt_out
-from experiments.simulation.rounds import Finished
+from experiments.simulation.nodes.surroundings import Finished
+from experiments.simulation.nodes.users import Generation
 from experiments.simulation.settings import Settings
-from experiments.simulation.users import Generation
 from experiments.simulation.world import World
 from goodspeed.slo.headroom import FLOOR
 from goodspeed.slo.kept import Kept
@@ -50,7 +50,7 @@ class Scheduling(NamedTuple):
 
 @dataclass(slots=True)
 class Service:
-    """What a world did until its last text was over."""
+    """A world's figures until its last text was over."""
 
     texts: list[Served]
     seconds: float
@@ -163,7 +163,7 @@ def core_of(world: World) -> VerifyCore:
 
 
 def served(generation: Generation) -> Served:
-    """What became of a text that is complete."""
+    """A complete text as it was served."""
     times, slo = generation.times, generation.session.request.slo
     kept = times.kept(slo or NOTHING, generation.session.promised)
     return Served(kept, times.num_tokens, (times.last_at or times.asked_at) - times.asked_at)

@@ -5,12 +5,57 @@ Every request is drawn from its own place in the trace, so it is the same one at
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from math import exp, log
 from random import Random
+from statistics import NormalDist
+
+from scipy.optimize import brentq
 
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.lengths import Lengths
-from experiments.simulation.open_loop.uneven import Uneven
+from experiments.simulation.open_loop.mix import Uneven
+from goodspeed.errors import ConfigError
 from goodspeed.slo.objectives import Objectives
+
+KEPT = 0.995
+"""The share of the distribution that is drawn from: its shortest part."""
+
+_NORMAL = NormalDist()
+_END, _P99 = _NORMAL.inv_cdf(KEPT), _NORMAL.inv_cdf(0.99 * KEPT)
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """A distribution of numbers of tokens, all of them 1 or more."""
+
+    mean: float
+    p99: float
+    scale: float = 1.0  # all lengths are shortened to this share
+
+    def __post_init__(self) -> None:
+        if not (1.0 <= self.mean < self.p99 < self.mean * _ratio(_P99) and 0.0 < self.scale <= 1.0):
+            raise ConfigError(
+                f"no lengths have a mean of {self.mean} and a 99th percentile of {self.p99}: the percentile is above "
+                f"the mean, and below {_ratio(_P99):.1f} times the mean; the scale {self.scale} is from 0 to 1"
+            )
+
+    def drawn(self, quantile: float) -> int:
+        """The length at a quantile from 0 to below 1, of what is kept."""
+        middle, spread = _fitted(self.mean, self.p99)
+        # a quantile of exactly 0 has no finite quantile
+        return max(1, round(self.scale * exp(middle + spread * _NORMAL.inv_cdf(max(quantile, 1e-9) * KEPT))))
+
+
+@cache
+def _fitted(mean: float, p99: float) -> tuple[float, float]:
+    """Mean and standard deviation of the logarithm, before the end is left out."""
+    spread = float(brentq(lambda spread: _ratio(spread) - p99 / mean, 1e-6, _P99))
+    return log(p99) - spread * _P99, spread
+
+
+def _ratio(spread: float) -> float:
+    """The 99th percentile over the mean; it rises up to a spread of about the percentile's quantile."""
+    return exp(spread * _P99 - spread * spread / 2) * KEPT / _NORMAL.cdf(_END - spread)
 
 
 @dataclass(frozen=True)
@@ -30,7 +75,7 @@ class Texts:
     """How hard drafted tokens are to get right."""
 
     acceptance: float  # mean probabilities of a drafted token
-    evenness: float  # of these (`uneven.py`)
+    evenness: float  # of these (`mix.py`)
 
 
 def requests(

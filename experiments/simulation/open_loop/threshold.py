@@ -25,7 +25,7 @@ def highest(violations: Callable[[int], float], allowed: float, *, start: int, m
 
 
 class Tried:
-    """What was made of each load that was tried; none is tried twice."""
+    """Results of each load that was tried; none is tried twice."""
 
     def __init__(self, load: Callable[[int], dict[str, Any]]) -> None:
         """load: returns what is made of a number of requests, its "violations" among that."""

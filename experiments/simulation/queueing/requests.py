@@ -79,7 +79,7 @@ def _output_tokens(kind: Kind, random: Random) -> int:
 
 
 def rounds(path: str, start: int, num_tokens: int, num_drafted: int, random: Random) -> tuple[int, ...]:
-    """What each round of a text accepts, whose agreement is `path` over and over, from `start` on."""
+    """Tokens accepted in each round of a text whose agreement is `path` over and over, from `start` on."""
     rate = path.count("1") / max(1, len(path) - path.count(UNKNOWN))
     position, left, accepted = start, num_tokens, []
     while left > 0:

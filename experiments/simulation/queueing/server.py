@@ -16,7 +16,7 @@ from goodspeed.order import Job, Order, RateHistory, seats
 
 @dataclass(frozen=True)
 class Times:
-    """What the server's work takes."""
+    """Times of the server's work."""
 
     target: Roofline
     draft: Roofline
@@ -69,7 +69,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What was expected of a text when its acceptance rate became stable, in seconds of its own work, in all."""
+    """The guess at a text's own work, in seconds, when its acceptance rate became stable."""
 
     known_length_s: float
     predicted_length_s: float
@@ -77,7 +77,7 @@ class Guess:
 
 
 RemainingTokens = Callable[[Text], float]
-"""What an order is told of the tokens that are left, or any other size that is left."""
+"""The remaining tokens that an order is told, or any other remaining size."""
 
 
 @dataclass(slots=True)

@@ -13,12 +13,12 @@ import pytest
 from draft_node.core.actions import Deliver, Fail, Finish, Tell
 from draft_node.core.core import DraftCore
 from draft_node.core.local import Local
-from experiments.simulation.checks import Findings
+from experiments.simulation.checking.checks import Findings
+from experiments.simulation.checking.worlds import some_settings
 from experiments.simulation.faults import play
+from experiments.simulation.nodes.users import Generation
 from experiments.simulation.settings import Settings, with_faults
-from experiments.simulation.users import Generation
 from experiments.simulation.world import World
-from experiments.simulation.worlds import some_settings
 from goodspeed.fair.latency import Linear
 
 CALM = Settings(num_clients=3, num_sessions=8, max_tokens=80, context_len=200, num_pages=400)

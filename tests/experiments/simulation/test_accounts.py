@@ -1,4 +1,4 @@
-"""What a run's time went to and what it brought, counted by hand; and the paper's worlds as settings."""
+"""A run's time and tokens, counted by hand; and the paper's worlds as settings."""
 
 from math import log
 
@@ -7,8 +7,8 @@ import pytest
 from experiments.fig3_time import ratio
 from experiments.simulation import presets
 from experiments.simulation.accounts import Accounts, Run, Seen, interval, jain, log_utility, run
+from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.paper import POLICIES, STAND_INS, TABLE_1, Domains, Nodes, Row, world
-from experiments.simulation.rounds import Finished
 from experiments.stragglers import noticed
 from goodspeed.wire.messages import Verdict
 from verify_node.scheduler.round import Round

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from experiments.simulation import rows
-from experiments.simulation.arrays import ArraySettings, Worlds
-from experiments.simulation.chances import Chances, by_survival
-from experiments.simulation.domains import Replays, alphas_of, curves_of, texts_of
+from experiments.simulation.arrays import rows
+from experiments.simulation.arrays.probabilities import IndependentDraws
+from experiments.simulation.arrays.worlds import ArraySettings, Worlds
+from experiments.simulation.recorded.domains import Replays, alphas_of, curves_of, texts_of
 from experiments.simulation.recordings import load
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
@@ -118,7 +118,7 @@ def test_the_array_path_is_the_state_machines_rounds_bit_for_bit(policy, num_cli
 def test_a_world_is_the_same_alone_and_among_others(policy):
     def run(seeds):
         settings = ArraySettings(8, 28, beta=0.5, num_worlds=len(seeds))
-        worlds = Worlds(settings, rows.create(policy, len(seeds)), Chances(ALPHAS, seeds))
+        worlds = Worlds(settings, rows.create(policy, len(seeds)), IndependentDraws(ALPHAS, seeds))
         worlds.run(60)
         return worlds.num_tokens, worlds.acceptance, worlds.goodput
 
@@ -133,7 +133,7 @@ def test_a_policy_without_an_array_form_gives_the_same_by_its_list_form(policy):
     seeds = [4, 9]
     listed = rows.Listed([policies.create(policy) for _ in seeds])
     both = [
-        Worlds(ArraySettings(8, 20, num_worlds=2), one, Chances(ALPHAS, seeds))
+        Worlds(ArraySettings(8, 20, num_worlds=2), one, IndependentDraws(ALPHAS, seeds))
         for one in (rows.create(policy, 2), listed)
     ]
     for worlds in both:
@@ -164,28 +164,24 @@ def test_rows_of_gradient_are_its_array_form_row_by_row(worlds, fairness):
             assert together[row].tolist() == alone.tolist()
 
 
-def test_chances_are_what_the_rates_say_and_may_be_set_in_mid_run():
-    curve = by_survival([(0.8, 0.4, 0.1), (1.0, 0.5, 0.0)])
-    assert curve == pytest.approx(np.array([(0.8, 0.5, 0.25), (1.0, 0.5, 0.0)]))
-    chances = Chances(curve, seeds=range(50))
+def test_probabilities_are_what_the_rates_say_and_may_be_set_in_mid_run():
+    draws = IndependentDraws([(0.8, 0.5, 0.25), (1.0, 0.5, 0.0)], seeds=range(50))
     owner, offset = np.repeat(np.arange(100), 4), np.tile(np.arange(4), 100)
-    agrees = np.array([chances(number, owner, offset, owner) for number in range(200)]).reshape(-1, 2, 4)
+    agrees = np.array([draws(number, owner, offset, owner) for number in range(200)]).reshape(-1, 2, 4)
     wanted = np.array([(0.8, 0.5, 0.25, 0.25), (1.0, 0.5, 0.0, 0.0)])  # beyond the curve its last rate goes on
     assert agrees.mean(axis=0) == pytest.approx(wanted, abs=0.02)
     both = (agrees[:, 0, 0] & agrees[:, 0, 1]).mean()
     assert both == pytest.approx(0.4, abs=0.02)
-    chances.rates[:] = 1.0
-    assert chances(7, owner, offset, owner).all()
+    draws.rates[:] = 1.0
+    assert draws(7, owner, offset, owner).all()
 
 
 def test_bad_worlds_are_refused():
     for wrong in ([1.2], [[0.5, float("nan")]]):
         with pytest.raises(ConfigError, match="rates of agreement"):
-            Chances(wrong, seeds=[0])
-    with pytest.raises(ConfigError, match="never rises"):
-        by_survival([0.5, 0.6])
+            IndependentDraws(wrong, seeds=[0])
     with pytest.raises(ConfigError, match="1 or more each"):
-        Worlds(ArraySettings(0, 5), rows.create("fixed", 1), Chances([0.5], [0]))
+        Worlds(ArraySettings(0, 5), rows.create("fixed", 1), IndependentDraws([0.5], [0]))
     with pytest.raises(UnknownPolicyError, match=r"'gradiant'.*fixed, gradient, random, throughput"):
         rows.create("gradiant", 1)
 
@@ -200,7 +196,7 @@ def test_replays_are_what_was_recorded_over_the_end_of_a_text_into_the_next():
 
     def draft(place):
         base = (place - replays.starts) % 6
-        return replays.chances(np.ones(5, dtype=np.int64), offsets, base).tolist()
+        return replays.probabilities(np.ones(5, dtype=np.int64), offsets, base).tolist()
 
     assert draft(0) == [1.0, 1.0, 0.0, 1.0, 0.0]
     assert draft(2) == [0.0, 1.0, 0.0, 0.5, 0.5]  # then the rate of what was recorded off the path

@@ -54,10 +54,6 @@ def test_kinds_of_users_are_told_apart():
     assert len(capacity.serve(mixed, 1).speeds) == 1
 
 
-def test_fewer_clients_are_watched_for_longer():
-    assert [Plan(STEADY, (), few=16).longer(num) for num in (1, 3, 16, 64)] == [16, 5, 1, 1]
-
-
 def test_the_same_seed_gives_the_same_point():
     one = plan(User(0.7, capacity.drafting(1000), 0.01))
     first, again, other = (capacity.serve(one, 2, seed=seed) for seed in (0, 0, 1))
@@ -73,12 +69,6 @@ def test_most_clients_lies_between_those_tried():
     assert capacity.most_clients(points(50.0, 40.0, 20.0), 40.0) == "about 10"
     assert capacity.most_clients(points(50.0, 40.0, 20.0), 60.0) == "fewer than 1"
     assert capacity.most_clients(points(50.0, 40.0, 20.0), 10.0) == "more than 20"
-
-
-def test_the_table_has_a_line_for_each_point():
-    lines = capacity.table({"plain": points(50.0, 40.0), "drafted": points(30.0)}).splitlines()
-    assert [line.split()[0] for line in lines[1:]] == ["plain", "plain", "drafted"]
-    assert "50.0" in lines[1]
 
 
 def test_presets_and_their_memory():
@@ -103,8 +93,3 @@ def test_a_saved_profile(tmp_path):
     assert gpu.name == "some model on some GPU, profiled"
     assert gpu.round_cost.round_s(10, 1, 10) == pytest.approx(0.02, rel=0.05)
     assert gpu.sessions_that_fit(1000) is None
-
-
-def test_a_draft_node_needs_a_speed():
-    with pytest.raises(ConfigError, match="a speed above 0"):
-        capacity.drafting(0.0)

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.simulation.checks import Silence, look_back
-from experiments.simulation.claims import Claims, claimed
+from experiments.simulation.checking.checks import Silence, look_back
+from experiments.simulation.checking.worlds import some_settings
+from experiments.simulation.nodes.claims import Claims, claimed
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
-from experiments.simulation.worlds import some_settings
 from goodspeed.wire.messages import Ack, Draft
 
 KINDS: list[Claims] = ["known", "certain", "impossible", "random"]

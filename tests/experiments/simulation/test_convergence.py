@@ -8,7 +8,7 @@ import pytest
 from experiments import fig2_estimation as fig2
 from experiments import fig4_convergence as fig4
 from experiments import fig4_served, theorem1
-from experiments.harness import HERE, load
+from experiments.harness.experiment import HERE, load
 from goodspeed.errors import ConfigError
 
 
@@ -68,14 +68,6 @@ def test_settings_that_make_no_sense_are_refused():
         fig4.Setting(3, 9, [0.5, 0.6]).agreement([0])
     with pytest.raises(ConfigError, match="50 rounds"):
         fig4.experiment(fig4.Config(2, 10, [fig4.Setting(3, 9, "replay")], []))
-
-
-@pytest.mark.parametrize("section", ["full", "quick"])
-def test_the_main_setting_is_eight_clients_with_twenty_tokens_over_a_hundred_seeds(section):
-    config = load(HERE / "configs" / "fig4_convergence.toml", section, fig4.Config)
-    assert config.settings[0] == fig4.Setting(8, 20, "recorded")
-    assert config.num_seeds >= 100
-    assert config.num_rounds == 600
 
 
 def test_estimates_are_compared_by_hand():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from experiments.domain_shift import STAYS, Config, Variant, course, experiment, fallen_for_want_of_budget, recovery
-from experiments.harness import HERE, load
-from experiments.simulation.steps import LessWithVariance, MoreWithChange
+from experiments.harness.experiment import HERE, load
+from experiments.simulation.arrays.steps import LessWithVariance, MoreWithChange
 
 QUICK = load(HERE / "configs" / "domain_shift.toml", "quick", Config)
 SMALL = replace(QUICK, num_seeds=40, rounds_each=80, fallen_rounds=40)

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from draft_node.core.session import Session
-from experiments.simulation.allowed_wait import patience_s, shares_a_fate
-from experiments.simulation.checks import Silence, look_back
+from experiments.simulation.checking.allowed_wait import patience_s, shares_a_fate
+from experiments.simulation.checking.checks import Silence, look_back
+from experiments.simulation.checking.playing import LIMIT_S
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.faults import main, play
-from experiments.simulation.playing import LIMIT_S
 from experiments.simulation.settings import Faults, Settings, with_faults
-from experiments.simulation.text import alone
+from experiments.simulation.texts.text import alone
 from experiments.simulation.world import World
 from goodspeed.engine.paged.pages import PagePool
 from verify_node.core import core as verify_core

@@ -5,14 +5,14 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from experiments import harness
 from experiments.fleet import cells, draw, experiment
-from experiments.fleet_claims import facts, findings, linear_error
-from experiments.fleet_regions import million, replica, sizes
-from experiments.fleet_worlds import Cell, Config, Region, arrivals, homes_of, load, num_runs
+from experiments.harness import experiment as harness
 from experiments.simulation.open_loop.traffic import window
-from experiments.slos_serve_worlds import Config as Alone
-from experiments.slos_serve_worlds import arrivals as alone
+from experiments.slo.fleet_claims import facts, findings, linear_error
+from experiments.slo.fleet_regions import million, replica, sizes
+from experiments.slo.fleet_worlds import Cell, Config, Region, arrivals, homes_of, load, num_runs
+from experiments.slo.slos_serve_worlds import Config as Alone
+from experiments.slo.slos_serve_worlds import arrivals as alone
 from goodspeed.fleet.replicas import MAX_REPLICAS, Replica
 
 QUICK = harness.load(harness.HERE / "configs" / "fleet.toml", "quick", Config)

@@ -1,4 +1,4 @@
-"""The modules of the simulation import each other in one direction only, those under TYPE_CHECKING included."""
+"""The modules of the experiments import each other in one direction only, those under TYPE_CHECKING included."""
 
 import ast
 from graphlib import CycleError, TopologicalSorter
@@ -6,31 +6,38 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[3] / "experiments" / "simulation"
-PACKAGE = "experiments.simulation"
+ROOT = Path(__file__).parents[3]
+PACKAGE = "experiments"
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+MODULES = {module_of(path): path for path in (ROOT / PACKAGE).rglob("*.py") if path.stem != "__init__"}
 
 
 def imported(source: str) -> set[str]:
-    """Names of the folder's modules that this source imports anywhere."""
+    """Names of the package's modules that this source imports anywhere."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and node.module == PACKAGE:
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PACKAGE}."):
-            found.add((node.module or "").split(".")[2])
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[2] for alias in node.names if alias.name.startswith(f"{PACKAGE}.")}
-    return found
+            found |= {alias.name for alias in node.names}
+    return found & MODULES.keys()
 
 
 def test_imports_under_type_checking_count() -> None:
-    assert imported("if TYPE_CHECKING:\n    from experiments.simulation.world import World") == {"world"}
-    assert imported("from experiments.simulation import world\nimport experiments.simulation.text") == {"world", "text"}
+    world, text = f"{PACKAGE}.simulation.world", f"{PACKAGE}.simulation.texts.text"
+    assert imported(f"if TYPE_CHECKING:\n    from {world} import World") == {world}
+    assert imported(f"from {PACKAGE}.simulation import world\nimport {text}") == {world, text}
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
-    graph = {path.stem: imported(path.read_text("utf-8")) for path in FOLDER.glob("*.py")}
-    assert graph["world"] >= {"draft", "verify"}
+    graph = {name: imported(path.read_text("utf-8")) for name, path in MODULES.items()}
+    nodes = f"{PACKAGE}.simulation.nodes"
+    assert graph[f"{PACKAGE}.simulation.world"] >= {f"{nodes}.draft", f"{nodes}.verify"}
     list(TopologicalSorter(graph).static_order())  # CycleError names the circle
 
 

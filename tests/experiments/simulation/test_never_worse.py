@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.harness import HERE, load
+from experiments.harness.experiment import HERE, load
 from experiments.never_worse import Cell, Config, draw, experiment
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.steady import Stretch, steady
@@ -36,14 +36,6 @@ def test_a_fixed_length_by_hand():
     found = steady(settings, Stretch(30, 90), 1)
     assert found.total == pytest.approx(3 / (0.013 + 0.01 + 0.004), rel=0.04)
     assert found.drafted.tolist() == [2.0]
-
-
-def test_the_same_texts_are_measured():
-    cell = Cell(SMALL, MACHINE, 0.001, 2, [0.9])
-    assert cell.gradient(True).total == cell.gradient(True).total
-    lengths = cell.fixed()
-    assert len(lengths) == 2
-    assert set(lengths) <= set(SMALL.lengths)
 
 
 @pytest.mark.thorough

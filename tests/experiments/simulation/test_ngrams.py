@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from draft_node.core.counts import total
-from experiments.simulation.checks import Findings, Silence, look_back
+from experiments.simulation.checking.checks import Findings, Silence, look_back
+from experiments.simulation.checking.worlds import some_settings
 from experiments.simulation.network import Line
-from experiments.simulation.ngrams import NgramKind
 from experiments.simulation.settings import Settings
+from experiments.simulation.texts.ngrams import NgramKind
 from experiments.simulation.world import World
-from experiments.simulation.worlds import some_settings
 from goodspeed.slo.objectives import SHORTEST_S
 from goodspeed.wire.messages import Draft, UpMessage
 from verify_node.core.settings import DEFAULTS

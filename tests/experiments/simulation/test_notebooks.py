@@ -1,7 +1,5 @@
 """The notebooks run, are paired with their sources, and carry nothing of the machine that ran them."""
 
-import ast
-import os
 import sys
 from itertools import groupby
 from pathlib import Path
@@ -10,7 +8,7 @@ import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
 
-from experiments import pairing
+from experiments.harness import notebooks as pairing
 
 NAMES = ("capacity_planning", "convergence", "fairness", "promises", "slo_cost", "time_distribution")
 MAX_BYTES = 150_000
@@ -77,26 +75,11 @@ def test_carries_nothing_of_the_machine(name):
         assert place not in text
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_defines_nothing(name):
-    tree = ast.parse((pairing.FOLDER / f"{name}.py").read_text())
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-    assert not [node.lineno for node in ast.walk(tree) if isinstance(node, kinds)]
-
-
 def test_a_failing_notebook_is_an_error(tmp_path, monkeypatch):
     (tmp_path / "broken.py").write_text("# %%\n1 / 0\n")
     monkeypatch.setattr(pairing, "FOLDER", tmp_path)
     with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
         pairing.execute("broken")
-
-
-def test_quick_is_asked_for_and_not_inherited(tmp_path, monkeypatch):
-    (tmp_path / "asks.py").write_text(f"# %%\nimport os\nprint({pairing.QUICK!r} in os.environ)\n")
-    monkeypatch.setattr(pairing, "FOLDER", tmp_path)
-    monkeypatch.setenv(pairing.QUICK, "1")
-    assert [outputs(pairing.execute("asks", quick))[0].text for quick in (True, False)] == ["True\n", "False\n"]
-    assert os.environ[pairing.QUICK] == "1"
 
 
 def test_an_unknown_name_is_refused(capsys):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from experiments.simulation.optimum import geometric, optimum, utility_of
+from experiments.simulation.arrays.optimum import geometric, optimum, utility_of
 from goodspeed.errors import ConfigError
 
 CURVE = (0.95, 0.6, 0.55, 0.1, 0.05)  # as no alpha would have it

@@ -6,13 +6,13 @@ from statistics import mean
 
 import pytest
 
-import experiments.orders  # noqa: F401 (registers rivals)
-from experiments.simulation.acceptance import Independent
+import experiments.order.rivals  # noqa: F401 (registers rivals)
 from experiments.simulation.arrivals import Arrival, dealt_out
+from experiments.simulation.checking.worlds import TINY_POOL, some_settings
 from experiments.simulation.faults import play
 from experiments.simulation.settings import Settings
+from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.world import World
-from experiments.simulation.worlds import TINY_POOL, some_settings
 from goodspeed.fair.latency import Linear
 from verify_node.core.core import VerifyCore
 from verify_node.scheduler.pack import plan

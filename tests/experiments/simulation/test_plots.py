@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from experiments.simulation import plots
+from experiments.harness import plots
 
 
 def legend(picture):
@@ -41,26 +40,9 @@ def test_the_same_picture_is_the_same_bytes():
     assert first.startswith(b"\x89PNG")
 
 
-def test_bars_stand_side_by_side():
-    picture = plots.bars("t", "x", "y", ["a", "b"], {"one": [1, 2], "two": [3, 4]}, marks={"best": [5, 6]})
-    (axes,) = picture.figure.axes
-    bars: list[Any] = list(axes.patches)
-    assert [bar.get_height() for bar in bars] == [1, 2, 3, 4]
-    centres = [bar.get_x() + bar.get_width() / 2 for bar in bars]
-    assert centres == pytest.approx([-0.2, 0.8, 0.2, 1.2])
-    assert set(legend(picture)) == {"one", "two", "best"}
-
-
 def test_stacked_parts_follow_each_other():
     picture = plots.stacked("t", "s", ["a", "b"], {"one": [1, 2], "two": [3, 4], "none": [0, 0]})
     (axes,) = picture.figure.axes
     bars: list[Any] = list(axes.patches)
     assert [(bar.get_x(), bar.get_width()) for bar in bars] == [(0, 1), (0, 2), (1, 3), (2, 4), (4, 0), (6, 0)]
     assert axes.get_xlim() == pytest.approx((0.0, 1.05 * 6))  # the longest is not cut off
-
-
-def test_exceeded_is_the_share_that_is_larger():
-    picture = plots.exceeded("t", "ms", {"waits": [4.0, 1.0, 3.0, 2.0]})
-    line = picture.figure.axes[0].lines[0]
-    assert line.get_xdata().tolist() == [1.0, 2.0, 3.0, 4.0]
-    assert np.asarray(line.get_ydata()).tolist() == [0.75, 0.5, 0.25, 0.0]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from experiments.simulation.checking.worlds import some_settings
 from experiments.simulation.faults import play
 from experiments.simulation.settings import Settings, with_faults
-from experiments.simulation.worlds import some_settings
 from goodspeed.engine.paged.prefix_cache import PrefixCache
 
 REPEATING = Settings(num_clients=3, num_sessions=12, prompt_len=40, repeats=1.0, prefix_cache=True)

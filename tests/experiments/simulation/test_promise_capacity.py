@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from experiments.capacity import Gpu
-from experiments.promise_capacity import Node, Plan, Tier, most_decoding, promised_share, steady
+from experiments.slo.promise_capacity import Node, Plan, Tier, most_decoding, promised_share, steady
 from goodspeed.fair.latency import Linear
 
 GPU = Gpu("4 ms and 1 ms a token", Linear(fixed_s=0.004, token_s=0.001))
@@ -64,7 +64,3 @@ def test_memory_is_given_back_at_the_end():
 @pytest.mark.parametrize(("load", "least", "most"), [(0.5, 0.99, 1.0), (2.0, 0.45, 0.6)])
 def test_what_was_computed_can_be_promised_at_random_moments(load, least, most):
     assert least <= promised_share(ALONE, load * steady(ALONE).requests_per_s, 60.0) <= most
-
-
-def test_where_nobody_comes_nothing_is_promised():
-    assert promised_share(ALONE, 1e-3, 1.0) == 0.0  # nobody comes

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from experiments.simulation.acceptance import Independent
 from experiments.simulation.arrivals import Arrival, dealt_out
 from experiments.simulation.settings import Settings
+from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.world import World
 from goodspeed.fair.latency import Linear
 from goodspeed.slo.objectives import Objectives

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from experiments.simulation import recordings
+from experiments.simulation.nodes.surroundings import Finished
+from experiments.simulation.recorded.replay import Replay, Replayed, survival
 from experiments.simulation.recordings import Agreement, merge
-from experiments.simulation.replay import Replay, Replayed, survival
-from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.harness import HERE, load
-from experiments.scale import Config, arrays_speed, experiment, fairness, machines_speed
+from experiments.harness.experiment import HERE, load
+from experiments.scale import Config, arrays_speed, fairness, machines_speed
 
 SMALL = replace(
     load(HERE / "configs" / "scale.toml", "quick", Config), sizes=[(8, 60)], state_machines=(5, 6), arrays=[(50, 4)]
@@ -23,10 +23,3 @@ def test_fairness_of_equal_clients_is_whole():
     assert row["jain"] == pytest.approx(1.0, abs=0.01)
     expected = 1 + 0.7 + 0.7**2  # two tokens each; the first round is the prompts'
     assert row["goodput"] == pytest.approx(expected, rel=0.05)
-
-
-def test_every_policy_has_its_row():
-    outcome = experiment(SMALL)
-    assert [row["policy"] for row in outcome.rows] == SMALL.policies
-    assert all(row["scheduler_ms"] > 0 for row in outcome.rows)
-    assert {finding.what.split(",")[0] for finding in outcome.findings} >= {"state machines", "arrays", "8 clients"}

@@ -1,15 +1,15 @@
-"""What is written down of array worlds is what happened in them."""
+"""Traces of array worlds are what happened in them."""
 
 import numpy as np
 
-from experiments.simulation import rows
-from experiments.simulation.arrays import ArraySettings, Worlds
-from experiments.simulation.chances import Chances
-from experiments.simulation.traces import trace
+from experiments.simulation.arrays import rows
+from experiments.simulation.arrays.probabilities import IndependentDraws
+from experiments.simulation.arrays.traces import trace
+from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 
 
 def worlds():
-    return Worlds(ArraySettings(3, 6, num_worlds=2), rows.create("fixed", 2), Chances([1.0, 0.0, 0.5], [0, 1]))
+    return Worlds(ArraySettings(3, 6, num_worlds=2), rows.create("fixed", 2), IndependentDraws([1.0, 0.0, 0.5], [0, 1]))
 
 
 def test_by_hand():

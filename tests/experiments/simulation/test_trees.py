@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as replace_message
 
-from experiments.simulation.checks import Findings, Silence, look_back
+from experiments.simulation.checking.checks import Findings, Silence, look_back
 from experiments.simulation.network import Line
+from experiments.simulation.nodes.claims import Trees, shaped
 from experiments.simulation.settings import Faults, Settings
-from experiments.simulation.tree_shapes import Trees, shaped
 from experiments.simulation.world import World
 from goodspeed.fair.latency import Linear
 from goodspeed.wire.messages import Ack, Draft, UpMessage

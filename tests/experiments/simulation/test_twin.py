@@ -18,10 +18,10 @@ import pytest
 from msgspec.structs import replace
 
 from experiments.simulation import recordings
+from experiments.simulation.nodes.surroundings import Finished
+from experiments.simulation.recorded.replay import Counts
+from experiments.simulation.recorded.twin import twin
 from experiments.simulation.recordings import Agreement
-from experiments.simulation.replay import Counts
-from experiments.simulation.rounds import Finished
-from experiments.simulation.twin import twin
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError
 from goodspeed.serving import recording

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.simulation.ngrams import NgramKind
 from experiments.simulation.settings import Settings
+from experiments.simulation.texts.ngrams import NgramKind
 from experiments.simulation.world import World
 from goodspeed.fair.latency import Linear
 from verify_node.scheduler import start as starting

@@ -7,12 +7,12 @@ from statistics import mean
 import pytest
 
 from draft_node.core.actions import Propose, Request
-from experiments.simulation.acceptance import Independent, Survival, Switching
 from experiments.simulation.clock import Clock, Watch
-from experiments.simulation.models import DraftModel
-from experiments.simulation.rounds import Finished
+from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import PAPER, Settings
-from experiments.simulation.text import alone
+from experiments.simulation.texts.acceptance import Independent, Switching
+from experiments.simulation.texts.models import DraftModel
+from experiments.simulation.texts.text import alone
 from experiments.simulation.world import Unfinished, World
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
@@ -119,15 +119,6 @@ def test_each_line_has_its_own_losses_and_jitter():
     assert settings.latency_s[0] <= min(delays) < max(delays) <= settings.latency_s[0] + 0.02
     assert max(delays) - min(delays) > 0.01
     assert all(generation.finish for draft in world.drafts for generation in draft.done)
-
-
-def test_acceptance_falls_along_a_survival_curve():
-    curve = Survival((0.8, 0.4, 0.1))
-    assert [curve.rate(0, offset, True) for offset in range(5)] == pytest.approx([0.8, 0.5, 0.25, 0.25, 0.25])
-    assert Survival((0.5, 0.0)).rate(9, 7, True) == 0.0
-    for wrong in ((), (0.5, 0.6), (1.2,)):
-        with pytest.raises(ConfigError, match="never rises"):
-            Survival(wrong)
 
 
 def test_a_user_changes_the_topic_now_and_then():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.simulation.optimum import geometric, optimum
+from experiments.simulation.arrays.optimum import geometric, optimum
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator, expected_tokens
 from goodspeed.fair.policies import ClientState, create
 

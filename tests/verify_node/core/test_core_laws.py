@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from experiments.simulation.erratic_policy import Phases
+from experiments.simulation.checking.worlds import Phases
 from goodspeed.exact.positions import certain
 from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.handshake import Heartbeat

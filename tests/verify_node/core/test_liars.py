@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Propose
-from experiments.simulation.acceptance import Acceptance, Independent
-from experiments.simulation.models import DraftModel
+from experiments.simulation.texts.acceptance import Acceptance, Independent
+from experiments.simulation.texts.models import DraftModel
 from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Draft, Refusal, Verdict

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-import experiments.orders  # noqa: F401 (registers rivals)
+import experiments.order.rivals  # noqa: F401 (registers rivals)
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
 from goodspeed.order import create, laps

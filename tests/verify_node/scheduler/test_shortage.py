@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import experiments.orders  # noqa: F401 (registers rivals)
+import experiments.order.rivals  # noqa: F401 (registers rivals)
 from goodspeed.order import Job, create
 from goodspeed.order.base import AGING_S
 from verify_node.scheduler.preempt import resolve

@@ -5,10 +5,7 @@ from dataclasses import replace
 import pytest
 
 from experiments.adaspec import (
-    MACHINES,
     POLICIES,
-    VICUNA_7B,
-    VICUNA_68M,
     WITHOUT,
     Config,
     draw,
@@ -16,8 +13,7 @@ from experiments.adaspec import (
     requests,
     served,
 )
-from experiments.harness import HERE, load
-from experiments.simulation.presets import roofline, slower
+from experiments.harness.experiment import HERE, load
 
 QUICK = load(HERE / "configs" / "adaspec.toml", "quick", Config)
 TINY = replace(QUICK, duration_s=3.0)
@@ -29,16 +25,6 @@ def test_all_of_a_services_requests_ask_for_the_same_level():
     assert [one.acceptance for one in plain] == [one.acceptance for one in level]
     assert {one.slo for one in plain} == {None}
     assert {one.slo.tpot_s for one in level} == {0.01}
-
-
-def test_the_model_has_seven_thousand_million_weights():
-    assert VICUNA_7B.num_weights == pytest.approx(6.74e9, rel=0.01)
-
-
-def test_a_step_of_the_slow_machine_is_a_tenth_of_a_round():
-    device, times = MACHINES["A100, slow steps"]
-    step_s = slower(roofline(VICUNA_68M, device), times).round_s(8, 8, 2000)
-    assert step_s / roofline(VICUNA_7B, device).round_s(8, 8, 2000) == pytest.approx(0.1, abs=0.02)
 
 
 def test_fixed_lengths_are_fixed():

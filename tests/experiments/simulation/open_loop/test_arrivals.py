@@ -7,12 +7,11 @@ from statistics import fmean
 
 import pytest
 
-from experiments.simulation.acceptance import Independent
 from experiments.simulation.arrivals import Arrival, dealt_out
-from experiments.simulation.open_loop.mix import Kind, bells, mixed
+from experiments.simulation.open_loop.mix import Kind, Uneven, bells, mixed
 from experiments.simulation.open_loop.traffic import FOLDER, recorded, rescaled
-from experiments.simulation.open_loop.uneven import Uneven
 from experiments.simulation.settings import Settings
+from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError
 from goodspeed.slo.objectives import Objectives
@@ -31,11 +30,6 @@ def served(arrivals, settings=SETTINGS):
     return world
 
 
-def test_requests_are_dealt_out_in_turn():
-    one, two, three = arrival(0.0), arrival(1.0), arrival(2.0)
-    assert dealt_out([one, two, three], 2) == ((one, three), (two,))
-
-
 def test_every_request_comes_at_its_time_with_its_size_and_objectives():
     world = served([arrival(0.5), arrival(3.0, tokens=9, slo=SLO), arrival(40.0)])
     first, second = world.drafts[0].done, world.drafts[1].done
@@ -51,13 +45,6 @@ def test_nobody_waits_for_an_earlier_text_to_end():
     world = served([arrival(1.0, tokens=40) for _ in range(24)])
     assert all(one.times.first_at < 1.5 for draft in world.drafts for one in draft.done)
     assert {one.times.asked_at for draft in world.drafts for one in draft.done} == {1.0}
-
-
-def test_without_a_schedule_it_is_the_closed_loop():
-    settings = replace(SETTINGS, num_sessions=3, max_tokens=5)
-    world = World(1, settings)
-    world.run(100.0)
-    assert settings.num_requests == sum(len(draft.done) for draft in world.drafts) == 6
 
 
 def test_a_text_is_judged_by_when_its_reader_has_its_tokens():

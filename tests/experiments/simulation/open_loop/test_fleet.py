@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.admission_policies import OURS, POLICIES
-from experiments.simulation.acceptance import Independent
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.fleet import Routing, serve_fleet
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.settings import Settings
+from experiments.simulation.texts.acceptance import Independent
+from experiments.slo.admission_policies import OURS, POLICIES
 from goodspeed.fair.latency import Linear
 from goodspeed.fleet import routing as fleet_routing
 from goodspeed.slo.objectives import Objectives
@@ -115,9 +115,3 @@ def test_what_is_told_seldom_is_old(monkeypatch):
     ages.clear()
     fleet(requests(40), Routing(told_every_s=0.1), homes=(0, 0, 1))
     assert 0.0 <= max(ages) <= 0.1 + 1e-9
-
-
-def test_a_replica_may_be_nobodys_home():
-    done = fleet(requests(12), FITS, homes=(1, 1, 1))
-    assert len(done.texts) == 12
-    assert {text.client for text in done.texts} == {0, 1, 2}

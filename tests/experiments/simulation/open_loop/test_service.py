@@ -1,16 +1,16 @@
-"""What becomes of requests in a world, by hand; the baseline that reads prompts first; tables of rounds."""
+"""Requests served in a world, by hand; the baseline that reads prompts first; tables of rounds."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from experiments.simulation.acceptance import Independent
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.prefill_first import PrefillFirst
+from experiments.simulation.open_loop.baselines import PrefillFirst
 from experiments.simulation.open_loop.service import serve
-from experiments.simulation.open_loop.tabled import Tabled
+from experiments.simulation.open_loop.traffic import Tabled
 from experiments.simulation.settings import PAPER, Settings
+from experiments.simulation.texts.acceptance import Independent
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
 from goodspeed.slo.objectives import Objectives
@@ -50,12 +50,6 @@ def test_drafted_and_accepted_are_of_texts_that_had_a_token():
     assert done.drafted == done.accepted
     assert done.num_verdicts * 3 == pytest.approx(20, abs=2)
     assert 0.0 < done.selecting < 1.0
-
-
-def test_the_same_seed_serves_alike():
-    arrivals = [arrival(0.02 * number, QUICK) for number in range(10)]
-    first, again = (serve(replace(PLAIN, policy="gradient", max_draft=8), arrivals, 3) for _ in range(2))
-    assert (first.texts, first.seconds) == (again.texts, again.seconds)
 
 
 def test_who_reads_prompts_first_lets_others_wait():

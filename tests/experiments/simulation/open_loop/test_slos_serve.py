@@ -4,21 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from experiments import harness
-from experiments.admission_policies import ABLATIONS, BASELINES, FAMILIES, OURS, POLICIES, family
+from experiments.harness import experiment as harness
 from experiments.simulation.open_loop.crowd import NUM_NEW, NUM_RUNNING, crowd
+from experiments.slo.admission_policies import ABLATIONS, BASELINES, OURS, POLICIES
+from experiments.slo.slos_serve_claims import ALLOWED, FEW, facts, findings, geometric_mean
+from experiments.slo.slos_serve_worlds import A100, Cell, Config, arrivals, load, served
 from experiments.slos_serve import cells, draw, experiment
-from experiments.slos_serve_claims import ALLOWED, FEW, facts, findings, geometric_mean
-from experiments.slos_serve_worlds import A100, STEP, Cell, Config, arrivals, load, served
 
 QUICK = harness.load(harness.HERE / "configs" / "slos_serve.toml", "quick", Config)
 FULL = harness.load(harness.HERE / "configs" / "slos_serve.toml", "full", Config)
-
-
-def test_rounds_and_steps_are_those_of_the_papers_authors():
-    assert A100.round_s(1, 1, 0) == pytest.approx(0.02480 + 6.878e-5)
-    assert A100.round_s(10_000, 1, 99_999) == pytest.approx(3.033e-3 + 0.7523)
-    assert STEP.round_s(1, 1, 500) == 3.465e-3
 
 
 def test_service_levels_are_multiples_of_a_lone_prompts_time():
@@ -84,11 +78,6 @@ def test_what_is_wanted_is_judged():
 def test_where_nothing_kept_its_level_there_is_a_ratio_all_the_same():
     rows = [one | {"capacity": 0.0} if one["policy"] != OURS else one for one in by_hand()]
     assert facts(rows)["ratios"]["ChatBot"] == pytest.approx(600.0)
-
-
-def test_families_are_the_baselines():
-    assert {family(policy) for policy in BASELINES} == set(FAMILIES)
-    assert OURS not in BASELINES
 
 
 def tiny(policy):

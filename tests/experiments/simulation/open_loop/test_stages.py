@@ -1,4 +1,4 @@
-"""What SLOs-Serve's scenarios are made of: lengths, a window at a rate, the highest load, and Sarathi's rounds."""
+"""Parts of SLOs-Serve's scenarios: lengths, a window at a rate, the highest load, and Sarathi's rounds."""
 
 from dataclasses import replace
 from random import Random
@@ -6,16 +6,14 @@ from statistics import fmean, quantiles
 
 import pytest
 
-from experiments.simulation.acceptance import Independent
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.decode_first import DecodeFirst
-from experiments.simulation.open_loop.lengths import Lengths
-from experiments.simulation.open_loop.prefill_first import PrefillFirst
+from experiments.simulation.open_loop.baselines import DecodeFirst, PrefillFirst
 from experiments.simulation.open_loop.service import serve
-from experiments.simulation.open_loop.stages import Stage, Texts, requests
+from experiments.simulation.open_loop.stages import Lengths, Stage, Texts, requests
 from experiments.simulation.open_loop.threshold import highest
 from experiments.simulation.open_loop.traffic import window
 from experiments.simulation.settings import Settings
+from experiments.simulation.texts.acceptance import Independent
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
 from goodspeed.slo.objectives import Objectives
@@ -32,14 +30,6 @@ def test_lengths_have_the_mean_and_the_percentile(mean, p99):
     assert quantiles(drawn, n=100)[-1] == pytest.approx(p99, rel=0.05)
     assert min(drawn) >= 1
     assert max(drawn) < 2 * p99
-
-
-def test_lengths_rise_with_chance_and_are_scaled():
-    lengths, tenth = Lengths(500, 900), Lengths(500, 900, 0.1)
-    chances = (0.0, 0.1, 0.5, 0.9, 0.999999)
-    drawn = [lengths.drawn(chance) for chance in chances]
-    assert drawn == sorted(drawn)
-    assert [tenth.drawn(chance) for chance in chances] == pytest.approx([length / 10 for length in drawn], abs=0.6)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from experiments import laps_sd
-from experiments.harness import HERE
-from experiments.laps_sd_claims import fig1
-from experiments.laps_sd_runs import POLICIES, Cell, served
+from experiments.harness.experiment import HERE
+from experiments.order.laps_sd_claims import fig1
+from experiments.order.laps_sd_runs import POLICIES, Cell, served
 
 
 def config(**changes: Any) -> laps_sd.Config:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-import experiments.orders  # noqa: F401 (registers rivals)
-from experiments.laps_sd_runs import ShortestRemaining
+import experiments.order.rivals  # noqa: F401 (registers rivals)
+from experiments.order.laps_sd_runs import ShortestRemaining
 from experiments.simulation.queueing.requests import Kind, Request, make, rounds
 from experiments.simulation.queueing.server import Server, Times
 from goodspeed.fair.latency import Linear, Roofline
@@ -110,11 +110,6 @@ def test_rounds_go_along_the_path_until_it_disagrees():
     assert rounds("1101", 0, 8, 2, Random(0)) == (2, 2, 0, 2)
     assert rounds("10", 0, 6, 4, Random(0)) == (1, 1, 1)
     assert rounds("0", 0, 3, 4, Random(0)) == (0, 0, 0)
-
-
-def test_requests_follow_from_their_seed():
-    assert make(KIND, 5, 10.0, 4, 0.2, Random(7)) == make(KIND, 5, 10.0, 4, 0.2, Random(7))
-    assert make(KIND, 5, 10.0, 4, 0.2, Random(7)) != make(KIND, 5, 10.0, 4, 0.2, Random(8))
 
 
 def test_a_predictor_without_error_knows_the_length():

@@ -1,0 +1,1 @@
+"""Loads of benchmarks: texts, when they are asked for, and the ways of writing them."""

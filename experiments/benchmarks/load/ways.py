@@ -1,0 +1,204 @@
+"""The ways of writing the same texts that `end_to_end` compares."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+
+from experiments.benchmarks.nodes.workers import (
+    NO_MODEL,
+    DraftWorker,
+    Served,
+    Wanted,
+    cluster,
+    draft_node_has,
+    serve_all,
+)
+from goodspeed.engine import checkpoints
+from goodspeed.wire.fields import MAX_DRAFT
+
+TARGET, DRAFTS = "tiny-target", ("tiny-draft-s", "tiny-draft-m")
+LOOKUP_TOKENS = 10  # what the documentation of transformers shows
+
+ALONE = ("plain", "assisted", "prompt_lookup", "plain_8")
+SERVED = ("goodspeed_1", "goodspeed_1_no_speculation", "goodspeed_8", "goodspeed_8_no_speculation")
+NO_MODELS = ("goodspeed_1_no_model", "goodspeed_8_no_model")
+WAYS = (*ALONE, *SERVED, *NO_MODELS)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A prompt's ids, and the seed of what is written after it."""
+
+    ids: list[int]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Written:
+    """A text and the number of its prompt among those of the repetition."""
+
+    number: int
+    tokens: list[int]
+
+
+Way: TypeAlias = Callable[[Sequence[Text]], list[Written]]
+
+
+class Alone:
+    """The target through `transformers` alone."""
+
+    def __init__(self, num_tokens: int, temperature: float) -> None:
+        self.model: Any = _for_generate(TARGET)
+        self.assistant: Any = _for_generate(DRAFTS[0])
+        self.num_tokens = num_tokens
+        self.temperature = temperature
+
+    def plain(self, texts: Sequence[Text]) -> list[Written]:
+        return self._one_by_one(texts)
+
+    def assisted(self, texts: Sequence[Text]) -> list[Written]:
+        return self._one_by_one(texts, assistant_model=self.assistant)
+
+    def prompt_lookup(self, texts: Sequence[Text]) -> list[Written]:
+        return self._one_by_one(texts, prompt_lookup_num_tokens=LOOKUP_TOKENS)
+
+    def plain_8(self, texts: Sequence[Text]) -> list[Written]:
+        longest = max(len(text.ids) for text in texts)
+        ids = torch.tensor([[0] * (longest - len(text.ids)) + text.ids for text in texts])
+        mask = torch.tensor([[0] * (longest - len(text.ids)) + [1] * len(text.ids) for text in texts])
+        return [Written(*one) for one in enumerate(self._generate(ids, attention_mask=mask))]
+
+    def _one_by_one(self, texts: Sequence[Text], **options: Any) -> list[Written]:
+        rows = (self._generate(torch.tensor([text.ids]), **options)[0] for text in texts)
+        return [Written(*one) for one in enumerate(rows)]
+
+    @torch.inference_mode()
+    def _generate(self, ids: torch.Tensor, **options: Any) -> list[list[int]]:
+        options.setdefault("attention_mask", torch.ones_like(ids))
+        how = {"do_sample": True, "temperature": self.temperature, "top_k": 0} if self.temperature else {}
+        out = self.model.generate(
+            ids, max_new_tokens=self.num_tokens, pad_token_id=0, **({"do_sample": False} | how), **options
+        )
+        tokens: list[list[int]] = out[:, ids.shape[1] :].tolist()
+        return tokens
+
+
+def _for_generate(name: str) -> Any:
+    """Loads a model with `from_pretrained`, and removes whatever ends a text before its length."""
+    checkpoint = checkpoints.load(name)
+    model: Any = checkpoint.model
+    model.generation_config.eos_token_id = None
+    return model
+
+
+@dataclass
+class Nodes:
+    """Draft nodes by what they are asked for, so that none is asked for the same text by two ways."""
+
+    eight: list[DraftWorker]
+    one: DraftWorker
+    one_no_speculation: DraftWorker
+    eight_no_model: list[DraftWorker]
+    one_no_model: DraftWorker | None
+
+    @property
+    def with_history(self) -> list[DraftWorker]:
+        """Those that are given earlier texts."""
+        single = [one for one in (self.one, self.one_no_model) if one is not None]
+        return list({id(one): one for one in [*self.eight, *self.eight_no_model, *single]}.values())
+
+
+@contextmanager
+def nodes(
+    ways: Sequence[str], num_clients: int, verify: Sequence[str], draft: Sequence[str], *, history: bool, pin: bool
+) -> Iterator[Nodes]:
+    """Yields a verify node's draft nodes; with a history, ways of one stream have nodes of their own."""
+    num_single, has_no_model = 2 if history else 0, any(way in ways for way in NO_MODELS)
+    models = [DRAFTS[number % len(DRAFTS)] for number in range(num_clients)] + [DRAFTS[0]] * num_single
+    num_with_model = len(models)
+    models += [NO_MODEL] * (num_clients + num_single // 2) * has_no_model
+    own = [f"--history={'node' if history else 'off'}"] if draft_node_has("history") else []
+    with cluster(models, verify, [*own, *draft], pin=pin) as workers:
+        with_model, without = workers[:num_with_model], workers[num_with_model:]
+        single_without = without[-1 if history else 0] if without else None
+        yield Nodes(
+            eight=with_model[:num_clients],
+            one=with_model[num_clients] if history else with_model[0],
+            one_no_speculation=with_model[-1] if history else with_model[0],
+            eight_no_model=without[:num_clients],
+            one_no_model=single_without,
+        )
+
+
+class ByGoodSpeed:
+    """The same texts through GoodSpeed's processes."""
+
+    def __init__(self, nodes: Nodes, num_tokens: int, turns: int, temperature: float) -> None:
+        self.nodes = nodes
+        self.num_tokens = num_tokens
+        self.turns = turns
+        self.temperature = temperature
+        self.num_drafted: dict[str, Counter[str]] = {}  # by way, then by source and "all"
+        self.num_accepted: dict[str, Counter[str]] = {}
+
+    def goodspeed_1(self, texts: Sequence[Text]) -> list[Written]:
+        return self._one("goodspeed_1", self.nodes.one, texts)
+
+    def goodspeed_1_no_speculation(self, texts: Sequence[Text]) -> list[Written]:
+        return self._one("goodspeed_1_no_speculation", self.nodes.one_no_speculation, texts, max_draft=0)
+
+    def goodspeed_1_no_model(self, texts: Sequence[Text]) -> list[Written]:
+        assert self.nodes.one_no_model is not None
+        return self._one("goodspeed_1_no_model", self.nodes.one_no_model, texts)
+
+    def goodspeed_8(self, texts: Sequence[Text]) -> list[Written]:
+        return self._everybody("goodspeed_8", self.nodes.eight, texts)
+
+    def goodspeed_8_no_speculation(self, texts: Sequence[Text]) -> list[Written]:
+        """Each node is asked for other texts than in `goodspeed_8`: they would be in its history."""
+        return self._everybody("goodspeed_8_no_speculation", self.nodes.eight, texts, max_draft=0, first=self.turns)
+
+    def goodspeed_8_no_model(self, texts: Sequence[Text]) -> list[Written]:
+        return self._everybody("goodspeed_8_no_model", self.nodes.eight_no_model, texts)
+
+    def give_history(self, rows: Sequence[Sequence[Text]]) -> None:
+        """Has every draft node serve the same earlier texts, at once, each beginning with another domain."""
+        workers = self.nodes.with_history
+        everything = [text for row in rows for text in row]
+        own = [everything[number:] + everything[:number] for number in range(len(workers))]
+        serve_all(workers, [[self._wanted(text, MAX_DRAFT) for text in texts] for texts in own])
+
+    def _one(self, way: str, worker: DraftWorker, texts: Sequence[Text], max_draft: int = MAX_DRAFT) -> list[Written]:
+        return self._serve(way, [worker], [list(range(len(texts)))], texts, max_draft)
+
+    def _everybody(
+        self, way: str, workers: list[DraftWorker], texts: Sequence[Text], max_draft: int = MAX_DRAFT, first: int = 0
+    ) -> list[Written]:
+        turns = range(first, first + self.turns)
+        numbers = [[(client + turn) % len(texts) for turn in turns] for client in range(len(workers))]
+        return self._serve(way, workers, numbers, texts, max_draft)
+
+    def _serve(
+        self, way: str, workers: list[DraftWorker], numbers: list[list[int]], texts: Sequence[Text], max_draft: int
+    ) -> list[Written]:
+        wanted = [[self._wanted(texts[number], max_draft) for number in own] for own in numbers]
+        _, served = serve_all(workers, wanted)
+        everything = [one for own in served for one in own]
+        for one in everything:
+            self._count(way, one)
+        order = [number for own in numbers for number in own]
+        return [Written(number, one.tokens) for number, one in zip(order, everything, strict=True)]
+
+    def _wanted(self, text: Text, max_draft: int) -> Wanted:
+        return Wanted(text.ids, self.num_tokens, self.temperature, text.seed, max_draft)
+
+    def _count(self, way: str, served: Served) -> None:
+        drafted, accepted = self.num_drafted.setdefault(way, Counter()), self.num_accepted.setdefault(way, Counter())
+        drafted.update({"all": served.num_drafted, **served.drafted})
+        accepted.update({"all": served.num_accepted, **served.accepted})

@@ -1,0 +1,253 @@
+"""Real nodes as processes of their own, for benchmarks: a verify node, and draft nodes that are told what to ask for.
+
+A draft worker (`python -m experiments.benchmarks.nodes.workers`, with the options of `goodspeed-draft`) reads one JSON
+list of requests a line, serves them one after the other, or each when it is due, and answers with one JSON list of
+their results. So the parent starts everybody at once, and times nothing but serving.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+import msgspec
+
+from draft_node.cli import build_parser
+from draft_node.config import DraftConfig
+from draft_node.core.actions import Deliver, Fail, Request
+from goodspeed.serving.config import from_namespace
+from goodspeed.slo.kept import Outcome, Times
+from goodspeed.slo.objectives import Objectives
+from goodspeed.wire.fields import MAX_DRAFT
+from goodspeed.wire.messages import Sampling
+
+CONNECT_TIMEOUT_S = 120.0
+TARGET = "tiny-target"
+NO_MODEL = "none"
+"""The `--model` of a draft node that has none, whose drafts are n-grams."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A request for one generation, which does not end before `max_tokens`."""
+
+    prompt: list[int]
+    max_tokens: int
+    temperature: float
+    seed: int
+    max_draft: int = MAX_DRAFT
+    slo: Objectives | None = None  # what it is to keep
+    due_s: float | None = None  # when it comes, since the list did; None: when the one before it is done
+
+
+@dataclass(frozen=True)
+class Served:
+    """The result of one generation."""
+
+    tokens: list[int]
+    num_drafted: int
+    num_accepted: int
+    seconds: float
+    drafted: dict[str, int] = field(default_factory=dict)  # num_drafted by source, where the draft node tells it
+    accepted: dict[str, int] = field(default_factory=dict)
+    ttft_s: float = 0.0  # until the first token, since the request was due
+    tpot_s: float = 0.0  # mean time of a token after the first one
+    outcome: Outcome | None = None  # of what it was to keep; None: nothing
+    promised: bool | None = None  # whether the verify node promised that; None: it said nothing of it
+
+
+Answer = TypeVar("Answer")
+
+
+class DraftWorker:
+    """A draft node's process, as its parent sees it."""
+
+    def __init__(self, name: str, endpoint: str, model: str, options: Sequence[str], core: int | None) -> None:
+        words = [f"--name={name}", f"--verify={endpoint}", f"--model={model}", *options]
+        words += [f"--connect-timeout-s={CONNECT_TIMEOUT_S}"]  # the verify node may load for longer than this node
+        words += [f"--tokenizer={TARGET}"] if model == NO_MODEL else []
+        self.name = name
+        self._process = start(["experiments.benchmarks.nodes.workers", *words], core)
+
+    def wait_until_connected(self) -> None:
+        self._read(str)
+
+    def ask(self, wanted: Sequence[Wanted]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(_line(wanted))
+        self._process.stdin.flush()
+
+    def answer(self) -> list[Served]:
+        return self._read(list[Served])
+
+    def _read(self, kind: type[Answer]) -> Answer:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"draft node {self.name} ended; what it said is above")
+        return msgspec.json.decode(line, type=kind)
+
+    def stop(self) -> None:
+        end(self._process)
+
+
+@contextlib.contextmanager
+def cluster(
+    draft_models: Sequence[str], verify_options: Sequence[str], draft_options: Sequence[str] = (), *, pin: bool = False
+) -> Iterator[list[DraftWorker]]:
+    """Yields draft nodes, one for each of the models, connected to a verify node; ends all processes at the end.
+
+    pin: the verify node has the last core to itself and the draft nodes share the others, as if they were elsewhere.
+    """
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
+    cores = sorted(os.sched_getaffinity(0)) if pin and hasattr(os, "sched_getaffinity") else []
+    alone = cores[-1] if len(cores) > 1 else None
+    verify = start(["verify_node", f"--model={TARGET}", f"--bind={endpoint}", *verify_options], alone)
+    workers: list[DraftWorker] = []
+    try:
+        for number, model in enumerate(draft_models):
+            core = cores[number % (len(cores) - 1)] if alone is not None else None
+            workers.append(DraftWorker(f"client-{number + 1}", endpoint, model, draft_options, core))
+        for worker in workers:
+            worker.wait_until_connected()
+        yield workers
+    finally:
+        for worker in workers:
+            worker.stop()
+        end(verify)
+
+
+def serve_all(workers: Sequence[DraftWorker], wanted: Sequence[Sequence[Wanted]]) -> tuple[float, list[list[Served]]]:
+    """Has all workers serve their lists at once; returns the seconds until the last is done, and the results."""
+    started = time.perf_counter()
+    for worker, own in zip(workers, wanted, strict=True):
+        worker.ask(own)
+    served = [worker.answer() for worker in workers]
+    return time.perf_counter() - started, served
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def draft_node_has(option: str) -> bool:
+    """True if this release's draft nodes know an option."""
+    return option in {one.name for one in fields(DraftConfig)}
+
+
+def start(module_and_options: Sequence[str], core: int | None) -> subprocess.Popen[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", *module_and_options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    if core is not None:
+        os.sched_setaffinity(process.pid, {core})
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+
+
+# -- in the draft worker's process -------------------------------------------------------------------------------------
+
+
+def work() -> None:
+    parser: argparse.ArgumentParser = build_parser()
+    asyncio.run(_work(from_namespace(DraftConfig, parser.parse_args())))
+
+
+async def _work(config: DraftConfig) -> None:
+    from draft_node.assembly import assemble
+
+    daemon, _ = assemble(config)
+    serving = asyncio.create_task(daemon.serve())
+    connected = asyncio.create_task(daemon.connected.wait())
+    await asyncio.wait([serving, connected], timeout=CONNECT_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        serving.result()
+    print(_line("connected"), end="", flush=True)
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        print(_line(await _serve_all(daemon, msgspec.json.decode(line, type=list[Wanted]))), end="", flush=True)
+    serving.cancel()
+
+
+def _line(what: Any) -> str:
+    return msgspec.json.encode(what).decode() + "\n"
+
+
+async def _serve_all(daemon: Any, wanted: Sequence[Wanted]) -> list[Served]:
+    began = time.monotonic()
+    if all(one.due_s is None for one in wanted):
+        return [await _serve(daemon, one, time.monotonic()) for one in wanted]
+    return await asyncio.gather(*(_serve(daemon, one, began + (one.due_s or 0.0)) for one in wanted))
+
+
+async def _serve(daemon: Any, wanted: Wanted, due: float) -> Served:
+    await asyncio.sleep(max(0.0, due - time.monotonic()))
+    request = _request(wanted, due)
+    tokens: list[int] = []
+    times = Times(due)
+    session: Any = None
+    async for item in daemon.generate(request):
+        session = daemon.session(request.session_id)
+        if isinstance(item, Deliver):
+            tokens += item.tokens
+            times.delivered(len(item.tokens), time.monotonic())
+        elif isinstance(item, Fail):
+            raise RuntimeError(f"{item.code}: {item.what}")
+    assert session is not None
+    statistics = session.statistics
+    return Served(
+        tokens,
+        statistics.num_drafted,
+        statistics.num_accepted,
+        time.monotonic() - due,
+        dict(getattr(statistics, "drafted", {})),
+        dict(getattr(statistics, "accepted", {})),
+        times.ttft_s or 0.0,
+        times.tpot_s or 0.0,
+        times.kept(wanted.slo).outcome if wanted.slo is not None else None,
+        session.promised,
+    )
+
+
+def _request(wanted: Wanted, asked_at: float) -> Request:
+    """A generation; where nothing of a draft node is to be verified, nothing that the verify node drafts is, either."""
+    nobody: Any = {"drafter": "none"} if not wanted.max_draft and "drafter" in Request.__struct_fields__ else {}
+    return Request(
+        session_id=secrets.token_bytes(16),
+        prompt=tuple(wanted.prompt),
+        sampling=Sampling(temperature=wanted.temperature, seed=wanted.seed),
+        max_tokens=wanted.max_tokens,
+        max_draft=wanted.max_draft,
+        slo=wanted.slo,
+        asked_at=asked_at,
+        **nobody,
+    )
+
+
+if __name__ == "__main__":
+    work()

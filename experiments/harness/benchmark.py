@@ -1,0 +1,47 @@
+"""The frame of every benchmark: its options --quick and --json, its table, and one JSON object as its last line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from goodspeed.serving.parser import CommandLine
+
+
+def parser(name: str, about: str | None, quick: str) -> CommandLine:
+    """The command line of `python -m experiments.benchmarks.NAME`. quick: what --quick makes smaller."""
+    found = CommandLine(prog=f"python -m experiments.benchmarks.{name}", description=about)
+    found.add_argument("--quick", action="store_true", help=quick)
+    found.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    return found
+
+
+def say(options: argparse.Namespace, *words: object) -> None:
+    """Prints a line of the table: to standard error where standard output is for JSON."""
+    print(*words, file=sys.stderr if options.json else sys.stdout, flush=True)
+
+
+def report(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
+    """Prints the last line if --json asks for it."""
+    if options.json:
+        print(json.dumps(found))
+
+
+def median_s(call: Callable[[], object], repetitions: int, warm_up: int = 0) -> float:
+    """Returns this thread's median CPU seconds of a call; the first `warm_up` calls do not count."""
+    durations = []
+    for _ in range(warm_up + repetitions):
+        started = time.thread_time()
+        call()
+        durations.append(time.thread_time() - started)
+    return statistics.median(durations[warm_up:])
+
+
+def median_ratio(times: Sequence[float], baseline: Sequence[float]) -> float:
+    """Returns the median of the ratios within a repetition, whatever else the machine did between repetitions."""
+    return statistics.median(one / other for one, other in zip(times, baseline, strict=True))

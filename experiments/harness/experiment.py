@@ -1,0 +1,190 @@
+"""The frame of every experiment: its command line, its settings, its results on disk, its table beside the paper's.
+
+An experiment is a function from its settings (a dataclass) to an `Outcome`, and another that draws its picture from
+these settings and from `Results`, which is what is kept on disk: so a picture can be drawn again without running the
+experiment (`--redraw`). Settings are in `experiments/configs/NAME.toml`, in two sections, `full` and `quick`; another
+file may be given. Where settings have a method `with_policy`, the option `--policy` adds a policy to those compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import matplotlib
+import msgspec
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from matplotlib.figure import Figure
+
+from goodspeed import policies
+from goodspeed.errors import ConfigError, PolicyError
+from goodspeed.serving.parser import CommandLine
+
+HERE = Path(__file__).parents[1]
+RESULTS, CURVES, FIGURE = "results.parquet", "curves.parquet", "figure.png"
+Config = TypeVar("Config")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One figure of the table, beside the paper's where it has one."""
+
+    what: str
+    ours: float
+    paper: float | None = None
+    wanted: str = ""  # as the table says it: "at least 0.98"
+    reached: bool | None = None  # None where nothing is wanted
+
+    @property
+    def ratio(self) -> float | None:
+        return self.ours / self.paper if self.paper else None
+
+
+@dataclass(kw_only=True)
+class Results:
+    """Tables that are kept on disk, from which the picture is drawn."""
+
+    rows: list[dict[str, Any]]  # flat: one table
+    curves: list[dict[str, Any]] = field(default_factory=list)  # what the picture shows beyond it: another table
+
+
+@dataclass(kw_only=True)
+class Outcome(Results):
+    """The result of an experiment."""
+
+    findings: list[Finding]
+    facts: dict[str, Any] = field(default_factory=dict)  # for --json, beside everything else
+    notes: list[str] = field(default_factory=list)  # below the table
+
+
+def run(
+    name: str,
+    about: str,
+    experiment: Callable[[Config], Outcome],
+    draw: Callable[[Config, Results], Figure],
+    config: type[Config],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """The whole of `python -m experiments.NAME`."""
+    options = parse(name, about, arguments, takes_policy=hasattr(config, "with_policy"))
+    section = "quick" if options.quick else "full"
+    out = options.out or HERE / "results" / ("quick" if options.quick else "") / name
+    settings = load(options.config, section, config)
+    if (policy := getattr(options, "policy", None)) is not None:
+        settings = _with_policy(settings, policy)
+    if options.redraw:
+        write_figure(draw(settings, stored(out)), out)
+        print(out / FIGURE)
+        return 0
+    say = partial(print, file=sys.stderr if options.json else sys.stdout, flush=True)
+    started = time.perf_counter()
+    try:
+        outcome = experiment(settings)
+    except PolicyError as error:
+        raise SystemExit(f"{name}: {error}") from error
+    seconds = time.perf_counter() - started
+    save(outcome, out)
+    write_figure(draw(settings, outcome), out)
+    say(table(outcome.findings))
+    say("\n".join([*outcome.notes, f"{seconds:.0f} s; results and figure: {out}"]))
+    if options.json:
+        print(json.dumps(report(name, section, settings, outcome, seconds)))
+    return 0
+
+
+def _with_policy(settings: Any, policy: str) -> Any:
+    """The settings with one policy more. SystemExit where there is none of that name."""
+    try:
+        policies.load(policy)
+        policies.create(policy)
+    except ConfigError as error:
+        raise SystemExit(str(error)) from error
+    return settings.with_policy(policy)
+
+
+def parse(name: str, about: str, arguments: Sequence[str] | None, *, takes_policy: bool = False) -> argparse.Namespace:
+    parser = CommandLine(prog=f"python -m experiments.{name}", description=about)
+    parser.add_argument("--quick", action="store_true", help="the settings of section `quick`: a minute at most")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--redraw", action="store_true", help="run nothing; draw the picture from the stored results")
+    parser.add_argument("--config", type=Path, default=HERE / "configs" / f"{name}.toml", help="settings")
+    parser.add_argument("--out", type=Path, help="folder of the results; default: experiments/results/NAME")
+    if takes_policy:
+        what = "compare this policy, too: a name, or a class of your own (docs/POLICY.md)"
+        parser.add_argument("--policy", metavar="MODULE:CLASS", help=what)
+    options = parser.parse_args(arguments)
+    if options.redraw and options.json:
+        parser.error("--redraw runs nothing, so there is nothing for --json to tell; leave one of them out")
+    return options
+
+
+def load(path: Path, section: str, config: type[Config]) -> Config:
+    """Loads one section of a settings file. SystemExit says what is wrong with it."""
+    try:
+        return msgspec.convert(tomllib.loads(path.read_text())[section], config)
+    except (OSError, tomllib.TOMLDecodeError, KeyError, msgspec.ValidationError) as error:
+        raise SystemExit(f"{path}, section {section}: {type(error).__name__}: {error}") from None
+
+
+def save(outcome: Outcome, out: Path) -> None:
+    """results.parquet and results.csv; curves.parquet where there are any."""
+    out.mkdir(parents=True, exist_ok=True)
+    results = pa.Table.from_pylist(outcome.rows)
+    pyarrow.parquet.write_table(results, out / RESULTS)
+    pyarrow.csv.write_csv(results, out / "results.csv")
+    if outcome.curves:
+        pyarrow.parquet.write_table(pa.Table.from_pylist(outcome.curves), out / CURVES)
+
+
+def stored(out: Path) -> Results:
+    """Reads what `save` wrote. SystemExit where there is nothing."""
+    if not (out / RESULTS).exists():
+        raise SystemExit(f"{out / RESULTS} is not there: nothing can be drawn from it; run the experiment first")
+    curves = pyarrow.parquet.read_table(out / CURVES).to_pylist() if (out / CURVES).exists() else []
+    return Results(rows=pyarrow.parquet.read_table(out / RESULTS).to_pylist(), curves=curves)
+
+
+def write_figure(figure: Figure, out: Path) -> None:
+    """Writes the figure without the version of what drew it, so that the same picture is the same file."""
+    figure.savefig(out / FIGURE, dpi=120, bbox_inches="tight", metadata={"Software": None})
+
+
+def report(name: str, section: str, settings: Any, outcome: Outcome, seconds: float) -> dict[str, Any]:
+    findings = [asdict(finding) | {"ratio": finding.ratio} for finding in outcome.findings]
+    facts = {"experiment": name, "settings": section, "config": msgspec.to_builtins(settings), "seconds": seconds}
+    return facts | {"findings": findings} | outcome.facts
+
+
+def table(findings: Sequence[Finding]) -> str:
+    """Lines with a name, the paper's figure, ours, their ratio, and the wanted one."""
+    width = max([len(finding.what) for finding in findings], default=4)
+    lines = [f"{'':{width}} {'paper':>9} {'ours':>9} {'ratio':>7}  wanted"]
+    for finding in findings:
+        wanted = finding.wanted if finding.reached is None else f"{finding.wanted}: {_verdict(finding.reached)}"
+        paper, ours, ratio = (_number(value) for value in (finding.paper, finding.ours, finding.ratio))
+        lines.append(f"{finding.what:{width}} {paper:>9} {ours:>9} {ratio:>7}  {wanted}".rstrip())
+    return "\n".join(lines)
+
+
+def _verdict(reached: bool) -> str:
+    return "reached" if reached else "MISSED"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def new_figure(width: float = 9.0, height: float = 5.0) -> Figure:
+    """A figure that needs no screen, and that no global state of matplotlib knows of."""
+    matplotlib.use("Agg")
+    return Figure(figsize=(width, height), layout="constrained")

@@ -1,0 +1,138 @@
+"""x* of problem (1): the long-term goodput that no scheduler can better, by a concave program.
+
+Who drafts k tokens gets mu(k) = 1 + p_1 + ... + p_k tokens in the mean, p being its survival curve. What mixtures of
+decisions over time can reach is their convex hull; since curves never rise, that is mu interpolated linearly between
+whole lengths, with lengths that sum to C at most.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import cvxpy as cp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from goodspeed.errors import ConfigError
+from goodspeed.fair.policies.base import Floats, check_budget
+from goodspeed.fair.policies.gradient import check_fairness
+
+NOTHING = 1e-9  # a token that is accepted more rarely is left out: the solver is better off without
+NEAR = 1e-5
+"""The utility found may lack so much, absolutely and of itself. By concavity it lacks no more than what the best single
+decision is worth beyond it at its own slope, whatever the solver says."""
+
+
+class NoOptimum(RuntimeError):
+    """The solver did not find it."""
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The optimum in the long run; arrays [clients]."""
+
+    goodput: Floats  # x*, tokens a round
+    lengths: Floats  # mean draft lengths
+    utility: float
+
+
+def geometric(alphas: ArrayLike, length: int) -> Floats:
+    """Survival curves [clients, length] of independent acceptance."""
+    curves: Floats = np.array(alphas, dtype=np.float64)[:, None] ** np.arange(1, length + 1)
+    return curves
+
+
+def optimum(
+    survival: ArrayLike,
+    budget: int,
+    *,
+    fairness: float = 1.0,
+    weights: ArrayLike = 1.0,
+    caps: ArrayLike | None = None,
+) -> Optimum:
+    """survival: [clients, lengths]; beyond its end nothing is accepted. caps: longest drafts [clients].
+
+    Raises ConfigError for a value out of range, naming it.
+    """
+    check_budget(budget)
+    curves = _checked_curves(survival)
+    num_clients, longest = curves.shape
+    weight = _for_each("weights", weights, num_clients)
+    most = np.minimum(_for_each("caps", longest if caps is None else caps, num_clients), min(longest, budget))
+    allowed = (np.arange(longest) < most[:, None]) & (curves > NOTHING)
+    if not check_fairness(fairness):
+        return _optimum(_best_decision(np.where(allowed, weight[:, None] * curves, 0.0), budget), curves, weight, 0.0)
+    taken = cp.Variable(curves.shape, nonneg=True)  # share of rounds in which the s-th token is drafted
+    goodput = 1.0 + cp.sum(cp.multiply(curves, taken), axis=1)
+    problem = cp.Problem(
+        cp.Maximize(_utility(goodput, weight, fairness)), [taken <= allowed.astype(np.float64), cp.sum(taken) <= budget]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # how far it is from the best is found out below
+        try:
+            problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+        except cp.SolverError as error:
+            raise NoOptimum(f"no optimum found at fairness {fairness:g}: {error}") from error
+    if taken.value is None:
+        raise NoOptimum(f"no optimum found at fairness {fairness:g}: {problem.status}")
+    shares = np.clip(taken.value, 0.0, allowed)
+    best = _optimum(shares * min(1.0, budget / max(shares.sum(), NOTHING)), curves, weight, fairness)
+    slope = weight * best.goodput**-fairness
+    worth = np.where(allowed, slope[:, None] * curves, 0.0)
+    missing = float((worth * _best_decision(worth, budget)).sum() - slope @ (best.goodput - 1.0))
+    if missing > NEAR * max(1.0, abs(best.utility)):
+        raise NoOptimum(f"the solver's best at fairness {fairness:g} may lack {missing:.2g} of {best.utility:.6g}")
+    return best
+
+
+def utility_of(goodput: ArrayLike, *, fairness: float = 1.0, weights: ArrayLike = 1.0) -> Floats:
+    """Sum over clients (the last axis) of w_i U(x_i): log x at fairness 1, else x^(1 - fairness) / (1 - fairness)."""
+    x = np.asarray(goodput, dtype=np.float64)
+    each = np.log(x) if fairness == 1.0 else x ** (1.0 - fairness) / (1.0 - fairness)
+    return np.asarray((np.asarray(weights) * each).sum(axis=-1))
+
+
+def _utility(goodput: cp.Expression, weight: Floats, fairness: float) -> cp.Expression:
+    if fairness == 1.0:
+        return weight @ cp.log(goodput)
+    return weight @ cp.power(goodput, 1.0 - fairness, approx=False) / (1.0 - fairness)
+
+
+def _best_decision(worth: Floats, budget: int) -> Floats:
+    """Shares [clients, lengths] of the tokens that are worth most, equal ones alike; what is worth nothing is left."""
+    if np.count_nonzero(worth) <= budget:
+        return (worth > 0.0).astype(np.float64)
+    price = np.sort(worth, axis=None)[-budget] if budget else np.inf
+    above, tied = worth > price, worth == price
+    shares: Floats = above + (budget - above.sum()) / max(tied.sum(), 1) * tied
+    return shares
+
+
+def _optimum(taken: Floats, curves: Floats, weight: Floats, fairness: float) -> Optimum:
+    goodput = 1.0 + (curves * taken).sum(axis=1)
+    return Optimum(goodput, taken.sum(axis=1), float(utility_of(goodput, fairness=fairness, weights=weight)))
+
+
+def _checked_curves(survival: ArrayLike) -> Floats:
+    curves = np.array(survival, dtype=np.float64)
+    if curves.ndim != 2 or not curves.size:
+        raise ConfigError(f"survival is [clients, lengths], with one of each at least; this has shape {curves.shape}")
+    before = np.concatenate([np.ones((len(curves), 1)), curves[:, :-1]], axis=1)
+    wrong = np.flatnonzero(~((curves >= 0.0) & (curves <= before)).all(axis=1))
+    if wrong.size:
+        raise ConfigError(
+            f"survival of client {wrong[0]} is {curves[wrong[0]]}; it begins at 1 at most and never rises"
+        )
+    return curves
+
+
+def _for_each(name: str, values: ArrayLike, num_clients: int) -> Floats:
+    array = np.array(values, dtype=np.float64)
+    if array.shape not in ((), (num_clients,)):
+        raise ConfigError(
+            f"{name} must be one number, or one for each of {num_clients} clients; shape is {array.shape}"
+        )
+    if not (np.isfinite(array) & (array >= 0.0)).all():
+        raise ConfigError(f"{name} must be 0 or more, and finite; they are {array}")
+    return np.broadcast_to(array, (num_clients,))

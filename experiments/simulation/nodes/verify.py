@@ -1,0 +1,217 @@
+"""The verify node's daemon (`verify_node/daemon.py`) on the world's clock."""
+
+from collections.abc import Sequence
+from math import inf
+from random import Random
+
+from msgspec.structs import replace
+
+from experiments.simulation.network import MAX_BYTES, verdict_bytes
+from experiments.simulation.nodes.failures import WHY, Failures
+from experiments.simulation.nodes.surroundings import Finished, Surroundings
+from experiments.simulation.recorded.texts import RecordedSelfDrafts
+from experiments.simulation.settings import Settings
+from experiments.simulation.texts.models import Target
+from experiments.simulation.texts.text import VOCAB
+from goodspeed.engine.paged.pages import PagePool
+from goodspeed.fair.latency import Refined
+from goodspeed.fair.policies import OwnPolicy
+from goodspeed.fleet.replicas import Load, Replica
+from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
+from verify_node.core import settings as core_settings
+from verify_node.core.core import VerifyCore
+from verify_node.core.invariants import CheckedCore
+from verify_node.core.replies import Send
+from verify_node.scheduler.drafted import SelfDrafts
+from verify_node.scheduler.round import Outcome, Round
+
+
+def make_core(
+    settings: Settings, boot_id: bytes = b"verify-0", target: int = 0, self_drafts: SelfDrafts | None = None
+) -> VerifyCore:
+    """The state machine as the daemon builds it, for the target of this number."""
+    core = settings.core
+    welcome = core_settings.make_welcome(
+        core,
+        boot_id=boot_id,
+        tokenizer="simulated",
+        vocab_size=VOCAB,
+        context_len=settings.context_len,
+        max_message_bytes=MAX_BYTES,
+        target_fingerprint=str(target),
+    )
+    kept, max_unused = settings.prefix_cache, settings.max_unused
+    pool = PagePool(settings.num_pages, settings.page_size, prefix_cache=kept, max_unused=max_unused)
+    name = getattr(settings.policy, "__name__", repr(settings.policy))
+    policy = None if isinstance(settings.policy, str) else OwnPolicy(name, settings.policy)
+    cost = Refined(settings.round_cost if settings.known_cost else None)
+    kind = CheckedCore if settings.validate else settings.core_kind
+    return core_settings.make_core(core, welcome, pool, policy=policy, cost=cost, self_drafts=self_drafts, kind=kind)
+
+
+class VerifyNode:
+    """One verify node; `restart` kills it and starts another, which knows nothing."""
+
+    def __init__(self, world: Surroundings, random: Random, number: int = 0) -> None:
+        """number: among the verify nodes of the world."""
+        self.world = world
+        self.number = number
+        self.num_boots = 0
+        self.num_targets = 1
+        self.last_round: float = float("inf")  # the world stops when it begins
+        self.num_rounds = 0  # of all its lives, as that below
+        self.num_cached = 0  # tokens that were in memory already, when their texts were let into a round
+        self.booted_at = self.went_at = self.back_at = 0.0
+        self.core: VerifyCore | None = None
+        self.failures = Failures(world.settings.faults, random)
+        self._random = random
+        self._watch = world.watch()
+        self._wake_at = float("inf")
+        self._idle_since = 0.0
+        self._num_found = 0  # by the process that there is
+        self._in_flight = False  # a round is
+        self._down_s = 0.0  # for how long it goes when that is over
+        self._opened: set[bytes] = set()
+        self._boot()
+
+    def _boot(self) -> None:
+        settings = self.world.settings
+        self.num_boots += 1
+        self.booted_at = self.world.clock.now
+        retarget = settings.faults.retarget
+        if retarget and self.num_boots > 1 and self._random.random() < retarget:
+            self.num_targets += 1
+        number = self.num_targets - 1
+        own = RecordedSelfDrafts(self.world.acceptance) if settings.replays_own else None
+        self.core = make_core(settings, (self.number << 32 | self.num_boots).to_bytes(8, "big"), number, own)
+        self.target = Target(self.core.pool, self.core.limits, self.core.context_len, number)
+        self._num_found = 0
+        self._wake_at = float("inf")
+        self._in_flight = False
+        self._idle_since = self.world.clock.now
+        self._tick(self.core)
+
+    @property
+    def is_gone(self) -> bool:
+        """True if no process will be here any more."""
+        return self.core is None and self.back_at == inf
+
+    def load(self) -> Load | None:
+        """The next time it has to act, by its own clock; None while there is no process."""
+        return self.core.load(self._watch.now) if self.core is not None else None
+
+    def know_replicas(self, own: str, replicas: Sequence[tuple[Replica, float]]) -> None:
+        """The table of the fleet, and for how long each entry has been told."""
+        if self.core is None:
+            return
+        now = self._watch.now
+        told = [
+            replace(one, load=replace(one.load, told_at=now - age_s)) if one.load is not None else one
+            for one, age_s in replicas
+        ]
+        self._reply(self.core.know_replicas(own, told, now))
+
+    def restart(self, down_s: float, *, in_good_order: bool = False) -> None:
+        """kill -9, and a new process after `down_s`; for good if that is infinite."""
+        if self.core is not None:
+            self.core = None
+            self.went_at = self.world.clock.now
+            self.back_at = self.went_at + down_s
+            if self.world.settings.faults.connections:
+                self.world.end_connections(in_good_order=in_good_order)
+            if down_s < inf:
+                self.world.clock.after(down_s, self._boot)
+
+    def stop(self, down_s: float) -> None:
+        """Stops in good order, as soon as the round in flight is over; a new process comes after `down_s`."""
+        if self.core is not None and not self.core.draining:
+            self.core.drain()
+            self._down_s = down_s
+            if not self._in_flight:
+                self._go(self.core)
+
+    def _go(self, core: VerifyCore) -> None:
+        self._reply(core.farewell(self._watch.now))
+        self.restart(self._down_s, in_good_order=True)
+
+    def receive(self, peer_id: bytes, message: UpMessage) -> None:
+        if self.core is not None:
+            self._reply(self.core.receive(peer_id, message, self._watch.now))
+            if isinstance(message, OpenSession):
+                self._opened.add(peer_id)
+                self.world.join_next(self.core.num_rounds)
+            self._plan()
+
+    def _tick(self, core: VerifyCore) -> None:
+        if self.core is core:
+            self._reply(core.tick(self._watch.now))
+            self._plan()
+            self.world.clock.after(core.welcome.heartbeat_s, self._tick, core)
+
+    def _plan(self) -> None:
+        """Starts a round if one may start, else comes back when the core says so."""
+        core = self.core
+        if core is None or len(self._opened) < self._num_awaited(core.num_rounds):
+            return
+        now = self._watch.now
+        self._reply(core.admit(now))
+        planned = core.plan(now)
+        if planned is not None:
+            self.num_rounds += 1
+            self.num_cached += core.counts.num_found - self._num_found
+            self._num_found = core.counts.num_found
+            self._in_flight = True
+            outcomes = self.failures.on(planned, self.target.run(planned))
+            duration_s = self._duration_s(planned)
+            self.world.clock.after(duration_s, self._finish, core, planned, outcomes, duration_s)
+            if planned.number >= self.last_round:
+                self.world.clock.stop()
+        elif now < core.wake_at < self._wake_at:
+            self._wake_at = core.wake_at
+            self.world.clock.at(self._watch.until(core.wake_at), self._wake, core)
+
+    def _num_awaited(self, num_rounds: int) -> int:
+        """Clients that must have come by then."""
+        return sum(joins <= num_rounds for joins in self.world.settings.joins)
+
+    def _duration_s(self, planned: Round) -> float:
+        settings = self.world.settings
+        seconds = settings.round_cost.round_s(planned.num_tokens, len(planned.entries), planned.context_tokens)
+        if settings.round_noise:
+            seconds *= max(0.1, self._random.gauss(1.0, settings.round_noise))
+        return seconds
+
+    def _wake(self, core: VerifyCore) -> None:
+        if self.core is core:
+            self._wake_at = float("inf")
+            self._plan()
+
+    def _finish(self, core: VerifyCore, planned: Round, outcomes: list[Outcome] | None, duration_s: float) -> None:
+        if self.core is not core:
+            return  # it was killed in the middle of the round
+        self._in_flight = False
+        if outcomes is None:
+            sends = core.abort(WHY, self._watch.now)
+        else:
+            sends = core.finish(outcomes, duration_s, self._watch.now)
+            if (error := core.allocator.policy_error) is not None:
+                raise error  # the daemon goes on without drafts, of which a simulated policy would show nothing
+        started = self.world.clock.now - duration_s
+        if self.world.on_round is not None:
+            verdicts = tuple(send.message for send in sends if isinstance(send.message, Verdict))
+            waited_s, send_s = started - self._idle_since, self._send_s(verdicts)
+            self.world.on_round(Finished(planned, started, waited_s, duration_s, verdicts, send_s))
+        self._idle_since = self.world.clock.now
+        self.world.join_next(planned.number)
+        self._reply(sends)
+        if core.draining:
+            self._go(core)
+        self._plan()
+
+    def _send_s(self, verdicts: Sequence[Verdict]) -> float:
+        trunk = self.world.trunk
+        return trunk.seconds(sum(verdict_bytes(verdict) for verdict in verdicts)) if trunk else 0.0
+
+    def _reply(self, sends: Sequence[Send]) -> None:
+        for send in sends:
+            self.world.send_down(send.peer_id, send.message)

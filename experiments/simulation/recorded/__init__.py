@@ -1,0 +1,1 @@
+"""Recorded texts and drafts, and worlds that replay them."""

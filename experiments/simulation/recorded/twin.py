@@ -1,0 +1,94 @@
+"""The world of a recorded run: the same settings, texts and agreement, and times as they were on average.
+
+What depends on chance in reality, in which order and after which rounds the sessions opened, is taken from the
+recording. So under barrier rounds, where time decides nothing else, the twin does what the run did, draft by draft;
+but Eq. (3) observes other numbers under the ratio rule.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from experiments.simulation.recorded.replay import Counts, Replayed
+from experiments.simulation.recordings import Agreement, of_run
+from experiments.simulation.settings import Settings
+from goodspeed.errors import ConfigError
+from goodspeed.fair.latency import Linear, Sample, fit_linear
+from goodspeed.serving.recording import Drafted, Opened, Recording
+from verify_node.config import VerifyConfig
+
+ROOM = 1 << 12
+"""Pages, and tokens of context: enough that neither ever runs out."""
+
+
+def twin(run: Recording, known: Iterable[Agreement] | None = None, counts: Counts | None = None) -> Settings:
+    """Replays what agreed in the run itself, or what is known of its texts; `counts` tells how much of that is not.
+
+    ConfigError where a client has several sessions: which of them came when, is not modelled.
+    """
+    header, sessions = run.header, run.sessions
+    if len({opened.client for opened in sessions}) != len(sessions) or not run.rounds:
+        raise ConfigError("only a run of one session a client has a twin; `goodspeed demo --record` makes such runs")
+    preset = "paper" if header.rounds == "barrier" else None
+    node = VerifyConfig(model=header.model, budget=header.budget, policy=header.policy, preset=preset).core
+    texts = of_run(run, known)
+    sizes = [(opened.prompt_len, _num_tokens(run, opened)) for opened in sessions]
+    drafts = [[one for done in run.rounds for one in done.drafts if one.session == at] for at in range(len(sessions))]
+    lines = [line_and_step_s(own) for own in drafts]
+    return Settings(
+        num_clients=len(sessions),
+        num_sessions=1,
+        num_at_once=1,
+        stops=0.0,
+        sizes=lambda client, number: sizes[client],
+        joins=tuple(opened.joined for opened in sessions),
+        rounds=node.rounds,
+        verification=(header.verification,),
+        policy=node.policy,
+        budget=node.budget,
+        eta=node.eta,
+        weigh_evidence=node.weigh_evidence,
+        beta=node.beta,
+        max_round_tokens=node.max_round_tokens,
+        num_pages=ROOM,
+        page_size=16,
+        context_len=ROOM,
+        round_cost=round_cost(run),
+        acceptance=lambda client, number: Replayed(texts[client], counts),
+        draft_cost=tuple(Linear(fixed_s=step_s) for _, step_s in lines),
+        latency_s=tuple(latency_s for latency_s, _ in lines),
+    )
+
+
+def _num_tokens(run: Recording, opened: Opened) -> int:
+    """A text that ended by itself ends there for its length."""
+    own = [drafted for done in run.rounds for drafted in done.drafts if drafted.session == opened.number]
+    stopped = any(drafted.finish_reason == "stop" for drafted in own)
+    return max(1, sum(drafted.num_tokens for drafted in own)) if stopped else opened.max_tokens
+
+
+def round_cost(run: Recording) -> Linear:
+    """A round's duration by what was fed, from all of them."""
+    return fit_linear(
+        [
+            Sample(done.num_tokens, done.num_sessions, done.context_tokens, done.duration_s)
+            for done in run.rounds
+            if done.duration_s > 0
+        ]
+    )
+
+
+def line_and_step_s(drafts: Iterable[Drafted]) -> tuple[float, float]:
+    """Returns one way's seconds, and those of the draft model's step, from the answers to verdicts by their lengths.
+
+    A draft takes a step to catch up, and one for each token. Answers of one length do not tell ways from steps; then
+    all of it is drafting.
+    """
+    made = [(len(one.agreed) + 1, one.answer_s) for one in drafts if one.agreed and one.answer_s > 0]
+    if not made:
+        return 0.0, 0.0
+    steps, seconds = np.array(made).T
+    spread = float(steps.var())
+    step_s = float(((steps - steps.mean()) * (seconds - seconds.mean())).mean()) / spread if spread else np.inf
+    step_s = min(max(step_s, 0.0), float((seconds / steps).min()))
+    return float((seconds - step_s * steps).mean()) / 2, step_s
