@@ -95,8 +95,9 @@ class Fork:
             told = [threads.submit(pipe.read) if pipe else None for pipe in (self.stdout, self.stderr)]
             try:
                 if self.stdin is not None:
-                    self.stdin.write(text)
-                    self.stdin.close()
+                    with suppress(BrokenPipeError):  # it has ended
+                        self.stdin.write(text)
+                        self.stdin.close()
                 self.wait(timeout)
             finally:
                 self.kill()
