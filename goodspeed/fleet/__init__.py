@@ -5,8 +5,4 @@
 - `routing.py`: where a session goes that its replica does not serve.
 - `table.py`: the peers file, in which all of that is written down.
 - `keeping.py`: what replicas report, and how many there should be.
-
-Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client, ray.
-Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, goodspeed.app, goodspeed.engine,
-goodspeed.wire.zmq.
 """

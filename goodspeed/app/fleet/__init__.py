@@ -2,7 +2,4 @@
 
 - `cli.py`: the command. `options.py`: what `up` is told. `head.py`: a fleet's folder, and a Ray of its own.
 - `actors.py`: a replica, and the keeper of their table. No message between draft and verify node goes through Ray.
-
-Imports nothing of: zmq, torch.
-Only rooms that say so import: ray.
 """
