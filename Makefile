@@ -12,7 +12,7 @@ EVERYWHERE := not gpu and not slow_faults
 define HELP
   make demo               a verify node and eight draft nodes on this machine; ARGS="--http" stays, with a page
   make test               the tests of every day; test-all runs all of them, ARGS goes to pytest
-  make check              formatting, lint and types, as CI checks them; format mends what it can
+  make check              formatting, lint, types and imports, as CI checks them; format mends what it can
   make .venv              the environment, which most targets build by themselves
   make bench              the benchmarks; bench-quick only tries them
   make experiments        the figures of the papers; experiments-quick only tries them
@@ -68,6 +68,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 format: $(READY)
 	$(BIN)/ruff format .

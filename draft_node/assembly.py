@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import time
 
+from draft_node import histories
 from draft_node.config import DraftConfig, NgramSettings
 from draft_node.core.core import DraftCore
 from draft_node.core.directory import Address
@@ -11,10 +12,9 @@ from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.line import Line
 from draft_node.core.link import VerifyLink
 from draft_node.daemon import DraftDaemon
+from draft_node.histories import HistoryKeeper, Report
 from draft_node.lines import ConnectTo
 from draft_node.preflight import read_keys
-from draft_node.service import histories
-from draft_node.service.histories import HistoryKeeper, Report
 from goodspeed.engine.folders import public_name
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary

@@ -16,8 +16,8 @@ from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Proposed,
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from draft_node.core.session import Session
+from draft_node.histories import HistoryKeeper
 from draft_node.lines import ConnectTo, Lines
-from draft_node.service.histories import HistoryKeeper
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.serving.loop import Failures
 from goodspeed.wire.codec import FIXED_BYTES

@@ -1,8 +1,6 @@
 """GoodSpeed: fair, lossless speculative decoding between draft nodes at the edge and one verify node.
 
 Holds the parts that both nodes share, and the `goodspeed` command.
-
-Imports nothing of: draft_node, verify_node, experiments, tests.
 """
 
 __version__ = "0.1.0"

@@ -34,6 +34,8 @@ from goodspeed.engine import checkpoints
 from goodspeed.fair.latency import Sample
 from goodspeed.fair.latency.saved import make_profile, save
 from goodspeed.serving import profiler
+from goodspeed.serving.options import NO_MODEL
+from tests.forks import Fork
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -48,6 +50,12 @@ Node = TypeVar("Node", bound="Process")
 Found = TypeVar("Found")
 
 
+def run(module: str, *words: str, **pipes: Any) -> "subprocess.Popen[str]":
+    """Starts a command in an interpreter of its own, with pipes for what it says."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **pipes}
+    return subprocess.Popen([sys.executable, "-m", module, *words], cwd=ROOT, env=ENVIRONMENT, text=True, **pipes)
+
+
 class Line(NamedTuple):
     """A log line; `at` is the `time.time` at which the node wrote it."""
 
@@ -58,7 +66,8 @@ class Line(NamedTuple):
 class Process:
     """A node's process, started by the constructor, ended by its `with`. `events` and `log` go on over restarts.
 
-    Each event has one field more: `heard_at`, of `time.monotonic`.
+    A fork (`tests/forks.py`), unless it is to have no model, and so no torch. Each
+    event has one field more: `heard_at`, of `time.monotonic`.
     """
 
     def __init__(self, module: str, *words: str, ports: dict[str, str]) -> None:
@@ -135,12 +144,10 @@ class Process:
         self.kill()
         self.process = self._start()
 
-    def _start(self) -> "subprocess.Popen[str]":
+    def _start(self) -> "Fork | subprocess.Popen[str]":
         self._was_ended = False
-        command = [sys.executable, "-m", self.module, *self.words, "--json"]
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        words = [*self.words, "--json"]
+        process = run(self.module, *words) if NO_MODEL in words else Fork(self.module, *words)
         for pipe, take in ((process.stdout, self._take_event), (process.stderr, self._take_line)):
             thread = threading.Thread(target=self._read, args=(pipe, take), daemon=True)
             thread.start()

@@ -1,4 +1,1 @@
-"""How the embedded models were made: corpus, tokenizer, training, and the figures of the model card.
-
-Imports nothing of: asyncio, zmq, goodspeed.serving, goodspeed.wire.
-"""
+"""How the embedded models were made: corpus, tokenizer, training, and the figures of the model card."""

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from goodspeed.errors import ConfigError
@@ -90,7 +91,7 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
     reporter.say("listening at %s", daemon.channel.endpoint)
     if window is not None:
         reporter.say("the window is at %s", window.url)
-    return daemon, daemon.serve if window is None else window.serve
+    return daemon, daemon.serve if window is None else partial(window.serve, daemon.serve)
 
 
 def open_window(config: VerifyConfig, daemon: "VerifyDaemon", http: "web.BoundAddress | None") -> "Window | None":
@@ -99,4 +100,4 @@ def open_window(config: VerifyConfig, daemon: "VerifyDaemon", http: "web.BoundAd
         return None
     from verify_node.watch.window import Window
 
-    return Window(config, daemon, http)
+    return Window(config, daemon.core, daemon.wall, daemon.channel, http)

@@ -1,4 +1,1 @@
-"""The draft model: drafting on its thread, when a draft ends early, and when a failing model is left alone.
-
-Imports nothing of: zmq, draft_node.http, draft_node.service.
-"""
+"""The draft model: drafting on its thread, when a draft ends early, and when a failing model is left alone."""

@@ -2,8 +2,4 @@
 
 Pieces of text go in, parts come out, and however a text is cut into pieces, the parts are the same. Formats are data,
 told from a model's chat template (`formats.py`).
-
-Loads nothing of: torch, transformers, zmq, fastapi, pydantic.
-Imports nothing of: asyncio, threading, time, secrets, draft_node.core, draft_node.model, draft_node.http,
-draft_node.service.
 """

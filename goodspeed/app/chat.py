@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from rich.console import Console
 from rich.style import Style
 
-from goodspeed.app.chat_command import KEY_VARIABLE, ChatConfig, Door
+from goodspeed.app.chat_options import KEY_VARIABLE, ChatConfig, Door
 from goodspeed.errors import ChatError, ConfigError
 from goodspeed.serving.events import print_json
 from goodspeed.serving.web.bodies import ChatChunk, ChatChunkChoice, ErrorBody, MarkedSpan, ModelList, Usage

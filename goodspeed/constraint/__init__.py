@@ -4,8 +4,4 @@
 one text, and returns which tokens may come next at each row of a draft. Masks are functions of constraint and text
 alone, so a masked text stays a function of target, prompt, seed and constraint. Both nodes use this room: the verify
 node's masks decide the text, the draft node's make its drafts agree.
-
-Loads nothing of: torch, zmq.
-Imports nothing of: asyncio, verify_node, draft_node.
-Only rooms that say so import: llguidance.
 """

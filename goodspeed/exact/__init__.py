@@ -2,7 +2,4 @@
 
 Everything here is a pure function of tensors, seeds and positions, but for the counts of texts, which are kept while
 these grow.
-
-Imports nothing of: asyncio, threading, time, transformers, zmq, goodspeed.app, goodspeed.serving, goodspeed.engine,
-goodspeed.fair, goodspeed.wire.
 """

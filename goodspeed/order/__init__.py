@@ -2,10 +2,6 @@
 
 Plain data in, a ranking out; times are arguments. Places are pages of the verify node's memory, or
 servers of a queueing model.
-
-Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
-Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, goodspeed.app,
-goodspeed.serving, goodspeed.engine, goodspeed.exact, goodspeed.wire.
 """
 
 from goodspeed.order import laps

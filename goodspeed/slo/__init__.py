@@ -5,8 +5,4 @@
 - `headroom.py`: what is kept in reserve. `kept.py`: whether a text was in time.
 
 Numbers in, decisions out: every time is an argument.
-
-Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
-Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, goodspeed.app,
-goodspeed.serving, goodspeed.engine, goodspeed.exact, goodspeed.wire.
 """

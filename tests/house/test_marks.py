@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-STARTS = {"tests.nodes", "tests.app.demo.test_demo", "tests.fuzz.live", "tests.verify_node.watch.window.browser"}
+STARTS = {
+    "tests.forks",
+    "tests.nodes",
+    "tests.app.demo.test_demo",
+    "tests.fuzz.live",
+    "tests.verify_node.watch.window.browser",
+}
 """Modules with which processes are started, or clocks watched."""
 
 

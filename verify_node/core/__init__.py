@@ -1,7 +1,4 @@
 """The verify node as a state machine: events in, messages out, time as an argument.
 
 `core.py` is the whole of it; the others are its parts. `invariants.py` says what must hold between two events.
-
-Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
-Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time.
 """

@@ -8,8 +8,4 @@
   `model_drafts.py`: whether draft models may draft at all, where they share this machine.
 
 Times are arguments; no I/O.
-
-Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
-Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.core,
-verify_node.model, verify_node.watch.
 """

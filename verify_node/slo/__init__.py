@@ -12,8 +12,4 @@ A promise is an admitted deadline: the session's time in rounds and its KV pages
 - `needs.py`: which drafted tokens selection owes to late sessions, promised or not.
 
 Pure: every time is an argument.
-
-Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
-Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.core,
-verify_node.scheduler, verify_node.session, verify_node.model, verify_node.watch.
 """

@@ -1,7 +1,4 @@
 """The verify node's observers: metrics, the live page, recordings, and status lines about draft nodes.
 
 Nothing here changes what the node does. The page is read-only: no request changes anything (docs/WINDOW.md).
-
-Only rooms that say so import: prometheus_client, starlette.
-Imports nothing of: torch, transformers, zmq.
 """

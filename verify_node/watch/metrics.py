@@ -12,13 +12,15 @@ from prometheus_client.registry import Collector
 
 from goodspeed.serving import metrics
 from goodspeed.serving.metrics import counter, counters, counters_by, gauge, gauges, histogram
+from goodspeed.wire.channels import VerifyChannel
 from goodspeed.wire.fields import DraftSource, RedirectReason
 from goodspeed.wire.messages import RefusalCode
+from verify_node.core.core import VerifyCore
 from verify_node.core.counts import PromiseOutcome
-from verify_node.daemon import VerifyDaemon
 from verify_node.session.client import Client
 from verify_node.slo.deadline import Cause
 from verify_node.watch.present import Present, behind, log_utility, present_clients, shown
+from verify_node.watch.round_events import WallTime
 
 Of = Callable[[Present], float]
 CLIENT_GAUGES: tuple[tuple[str, str, Of], ...] = (
@@ -47,9 +49,10 @@ CLIENT_COUNTERS: tuple[tuple[str, str, Of], ...] = (
 class VerifyCollector(Collector):
     """All metrics of a verify node; collect in its event loop."""
 
-    def __init__(self, daemon: VerifyDaemon) -> None:
-        self._daemon = daemon
-        self._core = daemon.core
+    def __init__(self, core: VerifyCore, wall: WallTime, channel: VerifyChannel) -> None:
+        self._core = core
+        self._wall = wall
+        self._channel = channel
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metric families."""
@@ -95,7 +98,7 @@ class VerifyCollector(Collector):
         yield counter(
             "rounds_failed", "Rounds that failed, in planning, in the forward pass or at their end.", counts.num_failed
         )
-        yield counters("round_seconds", "Time of rounds by phase.", "phase", vars(self._daemon.wall))
+        yield counters("round_seconds", "Time of rounds by phase.", "phase", vars(self._wall))
         yield histogram("round_duration_seconds", "Forward pass and verification of one round.", counts.round_s)
         yield gauge("budget", "Drafted tokens in one round at most.", core.limits.budget)
         yield gauge("models_may_draft", "1 while draft models may draft.", float(core.model_drafts.permits))
@@ -139,7 +142,7 @@ class VerifyCollector(Collector):
         yield counters("redirects", "Sessions sent to another replica.", "reason", sent_on)
 
     def _wire(self) -> Iterator[Metric]:
-        core, traffic = self._core, self._daemon.channel.traffic
+        core, traffic = self._core, self._channel.traffic
         refusals = dict.fromkeys(get_args(RefusalCode), 0) | dict(core.refusals)
         yield gauge("peers_connected", "Draft processes connected.", len(core.peers))
         yield counter("messages_received", "Messages received, malformed and ignored ones too.", traffic.num_received)
@@ -152,7 +155,7 @@ class VerifyCollector(Collector):
         yield counter("refusals_unanswered", "Refusals that were counted and not told.", core.replies.num_unanswered)
         ignored = traffic.num_unheard + core.replies.num_ignored
         yield counter("messages_ignored", "Messages of barred peers, which nobody heard.", ignored)
-        yield counter("connections_cut", "Connections that this node ended.", self._daemon.channel.num_cut)
+        yield counter("connections_cut", "Connections that this node ended.", self._channel.num_cut)
         yield gauge("peers_barred", "Peers, or keys, that are not heard now.", len(core.rate_limiter.barred))
         undelivered = {"busy": traffic.num_busy, "gone": traffic.num_gone}
         yield counters("messages_undelivered", "Messages that no peer took.", "reason", undelivered)
@@ -186,6 +189,6 @@ def _by_client(
     }
 
 
-def create_registry(daemon: VerifyDaemon) -> metrics.Registry:
+def create_registry(core: VerifyCore, wall: WallTime, channel: VerifyChannel) -> metrics.Registry:
     """Creates the registry for `goodspeed.serving.metrics.exposition`."""
-    return metrics.create_registry(VerifyCollector(daemon))
+    return metrics.create_registry(VerifyCollector(core, wall, channel))

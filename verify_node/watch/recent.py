@@ -7,7 +7,8 @@ from collections import deque
 
 from msgspec import Struct
 
-from verify_node.daemon import VerifyDaemon
+from verify_node.core.core import VerifyCore
+from verify_node.watch.round_events import WallTime
 
 WINDOW_S = 10.0
 
@@ -40,15 +41,15 @@ class Recent:
     def __init__(self) -> None:
         self._marks: deque[_Mark] = deque()
 
-    def look(self, daemon: VerifyDaemon, now: float) -> None:
+    def look(self, core: VerifyCore, wall: WallTime, now: float) -> None:
         """Remembers the counters as they are."""
-        counts, clients = daemon.core.counts, daemon.core.allocator.clients.items()
+        counts, clients = core.counts, core.allocator.clients.items()
         mark = _Mark(
             at=now,
             num_rounds=counts.round_s.num_values,
             num_tokens=counts.num_tokens,
             num_drafted=counts.num_drafted,
-            wall_s=dict(vars(daemon.wall)),
+            wall_s=dict(vars(wall)),
             client_tokens={name: client.num_tokens for name, client in clients},
             client_drafted={name: client.num_drafted for name, client in clients},
         )

@@ -10,11 +10,12 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from goodspeed.wire.fields import DraftSource
+from verify_node.core.core import VerifyCore
 from verify_node.core.counts import Counts
-from verify_node.daemon import VerifyDaemon
 from verify_node.watch import tiers
 from verify_node.watch.present import Present, log_utility, present_clients, shown
 from verify_node.watch.recent import Rates, Recent
+from verify_node.watch.round_events import WallTime
 from verify_node.watch.tiers import TierRow
 
 LOST_SHOWN_S = 300.0
@@ -113,10 +114,10 @@ class Snapshot(Struct, frozen=True):
 class Watch:
     """Takes snapshots of one daemon, and keeps the counters that rates need."""
 
-    def __init__(self, daemon: VerifyDaemon, node: Node, epoch_s: float) -> None:
+    def __init__(self, core: VerifyCore, wall: WallTime, node: Node, epoch_s: float) -> None:
         """epoch_s: the zero of the daemon's clock, in seconds since the epoch."""
-        self._core = daemon.core
-        self._daemon = daemon
+        self._core = core
+        self._wall = wall
         self._node = node
         self._epoch_s = epoch_s
         self._recent = Recent()
@@ -124,7 +125,7 @@ class Watch:
     def take(self, now: float) -> Snapshot:
         """Takes a snapshot; now: the time of the daemon's clock."""
         core, pool = self._core, self._core.pool
-        self._recent.look(self._daemon, now)
+        self._recent.look(core, self._wall, now)
         present = present_clients(core)
         return Snapshot(
             at=self._epoch_s + now,

@@ -2,15 +2,18 @@
 
 import asyncio
 import time
+from collections.abc import Callable, Coroutine
 from functools import partial
 
 from goodspeed import __version__
 from goodspeed.serving import metrics, web
+from goodspeed.wire.channels import VerifyChannel
 from verify_node.config import VerifyConfig
-from verify_node.daemon import VerifyDaemon
+from verify_node.core.core import VerifyCore
 from verify_node.watch.app import create_app
 from verify_node.watch.feed import Feed
 from verify_node.watch.metrics import create_registry
+from verify_node.watch.round_events import WallTime
 from verify_node.watch.snapshot import Node, Watch
 
 REALM = "GoodSpeed verify node"
@@ -19,10 +22,14 @@ REALM = "GoodSpeed verify node"
 class Window:
     """The HTTP server of the window."""
 
-    def __init__(self, config: VerifyConfig, daemon: VerifyDaemon, bound: web.BoundAddress) -> None:
+    def __init__(
+        self, config: VerifyConfig, core: VerifyCore, wall: WallTime, channel: VerifyChannel, bound: web.BoundAddress
+    ) -> None:
         """Starts listening; TransportError where another process took the address meanwhile."""
         self._config = config
-        self._daemon = daemon
+        self._core = core
+        self._wall = wall
+        self._channel = channel
         self._keys = bound.keys
         self._listener = bound.listener
         web.start_listening(self._listener)
@@ -31,25 +38,27 @@ class Window:
     def url(self) -> str:
         return web.url(self._listener)
 
-    async def serve(self) -> None:
-        """Runs the daemon with its window until cancelled."""
-        feed = Feed(Watch(self._daemon, self._node(), time.time() - time.monotonic()).take, time.monotonic)
-        core = self._daemon.core
-        app = create_app(feed, partial(metrics.exposition, create_registry(self._daemon)), lambda: not core.draining)
+    async def serve(self, beside: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Serves the window while `beside` runs, until cancelled."""
+        view = self._core
+        watch = Watch(view, self._wall, self._node(), time.time() - time.monotonic())
+        feed = Feed(watch.take, time.monotonic)
+        registry = create_registry(view, self._wall, self._channel)
+        app = create_app(feed, partial(metrics.exposition, registry), lambda: not self._core.draining)
         async with asyncio.TaskGroup() as tasks:
             guarded = web.LocalHost(app) if self._keys is None else web.KeyCheck(app, self._keys, REALM)
             tasks.create_task(web.serve(guarded, self._listener))
             try:
-                await self._daemon.serve()
+                await beside()
             finally:
                 feed.end()
 
     def _node(self) -> Node:
         return Node(
-            boot_id=self._daemon.core.welcome.boot_id.hex(),
+            boot_id=self._core.welcome.boot_id.hex(),
             version=__version__,
-            model=self._daemon.core.welcome.target,
+            model=self._core.welcome.target,
             policy=self._config.policy,
             rounds=self._config.rounds,
-            budget=self._daemon.core.limits.budget,
+            budget=self._core.limits.budget,
         )

@@ -1,4 +1,1 @@
-"""`POST /v1/responses`, without state: a translation onto chats.
-
-Only rooms that say so import: fastapi, starlette, pydantic.
-"""
+"""`POST /v1/responses`, without state: a translation onto chats."""

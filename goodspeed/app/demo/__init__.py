@@ -1,4 +1,1 @@
-"""`goodspeed demo`: one verify node and several draft nodes as real processes on this machine, watched live.
-
-Only rooms that say so import: httpx2, matplotlib, rich.
-"""
+"""`goodspeed demo`: one verify node and several draft nodes as real processes on this machine, watched live."""

@@ -1,8 +1,6 @@
 """The HTTP server of both nodes: its address, API keys, connection and time limits, and the bodies of its answers.
 
 Beyond loopback it serves only with API keys; `/health` and `/ready` need none.
-
-Only rooms that say so import: h11, pydantic, starlette, uvicorn.
 """
 
 from goodspeed.serving.api_keys import Keys

@@ -1,7 +1,4 @@
 """ZeroMQ as the link between nodes: sockets, connections, encryption and authentication (CURVE, ZAP).
 
 Everything above uses `goodspeed.wire.channels`, and could use another link.
-
-Only rooms that say so import: zmq.
-Imports nothing of: torch, transformers.
 """

@@ -8,7 +8,7 @@ import pytest
 
 from goodspeed.app import chat
 from goodspeed.app.chat import HELP, Client, Conversation, converse
-from goodspeed.app.chat_command import ChatConfig, Door
+from goodspeed.app.chat_options import ChatConfig, Door
 from goodspeed.errors import ChatError
 from goodspeed.serving.web.bodies import ChatChunk, ChatChunkChoice, Delta, Usage
 

@@ -2,13 +2,12 @@
 
 import json
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from tests.nodes import ENVIRONMENT, ROOT, Event, Process
+from tests.nodes import Event, Process, run
 
 KEPT_EVENTS = ("ready", "connected", "stopped")
 KEPT_LINES = 200
@@ -53,12 +52,8 @@ class SoakedNode(Process):
 
     def _start(self) -> "subprocess.Popen[str]":
         """Starts the process as the harness does, with a standard input of its own."""
-        command = [sys.executable, "-m", self.module, *self.words, "--json"]
         self._was_ended = False
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=ENVIRONMENT, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-        )
+        process = run(self.module, *self.words, "--json", stdin=subprocess.PIPE, start_new_session=True)
         self._threads = [
             threading.Thread(target=self._read, args=(source, take), daemon=True)
             for source, take in ((process.stdout, self._take_event), (process.stderr, self._take_line))

@@ -13,7 +13,7 @@ from goodspeed.embedded.models import path
 from tests.nodes import VerifyNode
 from verify_node import cli as verify_cli
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 Command = Callable[[list[str]], tuple[int, str]]
 
@@ -43,41 +43,7 @@ def draft(endpoint: str, *options: str) -> list[str]:
     return ["goodspeed-draft", "--model", "tiny-draft-s", "--verify", endpoint, "--name", "bad-input", *options]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "said"),
-    [
-        (["--policy", "greedy"], 2, ["no policy is called 'greedy'", "fixed, gradient, random"]),
-        (["--budget", "0"], 2, ["--budget 0 is too small", "at least 1"]),
-        (["--budget", "many"], 2, ["--budget: 'many' is neither a number nor auto"]),
-        (["--profile", "/no/such/file"], 2, ["profile /no/such/file cannot be read", "goodspeed profile"]),
-        (["--budget", "600", "--max-round-tokens", "512"], 2, ["--max-round-tokens 512", "larger than the budget"]),
-        (["--kv-pages", "9", "--memory-fraction", "0.1"], 2, ["give one of them"]),
-        (["--preset", "sometimes"], 2, ["--preset 'sometimes' is unknown", "paper"]),
-        (["--dtype", "int8"], 2, ["--dtype 'int8' is unknown"]),
-        (["--model", "tiny-goose"], 1, ["tiny-goose", "tiny-target"]),
-        (["--device", "tpu"], 2, ["tpu"]),
-        (["--bind", "tcp://0.0.0.0:0", "--model", "no-such-model"], 2, ["--trusted-network"]),  # the model comes after
-        (["--bind", "localhost"], 2, ["tcp://HOST:PORT"]),
-        (["--polici", "fixed"], 2, ["unknown option --polici; did you mean --policy?"]),
-        (["--heartbeat-s", "99"], 2, ["--heartbeat-s 99.0 is too large"]),
-    ],
-)
-def test_the_verify_node_refuses(arguments: list[str], status: int, said: list[str], run: Command) -> None:
-    got, error = run(verify(*arguments))
-    assert got == status
-    for words in said:
-        assert words in error
-    assert "Traceback" not in error
-
-
-def test_a_folder_that_is_no_checkpoint(tmp_path: Path, run: Command) -> None:
-    status, error = run(verify("--model", str(tmp_path)))
-    assert status == 1
-    assert str(tmp_path) in error
-    assert "config.json" in error
-
-
-def test_a_busy_port(run: Command) -> None:
+def test_a_busy_port_of_a_trusted_network(run: Command) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -86,26 +52,6 @@ def test_a_busy_port(run: Command) -> None:
     assert status == 1
     assert "another program listens there" in error
     assert f"--trusted-network: {address} is open to its network WITHOUT keys" in error
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "said"),
-    [
-        (["--name", "no spaces"], 2, ["--name 'no spaces'"]),
-        (["--temperature", "-1"], 2, ["--temperature -1.0 is too small"]),
-        (["--temperature", "200"], 2, ["--temperature 200.0 is too large"]),
-        (["--prompts", "/no/such/file"], 1, ["/no/such/file"]),
-        (["--verify", "tcp://192.0.2.1:5555"], 2, ["--trusted-network"]),
-        (["--model", "tiny-goose"], 1, ["tiny-goose"]),
-        (["--verification", "trust"], 2, ["--verification 'trust' is unknown"]),
-    ],
-)
-def test_the_draft_node_refuses(arguments: list[str], status: int, said: list[str], run: Command) -> None:
-    got, error = run(draft("tcp://127.0.0.1:5555", *arguments))
-    assert got == status
-    for words in said:
-        assert words in error
-    assert "Traceback" not in error
 
 
 def test_a_trusted_network_is_said_loudly(run: Command) -> None:

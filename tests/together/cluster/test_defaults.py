@@ -94,8 +94,7 @@ def _alone(chat: bool, options: dict[str, Any]) -> Sequence[dict[str, Any]]:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("chat", [False, True])
-@pytest.mark.parametrize("options", [{}, {"temperature": 1.0}])
+@pytest.mark.parametrize(("chat", "options"), [(False, {}), (True, {"temperature": 1.0})])
 def test_one_text_whoever_is_asked(chat: bool, options: dict[str, Any]) -> None:
     rows, texts = asyncio.run(asyncio.wait_for(_serve(chat, options), timeout=120))  # a wait in vain
     alone = _alone(chat, options)

@@ -1,32 +1,21 @@
 """How `goodspeed-draft` ends: what is told, and its exit status."""
 
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.forks import Fork
 from tests.nodes import VerifyNode
 
 pytestmark = pytest.mark.nodes
 
-ROOT = Path(__file__).parents[3]
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
-
-def start(endpoint: str, prompts: Path, *options: str) -> "subprocess.Popen[str]":
-    words = ["--model", "tiny-draft-s", "--verify", endpoint, "--prompts", str(prompts), "--json", *options]
-    return subprocess.Popen(
-        [sys.executable, "-m", "draft_node", *words],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+def start(endpoint: str, *words: str) -> Fork:
+    return Fork(
+        "draft_node", "--model", "tiny-draft-s", "--verify", endpoint, "--json", "--max-tokens", *words, reads=True
     )
 
 
@@ -39,14 +28,14 @@ def prompts(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_before_the_end(number: signal.Signals, prompts: Path, verify: VerifyNode) -> None:
-    with start(verify.endpoint, prompts, "--max-sessions", "1", "--max-tokens", "2000") as process:
+    with start(verify.endpoint, "2000", "--prompts", str(prompts), "--max-sessions", "1") as process:
         assert process.stdout is not None
         while json.loads(process.stdout.readline())["event"] != "tokens":
             pass
         process.send_signal(number)
         out, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    loading, connected, last = err.splitlines()
+    loading, *_, connected, last = err.splitlines()  # between them it may say that it waits
     assert loading == "goodspeed-draft: loading tiny-draft-s ..."
     assert connected == f"goodspeed-draft: connected to {verify.endpoint}"
     assert last == "goodspeed-draft: interrupted; unfinished prompts: 3"
@@ -56,15 +45,7 @@ def test_interrupted_before_the_end(number: signal.Signals, prompts: Path, verif
 
 
 def test_interrupted_when_nothing_is_unfinished(verify: VerifyNode) -> None:
-    words = ["--model", "tiny-draft-s", "--verify", verify.endpoint, "--max-tokens", "4"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "draft_node", *words, "--json"],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with start(verify.endpoint, "4") as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write("The river\n")
@@ -81,7 +62,7 @@ def test_the_verify_node_is_away(prompts: Path) -> None:
     with socket.socket() as nobody:  # bound and not listening: connections are refused
         nobody.bind(("127.0.0.1", 0))
         endpoint = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
-        with start(endpoint, prompts, "--connect-timeout-s", "0.3") as process:
+        with start(endpoint, "4", "--prompts", str(prompts), "--connect-timeout-s", "0.3") as process:
             out, err = process.communicate(timeout=60)
     assert process.returncode == 1
     loading, last = err.splitlines()

@@ -110,7 +110,6 @@ DRAFTS: dict[str, dict[str, Any]] = {
         pytest.param(
             {"preset": "paper", "policy": "fixed", "budget": 9}, id="barrier-fixed", marks=pytest.mark.thorough
         ),
-        pytest.param({"policy": "random", "budget": 40}, id="random", marks=pytest.mark.thorough),
         pytest.param({"budget": 1, "max_round_tokens": 16}, id="starved"),
         pytest.param({"kv_pages": 44}, id="preempted", marks=pytest.mark.thorough),
     ],

@@ -4,35 +4,24 @@ The node serves all the while. When it is read again, its lines are whole, and w
 """
 
 import json
+import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from httpx2 import Client, ConnectError
 
-from tests.nodes import DEADLINE_S, ENVIRONMENT, POLL_S, VerifyNode
+from tests.forks import Fork
+from tests.nodes import DEADLINE_S, POLL_S, VerifyNode
 from tests.pipes import Pipe
 from tests.together.cluster.test_says import ask
 
 pytestmark = pytest.mark.nodes
 
-ROOT = Path(__file__).parents[3]
-SOON_S, EVER_S = "0.1", "600"
-
-NODE = """
-import sys
-from importlib import import_module
-from goodspeed.serving import streams, writer
-
-writer.MAX_WAITING, streams.LAST_WORD_S = int(sys.argv.pop(1)), float(sys.argv.pop(1))
-sys.exit(import_module(sys.argv.pop(1)).main())
-"""
-"""A node for which few bytes are too many: its arguments are the two bounds, its module, and its own options."""
-
+SOON_S, EVER_S = 0.1, 600.0
 STREAMS = {"stdout": (1,), "stderr": (2,)}
 
 
@@ -44,17 +33,17 @@ def free_port() -> int:
 class Unread:
     """A node whose pipes are full before it starts; those of `streams` are one pipe, and the others nobody wants."""
 
-    def __init__(self, streams: tuple[int, ...], max_bytes: int, last_word_s: str, *words: str) -> None:
+    def __init__(self, streams: tuple[int, ...], max_bytes: int, last_word_s: float, *words: str) -> None:
+        """max_bytes: as many wait for a reader, a few; last_word_s: how long its end waits for one."""
         self.pipe = Pipe()
         self.pipe.fill()
-        ends = dict.fromkeys(streams, self.pipe.writing)
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", NODE, str(max_bytes), last_word_s, *words],
-            cwd=ROOT,
-            env=ENVIRONMENT,
-            stdout=ends.get(1, subprocess.DEVNULL),
-            stderr=ends.get(2, subprocess.DEVNULL),
-        )
+        bounds = {
+            "goodspeed.serving.writer.MAX_WAITING": max_bytes,
+            "goodspeed.serving.standard.LAST_WORD_S": last_word_s,
+        }
+        with Path(os.devnull).open("w") as nobody:
+            ends = {1: nobody.fileno(), 2: nobody.fileno()} | dict.fromkeys(streams, self.pipe.writing)
+            self.process = Fork(*words, stdout=ends[1], stderr=ends[2], settings=bounds)
 
     def __enter__(self) -> "Unread":
         return self
@@ -69,7 +58,7 @@ class Unread:
         return self.process.wait(DEADLINE_S)
 
 
-def healthy(client: Client, url: str, process: "subprocess.Popen[bytes]") -> bool:
+def healthy(client: Client, url: str, process: Fork) -> bool:
     """Waits until `/health` answers."""
     for _ in range(int(DEADLINE_S / POLL_S)):
         try:
@@ -96,7 +85,7 @@ def client() -> Iterator[Client]:
 
 def verify_words(endpoint: str, http: str) -> tuple[str, ...]:
     words = ("--model", "tiny-target", "--bind", endpoint, "--http", http)
-    return ("verify_node.cli", *words, "--json", "--record", "--log-level", "info")
+    return ("verify_node", *words, "--json", "--record", "--log-level", "info")
 
 
 @pytest.mark.parametrize("streams", STREAMS.values(), ids=STREAMS)
@@ -123,7 +112,7 @@ def test_a_verify_node_serves_whoever_reads_it(streams: tuple[int, ...], client:
 
 def draft_words(verify: VerifyNode, http: str) -> tuple[str, ...]:
     words = ("--model", "tiny-draft-s", "--verify", verify.endpoint, "--http", http)
-    return ("draft_node.cli", *words, "--json", "--log-level", "info")
+    return ("draft_node", *words, "--json", "--log-level", "info")
 
 
 @pytest.mark.parametrize("streams", STREAMS.values(), ids=STREAMS)
@@ -161,7 +150,7 @@ def test_no_result_is_dropped(verify: VerifyNode, tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text("".join(json.dumps({"prompt": f"Word {number}", "seed": 1}) + "\n" for number in range(12)))
     words = ("--model", "tiny-draft-s", "--verify", verify.endpoint, "--prompts", str(file), "--max-tokens", "8")
-    with Unread((1,), 2000, SOON_S, "draft_node.cli", *words, "--json", "--max-sessions", "2") as node:
+    with Unread((1,), 2000, SOON_S, "draft_node", *words, "--json", "--max-sessions", "2") as node:
         lines = [json.loads(line) for line in node.pipe.read_to_the_end()]
         assert node.process.wait(DEADLINE_S) == 0
     assert sorted(line["index"] for line in lines if line.get("event") == "finish") == list(range(12))
@@ -173,7 +162,7 @@ def test_results_that_nobody_reads_do_not_hold_up_the_end(verify: VerifyNode, tm
     file = tmp_path / "prompts.jsonl"
     file.write_text("".join(json.dumps({"prompt": f"Word {number}"}) + "\n" for number in range(12)))
     words = ("--model", "tiny-draft-s", "--verify", verify.endpoint, "--prompts", str(file), "--max-tokens", "8")
-    with Unread((1,), 2000, SOON_S, "draft_node.cli", *words, "--json") as node:
+    with Unread((1,), 2000, SOON_S, "draft_node", *words, "--json") as node:
         node.pipe.read_until('"connected"')
         node.pipe.fill()
         assert node.interrupt() == 130
@@ -184,5 +173,5 @@ def test_nor_do_they_when_the_verify_node_is_away(tmp_path: Path) -> None:
     file.write_text(json.dumps({"prompt": "Word"}) + "\n")
     words = ("--model", "none", "--tokenizer", "tiny-target", "--verify", f"tcp://127.0.0.1:{free_port()}")
     more = ("--connect-timeout-s", "1", "--prompts", str(file), "--json")
-    with Unread((1,), 2000, SOON_S, "draft_node.cli", *words, *more) as node:
+    with Unread((1,), 2000, SOON_S, "draft_node", *words, *more) as node:
         assert node.process.wait(DEADLINE_S) == 1

@@ -1,7 +1,6 @@
 """What a snapshot tells of a verify node: plain figures, nobody forgotten too soon, nothing for ever."""
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -20,13 +19,12 @@ EPOCH_S = 1e9
 
 
 class Scene:
-    """A desk that is looked at; only the core and the clock of a daemon are needed for that."""
+    """A desk that is looked at."""
 
     def __init__(self, **options: Any) -> None:
         self.desk = Desk(**options)
         self.wall = WallTime()
-        daemon: Any = SimpleNamespace(core=self.desk.core, wall=self.wall)
-        self.watch = Watch(daemon, NODE, EPOCH_S)
+        self.watch = Watch(self.desk.core, self.wall, NODE, EPOCH_S)
 
     def look(self, after_s: float = 0.0) -> Snapshot:
         self.desk.now += after_s

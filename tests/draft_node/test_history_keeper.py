@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from draft_node.service import histories
-from draft_node.service.histories import HistoryKeeper
+from draft_node import histories
+from draft_node.histories import HistoryKeeper
 from goodspeed.errors import ConfigError
 from goodspeed.ngram import history_file
 from goodspeed.ngram.history import History
