@@ -30,7 +30,7 @@ from experiments.simulation.open_loop.service import Service, serve
 from experiments.simulation.open_loop.tabled import Tabled
 from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.settings import Settings
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 
 SHOWN = (OURS, "fixed 4", "chunked prefill", "prefill first")
 """Those in the picture: a baseline of each kind."""

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from goodspeed import admission, order
+from goodspeed import admission
 from goodspeed.errors import ConfigError
 from goodspeed.serving import model_options, options
 from goodspeed.serving.config import Settings, option
 from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.endpoints import is_loopback
 from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, Rounds, check_round_tokens
+from verify_node.scheduler.preempt import ORDERS
 
 PAPER_BETA = 0.5
 """The smoothing step of goodput in the paper's figures."""
@@ -77,7 +78,7 @@ class VerifyConfig(Settings):
     )
     order: str = option(
         DEFAULTS.order,
-        choices=tuple(order.names()),
+        choices=tuple(ORDERS),
         group="limits",
         help="which texts keep their memory when it is short: those that came first, or are expected to be done "
         "soonest (LAPS-SD). Promised texts always keep theirs",

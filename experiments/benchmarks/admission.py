@@ -23,10 +23,11 @@ import time
 from typing import Any
 
 from goodspeed.admission import Ask, admit
-from goodspeed.fair.latency import Linear, Refined, Roofline
+from goodspeed.fair.refined import Refined
+from goodspeed.fair.round_time import Linear, Roofline
+from goodspeed.slo.capacity import Capacity
 from goodspeed.slo.objectives import Objectives
 from verify_node.slo.allotting import allot
-from verify_node.slo.capacity import Capacity
 from verify_node.slo.deadline import Deadline
 
 NUM_NEW, NUM_RUNNING = 10, 200
@@ -87,7 +88,7 @@ def measure(policy: str, repetitions: int) -> dict[str, Any]:
 def owing(num_prompts: int, repetitions: int) -> dict[str, Any]:
     """Milliseconds of what a round owes to sessions that decode, and to prompts that are still to be read."""
     rng, promised = random.Random(0), {}
-    rounds = Capacity(machine(), 1 << 30, NUM_RUNNING, 500 * NUM_RUNNING)
+    rounds = Capacity(machine(), 0.0, 1 << 30, NUM_RUNNING, 500 * NUM_RUNNING)
     for number in range(NUM_RUNNING + num_prompts):
         key, is_decoding = number.to_bytes(4, "big"), number < NUM_RUNNING
         prompt = 1 if is_decoding else rng.randint(50, 1_500)

@@ -20,7 +20,8 @@ from typing import Literal
 
 from goodspeed.exact import trees
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
-from goodspeed.fair.latency import Linear, Refined
+from goodspeed.fair.refined import Refined
+from goodspeed.fair.round_time import Linear
 from goodspeed.wire.messages import Draft, OpenSession, Sampling
 from verify_node.scheduler.drafted import SelfDrafts
 from verify_node.scheduler.round import RoundLimits

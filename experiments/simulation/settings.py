@@ -13,8 +13,8 @@ from experiments.simulation.arrivals import Schedule
 from experiments.simulation.claims import Claims
 from experiments.simulation.ngrams import RIGHT, NgramKind
 from experiments.simulation.tree_shapes import Trees
-from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy
+from goodspeed.fair.round_time import CostModel, Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Verification
 from verify_node.core.core import VerifyCore

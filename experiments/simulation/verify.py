@@ -15,8 +15,8 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.surroundings import Surroundings
 from experiments.simulation.text import VOCAB
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.fair.latency import Refined
 from goodspeed.fair.policies import OwnPolicy
+from goodspeed.fair.refined import Refined
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
 from verify_node.core import settings as core_settings

@@ -13,8 +13,8 @@ from experiments.simulation.erratic_policy import Phases
 from experiments.simulation.ngrams import NgramKind
 from experiments.simulation.settings import Faults, Settings, with_faults
 from experiments.simulation.tree_shapes import Trees
-from goodspeed.fair.latency import Linear
 from goodspeed.fair.policies import Policy
+from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import SHORTEST_S, Objectives
 from goodspeed.wire.fields import MAX_DRAFT
 from verify_node.core.settings import DEFAULTS

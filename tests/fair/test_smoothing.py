@@ -1,6 +1,6 @@
 """Averages that begin with their first value."""
 
-from goodspeed.fair.smoothing import smoothed
+from goodspeed.fair.estimators import smoothed
 
 
 def test_the_first_value_is_taken_whole():

@@ -19,8 +19,8 @@ from math import inf
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ProtocolError
-from goodspeed.fair.latency import Refined
-from goodspeed.fair.smoothing import smoothed
+from goodspeed.fair.estimators import smoothed
+from goodspeed.fair.refined import Refined
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled

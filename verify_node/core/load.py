@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.fair.latency import Refined
+from goodspeed.fair.refined import Refined
 from goodspeed.fleet.replicas import MAX_OWED, MAX_PACES, Load, Owed, Pace
 from goodspeed.wire.handshake import Welcome
 from verify_node.scheduler.round import RoundLimits

@@ -8,20 +8,19 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from goodspeed import order
 from goodspeed.constraint.compiling import Grammars
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
-from goodspeed.fair.latency import Refined
 from goodspeed.fair.policies import Policy
+from goodspeed.fair.refined import Refined
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import VERSION, Welcome
 from verify_node.core.core import VerifyCore
 from verify_node.core.register import Register
 from verify_node.scheduler.allocate import Allocator
 from verify_node.scheduler.drafted import SelfDrafts
-from verify_node.scheduler.preempt import Preemption
+from verify_node.scheduler.preempt import Preemption, order_of
 from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import ByOdds, Choice, Whole
 from verify_node.slo.terms import Tiers
@@ -74,12 +73,12 @@ class CoreSettings:
     lease_s: float = 3.0
     tiers: tuple[Objectives, ...] = ()  # that a text may ask for by name
     admission: str | None = None  # who is promised its objectives; None: see `admits`
-    order: str = "fcfs"  # whose texts keep their memory, of `goodspeed.order.names()`
+    order: str = "fcfs"  # whose texts keep their memory, of `preempt.ORDERS`
     prefix_cache: bool = True  # pages of read text are kept for texts that begin alike; the pool has to do so, too
 
     def __post_init__(self) -> None:
         check_round_tokens(self.max_round_tokens, self.budget)
-        order.create(self.order)  # raises ConfigError for a name that it does not know
+        order_of(self.order)  # raises ConfigError for a name that it does not know
         if self.admission not in (None, "none") and not self._can_promise:
             raise ConfigError(
                 f"--admission {self.admission} needs rounds that wait for nobody; give --admission none, or no --preset"
@@ -146,7 +145,7 @@ def make_core(
         pool=pool,
         cost=cost,
         admission=settings.admits,
-        preemption=Preemption(order.create(settings.order), cost, pool),
+        preemption=Preemption(order_of(settings.order), cost, pool),
     )
 
 

@@ -13,17 +13,28 @@ admitted. From then on it is preempted last until it has had S_1, if the order a
 served nobody passes it, and older texts never lose memory to younger ones.
 """
 
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.fair.latency import CostModel
-from goodspeed.order import Job, Order
-from goodspeed.order.base import AGING_S, is_overdue
+from goodspeed.errors import ConfigError
+from goodspeed.fair.round_time import CostModel
 from verify_node.scheduler.commit import Moved
+from verify_node.scheduler.laps import Laps
+from verify_node.scheduler.order import Fcfs, Job, Order
 from verify_node.scheduler.round import Round
 from verify_node.scheduler.service import Accounts, Claim, num_only_read
 from verify_node.session.session import Session
+
+ORDERS: Mapping[str, Callable[[], Order]] = {"fcfs": Fcfs, "laps": Laps}
+"""The orders by name."""
+
+
+def order_of(name: str) -> Order:
+    """Makes an order of that name; ConfigError where there is none."""
+    if name not in ORDERS:
+        raise ConfigError(f"there is no order {name!r}; choose one of: {', '.join(ORDERS)}")
+    return ORDERS[name]()
 
 
 class Shortage(NamedTuple):
@@ -121,7 +132,7 @@ class _Resolving:
                 self.num_free -= need
                 continue
             self.wait.add(job.job_id)
-            if is_overdue(job, self.now, AGING_S) and need <= self.num_pages:
+            if job.is_overdue(self.now) and need <= self.num_pages:
                 self.wait.update(behind.job_id for behind in self.waiters[place:])
                 return
 

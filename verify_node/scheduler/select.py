@@ -16,7 +16,7 @@ import numpy as np
 
 from goodspeed.fair.by_value import Cost, take, take_needed
 from goodspeed.fair.candidates import Candidate, Ranked, path_probability, rank
-from goodspeed.fair.latency import Refined
+from goodspeed.fair.refined import Refined
 from goodspeed.wire import probabilities
 from verify_node.scheduler.allocate import limits_of_clients
 from verify_node.scheduler.drafted import Drafted, SelfDrafts, Wanting, claimed_probabilities, of_draft

@@ -11,11 +11,10 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.lengths import OutputLengths
-from goodspeed.fair.smoothing import smoothed
-from goodspeed.order import Job, RateHistory
-from goodspeed.order.base import AGING_S
-from goodspeed.order.laps import FIRST_S
+from verify_node.scheduler.laps import FIRST_S, RateHistory
+from verify_node.scheduler.order import AGING_S, Job
 from verify_node.scheduler.round import Entry
 from verify_node.session.session import Session
 

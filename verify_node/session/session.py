@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from goodspeed.fair.smoothing import smoothed
+from goodspeed.fair.estimators import smoothed
 from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import Draft, TokenLogprobs, Verdict
 from verify_node.session.phase import Phase, WrongPhase

@@ -13,9 +13,8 @@ from math import inf
 from typing import NamedTuple
 
 from goodspeed.slo.admit import can_keep
+from goodspeed.slo.capacity import Capacity, headroom_s
 from goodspeed.slo.feasible import Decoding
-from goodspeed.slo.headroom import headroom_s
-from verify_node.slo.capacity import Capacity
 from verify_node.slo.deadline import Deadline
 
 AHEAD = 3.0

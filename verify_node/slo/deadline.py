@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Literal, TypeAlias
 
+from goodspeed.slo.capacity import FIRST_TOKEN_S, planned_s
 from goodspeed.slo.feasible import Ask
-from goodspeed.slo.headroom import FIRST_TOKEN_S, planned_s
 from goodspeed.slo.kept import SLACK
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Slo

@@ -10,10 +10,9 @@ from math import inf
 from typing import NamedTuple
 
 from goodspeed.slo.admit import admit
+from goodspeed.slo.capacity import FLOOR, Capacity, headroom_s
 from goodspeed.slo.feasible import Ask
-from goodspeed.slo.headroom import FLOOR, headroom_s
 from verify_node.slo.allotting import shortest_s, tpots
-from verify_node.slo.capacity import Capacity
 from verify_node.slo.deadline import Deadline
 
 

@@ -6,10 +6,10 @@ from itertools import islice
 from typing import Protocol
 
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.fair.latency import Refined
+from goodspeed.fair.refined import Refined
+from goodspeed.slo.capacity import Capacity
 from goodspeed.slo.feasible import Ask
 from verify_node.slo.allotting import Allotment, allot
-from verify_node.slo.capacity import Capacity
 from verify_node.slo.deadline import Deadline
 from verify_node.slo.deciding import Decision, admit_fairly
 from verify_node.slo.floor import Floor, Waiting
@@ -211,7 +211,7 @@ class Promises:
     def _rounds(self, sessions: Sequence[Session]) -> Capacity:
         """What rounds carry that have these sessions in them."""
         context = sum(len(session.tokens) for session in sessions)
-        return Capacity(self._cost, self._max_round_tokens, len(sessions), context)
+        return Capacity(self._cost, self._cost.usual_error, self._max_round_tokens, len(sessions), context)
 
 
 def _still_open(deadlines: Mapping[bytes, Deadline], sessions: Mapping[bytes, Session]) -> dict[bytes, Deadline]:

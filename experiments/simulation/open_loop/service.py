@@ -11,7 +11,7 @@ from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
 from experiments.simulation.users import Generation
 from experiments.simulation.world import World
-from goodspeed.slo.headroom import FLOOR
+from goodspeed.slo.capacity import FLOOR
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
 from verify_node.core.core import VerifyCore

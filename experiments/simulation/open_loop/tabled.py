@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import CostModel
+from goodspeed.fair.round_time import CostModel
 
 
 @dataclass(frozen=True)

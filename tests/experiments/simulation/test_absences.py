@@ -19,7 +19,7 @@ from experiments.simulation.settings import Settings, with_faults
 from experiments.simulation.users import Generation
 from experiments.simulation.world import World
 from experiments.simulation.worlds import some_settings
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 
 CALM = Settings(num_clients=3, num_sessions=8, max_tokens=80, context_len=200, num_pages=400)
 LONG_AWAY = with_faults(CALM, away_every_s=3.0, away_s=10.0)

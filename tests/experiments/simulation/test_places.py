@@ -13,7 +13,7 @@ from experiments.simulation.faults import play
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from experiments.simulation.worlds import TINY_POOL, some_settings
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from verify_node.core.core import VerifyCore
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import _Resolving

@@ -20,7 +20,7 @@ from draft_node.service.service import Service
 from goodspeed.app.generate import GenerateConfig, generate, ignore
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings, TextDefaults
-from goodspeed.fair.latency import Refined
+from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.prompts import Prompt
 from goodspeed.wire.handshake import Defaults, Welcome

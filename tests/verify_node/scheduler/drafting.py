@@ -5,8 +5,8 @@ from typing import Any
 
 from goodspeed.exact.positions import certain
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
-from goodspeed.fair.latency import Linear, Refined
-from goodspeed.fair.latency.models import CostModel
+from goodspeed.fair.refined import Refined
+from goodspeed.fair.round_time import CostModel, Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire import probabilities
 from goodspeed.wire.fields import NodeSource

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact.positions import certain
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Draft
 from tests.fakes import session_id

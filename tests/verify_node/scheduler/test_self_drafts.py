@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.wire.messages import Sampling
 from tests.verify_node.scheduler.drafting import NOW, drafting, grow, lengths, make_choice, make_client, make_session
 from verify_node.scheduler import drafted as self_drafts

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import experiments.orders  # noqa: F401 (registers rivals)
-from goodspeed.order import Job, create
-from goodspeed.order.base import AGING_S
+from experiments.orders import create
+from verify_node.scheduler.order import AGING_S, Job
 from verify_node.scheduler.preempt import resolve
 from verify_node.scheduler.service import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Claim
 

@@ -3,7 +3,7 @@
 import pytest
 
 from goodspeed.exact import trees
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Draft
 from tests.verify_node.scheduler.drafting import NOW, grow, make_choice, make_session, owe

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil, inf
 from typing import Any
 
-from goodspeed.slo.headroom import FLOOR
+from goodspeed.slo.capacity import FLOOR
 from goodspeed.slo.objectives import Objectives
 from verify_node.slo.deadline import Deadline
 from verify_node.slo.deciding import Decision, decide

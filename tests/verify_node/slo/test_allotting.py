@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from goodspeed.fair.latency import Linear, Roofline
+from goodspeed.fair.round_time import Linear, Roofline
 from tests.verify_node.slo.deadlines import HandRounds, deadline, decided, promised, running
 from tests.verify_node.slo.serving import Serving, arrivals, serve
 from verify_node.slo.allotting import CATCHING_UP, allot

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.slo.headroom import FLOOR
+from goodspeed.slo.capacity import FLOOR
 from tests.fakes import session_id
 from tests.verify_node.scheduler.sessions import make_session
 from tests.verify_node.slo.deadlines import HandRounds, deadline, running

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, request_of, session_id

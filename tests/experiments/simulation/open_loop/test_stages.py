@@ -17,7 +17,7 @@ from experiments.simulation.open_loop.threshold import highest
 from experiments.simulation.open_loop.traffic import window
 from experiments.simulation.settings import Settings
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 
 

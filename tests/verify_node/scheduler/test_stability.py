@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goodspeed.errors import ConfigError
-from goodspeed.order.laps import RateHistory, stable_rate
+from verify_node.scheduler.laps import RateHistory, stable_rate
 
 
 def history(*drafts, num_kept=8, window=64):

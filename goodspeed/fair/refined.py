@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from goodspeed.fair.latency.models import MOST_TOKENS, CostModel, Linear
+from goodspeed.fair.round_time import MOST_TOKENS, CostModel, Linear
 
 MEMORY = 40
 """Rounds after which an observation's weight is 1/e; a change of the machine's speed is followed as fast."""
