@@ -1,6 +1,9 @@
-"""Rivals of the verify node's orders: least attained service, LAPS-SD's baseline, and shortest job first by length."""
+"""Rivals of the verify node's orders: least attained service, LAPS-SD's baseline, and shortest job first by length.
 
-from collections.abc import Callable, Mapping, Sequence
+Importing this adds them to `ORDERS`, so that a verify core knows them, too.
+"""
+
+from collections.abc import Sequence
 from typing import Any
 
 from verify_node.scheduler.laps import FIRST_S, GROWTH, NUM_QUEUES, Queues
@@ -66,10 +69,9 @@ class Sjf:
         return ()
 
 
-ALL: Mapping[str, Callable[..., Order]] = {**ORDERS, "las": Las, "sjf": Sjf}
-"""The orders by name, the verify node's own among them."""
+ORDERS.update(las=Las, sjf=Sjf)
 
 
 def create(name: str, **options: Any) -> Order:
     """Makes an order of that name."""
-    return ALL[name](**options)
+    return ORDERS[name](**options)

@@ -22,7 +22,7 @@ from verify_node.scheduler.allocate import Allocator
 from verify_node.scheduler.drafted import SelfDrafts
 from verify_node.scheduler.preempt import Preemption, order_of
 from verify_node.scheduler.round import RoundLimits
-from verify_node.scheduler.select import ByOdds, Choice, Whole
+from verify_node.scheduler.select import ByWorth, Choice
 from verify_node.slo.terms import Tiers
 
 Rounds: TypeAlias = Literal["continuous", "barrier"]
@@ -167,9 +167,9 @@ def _choice(
 ) -> Choice:
     """How the drafted tokens of a round are chosen."""
     if settings.is_barrier:
-        return Whole()
+        return Choice()
     own = (self_drafts if self_drafts is not None else SelfDrafts()) if settings.self_draft else None
-    return ByOdds(cost, limits, allocator.worth_of, own)
+    return ByWorth(cost, limits, allocator.worth_of, own)
 
 
 def make_welcome(

@@ -8,13 +8,12 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
-
 from goodspeed.errors import PolicyError
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.policies import ClientState, Policy
 from goodspeed.fair.policies.gradient import goodput_bounds
 from goodspeed.wire.fields import MAX_DRAFT
+from verify_node.scheduler.commit import Moved
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 
@@ -53,23 +52,6 @@ All others may always draft a few."""
 TRIED_SHARE, MOST_TRIED_S = 0.02, 1.0
 """Share of the time that a session spends on that at most where only itself waits. One that took longer than a second
 is tried again all the same: it may have been a pause."""
-
-
-class Observation(Struct, frozen=True):
-    """What one round showed of one session."""
-
-    session: Session
-    agreement: float  # sum of Eq. (3)'s indicators over the drafted positions
-    num_drafted: int
-    num_tokens: int  # delivered
-    num_accepted: int | None = None  # before the text's end, and that; None: all that was delivered but the last
-
-    @property
-    def delivered(self) -> tuple[int, int]:
-        """Drafted tokens accepted, and drafted, up to the text's end, which is itself not delivered."""
-        if self.num_accepted is None:
-            return max(0, self.num_tokens - 1), self.num_drafted
-        return self.num_accepted, min(self.num_drafted, self.num_tokens + 1)
 
 
 class Allocator:
@@ -128,13 +110,22 @@ class Allocator:
         """A new session starts from what its client's sessions have shown."""
         return AcceptanceEstimator(self.eta, client.acceptance.value, client.acceptance.worth)
 
-    def observe(self, number: int, observations: Sequence[Observation]) -> None:
-        """Eq. (3) for every session, Eq. (4) once for every client, with the rounds since its last observation."""
+    def observe(self, number: int, moved: Sequence[Moved]) -> None:
+        """Eq. (3) for every session, Eq. (4) once for every client, with the rounds since its last observation.
+
+        Calibrations, too, and what waiting for drafts brings. number: of the round that is done.
+        """
         tokens: dict[str, int] = defaultdict(int)
-        for seen in observations:
-            tokens[seen.session.client.name] += seen.num_tokens
-            if seen.num_drafted:
-                seen.session.observe_draft(seen.agreement, seen.num_drafted, *seen.delivered)
+        for move in moved:
+            session, client = move.session, move.session.client
+            tokens[client.name] += len(move.taken)
+            if move.num_observed:
+                session.observe_draft(move.outcome.agreement, move.num_observed, *move.delivered)
+            for source, codes, num_accepted in move.claims:
+                client.calibration(source).observe(codes, num_accepted)
+            if move.entry.answered is not None:
+                client.observe_answer(move.outcome.num_accepted, in_time=move.entry.answered)
+            session.observe_model(move.outcome.num_accepted, move.entry.model_drafted)
         for name, num_tokens in tokens.items():
             self.clients[name].observe_goodput(num_tokens, number)
 

@@ -41,7 +41,7 @@ class Job:
             return 0.0  # inf tokens at no cost are no time, and not nan
         return self.remaining_tokens * seconds / (self.num_drafted * rate + 1.0)
 
-    def is_overdue(self, now: float, aging_s: float = AGING_S) -> bool:
+    def is_overdue(self, now: float, aging_s: float) -> bool:
         """Whether it has waited for longer than `aging_s`."""
         return self.waits_since is not None and now - self.waits_since > aging_s
 

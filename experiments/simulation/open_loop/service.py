@@ -169,7 +169,7 @@ def served(generation: Generation) -> Served:
     return Served(kept, times.num_tokens, (times.last_at or times.asked_at) - times.asked_at)
 
 
-class Watched:
+class Watched(Choice):
     """The choice of a verify node, with a stopwatch for CPU time."""
 
     def __init__(self, core: VerifyCore) -> None:

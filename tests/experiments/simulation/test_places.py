@@ -1,24 +1,15 @@
 """Orders in simulated worlds with hardly any memory: texts stay exact, all end, and order is worth its while."""
 
 from dataclasses import replace
-from random import Random
-from statistics import mean
 
 import pytest
 
 import experiments.orders  # noqa: F401 (registers rivals)
-from experiments.simulation.acceptance import Independent
-from experiments.simulation.arrivals import Arrival, dealt_out
 from experiments.simulation.faults import play
 from experiments.simulation.settings import Settings
-from experiments.simulation.world import World
 from experiments.simulation.worlds import TINY_POOL, some_settings
 from goodspeed.fair.round_time import Linear
-from verify_node.core.core import VerifyCore
-from verify_node.scheduler.pack import plan
-from verify_node.scheduler.preempt import _Resolving
-from verify_node.scheduler.round import Round
-from verify_node.session.session import Session
+from verify_node.scheduler.preempt import Contention
 
 ORDERS = ("fcfs", "las", "sjf", "laps")
 SLOW = Linear(fixed_s=0.1, token_s=0.01)
@@ -43,14 +34,14 @@ def test_memory_is_taken_for_growth_and_for_waiters(order: str, monkeypatch: pyt
     gave_way = {"serve_holders": 0, "admit": 0}
 
     def watch(name: str) -> None:
-        method = getattr(_Resolving, name)
+        method = getattr(Contention, name)
 
-        def watched(self: _Resolving) -> None:
+        def watched(self: Contention) -> None:
             num_before = len(self.preempt)
             method(self)
             gave_way[name] += len(self.preempt) - num_before
 
-        monkeypatch.setattr(_Resolving, name, watched)
+        monkeypatch.setattr(Contention, name, watched)
 
     for name in gave_way:
         watch(name)
@@ -58,55 +49,3 @@ def test_memory_is_taken_for_growth_and_for_waiters(order: str, monkeypatch: pyt
         play(seed, replace(some_settings(seed), order=order, round_cost=SLOW, **TINY_POOL))
     assert gave_way["serve_holders"] > 10
     assert gave_way["admit"] > 0
-
-
-# -- what it brings ----------------------------------------------------------------------------------------------------
-
-
-def requests(per_second: float, seconds: float) -> list[Arrival]:
-    """Three of four texts have 20 to 60 tokens, the fourth 200 to 400, each kind of clients of its own."""
-    rng, at = Random("requests"), 0.0
-    found: list[Arrival] = []
-    while (at := at + rng.expovariate(per_second)) < seconds:
-        num_tokens = rng.randint(200, 400) if len(found) % 4 == 3 else rng.randint(20, 60)
-        acceptance = Independent(rng.choice([0.3, 0.6, 0.9]))
-        found.append(Arrival(at, rng.randint(20, 100), num_tokens, acceptance))
-    return found
-
-
-class Oldest(VerifyCore):
-    """Older sessions take memory from younger ones, who are let in again at once."""
-
-    def _pack(self, sessions: list[Session], ready: list[Session], now: float) -> Round:
-        drafted = self.choice.choose(ready, now)
-        return plan(self.num_rounds + 1, sessions, ready, self.limits, self.pool, drafted)
-
-
-def mean_s(order: str, core_kind: type[VerifyCore] = VerifyCore) -> float:
-    """From the request to the last token, with a pool of 960 tokens that is asked for too much for 30 seconds."""
-    settings = Settings(
-        num_clients=4,
-        stops=0.0,
-        round_cost=Linear(fixed_s=0.03, token_s=0.001, session_s=0.0002),
-        known_cost=True,
-        max_round_tokens=256,
-        num_pages=60,
-        page_size=16,
-        context_len=600,
-        max_sessions=10_000,
-        latency_s=(0.005,),
-        arrivals=dealt_out(requests(2.0, 30.0), 4),
-        order=order,
-        core_kind=core_kind,
-    )
-    world = World(1, settings)
-    world.run(2_000.0)
-    times = [one.times for draft in world.drafts for one in draft.done]
-    return mean(one.last_at - one.asked_at for one in times if one.last_at is not None)
-
-
-@pytest.mark.thorough
-def test_texts_are_done_sooner_on_average_where_nobody_is_let_in_whose_memory_is_taken_at_once() -> None:
-    oldest_first = mean_s("fcfs", Oldest)
-    for order in ORDERS:
-        assert mean_s(order) < 0.75 * oldest_first

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.orders import ALL, create
+from experiments.orders import create
 from experiments.simulation.queueing.places import give
 from goodspeed.errors import ConfigError
 from verify_node.scheduler.laps import NUM_ROUNDS, Queues
 from verify_node.scheduler.order import AGING_S, Job
-from verify_node.scheduler.preempt import order_of
+from verify_node.scheduler.preempt import ORDERS, order_of
 
 STABLE = (0.5,) * NUM_ROUNDS
 QUEUES: dict[str, Any] = {"num_queues": 4, "growth": 2.0, "first_s": 1.0}  # bounds 1, 2, 4 s
@@ -267,7 +267,7 @@ JOBS = st.lists(
 ).map(lambda jobs: [replace(one, job_id=number) for number, one in enumerate(jobs)])
 
 
-@given(name=st.sampled_from(sorted(ALL)), jobs=JOBS, num_places=st.integers(0, 6), now=st.floats(0, 200))
+@given(name=st.sampled_from(sorted(ORDERS)), jobs=JOBS, num_places=st.integers(0, 6), now=st.floats(0, 200))
 def test_places_are_used_and_never_given_twice(name, jobs, num_places, now):
     given = give(create(name), jobs, num_places, now)
     held = {one.job_id for one in jobs if one.has_place}
@@ -279,7 +279,7 @@ def test_places_are_used_and_never_given_twice(name, jobs, num_places, now):
     assert len(after) == max(len(held), min(num_places, len(jobs)))
 
 
-@given(name=st.sampled_from(sorted(ALL)), jobs=JOBS, now=st.floats(0, 200))
+@given(name=st.sampled_from(sorted(ORDERS)), jobs=JOBS, now=st.floats(0, 200))
 def test_who_yields_to_a_waiter_yields_to_all_of_better_standing(name, jobs, now):
     order = create(name)
     order.rank(jobs, now)
@@ -291,7 +291,7 @@ def test_who_yields_to_a_waiter_yields_to_all_of_better_standing(name, jobs, now
                 assert order.yields(held, one, now) or not order.yields(held, other, now)
 
 
-@given(name=st.sampled_from(sorted(ALL)), jobs=JOBS, now=st.floats(0, 200))
+@given(name=st.sampled_from(sorted(ORDERS)), jobs=JOBS, now=st.floats(0, 200))
 def test_a_ranking_has_everybody_once_however_they_are_listed(name, jobs, now):
     ranked = create(name).rank(jobs, now)
     assert sorted(ids(ranked)) == sorted(ids(jobs))
@@ -307,5 +307,5 @@ def test_known_sizes_and_one_place_give_shortest_job_first(tokens):
 
 
 def test_an_order_that_does_not_exist_is_refused():
-    with pytest.raises(ConfigError, match="choose one of: fcfs, laps"):
+    with pytest.raises(ConfigError, match="choose one of: fcfs, laps, las, sjf"):
         order_of("srpt")

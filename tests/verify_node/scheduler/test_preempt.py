@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-import experiments.orders  # noqa: F401 (registers rivals)
 from experiments.orders import create
 from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear

@@ -22,9 +22,8 @@ from tests.verify_node.scheduler.drafting import (
     make_client,
     make_session,
 )
-from verify_node.scheduler.pack import plan
-from verify_node.scheduler.round import RoundLimits
-from verify_node.scheduler.select import ALL, Whole
+from tests.verify_node.scheduler.sessions import pack
+from verify_node.scheduler.select import ALL, Choice
 
 EVEN = (0.9, 0.9, 0.9, 0.9)
 
@@ -37,18 +36,16 @@ def test_colliding_drafts_fill_the_budget_and_nobody_is_deferred():
     pool = PagePool(64, 4)
     for session in sessions:
         pool.extend(session.session_id, len(session.tokens) - 1)
-    planned = plan(1, sessions, sessions, RoundLimits(10, 64), pool, make_choice(budget=10).choose(sessions, NOW))
+    planned = pack(sessions, pool, 10, 64, drafted=make_choice(budget=10).choose(sessions, NOW))
     assert planned.num_drafted == 10
     assert (planned.deferred, len(planned.verified)) == ((), 4)
-    whole = plan(1, sessions, sessions, RoundLimits(10, 64), pool, Whole().choose(sessions, NOW))
+    whole = pack(sessions, pool, 10, 64, drafted=Choice().choose(sessions, NOW))
     assert (whole.num_drafted, len(whole.deferred)) == (8, 2)
 
 
 def test_a_cut_draft_keeps_what_belongs_to_its_tokens():
     sessions = [drafting(1, (0.96, 0.9, 0.9, 0.9), source="ngram"), drafting(2, EVEN)]
-    planned = plan(
-        1, sessions, sessions, RoundLimits(4, 64), PagePool(64, 4), make_choice(budget=4).choose(sessions, NOW)
-    )
+    planned = pack(sessions, PagePool(64, 4), 4, 64, drafted=make_choice(budget=4).choose(sessions, NOW))
     for entry, session in zip(planned.entries, sessions, strict=True):
         assert entry.num_drafted == 2
         assert entry.tokens[-2:] == session.drafted.tokens[:2]
@@ -250,11 +247,11 @@ def test_under_match_what_a_draft_was_drawn_from_is_not_read():
 def test_the_paper_verifies_as_much_as_was_permitted_whatever_it_claims():
     session = drafting(1, (0.01,) * 4)
     session.may_draft = 3
-    chosen = Whole().choose([session, make_session(2)], NOW)
+    chosen = Choice().choose([session, make_session(2)], NOW)
     assert chosen[session.session_id].tokens == session.drafted.tokens[:3]
     assert chosen[session_id(2)].tokens == ()
-    assert Whole().least_probability(session) == ALL
-    assert Whole().hopes([session], 1) == []
+    assert Choice().least_probability(session) == ALL
+    assert Choice().hopes([session], 1) == []
 
 
 # -- it takes no longer than it must -----------------------------------------------------------------------------------

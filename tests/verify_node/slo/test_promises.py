@@ -9,8 +9,8 @@ from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, request_of, session_id
+from tests.verify_node.scheduler.sessions import pack
 from tests.verify_node.slo.deadlines import deadline, decided
-from verify_node.scheduler.pack import plan
 from verify_node.slo.allotting import Allotment
 from verify_node.slo.promises import GONE_S
 
@@ -394,4 +394,4 @@ def test_a_held_prompt_is_held_by_the_round_too(desk: Desk) -> None:
     ask(desk, 1, prompt=(1,))
     allotment = Allotment(5, {session_id(1): 0}, (session_id(1),), frozenset({session_id(1)}))
     sessions = list(desk.core.sessions.values())
-    assert plan(1, sessions, sessions, desk.core.limits, desk.core.pool, {}, allotment).entries == ()
+    assert pack(sessions, desk.core.pool, drafted={}, allotment=allotment).entries == ()
