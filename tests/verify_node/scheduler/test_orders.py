@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from experiments.orders import create
 from experiments.simulation.queueing.places import give
 from goodspeed.errors import ConfigError
-from verify_node.scheduler.laps import NUM_ROUNDS, Queues
+from verify_node.scheduler.laps import NUM_ROUNDS, Queues, RateHistory, stable_rate
 from verify_node.scheduler.order import AGING_S, Job
-from verify_node.scheduler.preempt import ORDERS, order_of
+from verify_node.scheduler.preempt import ORDERS
 
 STABLE = (0.5,) * NUM_ROUNDS
 QUEUES: dict[str, Any] = {"num_queues": 4, "growth": 2.0, "first_s": 1.0}  # bounds 1, 2, 4 s
@@ -180,11 +180,6 @@ def test_a_job_whose_acceptance_changes_is_perceptible_no_more():
 # -- places ------------------------------------------------------------------------------------------------------------
 
 
-def test_free_places_are_filled_with_the_best_first():
-    jobs = [job(number, tokens=10 * number) for number in (3, 1, 2)]
-    assert ids(give(create("sjf"), jobs, 2, 0.0).enter) == [1, 2]
-
-
 def test_fewer_places_than_before_drive_nobody_out_and_let_nobody_in():
     jobs = [holder(1, attained_s=9.0, tokens=1e5), holder(2, attained_s=9.0, tokens=1e5), job(3, tokens=1)]
     given = give(create("las", **QUEUES), jobs, 1, 0.0)
@@ -306,6 +301,60 @@ def test_known_sizes_and_one_place_give_shortest_job_first(tokens):
     assert [one.remaining_tokens for one in ranked] == sorted(tokens)
 
 
-def test_an_order_that_does_not_exist_is_refused():
-    with pytest.raises(ConfigError, match="choose one of: fcfs, laps, las, sjf"):
-        order_of("srpt")
+# -- when an acceptance rate is stable --------------------------------------------------------------------------------
+
+
+def history(*drafts, num_kept=8, window=64):
+    rates = RateHistory(num_kept, window)
+    for accepted, drafted in drafts:
+        rates.observe(accepted, drafted)
+    return rates
+
+
+def test_a_rate_is_that_of_all_drafts_so_far():
+    assert history((1, 2), (2, 2), (0, 4)).rates == (0.5, 0.75, 0.375)
+
+
+def test_a_round_without_a_draft_tells_nothing():
+    assert history((1, 2), (0, 0)).rates == (0.5,)
+    assert history((1, 2), (0, 0)).num_drafted == 2.0
+
+
+def test_only_the_last_drafts_count():
+    assert history((4, 4), (0, 4), (0, 4), window=2).rates == (1.0, 0.5, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("rates", "found"),
+    [
+        ((0.5, 0.6), None),
+        ((0.5, 0.6, 0.55), pytest.approx(0.55)),
+        ((0.9, 0.5, 0.6, 0.55), pytest.approx(0.55)),
+        ((0.5, 0.6, 0.61), None),
+    ],
+)
+def test_stable_is_what_changed_by_less_than_the_tolerance_over_so_many_rounds(rates, found):
+    assert stable_rate(rates, 3, 0.101) == found
+
+
+def test_a_text_that_turns_to_something_else_is_stable_no_more():
+    rates = history(*[(4, 4)] * 20)
+    assert stable_rate(rates.rates, 8, 0.1) == 1.0
+    for _ in range(8):
+        rates.observe(0, 4)
+    assert stable_rate(rates.rates, 8, 0.1) is None
+
+
+@pytest.mark.parametrize("wrong", [(0, 8), (8, 0)])
+def test_no_history_is_refused(wrong):
+    with pytest.raises(ConfigError, match="both must be 1 or more"):
+        RateHistory(*wrong)
+
+
+@given(st.lists(st.integers(0, 8).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), max_size=40))
+def test_rates_are_those_of_the_window_whatever_was_before(drafts):
+    rates = history(*drafts, num_kept=5, window=7)
+    told = [draft for draft in drafts if draft[1]][-7:]
+    assert len(rates.rates) <= 5
+    if told:
+        assert rates.rates[-1] == pytest.approx(sum(a for a, _ in told) / sum(n for _, n in told))

@@ -127,12 +127,6 @@ def test_paused_sessions_take_no_part_and_keep_their_memory():
     assert (found.rank, found.reserved) == ((b"y",), frozenset({b"x", b"y"}))
 
 
-def test_a_held_token_is_named_with_nothing():
-    busy = [running(key) for key in (b"w", b"x", b"y", b"z")]
-    waiting = [deadline(b"first", 9.0, 1, 1.0), deadline(b"second", 10.0, 16, None)]
-    assert allotted(*busy, *waiting).prefill == {b"first": 0, b"second": 2}
-
-
 @pytest.mark.parametrize("policy", ["dp", "edf"])
 @pytest.mark.parametrize("tiers", [(0.05, 0.1), (0.037, 0.061, 0.093), (0.05, 0.2, None), (0.1,)])
 @pytest.mark.parametrize("per_s", [4, 25])
