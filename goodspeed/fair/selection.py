@@ -1,4 +1,4 @@
-"""Which of the drafted tokens are worth verifying: `select` chooses among all that are there when a round is packed.
+"""The drafted tokens that are worth verifying: `select` chooses among all that are there when a round is packed.
 
 Verifying a node brings its client `worth` times its path probability in tokens, and costs what it adds to the round's
 time. The same function serves chains and trees. The rules of three papers are its arguments: fairness (GoodSpeed, Eq.

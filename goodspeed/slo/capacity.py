@@ -1,4 +1,4 @@
-"""How many tokens rounds carry for sure, and what is kept in reserve when promises are planned.
+"""Tokens that rounds carry for sure, and what is kept in reserve when promises are planned.
 
 Rounds end where they end, not where a deadline is: so they are planned longer, first tokens earlier, and a part of each
 is left to best effort.
@@ -31,12 +31,12 @@ LATE_S = 1.0
 
 
 def headroom_s(*rounds_s: float) -> float:
-    """How much earlier than it is due a first token is planned: the shortest of these rounds, and a little."""
+    """Seconds by which a first token is planned before it is due: the shortest of these rounds, and a little."""
     return HEADROOM_S + (min(rounds_s) if min(rounds_s) < inf else 0.0)
 
 
 def planned_s(left_s: float, early_s: float) -> float:
-    """When a first token is planned that is due so many seconds from now: so much earlier, or as early as can be.
+    """Seconds until a first token is planned that is due in `left_s`: so much earlier, or as soon as can be.
 
     What is late is planned for soon: it must not stop all other promises.
     """

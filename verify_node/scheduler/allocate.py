@@ -1,4 +1,4 @@
-"""What each round teaches, and who may draft how much next: Eq. (3), Eq. (4) and Eq. (5) of the GoodSpeed paper.
+"""Estimates from each round, and permissions for the next: Eq. (3), Eq. (4) and Eq. (5) of the GoodSpeed paper.
 
 Observes acceptance per session and goodput per client, and asks the policy how many tokens beyond its text each session
 may have drafted.
@@ -23,11 +23,11 @@ INITIAL_ACCEPTANCE = 0.7
 """Optimistic, so that a new session is tried with a few tokens rather than none."""
 
 INITIAL_WORTH = 3.0
-"""Drafted tokens that it counts as, where evidence is weighed. With 1 chance decides too much, with 10 it is believed
+"""Drafted tokens that it counts as, where evidence is weighed. With 1 luck decides too much, with 10 it is believed
 for too long; measured, see the log."""
 
 INITIAL_GOODPUT = 1.0
-"""What plain decoding gives."""
+"""The goodput of plain decoding."""
 
 SMALLEST_GOODPUT = 1e-9
 
@@ -98,7 +98,7 @@ class Allocator:
         return AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE, self.worth)
 
     def worth_of(self, client: Client) -> float:
-        """What one token of this client is worth to the sum of utilities: w U'(X) = w X^-fairness.
+        """Worth of one token of this client to the sum of utilities: w U'(X) = w X^-fairness.
 
         Finite, and above 0.
         """
@@ -130,7 +130,7 @@ class Allocator:
             self.clients[name].observe_goodput(num_tokens, number)
 
     def permit(self, number: int, sessions: Sequence[Session], round_s: float) -> dict[bytes, int]:
-        """How many tokens beyond its text each session may have drafted after verify round `number`, by Eq. (5).
+        """Returns how many tokens beyond its text each session may have drafted after round `number`, by Eq. (5).
 
         sessions: every active session that has had its first token; those for which nothing may draft are left out.
         Where rounds go on meanwhile, `PERMITTED` budgets are shared out. Nobody gets less than LEAST_PERMISSION, unless
@@ -166,13 +166,13 @@ class Allocator:
 
     @property
     def told_policy_error(self) -> str | None:
-        """What was wrong with the policy's last wrong answer, and how often there was one; None if there never was."""
+        """The fault of the policy's last wrong answer, and the number of such answers; None if there never was one."""
         if self.policy_error is None:
             return None
         return f"{self.policy_error}; nobody drafts after such a round (so far: {self.num_policy_errors})"
 
     def _state(self, session: Session, rooms: Mapping[bytes, int], round_s: float) -> ClientState:
-        """What the policy knows of a session."""
+        """The session as the policy sees it."""
         client = session.client
         longest = min(session.max_length, MAX_DRAFT, rooms.get(session.session_id, MAX_DRAFT))
         if not self.is_barrier:

@@ -120,7 +120,7 @@ def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> 
 
 
 def publish(session: Session, pool: PagePool) -> None:
-    """Those who share with the session find what it has read so far; its text must not be ahead of its memory."""
+    """Publishes the pages prefilled so far to those who share; the text must not be ahead of its KV pages."""
     pool.publish(session.session_id, session.prefix_scope, session.tokens)
 
 

@@ -111,11 +111,11 @@ class RateHistory:
 
 
 UNKNOWN_RATE = 0.7
-"""What is guessed of a text that has drafted nothing yet; the verify node's own initial acceptance rate."""
+"""The rate of a text that has drafted nothing yet; the verify node's own initial acceptance rate."""
 
 
 class Size(NamedTuple):
-    """What a ranking made of a job."""
+    """A job as the last ranking saw it."""
 
     rate: float | None  # A_i; None while the job is not perceptible
     remaining_s: float  # T_i, with the best guess of A_i where the job is not perceptible

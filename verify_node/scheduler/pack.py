@@ -18,8 +18,8 @@ from verify_node.session.session import Session
 from verify_node.slo.allotting import Allotment
 
 Resolve: TypeAlias = Callable[[Iterable[Session], Sequence[Session], Mapping[bytes, int], Container[bytes]], Shortage]
-"""Who gives up memory, and who waits for it, of: those with memory, those who are ready, how many pages each of these
-needs beyond what it has, and those who are promised something."""
+"""Decides who is preempted, and who waits for pages. Arguments: sessions with pages, ready ones, the pages that each of
+these needs beyond what it has, and promised sessions."""
 
 
 def plan(
@@ -81,7 +81,7 @@ class _Packing:
         self.seen: set[bytes] = set()  # sessions that were given their part, or deferred
 
     def turn(self, session: Session) -> tuple[float, bool, float, int]:
-        """Who goes first: promised sessions by what is due, then who has a floor, then who has waited longest."""
+        """Sort key: promised sessions by what is due, then who has a floor, then who has waited longest."""
         key = session.session_id
         return self.promised.get(key, inf), key not in self.floor, session.ready_since, session.admitted
 
@@ -153,7 +153,7 @@ class _Packing:
         return reader.session_id in self.memory.members
 
     def _entry(self, session: Session, hit: Hit | None) -> Entry | None:
-        """What the session would feed: all of it, or else a chunk of what comes before its newest token."""
+        """The session's tokens for this round: all of it, or else a chunk of what comes before its newest token."""
         cached = self.pool.length(session.session_id) if hit is None else hit.num_tokens
         prefill = len(session.tokens) - cached - 1  # at least 0: the newest token was never fed
         drafted = self.drafted.get(session.session_id, NOTHING)
@@ -169,7 +169,7 @@ class _Packing:
         return _chunk(session, cached, num_tokens) if num_tokens > 0 else None
 
     def _promised_entry(self, session: Session, cached: int, prefill: int, drafted: Drafted) -> Entry | None:
-        """What is allotted to a session of which the prompt is to be read; and to others a token, with their draft.
+        """The allotted tokens of a promised prompt; of other promised sessions a token, with their draft.
 
         A draft that does not fit is left out: nobody who is promised something waits for the next round for it.
         """
@@ -228,7 +228,7 @@ def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
 
 
 def _needs_stop_ids(session: Session) -> bool:
-    """Whether the target has to know them: none may be drawn yet, or only where the output's form ends."""
+    """Whether the target has to know them: none may be drawn yet, or only where the constraint allows an end."""
     return len(session.tokens) < session.may_stop_at or session.opened.constraint is not None
 
 

@@ -38,7 +38,7 @@ def order_of(name: str) -> Order:
 
 
 class Shortage(NamedTuple):
-    """What a shortage of memory means for a round."""
+    """Sessions that a shortage of pages concerns."""
 
     preempt: tuple[Hashable, ...] = ()  # lose their pages, in this order
     wait: frozenset[Hashable] = frozenset()  # would move, and find no pages
@@ -111,7 +111,7 @@ class Contention:
             num_before += need
 
     def admit(self) -> None:
-        """Those without pages. Only one displaces others in a round, since a round reads half of its tokens at most."""
+        """Serves those without pages. One displaces others in a round, which prefills half of its tokens at most."""
         displaces = self.order.displaces
         for place, job in enumerate(self.waiters):
             need = self.needs[job.job_id]
@@ -188,7 +188,7 @@ class Preemption:
         now: float,
         others: Iterable[Session] = (),
     ) -> Shortage:
-        """Who gives up memory before the round, and who waits for it.
+        """Says who is preempted before the round, and who waits for pages.
 
         resident: sessions with memory. needs: pages that each ready session needs beyond what it has. kept: promised
         sessions. others: that are ready, and which this round leaves out; they are ranked, since they wait, too. A page

@@ -44,7 +44,7 @@ class Hope(NamedTuple):
 
     @property
     def due_at(self) -> float:
-        """When the draft should be there."""
+        """The time at which the draft should be there."""
         return self.session.model_due_at if self.of_model else self.session.answer_due_at
 
 
@@ -70,7 +70,7 @@ class Choice:
         return False
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
-        """Those of the ready sessions for which a draft may be on its way. number: of the round to be packed."""
+        """The ready sessions for which a draft may be on its way. number: of the round to be packed."""
         return []
 
     def keep(self, open_sessions: Container[bytes]) -> None:
@@ -153,7 +153,7 @@ class ByWorth(Choice):
         return 0.0 if self.owes_more(session) else self._least_value / worth
 
     def _needs(self, ready: Sequence[Session], now: float) -> Needs:
-        """What is owed to the sessions of this round."""
+        """Drafted tokens that are owed to sessions of this round."""
         deadlines = [session.deadline for session in ready if session.deadline is not None]
         if not deadlines:
             return NONE
@@ -162,7 +162,7 @@ class ByWorth(Choice):
         return Needs(deadlines, weights, float(self._cost.round_s(len(ready), len(ready), context)), now)
 
     def _worths(self, ready: Sequence[Session]) -> dict[str, float]:
-        """What one token of each client is worth."""
+        """Worth of one token of each client, by name."""
         clients = {session.client.name: session.client for session in ready}
         return {name: self._worth(client) for name, client in clients.items()}
 
@@ -205,7 +205,7 @@ class ByWorth(Choice):
 
 
 def _candidates(drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str, float]) -> list[Candidate]:
-    """What each session has drafted, in this order, as the selection looks at it."""
+    """The drafts in this order, as the selection looks at them."""
     rooms = limits_of_clients([session for session, _ in drafted])
     return [
         Candidate(

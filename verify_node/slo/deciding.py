@@ -1,4 +1,4 @@
-"""Which deadlines are admitted, and whose are decided on first: those within their client's share by weight.
+"""Admits deadlines, first those within their client's share by weight.
 
 What is left goes to whoever asks, beyond its share too. But while another client asks within its share, and does not
 have it yet, no client is promised more than its own.
@@ -17,7 +17,7 @@ from verify_node.slo.deadline import Deadline
 
 
 class Decision(NamedTuple):
-    """What a decision is made from, beside the deadlines."""
+    """The data of a decision, beside the deadlines."""
 
     now: float  # when the next round can begin
     rounds: Capacity  # of all who are promised something or ask for it
@@ -27,7 +27,7 @@ class Decision(NamedTuple):
 
 
 def decide(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Decision, share: float = 1.0) -> list[bool]:
-    """Which deadlines can be kept beside those that are promised already, if the node had only this share of itself.
+    """Says which deadlines can be kept beside those promised already, if the node had only this share of itself.
 
     Each promise that a client has makes its next one worth less, as in a logarithm.
     """

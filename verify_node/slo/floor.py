@@ -19,7 +19,7 @@ fewer, saves up no more."""
 
 
 class Client(Protocol):
-    """Whose session it is."""
+    """A session's client."""
 
     @property
     def name(self) -> str: ...

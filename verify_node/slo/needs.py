@@ -1,4 +1,4 @@
-"""Which drafted tokens one round owes to sessions with deadlines, before others are chosen by what they bring.
+"""Drafted tokens that one round owes to sessions with deadlines, before others are chosen by what they bring.
 
 AdaServe's SLO phase: a session that a single token does not bring up to its TPOT needs accepted drafted tokens; those
 that need most go first, and nobody is given more than a bound (Alg. 2). On top of that no client's needs exceed its
@@ -17,7 +17,7 @@ CROWDING = 1.2
 
 
 class Needs:
-    """What one round owes to sessions with deadlines."""
+    """The drafted tokens that one round owes to sessions with deadlines."""
 
     def __init__(
         self, deadlines: Iterable[Deadline], weights: Mapping[str, float], shortest_s: float, now: float
