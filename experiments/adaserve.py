@@ -29,7 +29,7 @@ from experiments.simulation.open_loop.traffic import Tabled, rescaled
 from experiments.simulation.settings import Settings
 from experiments.slo.adaserve_claims import BURSTY, RATIOS, findings, ratios
 from experiments.slo.service_policies import OURS, POLICIES
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 
 SHOWN = (OURS, "fixed 4", "chunked prefill", "prefill first")
 """Those in the picture: a baseline of each kind."""

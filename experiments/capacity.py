@@ -17,7 +17,8 @@ from experiments.simulation.presets import FAMILIES, Family, Model
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import Unfinished, World
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import CostModel, Linear, saved
+from goodspeed.fair import saved
+from goodspeed.fair.round_time import CostModel, Linear
 
 H100_BYTES = 80e9
 MEMORY_SHARE = 0.9

@@ -18,8 +18,8 @@ from experiments.harness.progress import parts
 from experiments.simulation.accounts import interval, jain
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.steady import Stretch, steady
-from goodspeed.fair.latency import Linear
 from goodspeed.fair.policies.base import Floats
+from goodspeed.fair.round_time import Linear
 from verify_node.config import PAPER_BETA
 
 OURS = "gradient"

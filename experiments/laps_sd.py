@@ -1,8 +1,8 @@
 """LAPS-SD's figures 1, 5, 6 and 7: how soon texts are done when the order follows perceived service.
 
 Requests come almost at once, as in the paper, or in a stream, and wait for one place or for eight. Rounds are computed
-from datasheets, lengths are of recorded services, and acceptance is recorded. The orders are those that draft nodes
-and verify nodes use (`goodspeed/order`).
+from datasheets, lengths are of recorded services, and acceptance is recorded. The orders are those of the
+verify node (`verify_node/scheduler/order.py`) and their rivals (`orders.py`).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from experiments.harness.experiment import Finding, Outcome, Results, new_figure
 from experiments.harness.processes import each
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.steady import Steady, Stretch, steady
-from goodspeed.fair.latency import CostModel, Linear, Roofline
+from goodspeed.fair.round_time import CostModel, Linear, Roofline
 
 WANTED = 0.98
 WANTED_SHARE = 0.9  # of the cells

@@ -28,7 +28,7 @@ from experiments.simulation.arrays.rows import RowPolicy
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 
 MACHINES_S = 60.0
 ARRAYS_S = 300.0

@@ -160,3 +160,7 @@ class ChatError(GoodSpeedError):
 
 class ProcessError(GoodSpeedError):
     """A process that we started ended too early, or never got ready."""
+
+
+NOT_NUMBERS = "its logits are not numbers"
+"""Why the target gives a session up whose KV cache may be no numbers, either; its other reasons are rules and forms."""

@@ -17,8 +17,9 @@ from experiments.simulation.texts.models import DraftModel, Target
 from experiments.simulation.texts.text import STOP, VOCAB, alone, next_token
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact.positions import certain
-from goodspeed.fair.latency import CostModel, Refined
 from goodspeed.fair.policies import Policy
+from goodspeed.fair.refined import Refined
+from goodspeed.fair.round_time import CostModel
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.messages import DownMessage, Draft, OpenSession, Sampling, TokenLogprobs, UpMessage

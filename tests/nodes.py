@@ -31,8 +31,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample as MetricSample
 
 from goodspeed.engine import checkpoints
-from goodspeed.fair.latency import Sample
-from goodspeed.fair.latency.saved import make_profile, save
+from goodspeed.fair.round_time import Sample
+from goodspeed.fair.saved import make_profile, save
 from goodspeed.serving import profiler
 from goodspeed.serving.options import NO_MODEL
 from tests.forks import Fork

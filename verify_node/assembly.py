@@ -15,7 +15,7 @@ from goodspeed.engine.folders import public_name
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.splitting import refuse_split
 from goodspeed.errors import GrammarError
-from goodspeed.fair.latency import Refined
+from goodspeed.fair.refined import Refined
 from goodspeed.parallel.part import Part
 from goodspeed.parallel.ranks import Ranks
 from goodspeed.serving import defaults

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from goodspeed import admission, order
+from goodspeed import admission
 from goodspeed.errors import ConfigError
 from goodspeed.serving import options
 from goodspeed.serving.config import Settings, option
 from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.endpoints import is_loopback
 from verify_node.core.settings import DEFAULTS, CoreSettings, Rounds, check_round_tokens
+from verify_node.scheduler.preempt import ORDERS
 
 PAPER_BETA = 0.5
 """The smoothing step of goodput in the paper's figures."""
@@ -56,7 +57,7 @@ class VerifyConfig(Settings):
     )
     order: str = option(
         DEFAULTS.order,
-        choices=tuple(order.names()),
+        choices=tuple(ORDERS),
         group="rounds",
         help="who keeps the KV cache when it is short: the first, or the shortest texts (LAPS-SD)",
     )

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from goodspeed.engine.runner import Runner
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import Refined, saved
-from goodspeed.fair.latency.knee import describe, usual_knee
-from goodspeed.fair.latency.saved import Profile
+from goodspeed.fair import saved
+from goodspeed.fair.refined import Refined
+from goodspeed.fair.round_time import describe, knee
+from goodspeed.fair.saved import Profile
 from goodspeed.serving import profiler
 from goodspeed.serving.events import QUIET, Reporter
 from verify_node.config import VerifyConfig
@@ -58,7 +59,7 @@ def with_budget(config: VerifyConfig, profile: Profile | None, reporter: Reporte
     if profile is None:
         raise ConfigError("--budget auto needs a profile; give --profile FILE, or a number")
     most = profile.trusted_tokens if config.max_round_tokens is None else config.max_round_tokens - 1
-    budget = usual_knee(profile.roofline, most)
+    budget = knee(profile.roofline, most)
     reporter.say("--budget auto: %s", describe(profile.roofline, budget))
     return replace(config, budget=budget)
 

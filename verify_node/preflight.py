@@ -6,8 +6,7 @@ Loading takes seconds to minutes, which a port in use or an unreadable key shoul
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from goodspeed.fair import policies
-from goodspeed.fair.latency import saved
+from goodspeed.fair import policies, saved
 from goodspeed.serving.events import QUIET, Reporter
 from goodspeed.serving.running import bind_http, find_model, warn_trusted_network
 from goodspeed.wire.endpoints import check_free, parse_endpoint

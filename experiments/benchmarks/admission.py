@@ -22,10 +22,11 @@ from typing import Any
 
 from experiments.harness import benchmark
 from goodspeed.admission import Ask, admit
-from goodspeed.fair.latency import Linear, Refined, Roofline
+from goodspeed.fair.refined import Refined
+from goodspeed.fair.round_time import Linear, Roofline
+from goodspeed.slo.capacity import Capacity
 from goodspeed.slo.objectives import Objectives
 from verify_node.slo.allotting import allot
-from verify_node.slo.capacity import Capacity
 from verify_node.slo.deadline import Deadline
 
 NUM_NEW, NUM_RUNNING = 10, 200
@@ -86,12 +87,12 @@ def measure(policy: str, repetitions: int) -> dict[str, Any]:
 def owing(num_prompts: int, repetitions: int) -> dict[str, Any]:
     """Milliseconds of what a round owes to sessions that decode, and to prompts that are still to be read."""
     rng, promised = random.Random(0), {}
-    rounds = Capacity(machine(), 1 << 30, NUM_RUNNING, 500 * NUM_RUNNING)
+    rounds = Capacity(machine(), 0.0, 1 << 30, NUM_RUNNING, 500 * NUM_RUNNING)
     for number in range(NUM_RUNNING + num_prompts):
         key, is_decoding = number.to_bytes(4, "big"), number < NUM_RUNNING
         prompt = 1 if is_decoding else rng.randint(50, 1_500)
         due_first, slo = rng.uniform(0.3, 3.0), Objectives(tpot_s=rng.choice(TIERS))
-        promised[key] = Deadline(key, "client", slo, 0.0, due_first)
+        promised[key] = Deadline(0.0, session_id=key, client="client", slo=slo, due_first=due_first)
         if is_decoding:
             promised[key].delivered(rng.randint(1, 3), 0.0)
         promised[key].reserve(prompt, 0)

@@ -1,8 +1,8 @@
 """Cost of choosing the drafted tokens of a round.
 
-The time is that of `ByOdds.choose`, with a budget of as many tokens as there are sessions: for sessions with a draft of
-8 tokens each, as a chain, and as a tree of five tokens with three alternatives; and for those for which nobody drafts,
-so that own drafts are looked up. Medians of the thread's own CPU time.
+The time is that of `ByWorth.choose`, with a budget of as many tokens as there are sessions: for sessions with a draft
+of 8 tokens each, as a chain, and as a tree of five tokens with three alternatives; and for those for which nobody
+drafts, so that own drafts are looked up. Medians of the thread's own CPU time.
 
 It takes about 5 s on two cores; about 2 s with --quick.
 """
@@ -16,11 +16,12 @@ from typing import Literal
 from experiments.harness import benchmark
 from goodspeed.exact import trees
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
-from goodspeed.fair.latency import Linear, Refined
+from goodspeed.fair.refined import Refined
+from goodspeed.fair.round_time import Linear
 from goodspeed.wire.messages import Draft, OpenSession, Sampling
 from verify_node.scheduler.drafted import SelfDrafts
 from verify_node.scheduler.round import RoundLimits
-from verify_node.scheduler.select import ByOdds
+from verify_node.scheduler.select import ByWorth
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 
@@ -34,8 +35,8 @@ def choosing(num_sessions: int, repetitions: int) -> dict[str, object]:
     """Microseconds of one choice, with a draft for each session and with none."""
     limits = RoundLimits(num_sessions, 4 * num_sessions)
     chains, trees, alone = (_sessions(num_sessions, drafts) for drafts in ("chains", "trees", "none"))
-    with_drafts = ByOdds(Refined(FORWARD), limits, _worth)
-    own = ByOdds(Refined(FORWARD), limits, _worth, SelfDrafts())
+    with_drafts = ByWorth(Refined(FORWARD), limits, _worth)
+    own = ByWorth(Refined(FORWARD), limits, _worth, SelfDrafts())
     return {
         "num_sessions": num_sessions,
         "drafts_us": 1e6 * benchmark.median_s(lambda: with_drafts.choose(chains, 0.0), repetitions, warm_up=3),

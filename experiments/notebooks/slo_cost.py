@@ -24,7 +24,7 @@ from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.settings import Settings
 from experiments.slo.service_policies import PLAIN
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 
 quick = "GOODSPEED_QUICK" in os.environ
 duration_s = 5.0 if quick else 30.0

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-import experiments.order.rivals  # noqa: F401 (registers rivals)
 from experiments.harness.experiment import Finding
 from experiments.order.laps_sd_runs import POLICIES, chosen, mean_seconds
-from goodspeed.order import Job, create
-from goodspeed.order.laps import NUM_ROUNDS
+from experiments.order.rivals import create
+from verify_node.scheduler.laps import NUM_ROUNDS
+from verify_node.scheduler.order import Job
 
 FIG1_S = {"R1": 0.2, "R2": 0.5, "R3": 0.15}
 FIG1_TOKENS = {"R1": 10, "R2": 5, "R3": 12}

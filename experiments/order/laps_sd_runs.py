@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-import experiments.order.rivals  # noqa: F401 (registers rivals)
+from experiments.order.rivals import create
 from experiments.simulation.presets import Device, Model, roofline
 from experiments.simulation.queueing.requests import Kind, Request, make
 from experiments.simulation.queueing.server import RemainingTokens, Server, Text, Times
 from goodspeed.fair.lengths import OutputLengths
-from goodspeed.order import Job, Order, create
-from goodspeed.order.laps import stable_rate
+from verify_node.scheduler.laps import stable_rate
+from verify_node.scheduler.order import Job, Order
 
 L20 = Device(bytes_per_s=864e9, flops=119.5e12)  # the paper's GPU
 LLAMA_7B = Model(32, 4096, 32, 32, 128, 11008, 32_000, tied=False)

@@ -1,15 +1,16 @@
-"""Rivals of the nodes' orders: least attained service, LAPS-SD's baseline, and shortest job first by length alone.
+"""Rivals of the verify node's orders: least attained service, LAPS-SD's baseline, and shortest job first by length.
 
-Importing this registers them (`goodspeed.order.create`).
+Importing this adds them to `ORDERS`, so that a verify core knows them, too.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
-from goodspeed.order.base import AGING_S, Job, is_overdue, overdue_first, register
-from goodspeed.order.laps import FIRST_S, GROWTH, NUM_QUEUES, Queues
+from verify_node.scheduler.laps import FIRST_S, GROWTH, NUM_QUEUES, Queues
+from verify_node.scheduler.order import AGING_S, Job, Order
+from verify_node.scheduler.preempt import ORDERS
 
 
-@register("las")
 class Las:
     """Higher queue first, then first come; who is in a lower queue than a waiter gives up its place.
 
@@ -31,7 +32,7 @@ class Las:
 
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
         def key(job: Job) -> tuple[tuple[bool, float], int, float]:
-            return overdue_first(job, now, self.aging_s), self.queues.level(job.attained_s), job.arrived_at
+            return job.overdue_first(now, self.aging_s), self.queues.level(job.attained_s), job.arrived_at
 
         return sorted(jobs, key=key)
 
@@ -39,13 +40,12 @@ class Las:
         if holder.turn_s < self.queues.first_s:
             return False
         is_higher = self.queues.level(waiter.attained_s) < self.queues.level(holder.attained_s)
-        return is_higher or is_overdue(waiter, now, self.aging_s)
+        return is_higher or waiter.is_overdue(now, self.aging_s)
 
     def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
-        return (-1.0 if is_overdue(waiter, now, self.aging_s) else self.queues.level(waiter.attained_s),)
+        return (-1.0 if waiter.is_overdue(now, self.aging_s) else self.queues.level(waiter.attained_s),)
 
 
-@register("sjf")
 class Sjf:
     """By the tokens that are left; nobody gives up a place."""
 
@@ -58,7 +58,7 @@ class Sjf:
 
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
         def key(job: Job) -> tuple[tuple[bool, float], float, float]:
-            return overdue_first(job, now, self.aging_s), job.remaining_tokens, job.arrived_at
+            return job.overdue_first(now, self.aging_s), job.remaining_tokens, job.arrived_at
 
         return sorted(jobs, key=key)
 
@@ -67,3 +67,11 @@ class Sjf:
 
     def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
         return ()
+
+
+ORDERS.update(las=Las, sjf=Sjf)
+
+
+def create(name: str, **options: Any) -> Order:
+    """Makes an order of that name."""
+    return ORDERS[name](**options)

@@ -6,7 +6,7 @@ of its sessions, which no computing hides, since attention is a kernel of its ow
     seconds = launches + max(weight bytes / bandwidth, 2 x weights x tokens / compute) + context x KV bytes / bandwidth
 
 What is left out: the attention's own arithmetic (small while texts are short), activations, sampling and verifying.
-What was measured is taken instead with `Settings(round_cost=goodspeed.fair.latency.saved.load(path).roofline)`, where
+What was measured is taken instead with `Settings(round_cost=goodspeed.fair.saved.load(path).roofline)`, where
 `path` is a file of `goodspeed profile --json`; `draft_cost` likewise.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from experiments.simulation.network import TOKEN_BYTES
 from goodspeed.exact.positions import HEADER, LAYOUTS
-from goodspeed.fair.latency import Linear, Roofline
+from goodspeed.fair.round_time import Linear, Roofline
 
 BANDWIDTH_SHARE = 0.8
 """The share of the datasheet's bandwidth that large copies and matrix-vector products reach. An assumption."""

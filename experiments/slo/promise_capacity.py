@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 
 from experiments.capacity import Gpu
 from goodspeed.admission import Ask, admit
+from goodspeed.slo.capacity import FLOOR
 from goodspeed.slo.feasible import Budget, Decoding
-from goodspeed.slo.headroom import FLOOR
 
 STEPS = 60  # of a bisection, which leave nothing to be seen
 

@@ -18,7 +18,7 @@ from experiments.simulation.open_loop.stages import Stage, Texts, requests
 from experiments.simulation.open_loop.traffic import window
 from experiments.simulation.settings import Settings
 from experiments.slo.admission_policies import POLICIES
-from goodspeed.fair.latency import Linear, Roofline
+from goodspeed.fair.round_time import Linear, Roofline
 
 A100 = Roofline((Linear(fixed_s=0.02480, token_s=6.878e-5), Linear(fixed_s=3.033e-3, token_s=7.523e-5)))
 """A round of OPT-6.7B on an A100, by the code of the paper's authors: max_k (a_k n + b_k s + c_k) without the draft

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import Linear
-from goodspeed.fair.latency.knee import describe, usual_knee
-from goodspeed.fair.latency.saved import Profile, save, to_json
+from goodspeed.fair.round_time import Linear, describe, knee
+from goodspeed.fair.saved import Profile, save, to_json
 from goodspeed.serving import options
 from goodspeed.serving.config import Settings, add_options, from_namespace, group_of, option
 from goodspeed.serving.events import Reporter, print_json
@@ -83,7 +82,7 @@ def run(namespace: argparse.Namespace) -> int:
         save(profile, namespace.json)
     show(profile, measured, sys.stderr if namespace.json is not None else sys.stdout)
     if namespace.json is not None:
-        print_json(to_json(profile) | {"budget": usual_knee(profile.roofline, profile.trusted_tokens)})
+        print_json(to_json(profile) | {"budget": knee(profile.roofline, profile.trusted_tokens)})
     return 0
 
 
@@ -104,7 +103,7 @@ def show(profile: Profile, measured: "Measured", file: Any) -> None:
     for number, term in enumerate(profile.roofline.terms):
         print(f"{'roofline' if number == 0 else '  or':<9} {line(term)}", file=file)
     print(f"          the larger of these; {r2(profile.roofline_r2)}", file=file)
-    budget = usual_knee(profile.roofline, profile.trusted_tokens)
+    budget = knee(profile.roofline, profile.trusted_tokens)
     print(f"knee      {describe(profile.roofline, budget)}", file=file)
 
 

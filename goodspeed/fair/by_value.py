@@ -34,7 +34,7 @@ class Taken(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What nodes cost: seconds of a round that verifies so many, and what a second costs, both as in `select`."""
+    """Cost of nodes: seconds of a round that verifies so many, and what a second costs, both as in `select`."""
 
     round_s: Callable[[int], float] | None = None
     price: float | None = None
@@ -45,7 +45,7 @@ def take(
 ) -> Taken:
     """Takes nodes after the first ones, up to `most` in all, until no more are worth it; see `select`.
 
-    trees: those of the candidates that are no chains, by their places. Raises ConfigError for odds beyond 0 and 1.
+    trees: the candidates that are no chains, by index. Raises ConfigError for probabilities beyond 0 and 1.
     """
     way = _take_few if sum(len(one.odds) for one in candidates) <= FEW else _take_many
     return way(candidates, first, most, cost, trees or {})
@@ -62,12 +62,12 @@ def take_needed(
     needs = [k for k, one in enumerate(candidates) if one.need > 0]
     for k in sorted(needs, key=lambda k: -candidates[k].need):
         missing = candidates[k].need
-        for odds in path_probability(candidates[k], (trees or {}).get(k))[: most - sum(counts)]:
+        for probability in path_probability(candidates[k], (trees or {}).get(k))[: most - sum(counts)]:
             if missing <= SLACK:
                 break
             counts[k] += 1
-            missing -= odds
-            value += candidates[k].worth * odds
+            missing -= probability
+            value += candidates[k].worth * probability
         feasible = feasible and missing <= SLACK
     return Taken(counts, value), feasible
 
@@ -75,13 +75,13 @@ def take_needed(
 def _take_few(
     candidates: Sequence[Candidate], first: Taken, most: int, cost: Cost, trees: Mapping[int, Ranked]
 ) -> Taken:
-    if not all(0.0 <= odds <= 1.0 for one in candidates for odds in one.odds):
+    if not all(0.0 <= probability <= 1.0 for one in candidates for probability in one.odds):
         raise ConfigError(OUTSIDE)
     num_first = sum(first.counts)
     order = sorted(
-        (-one.worth * odds, rank, k)  # of equals each candidate's next one goes before any second one
+        (-one.worth * probability, rank, k)  # of equals each candidate's next one goes before any second one
         for k, one in enumerate(candidates)
-        for rank, odds in enumerate(path_probability(one, trees.get(k)))
+        for rank, probability in enumerate(path_probability(one, trees.get(k)))
         if rank >= first.counts[k]
     )[: most - num_first]
     falling = [-negative for negative, _, _ in order]
@@ -94,7 +94,7 @@ def _take_few(
 
 
 def _num_worth_few(falling: Sequence[float], sums: Sequence[float], num_first: int, cost: Cost) -> int:
-    """How many of the values are worth it. sums: what the round brings with none of them, with one, and so on."""
+    """Number of the values that are worth it. sums: what the round brings with none of them, with one, and so on."""
     round_s, price = cost
     if round_s is None:
         return len(falling)
@@ -157,7 +157,7 @@ def _num_worth_many(falling: Floats, sums: Floats, num_first: int, cost: Cost) -
 
 
 def _num_above(values: Floats, least: float, number: int) -> Ints:
-    """How many of the `number` highest values are each candidate's. least: the lowest of these."""
+    """Number of the `number` highest values that are each candidate's. least: the lowest of these."""
     counts: Ints = np.count_nonzero(values > least, axis=1)
     _, equal = np.nonzero((values == least).T)  # each candidate's next one before any second one
     return counts + np.bincount(equal[: number - int(counts.sum())], minlength=len(values))

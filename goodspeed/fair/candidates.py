@@ -1,7 +1,7 @@
-"""What clients have drafted: chains and trees of nodes, and the path probability of each node.
+"""Drafts of clients: chains and trees of nodes, and the path probability of each node.
 
-A drafted token is a node; its path probability is the product of the odds from the base to it. No node's is higher
-than its parent's, so the likeliest nodes of a candidate, however many, hold their parents.
+A drafted token is a node; its path probability is the product of the probabilities from the base to it. No node's is
+higher than its parent's, so the likeliest nodes of a candidate, however many, hold their parents.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from goodspeed.errors import ConfigError
 BASE = -1
 """The parent of a first node: the newest token that is decided."""
 
-OUTSIDE = "odds must lie within 0 and 1"
+OUTSIDE = "probabilities must lie within 0 and 1"
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What one client has drafted: a chain, or a tree.
+    """One client's draft: a chain, or a tree.
 
-    odds: of each node, that it is accepted given that its parent is; within 0 and 1.
+    odds: probability of each node that it is accepted given that its parent is; within 0 and 1.
     parents: of each node, the index of its parent, or -1 for the base; None for a chain.
     worth: of one token, as compared with others'.
     need: tokens that its drafts must bring before others' are chosen, as a sum of path probability.
@@ -43,28 +43,28 @@ class Ranked(NamedTuple):
     path_probability: list[float]
 
 
-def rank(odds: Sequence[float], parents: Sequence[int]) -> Ranked:
+def rank(probabilities: Sequence[float], parents: Sequence[int]) -> Ranked:
     """Ranks the nodes of a tree, whatever their order. Raises ConfigError if it is none."""
-    if len(parents) != len(odds):
-        raise ConfigError(f"a tree of {len(odds)} nodes has {len(parents)} parents; each node has one")
+    if len(parents) != len(probabilities):
+        raise ConfigError(f"a tree of {len(probabilities)} nodes has {len(parents)} parents; each node has one")
     falling: list[float] = []  # path probability
     for node, parent in enumerate(parents):
         if not BASE <= parent < node:
-            return _rank_disordered(odds, parents)
-        falling.append(odds[node] if parent == BASE else falling[parent] * odds[node])
+            return _rank_disordered(probabilities, parents)
+        falling.append(probabilities[node] if parent == BASE else falling[parent] * probabilities[node])
     nodes = sorted(range(len(falling)), key=falling.__getitem__, reverse=True)  # stable: of equals the parent
     return Ranked(nodes, [falling[node] for node in nodes])
 
 
-def _rank_disordered(odds: Sequence[float], parents: Sequence[int]) -> Ranked:
+def _rank_disordered(probabilities: Sequence[float], parents: Sequence[int]) -> Ranked:
     """As `rank`, where nodes may come before their parents."""
     known = {BASE: (1.0, 0)}  # path probability and depth
     for node, parent in enumerate(parents):
         unknown = [node] if parent in known else _unknown_ancestors(node, parents, known)
         for one in reversed(unknown):
             above, depth = known[parents[one]]
-            known[one] = above * odds[one], depth + 1
-    nodes = sorted(range(len(odds)), key=lambda node: (-known[node][0], known[node][1]))
+            known[one] = above * probabilities[one], depth + 1
+    nodes = sorted(range(len(probabilities)), key=lambda node: (-known[node][0], known[node][1]))
     return Ranked(nodes, [known[node][0] for node in nodes])
 
 
@@ -80,6 +80,6 @@ def _unknown_ancestors(node: int, parents: Sequence[int], known: dict[int, tuple
 
 
 def path_probability(candidate: Candidate, tree: Ranked | None = None) -> list[float]:
-    """Path odds of the nodes that may be chosen, the highest first. tree: its ranks, if it is a tree."""
-    odds = tree.path_probability if tree is not None else list(accumulate(candidate.odds, mul))
-    return odds if candidate.max_nodes is None else odds[: max(0, candidate.max_nodes)]
+    """Path probability of the nodes that may be chosen, the highest first. tree: its ranks, if it is a tree."""
+    found = tree.path_probability if tree is not None else list(accumulate(candidate.odds, mul))
+    return found if candidate.max_nodes is None else found[: max(0, candidate.max_nodes)]

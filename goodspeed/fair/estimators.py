@@ -24,6 +24,14 @@ step has to be half as large for estimates as good, with 4 quick changes are fol
 ROUNDING = 1e-5  # a sum of float32 ratios may exceed its number of terms by about this share
 
 
+def smoothed(known: float, value: float, step: float) -> float:
+    """The average `known` after one more value; 0 means that there was none yet, and gives the value itself.
+
+    step: the weight of the new value, between 0 and 1.
+    """
+    return known + (value - known) * (step if known else 1.0)
+
+
 class AcceptanceEstimator:
     """Eq. (3): `value` moves by the share `eta` towards the mean agreement of each verified draft.
 

@@ -1,4 +1,4 @@
-"""How many tokens a text still has before it, by the lengths of its client's texts that are over."""
+"""Tokens that a text still has before it, by the lengths of its client's texts that are over."""
 
 import math
 from bisect import bisect_right, insort

@@ -1,4 +1,4 @@
-"""Which of the drafted tokens are worth verifying: `select` chooses among all that are there when a round is packed.
+"""The drafted tokens that are worth verifying: `select` chooses among all that are there when a round is packed.
 
 Verifying a node brings its client `worth` times its path probability in tokens, and costs what it adds to the round's
 time. The same function serves chains and trees. The rules of three papers are its arguments: fairness (GoodSpeed, Eq.
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from goodspeed.errors import ConfigError
 from goodspeed.fair.by_value import Cost, take, take_needed
 from goodspeed.fair.candidates import Candidate, rank
+from goodspeed.fair.round_time import largest
 
 
 class Selection(NamedTuple):
@@ -62,8 +63,4 @@ def _most_nodes(budget: int, round_s: Callable[[int], float] | None, max_round_s
     """The largest number of nodes within the budget whose round is not too long; round_s does not decrease."""
     if round_s is None or max_round_s == inf or round_s(budget) <= max_round_s:
         return budget
-    low, high = 0, budget  # round_s(high) is too long
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if round_s(middle) <= max_round_s else (low, middle)
-    return low
+    return largest(lambda number: round_s(number) <= max_round_s, 0, budget)

@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.wire.enrolled import Key
 from goodspeed.wire.fields import MAX_REPLICAS as MAX_REPLICAS
 from goodspeed.wire.fields import Label, Name

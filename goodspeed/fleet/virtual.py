@@ -8,11 +8,10 @@ from math import inf, isfinite
 
 from msgspec.structs import replace
 
-from goodspeed.fair.latency.rounds import PlannedRounds
 from goodspeed.fleet.replicas import MAX_OWED, Load, Owed
 from goodspeed.slo.admit import admit
+from goodspeed.slo.capacity import FIRST_TOKEN_S, Capacity, headroom_s, planned_s
 from goodspeed.slo.feasible import Ask, Decoding
-from goodspeed.slo.headroom import FIRST_TOKEN_S, FLOOR, SURE, headroom_s, planned_s
 
 
 def fits(load: Load, request: Ask, now: float) -> bool:
@@ -31,8 +30,7 @@ def fits(load: Load, request: Ask, now: float) -> bool:
     asks = [_owed(one, age_s, headroom_s(shortest_s)) for one in waiting]
     early_s = headroom_s(shortest_s, inf if request.tpot_s is None else request.tpot_s)
     asks.append(request._replace(deadline_s=_deadline_s(request) - early_s))
-    tokens_in = lambda seconds: (1.0 - FLOOR) * rounds.tokens_in(seconds)  # noqa: E731
-    return admit(asks, decoding=decoding, tokens_in=tokens_in, pages=load.promisable_pages)[-1]
+    return admit(asks, decoding=decoding, tokens_in=rounds.promised_in, pages=load.promisable_pages)[-1]
 
 
 def _decoding(load: Load, late: Iterable[Owed]) -> Decoding:
@@ -41,12 +39,12 @@ def _decoding(load: Load, late: Iterable[Owed]) -> Decoding:
     return Decoding(min((tpot_s for tpot_s, _ in tpots), default=inf), sum(number / tpot_s for tpot_s, number in tpots))
 
 
-def _rounds(load: Load, request: Ask) -> PlannedRounds:
+def _rounds(load: Load, request: Ask) -> Capacity:
     """Returns the rounds of the promised sessions and the asked one; each text is as long as the mean open one."""
     promised = sum(pace.num_sessions for pace in load.paces) + len(load.owed)
     share = min(1.0, promised / load.num_sessions) if load.num_sessions else 0.0
     context = share * load.context_tokens + request.prompt_tokens
-    return PlannedRounds(load.round_model, 1.0 + SURE * load.usual_error, load.max_round_tokens, promised + 1, context)
+    return Capacity(load.round_model, load.usual_error, load.max_round_tokens, promised + 1, context)
 
 
 def _owed(one: Owed, age_s: float, early_s: float) -> Ask:

@@ -22,8 +22,8 @@ from goodspeed import __version__
 from goodspeed.embedded import models
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
-from goodspeed.fair.latency import Sample
-from goodspeed.fair.latency.saved import Profile, Setting, make_profile
+from goodspeed.fair.round_time import Sample
+from goodspeed.fair.saved import Profile, Setting, make_profile
 
 QUANTILE = 0.25
 """Quantile of a shape's repetitions that counts: other processes only ever make a pass slower."""

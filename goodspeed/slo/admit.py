@@ -1,11 +1,10 @@
 """`admit`, and its policies by name: `dp` (worth the most), `edf` (earliest deadline first), `none` (nothing new)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, isfinite
 from typing import TypeAlias
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.registry import Registry
 from goodspeed.slo.dp import best
 from goodspeed.slo.edf import earliest
 from goodspeed.slo.feasible import Ask, Budget, Course, Decoding
@@ -13,11 +12,16 @@ from goodspeed.slo.feasible import Ask, Budget, Course, Decoding
 Policy: TypeAlias = Callable[[Sequence[Ask], Course], list[bool]]
 """Chooses from requests in the order of deadlines, when those admitted before can be kept."""
 
-_registry: Registry[Policy] = Registry("admission policy", "no admission policy is called {name!r}")
-_registry.register("none")(lambda: lambda ordered, now: [ask.promised for ask in ordered])
-_registry.register("edf")(lambda: earliest)
-_registry.register("dp")(lambda: best)
-names = _registry.names
+POLICIES: Mapping[str, Policy] = {
+    "dp": best,
+    "edf": earliest,
+    "none": lambda ordered, now: [ask.promised for ask in ordered],
+}
+
+
+def names() -> list[str]:
+    """The policies' names, in alphabetical order."""
+    return sorted(POLICIES)
 
 
 def admit(
@@ -41,7 +45,8 @@ def admit(
     `dp` maximises the sum of values exactly up to 11 requests, and beyond as long as MAX_STATES (`dp.py`) suffice; else
     it keeps what `edf` keeps. Raises ConfigError for an impossible number and for a policy that does not exist.
     """
-    decide = _registry.create(policy)
+    if policy not in POLICIES:
+        raise ConfigError(f"no admission policy is called {policy!r}; choose one of: {', '.join(names())}")
     if not isinstance(decoding, Decoding):
         decoding = Decoding.of(_checked(decoding))
     for place, ask in enumerate(asks):
@@ -53,7 +58,7 @@ def admit(
     ordered = [asks[place] for place in order]
     if now.after_all(ask for ask in ordered if ask.promised) is None:
         return [ask.promised for ask in asks]
-    kept = dict(zip(order, decide(ordered, now), strict=True))
+    kept = dict(zip(order, POLICIES[policy](ordered, now), strict=True))
     return [kept[place] for place in range(len(asks))]
 
 

@@ -27,11 +27,12 @@ State: TypeAlias = tuple[float, float, float, int]
 states that compare the lower is no worse in the first number in which they differ."""
 
 Key: TypeAlias = tuple[int, float]
-"""Who was accepted, as a number with a digit for each tier; while nobody decodes the last accepted deadline, else 0."""
+"""The accepted requests, as a number with a digit for each tier; and while nobody decodes the last accepted deadline,
+else 0."""
 
 
 def best(ordered: Sequence[Ask], now: Course) -> list[bool]:
-    """Which requests to keep, all promised ones among them. These can be kept; all are in the order of deadlines.
+    """Says which requests to keep, all promised ones among them. These can be kept; all are in the order of deadlines.
 
     If everything can be kept, that is it. Where the search would take more than MAX_STATES, and where nothing is worth
     more, it is what `edf` keeps.
@@ -88,7 +89,7 @@ class _Search:
         return {key: pareto(states) for key, states in found.items() if states}
 
     def _taken(self, states: Sequence[State], place: int, gained: float) -> list[State]:
-        """Those of the states in which the request can be kept, with it."""
+        """The states in which the request can be kept, with it."""
         ask, bit = self.ordered[place], 1 << place
         value, pages, tokens = ask.value, ask.pages, ask.prompt_tokens - gained
         most_pages, most_left, most = self.pages - pages, SLACK - tokens, value - self.enough[place]
@@ -107,7 +108,7 @@ class _Search:
 
 
 def _digits(tpots: Sequence[float | None]) -> dict[float | None, int]:
-    """What one more session of each tier adds to the number that says who was accepted. No TPOT is a tier, too."""
+    """The number that one more session of each tier adds to `Key`'s first. No TPOT is a tier, too."""
     digits, weight = {}, 1
     for tpot_s, number in Counter(tpots).items():
         digits[tpot_s] = weight

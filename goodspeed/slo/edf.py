@@ -10,7 +10,7 @@ from goodspeed.slo.feasible import Ask, Course
 
 
 def earliest(ordered: Sequence[Ask], now: Course) -> list[bool]:
-    """Which requests to keep, all promised ones among them. These can be kept; all are in the order of deadlines."""
+    """Says which requests to keep, all promised ones, which can be kept, among them. ordered: by deadline."""
     later = [ask for ask in ordered if ask.promised]
     course, kept = now, []
     for ask in ordered:

@@ -1,4 +1,4 @@
-"""Which sets of requests can be kept: the prefill budget of SLOs-Serve, Eqs. (3) and (5).
+"""Sets of requests that can be kept: the prefill budget of SLOs-Serve, Eqs. (3) and (5).
 
 PB*(t, n) = (t / T*) tokens_in(T*) - sum over tiers of n t / tau is what rounds have to spare for prompts in t seconds
 while n sessions decode: rounds are as long as T*, the tightest TPOT, and each session gets one token per TPOT. While

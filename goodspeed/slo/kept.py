@@ -10,11 +10,11 @@ SLACK = 1e-9
 
 
 Outcome: TypeAlias = Literal["attained", "late", "slow"]
-"""What became of a complete text's objectives: kept; the first token was late; or it was in time, and the rest slow."""
+"""Outcomes of a complete text's objectives: kept; the first token was late; or it was in time, and the rest slow."""
 
 
 class Kept(NamedTuple):
-    """What became of a complete text's objectives, by its reader's clock."""
+    """The outcome of a complete text's objectives, by its reader's clock."""
 
     slo: Objectives
     outcome: Outcome
@@ -63,7 +63,7 @@ class Times:
         return (self.last_at - self.first_at) / (self.num_tokens - 1)
 
     def kept(self, slo: Objectives, promised: bool | None = None) -> Kept:
-        """What became of the objectives of a text that is complete, and whether they were promised.
+        """The outcome for the objectives of a complete text, and whether they were promised.
 
         The first token of a text without any is late; one of a single token has kept any TPOT.
         """

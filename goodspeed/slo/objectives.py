@@ -14,7 +14,7 @@ from goodspeed.errors import ConfigError
 MAX_TIER_CHARS: Final = 64
 
 TIER: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_TIER_CHARS}}}\Z")
-"""What a tier may be called: its name becomes a label of metrics."""
+"""A tier's name: it becomes a label of metrics."""
 
 DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|s)\Z")
 
@@ -41,7 +41,7 @@ TierName: TypeAlias = Annotated[str, Meta(max_length=MAX_TIER_CHARS, pattern=r"^
 
 
 class Objectives(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What one text is to keep, in seconds; None: anything will do. It travels as it is: fields are only appended."""
+    """Times that one text is to keep, in seconds; None: anything will do. Sent as it is: fields are only appended."""
 
     ttft_s: Limit | None = None
     tpot_s: Limit | None = None

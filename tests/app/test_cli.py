@@ -12,7 +12,7 @@ import pytest
 
 from goodspeed.app import cli
 from goodspeed.embedded import models
-from goodspeed.fair.latency import saved
+from goodspeed.fair import saved
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., tuple[int, str, str]]

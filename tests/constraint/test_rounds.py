@@ -7,13 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from goodspeed.constraint.masks import Matchers
-from goodspeed.errors import GrammarError
+from goodspeed.errors import NOT_NUMBERS, GrammarError
 from goodspeed.exact.positions import certain
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling, Verdict
 from tests.constraint.babbler import END, NUM_TOKENS, SESSION, Babbler, Draft, decode, encode
 from tests.fakes import Desk, session_id
-from verify_node.scheduler.failures import NOT_NUMBERS
 
 FIXED = Constraint("choice", '["abc"]')
 DEAD_END = Constraint("grammar", 'start: "a" | "b" X\nX: /[a-z]+/ & /[0-9]+/\n')

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import Sample
-from goodspeed.fair.latency.saved import Setting, check, load, make_profile, save, to_json
+from goodspeed.fair.round_time import Sample
+from goodspeed.fair.saved import Setting, check, load, make_profile, save, to_json
 
 SETTING = Setting(model="tiny-target", device="cpu", hardware="some CPU", dtype="float32", threads=1)
 SAMPLES = [Sample(n, s, c, 0.004 + 0.0003 * n) for n in (8, 16, 64) for s in (1, 8) for c in (0, 100)]

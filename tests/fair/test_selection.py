@@ -6,7 +6,6 @@ from math import inf
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,9 +17,9 @@ from goodspeed.selection import Candidate, select
 
 def path_probability(candidate: Candidate) -> list[float]:
     found: list[float] = []
-    for node, probabilities in enumerate(candidate.odds):
+    for node, probability in enumerate(candidate.odds):
         parent = node - 1 if candidate.parents is None else candidate.parents[node]
-        found.append(probabilities * (found[parent] if parent >= 0 else 1.0))
+        found.append(probability * (found[parent] if parent >= 0 else 1.0))
     return found
 
 
@@ -67,7 +66,7 @@ def test_the_likeliest_tokens_go_first(budget, nodes):
     assert select(PAIR, budget) == (nodes, True)
 
 
-def test_worth_weighs_odds():
+def test_worth_weighs_probabilities():
     assert select([Candidate([0.9]), Candidate([0.6], worth=2.0)], 1).nodes == [[], [0]]
 
 
@@ -210,14 +209,6 @@ def test_a_need_is_met_exactly_where_some_choice_meets_it(candidate, budget):
     assert select([candidate], budget).feasible == possible
 
 
-@given(st.lists(candidates(), min_size=1, max_size=6), st.integers(0, 30))
-def test_nodes_are_ascending_and_hold_their_parents(given_, budget):
-    for one, nodes in zip(given_, select(given_, budget).nodes, strict=True):
-        assert nodes == sorted(set(nodes))
-        above = [node - 1 if one.parents is None else one.parents[node] for node in nodes]
-        assert set(above) - {-1} <= set(nodes)
-
-
 rounds = st.builds(linear, st.floats(0.1, 2.0), st.floats(0.0, 0.5))
 limits = st.fixed_dictionaries({}, optional={"price": st.floats(0.0, 9.0), "max_round_s": st.floats(0.1, 4.0)})
 costs: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.builds(
@@ -233,13 +224,3 @@ def test_of_few_and_of_many_the_same_are_chosen(given_, budget, costs):
         with patch.object(by_value, "FEW", few):
             chosen.append(select(given_, budget, **costs))
     assert chosen[0] == chosen[1]
-
-
-def test_many_clients_are_chosen_from_as_few_would_be():
-    rng = np.random.default_rng(1)
-    chains = [Candidate(rng.random(8).tolist()) for _ in range(200)]
-    chosen = select(chains, 300).nodes
-    least = min(path_probability(one)[nodes[-1]] for one, nodes in zip(chains, chosen, strict=True) if nodes)
-    left = [path_probability(one)[len(nodes)] for one, nodes in zip(chains, chosen, strict=True) if len(nodes) < 8]
-    assert num_nodes(chosen) == 300
-    assert least >= max(left)

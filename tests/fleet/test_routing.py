@@ -8,14 +8,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from goodspeed.fair.latency import Linear, Refined
+from goodspeed.fair.refined import Refined
+from goodspeed.fair.round_time import Linear
 from goodspeed.fleet.replicas import MAX_OWED, MAX_PACES, Load, Owed, Pace, Replica
 from goodspeed.fleet.routing import MARGIN, STALE_S, elsewhere, expected_s, fits, may_take, with_one_more
+from goodspeed.slo.capacity import Capacity
 from goodspeed.slo.feasible import Ask
 from tests.verify_node.slo.deadlines import deadline, promised, running
 from verify_node.core.load import summary
 from verify_node.slo.allotting import CATCHING_UP
-from verify_node.slo.capacity import Capacity
 from verify_node.slo.deciding import Decision, decide
 
 NOW = 1000.0
@@ -246,7 +247,7 @@ def test_a_summary_decides_as_the_replica_does(held, ask, error, context_s, cont
     assume(not any(one.is_decoding and (one.due <= NOW or one.slo.tpot_s is None) for one in held.values()))
     cost = Refined(Linear(0.02, 7e-5, 1e-5, context_s))
     cost._usual_error = error
-    rounds = Capacity(cost, 2048, len(held) + 1, (context if held else 0) + ask.prompt_tokens)
+    rounds = Capacity(cost, cost.usual_error, 2048, len(held) + 1, (context if held else 0) + ask.prompt_tokens)
     new = deadline(b"new", NOW + min(ask.deadline_s, 10.0), ask.prompt_tokens, ask.tpot_s, ask.pages)
     (is_kept,) = decide(held, [new], Decision(NOW, rounds, 1000, defaultdict(lambda: 1.0)))
     paces, owed = summary(held.values(), NOW)

@@ -27,7 +27,8 @@ from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError
 from goodspeed.exact import positions, proposals
-from goodspeed.fair.latency import Sample, saved
+from goodspeed.fair import saved
+from goodspeed.fair.round_time import Sample
 from goodspeed.serving import api_keys, prompts, recording
 from goodspeed.wire import keys
 from goodspeed.wire.codec import decode_down, decode_up

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from goodspeed.engine.runner import Runner
-from goodspeed.fair.latency import Linear, Refined, fit_linear
+from goodspeed.fair.fit import fit_linear
+from goodspeed.fair.refined import Refined
+from goodspeed.fair.round_time import Linear
 from goodspeed.serving import profiler
 from goodspeed.serving.profiler import Grid
 from tests.micro import make_checkpoint

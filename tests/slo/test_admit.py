@@ -104,10 +104,6 @@ def test_while_a_promise_cannot_be_kept_nothing_new_is_promised():
         assert six(Ask(1.0, 7, None, promised=True), Ask(99.0, 1, None), policy=policy) == [True, False]
 
 
-def test_none_promises_nobody():
-    assert six(Ask(1.0, 1, None), policy="none") == [False]
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -18,40 +18,6 @@ def six(seconds):
     return int(6 * seconds)
 
 
-def first_tokens(decode_first):
-    """Slots in which the four requests' first tokens come, and those in which somebody who decodes gets no token."""
-    left, running, firsts, stalled = [6] * 4, 3, {}, []
-    for slot in range(1, 40):
-        room, stalls = 6, False
-        decoded = min(room, running) if decode_first else 0
-        room -= decoded
-        new = 0
-        for request in range(4):
-            read = min(room, left[request])
-            left[request] -= read
-            room -= read
-            if read and not left[request]:
-                firsts[request] = slot
-                new += 1
-        if not decode_first:
-            decoded = min(room, running)
-        stalls = decoded < running
-        stalled += [slot] if stalls else []
-        running += new
-    return firsts, stalled
-
-
-def test_decode_first_reads_prompts_in_slots_2_5_and_11_and_never_the_fourth():
-    assert first_tokens(decode_first=True) == ({0: 2, 1: 5, 2: 11}, [])
-
-
-def test_prefill_first_reads_one_prompt_in_each_slot_and_those_who_decode_stall():
-    firsts, stalled = first_tokens(decode_first=False)
-    assert firsts == {0: 1, 1: 2, 2: 3, 3: 4}
-    assert stalled[:4] == [1, 2, 3, 4]
-    assert len(stalled) == 39, "seven decodes never fit into six tokens"
-
-
 def accepted():
     kept = admit(REQUESTS, decoding=DECODES, tokens_in=six)
     assert kept == [True, True, True, False]

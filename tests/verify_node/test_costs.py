@@ -5,7 +5,7 @@ import re
 import pytest
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import saved
+from goodspeed.fair import saved
 from goodspeed.serving import profiler
 from goodspeed.serving.events import EventLog, Reporter
 from tests.micro import make_checkpoint, make_runner

@@ -13,7 +13,7 @@ refusals and the limits on senders are in `replies.py`.
 from collections.abc import Mapping, Sequence
 
 from goodspeed.errors import ProtocolError
-from goodspeed.fair.latency import Refined
+from goodspeed.fair.refined import Refined
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled

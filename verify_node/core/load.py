@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from goodspeed.fair.latency import Refined
+from goodspeed.fair.refined import Refined
 from goodspeed.fleet.replicas import MAX_OWED, MAX_PACES, Load, Owed, Pace
-from goodspeed.slo.headroom import FLOOR
+from goodspeed.slo.capacity import FLOOR
 from verify_node.core.rounds import Rounds
 from verify_node.slo.allotting import tpots
 from verify_node.slo.deadline import Deadline

@@ -9,14 +9,14 @@ from enum import Enum
 from functools import partial
 from math import inf
 
-from goodspeed.fair.latency import Refined
-from goodspeed.fair.smoothing import smoothed
+from goodspeed.errors import NOT_NUMBERS
+from goodspeed.fair.estimators import smoothed
+from goodspeed.fair.refined import Refined
 from verify_node.core.admitting import Admission
 from verify_node.core.counts import Counts
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
-from verify_node.scheduler.commit import Moved, active, commit, observe, publish
-from verify_node.scheduler.failures import IMPOSSIBLE, NOT_NUMBERS
+from verify_node.scheduler.commit import Moved, active, commit, publish
 from verify_node.scheduler.model_drafts import ModelDrafts
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption
@@ -26,6 +26,9 @@ from verify_node.scheduler.start import Starting
 from verify_node.session.checks import HALF_DONE, form_failed, round_failed, target_failed
 from verify_node.session.session import SMOOTHING, Session
 from verify_node.slo.allotting import Allotment
+
+IMPOSSIBLE = "the agreement of its draft, or the evidence, is a number that it cannot be"
+"""Why a session ends whose outcome would spoil the estimates; nothing that came with it is trusted."""
 
 MAX_SUSPECTS = 64
 """Sessions that are remembered, the newest of those whose round failed at its end though they were alone."""
@@ -115,6 +118,8 @@ class Rounds:
         self.counts.num_preempted += len(planned.preempted)
         self.preemption.began(planned, self.sessions, now)
         if not planned.entries:
+            if planned.preempted:  # pages that a waiter shares with whom it displaced make less room than they are
+                self.wake_at = now
             if self.promises.promised:  # a prompt whose last token is held waits for time to pass, and nothing else
                 self.wake_at = min(self.wake_at, now + max(self.round_s, LEAST_HELD_S))
             return None
@@ -142,13 +147,13 @@ class Rounds:
                 self.failing = [session]
                 drafted = self.choice.choose([session], now)
                 resolve = partial(self.preemption.resolve, now=now, others=ready)
-                planned = plan(number, sessions, [session], self.limits, self.pool, drafted, allotment, resolve)
+                planned = plan(number, sessions, [session], self.limits, self.pool, drafted, resolve, allotment)
                 if planned.entries:
                     return planned
             self.failing = ready
         drafted = self.choice.choose(ready, now, _room(allotment, len(ready)))
         resolve = partial(self.preemption.resolve, now=now)
-        return plan(number, sessions, ready, self.limits, self.pool, drafted, allotment, resolve)
+        return plan(number, sessions, ready, self.limits, self.pool, drafted, resolve, allotment)
 
     def _allot(self, ready: list[Session], now: float) -> Allotment | None:
         """The part of the round that promises take; None without any."""
@@ -173,7 +178,7 @@ class Rounds:
         moved, sends = self._commit(done, outcomes, now)
         sends += self.replies.disprove(moved, now)
         moved = [move for move in moved if register.has(move.session)]  # but of whoever was just put out
-        observe(done, moved, self.allocator)
+        self.allocator.observe(done.number, moved)
         self.counts.finished(done, moved, duration_s)
         still_open = {key: session for key, session in self.taking_part.items() if register.has(session)}
         self.preemption.finished(done, moved, still_open, duration_s)

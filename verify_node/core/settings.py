@@ -8,22 +8,21 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from goodspeed import order
 from goodspeed.constraint.compiling import Grammars
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
-from goodspeed.fair.latency import Refined
 from goodspeed.fair.policies import Policy
+from goodspeed.fair.refined import Refined
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import VERSION, Welcome
 from verify_node.core.core import VerifyCore
 from verify_node.core.register import Register
 from verify_node.scheduler.allocate import Allocator
 from verify_node.scheduler.drafted import SelfDrafts
-from verify_node.scheduler.preempt import Preemption
+from verify_node.scheduler.preempt import Preemption, order_of
 from verify_node.scheduler.round import RoundLimits
-from verify_node.scheduler.select import ByOdds, Choice, Whole
+from verify_node.scheduler.select import ByWorth, Choice
 from verify_node.slo.terms import Tiers
 
 Rounds: TypeAlias = Literal["continuous", "barrier"]
@@ -58,12 +57,12 @@ class CoreSettings:
     lease_s: float = 3.0
     tiers: tuple[Objectives, ...] = ()  # that a text may ask for by name
     admission: str | None = None  # who is promised its objectives; None: see `admits`
-    order: str = "fcfs"  # whose texts keep their memory, of `goodspeed.order.names()`
+    order: str = "fcfs"  # whose texts keep their memory, of `preempt.ORDERS`
     prefix_cache: bool = True  # pages of read text are kept for texts that begin alike; the pool has to do so, too
 
     def __post_init__(self) -> None:
         check_round_tokens(self.max_round_tokens, self.budget)
-        order.create(self.order)  # raises ConfigError for a name that it does not know
+        order_of(self.order)  # raises ConfigError for a name that it does not know
         if self.admission not in (None, "none") and self.is_barrier:
             raise ConfigError(
                 f"--admission {self.admission} needs rounds that wait for nobody; give --admission none, or no --preset"
@@ -142,7 +141,7 @@ def make_core(
         is_shared=settings.is_shared and not settings.is_barrier,
         cost=cost,
         admission=settings.admits,
-        preemption=Preemption(order.create(settings.order), cost, pool),
+        preemption=Preemption(order_of(settings.order), cost, pool),
     )
 
 
@@ -151,9 +150,9 @@ def _choice(
 ) -> Choice:
     """Builds what chooses the drafted tokens of a round."""
     if settings.is_barrier:
-        return Whole()
+        return Choice()
     own = (self_drafts if self_drafts is not None else SelfDrafts()) if settings.self_draft else None
-    return ByOdds(cost, limits, allocator.worth_of, own)
+    return ByWorth(cost, limits, allocator.worth_of, own)
 
 
 def make_welcome(

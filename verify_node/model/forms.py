@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from goodspeed.constraint.compiling import Grammars
 from goodspeed.constraint.masks import Asked, Batch, Matchers
 from goodspeed.constraint.matcher import Matcher
-from goodspeed.errors import GrammarError
+from goodspeed.errors import NOT_NUMBERS, GrammarError
 from goodspeed.exact.masks import Words
-from verify_node.scheduler.failures import NOT_NUMBERS
 from verify_node.scheduler.round import Entry, Outcome, Round
 
 Masks = Mapping[bytes, Words]

@@ -8,9 +8,9 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
+from goodspeed.errors import NOT_NUMBERS
 from goodspeed.wire.fields import MIN_LOGPROB
 from goodspeed.wire.messages import TokenLogprobs
-from verify_node.scheduler.failures import NOT_NUMBERS
 from verify_node.scheduler.round import Outcome, PromptRows
 
 MAX_ROWS = 256

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from goodspeed.errors import NOT_NUMBERS
 from goodspeed.exact import trees
 from goodspeed.exact.counts import TextCounts
 from goodspeed.exact.logit_rules import Rules, TextRows, process
 from goodspeed.exact.masks import Words
 from goodspeed.exact.rejection import match, match_tree
 from goodspeed.exact.sampling import Sampling, SamplingBatch, choose, rows_at_once
-from verify_node.scheduler.failures import NOT_NUMBERS
 
 
 class VerifiedEntry(Protocol):

@@ -1,4 +1,4 @@
-"""What each round teaches, and who may draft how much next: Eq. (3), Eq. (4) and Eq. (5) of the GoodSpeed paper.
+"""Estimates from each round, and permissions for the next: Eq. (3), Eq. (4) and Eq. (5) of the GoodSpeed paper.
 
 Observes acceptance per session and goodput per client, and asks the policy how many tokens beyond its text each session
 may have drafted.
@@ -8,13 +8,12 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
-
 from goodspeed.errors import PolicyError
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.policies import ClientState, Policy
 from goodspeed.fair.policies.gradient import goodput_bounds
 from goodspeed.wire.fields import MAX_DRAFT
+from verify_node.scheduler.commit import Moved
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 
@@ -24,11 +23,11 @@ INITIAL_ACCEPTANCE = 0.7
 """Optimistic, so that a new session is tried with a few tokens rather than none."""
 
 INITIAL_WORTH = 3.0
-"""Drafted tokens that it counts as, where evidence is weighed. With 1 chance decides too much, with 10 it is believed
+"""Drafted tokens that it counts as, where evidence is weighed. With 1 luck decides too much, with 10 it is believed
 for too long; measured, see the log."""
 
 INITIAL_GOODPUT = 1.0
-"""What plain decoding gives."""
+"""The goodput of plain decoding."""
 
 SMALLEST_GOODPUT = 1e-9
 
@@ -53,23 +52,6 @@ All others may always draft a few."""
 TRIED_SHARE, MOST_TRIED_S = 0.02, 1.0
 """Share of the time that a session spends on that at most where only itself waits. One that took longer than a second
 is tried again all the same: it may have been a pause."""
-
-
-class Observation(Struct, frozen=True):
-    """What one round showed of one session."""
-
-    session: Session
-    agreement: float  # sum of Eq. (3)'s indicators over the drafted positions
-    num_drafted: int
-    num_tokens: int  # delivered
-    num_accepted: int | None = None  # before the text's end, and that; None: all that was delivered but the last
-
-    @property
-    def delivered(self) -> tuple[int, int]:
-        """Drafted tokens accepted, and drafted, up to the text's end, which is itself not delivered."""
-        if self.num_accepted is None:
-            return max(0, self.num_tokens - 1), self.num_drafted
-        return self.num_accepted, min(self.num_drafted, self.num_tokens + 1)
 
 
 class Allocator:
@@ -116,7 +98,7 @@ class Allocator:
         return AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE, self.worth)
 
     def worth_of(self, client: Client) -> float:
-        """What one token of this client is worth to the sum of utilities: w U'(X) = w X^-fairness.
+        """Worth of one token of this client to the sum of utilities: w U'(X) = w X^-fairness.
 
         Finite, and above 0.
         """
@@ -128,18 +110,27 @@ class Allocator:
         """A new session starts from what its client's sessions have shown."""
         return AcceptanceEstimator(self.eta, client.acceptance.value, client.acceptance.worth)
 
-    def observe(self, number: int, observations: Sequence[Observation]) -> None:
-        """Eq. (3) for every session, Eq. (4) once for every client, with the rounds since its last observation."""
+    def observe(self, number: int, moved: Sequence[Moved]) -> None:
+        """Eq. (3) for every session, Eq. (4) once for every client, with the rounds since its last observation.
+
+        Calibrations, too, and what waiting for drafts brings. number: of the round that is done.
+        """
         tokens: dict[str, int] = defaultdict(int)
-        for seen in observations:
-            tokens[seen.session.client.name] += seen.num_tokens
-            if seen.num_drafted:
-                seen.session.observe_draft(seen.agreement, seen.num_drafted, *seen.delivered)
+        for move in moved:
+            session, client = move.session, move.session.client
+            tokens[client.name] += len(move.taken)
+            if move.num_observed:
+                session.observe_draft(move.outcome.agreement, move.num_observed, *move.delivered)
+            for source, codes, num_accepted in move.claims:
+                client.calibration(source).observe(codes, num_accepted)
+            if move.entry.answered is not None:
+                client.observe_answer(move.outcome.num_accepted, in_time=move.entry.answered)
+            session.observe_model(move.outcome.num_accepted, move.entry.model_drafted)
         for name, num_tokens in tokens.items():
             self.clients[name].observe_goodput(num_tokens, number)
 
     def permit(self, number: int, sessions: Sequence[Session], round_s: float) -> dict[bytes, int]:
-        """How many tokens beyond its text each session may have drafted after verify round `number`, by Eq. (5).
+        """Returns how many tokens beyond its text each session may have drafted after round `number`, by Eq. (5).
 
         sessions: every active session that has had its first token; those for which nothing may draft are left out.
         Where rounds go on meanwhile, `PERMITTED` budgets are shared out. Nobody gets less than LEAST_PERMISSION, unless
@@ -175,13 +166,13 @@ class Allocator:
 
     @property
     def told_policy_error(self) -> str | None:
-        """What was wrong with the policy's last wrong answer, and how often there was one; None if there never was."""
+        """The fault of the policy's last wrong answer, and the number of such answers; None if there never was one."""
         if self.policy_error is None:
             return None
         return f"{self.policy_error}; nobody drafts after such a round (so far: {self.num_policy_errors})"
 
     def _state(self, session: Session, rooms: Mapping[bytes, int], round_s: float) -> ClientState:
-        """What the policy knows of a session."""
+        """The session as the policy sees it."""
         client = session.client
         longest = min(session.max_length, MAX_DRAFT, rooms.get(session.session_id, MAX_DRAFT))
         if not self.is_barrier:

@@ -8,8 +8,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Verdict
-from verify_node.scheduler.allocate import Allocator, Observation
-from verify_node.scheduler.round import Entry, Outcome, Round
+from verify_node.scheduler.round import Entry, Outcome
 from verify_node.session.calibration import ClaimedOf
 from verify_node.session.phase import Phase
 from verify_node.session.session import Session
@@ -29,12 +28,18 @@ class Moved(Struct, frozen=True):
         return 0 if self.outcome.invalid else self.entry.num_drafted
 
     @property
-    def observation(self) -> Observation:
-        """What a draft model drafted counts, and whatever the ratio rule decided on; guesses of an index do not."""
-        num_tokens = len(self.taken)
+    def num_observed(self) -> int:
+        """Drafted tokens that acceptance is observed of: a draft model's, and all that the ratio rule decided on.
+
+        Those of an index do not count.
+        """
         counts = self.entry.source == "model" or self.entry.proposal is not None
-        num_drafted = len(self.entry.first_choices) if counts else 0
-        return Observation(self.session, self.outcome.agreement, num_drafted, num_tokens, self._num_accepted)
+        return len(self.entry.first_choices) if counts else 0
+
+    @property
+    def delivered(self) -> tuple[int, int]:
+        """First choices accepted, and drafted, up to the text's end, which is itself not delivered."""
+        return self._num_accepted, min(self.num_observed, len(self.taken) + 1)
 
     @property
     def _num_accepted(self) -> int:
@@ -115,19 +120,8 @@ def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> 
 
 
 def publish(session: Session, pool: PagePool) -> None:
-    """Those who share with the session find what it has read so far; its text must not be ahead of its memory."""
+    """Publishes the pages prefilled so far to those who share; the text must not be ahead of its KV pages."""
     pool.publish(session.session_id, session.prefix_scope, session.tokens)
-
-
-def observe(done: Round, moved: Sequence[Moved], allocator: Allocator) -> None:
-    """Observes acceptance and goodput (Eq. 3, 4), calibrations, and what waiting for drafts brings."""
-    allocator.observe(done.number, [move.observation for move in moved])
-    for move in moved:
-        for source, codes, num_accepted in move.claims:
-            move.session.client.calibration(source).observe(codes, num_accepted)
-        if move.entry.answered is not None:
-            move.session.client.observe_answer(move.outcome.num_accepted, in_time=move.entry.answered)
-        move.session.observe_model(move.outcome.num_accepted, move.entry.model_drafted)
 
 
 def active(sessions: Mapping[bytes, Session]) -> list[Session]:

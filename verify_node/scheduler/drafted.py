@@ -15,7 +15,7 @@ from verify_node.session.session import Session
 
 
 def of_draft(session: Session) -> Drafted:
-    """What is left of the session's newest draft, as long as the text may grow; of a tree all that is left.
+    """The rest of the session's newest draft, as long as the text may grow; of a tree all that is left.
 
     Under match what it was drawn from is of no use, and under ratio nothing is of use without.
     """
@@ -27,12 +27,12 @@ def of_draft(session: Session) -> Drafted:
 
 
 def of_self(tokens: tuple[int, ...], claimed: tuple[float, ...]) -> Drafted:
-    """What the verify node itself drafted from the session's own text."""
+    """The verify node's own draft from the session's text."""
     return Drafted(tokens, probabilities.encode(claimed), "self") if tokens else NOTHING
 
 
 def of_form(tokens: tuple[int, ...]) -> Drafted:
-    """What the form of the session's output says must follow: the verify node's own draft, and certain."""
+    """Tokens that the constraint on the output forces: the verify node's own draft, and certain."""
     return Drafted(tokens, bytes(len(tokens)), "self", is_forced=True) if tokens else NOTHING
 
 
@@ -101,7 +101,7 @@ class SelfDrafts:
         self._num_made = 0
 
     def draft(self, wanting: Sequence[Wanting]) -> list[tuple[Session, Drafted]]:
-        """What the sessions' own texts say of the tokens that follow them, for those of the highest worth."""
+        """Drafts from the sessions' own texts, for those of the highest worth."""
         found, num_indexed = [], 0
         for session, _, least_probability in self._first(wanting):
             num_new = self._num_unknown(session)
@@ -124,7 +124,7 @@ class SelfDrafts:
         self._misses = {key: made for key, made in self._misses.items() if key in open_sessions}
 
     def _first(self, wanting: Sequence[Wanting]) -> Sequence[Wanting]:
-        """Those who are drafted for in this round: by worth, and in turn where the text said nothing the last time."""
+        """Sessions that are drafted for now: by worth, and in turn where the text said nothing the last time."""
         worth_it = [one for one in wanting if one.least_probability < 1.0]
         if len(worth_it) <= MAX_DRAFTS:
             return worth_it
@@ -137,7 +137,7 @@ class SelfDrafts:
         ]
 
     def _draft(self, session: Session, least_probability: float) -> Drafted:
-        """What comes before the text's end: the end itself the target draws in the same round, drafted or not."""
+        """A draft that ends before the text does: the end itself the target draws in the same round, drafted or not."""
         stop_ids = session.opened.stop_ids
         if session.forced_next:
             return of_form(_before(session.forced_next[: session.max_length], stop_ids))
@@ -146,7 +146,7 @@ class SelfDrafts:
         return of_self(tokens, found.probabilities[: len(tokens)])
 
     def _find(self, session: Session, length: int, least_probability: float) -> Continuation:
-        """What the text's index says."""
+        """The continuation that the text's index finds."""
         opened = session.opened
         banned = opened.stop_ids if len(session.tokens) < session.may_stop_at else ()
         text = self._text(session)

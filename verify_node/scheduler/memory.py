@@ -1,10 +1,9 @@
-"""Keeps the pages of a round while it is filled: what its sessions take, and who is preempted for it.
+"""Keeps the pages of a round while it is filled: what its sessions take.
 
 Sessions that would prefill the same pages as another one wait for that one (`followers`).
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from itertools import accumulate, takewhile
+from collections.abc import Mapping, Sequence
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.prefix_cache import Hit
@@ -13,22 +12,12 @@ from verify_node.session.session import Session
 
 
 class RoundMemory:
-    """Who has pages, and how many more the sessions of this round will take."""
+    """The pages that the sessions of a round will take."""
 
-    def __init__(
-        self,
-        pool: PagePool,
-        drafted: Mapping[bytes, Drafted],
-        resident: Iterable[Session],
-        promised: Container[bytes],
-        kept: Container[bytes],
-    ) -> None:
-        """drafted: what each session has verified. resident: those with memory. kept: whose memory is not taken."""
+    def __init__(self, pool: PagePool, drafted: Mapping[bytes, Drafted]) -> None:
+        """drafted: what each session has verified."""
         self.pool = pool
         self.drafted = drafted
-        self.resident = sorted(resident, key=lambda session: session.admitted)
-        self.promised = promised
-        self.kept = kept
         self.reserved = 0  # pages that the members will take
         self.members: set[bytes] = set()
         self.admitted: list[bytes] = []
@@ -47,55 +36,28 @@ class RoundMemory:
         return needed if hit is None else needed - (len(hit.pages) - hit.num_unused)
 
     def reserve(self, session: Session, num_tokens: int, hit: Hit | None) -> bool:
-        """Sets pages aside; an older session may take them from the youngest ones that are not in this round.
+        """Sets pages aside, if there are as many.
 
         A session without memory is admitted only when all that it has to be fed finds room: half a prompt would be
         thrown away again at the next shortage. It gets the kept pages that were found for it at once.
         """
         key = session.session_id
         needed = self.pool.pages_needed(key, num_tokens) if hit is None else self.needed(session, hit)
-        victims = self._victims(session, needed - (self.pool.num_free - self.reserved), hit)
-        if victims is None:
+        if needed > self.pool.num_free - self.reserved:
             return False
         if hit is not None:
             self.admitted.append(key)
         if hit is not None and hit.pages:
-            self.pool.adopt(key, hit)  # before others leave, whose pages may push these out
+            self.pool.adopt(key, hit)
             needed = self.needed(session, None)
-        for victim in victims:
-            self.preempt(victim)
         self.reserved += needed
         self.members.add(key)
         return True
 
-    def preempt(self, victim: Session) -> None:
-        """It loses its memory; what was published of its text is found again as long as nobody needs the room."""
-        self.pool.free(victim.session_id)
-        self.resident.remove(victim)
-        self.preempted.append(victim.session_id)
-
-    def _victims(self, session: Session, num_pages: int, hit: Hit | None) -> list[Session] | None:
-        """The youngest sessions to preempt for so many pages; None when all that may be do not suffice.
-
-        Promised sessions are never preempted, and all others may be for them. A page that a remaining session
-        shares makes no room, and neither does one that was found for this session.
-        """
-        if num_pages <= 0:
-            return []
-        is_promised = session.session_id in self.promised
-        may = [
-            other
-            for other in takewhile(lambda one: one.admitted > session.admitted or is_promised, reversed(self.resident))
-            if other.session_id not in self.members and other.session_id not in self.kept
-        ]
-        leaving = [other.session_id for other in reversed(may)]  # the oldest first
-        gone = set(leaving)
-        stays = (key for key in self.pool if key not in gone)
-        owned = self.pool.owned(leaving, others=stays, beside=hit.pages if hit is not None else ())
-        for number, pages in enumerate(accumulate(reversed(owned)), 1):
-            if pages >= num_pages:
-                return may[:number]
-        return None
+    def preempt(self, session_id: bytes) -> None:
+        """The session loses its pages; published ones are found again as long as nobody needs the room."""
+        self.pool.free(session_id)
+        self.preempted.append(session_id)
 
 
 def followers(ready: Sequence[Session], pool: PagePool) -> dict[bytes, Session]:

@@ -65,7 +65,7 @@ class Stretch:
 
 @dataclass
 class Comparison:
-    """What is known at one load of the rate with draft models over that without."""
+    """The rate with draft models over that without, as far as it is known at one load."""
 
     permits: bool  # while nothing is tried
     mean: float = 0.0  # of the ratio's logarithm
@@ -129,7 +129,7 @@ class ModelDrafts:
             self._end_stretch(known)
 
     def _turn_to(self, num_sessions: int) -> Comparison:
-        """What is known at this load; where another one held, what was going on is given up."""
+        """The comparison at this load; where another one held, what was going on is given up."""
         if not self._least / SLACK <= num_sessions < 2 * self._least:
             self._least = 1 << (num_sessions.bit_length() - 1)
             known = self._by_load.setdefault(self._least, Comparison(self._least < MANY))

@@ -1,7 +1,7 @@
-"""Fills the next forward pass: plan(number, sessions, ready, limits, pool, drafted) -> Round.
+"""Fills the next forward pass: plan(number, sessions, ready, limits, pool, drafted, resolve) -> Round.
 
-Whoever has waited longest goes first; what does not fit goes first next time. When the memory is full the youngest
-session is preempted, or whoever `resolve` names (`preempt.py`).
+Whoever has waited longest goes first; what does not fit goes first next time. Where memory is short, `resolve`
+(`preempt.py`) decides who is preempted.
 """
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.prefix_cache import Hit
-from verify_node.scheduler.drafted import of_draft
 from verify_node.scheduler.memory import RoundMemory, followers
 from verify_node.scheduler.preempt import Shortage
 from verify_node.scheduler.round import Entry, PromptRows, Round, RoundLimits
@@ -19,8 +18,8 @@ from verify_node.session.session import Session
 from verify_node.slo.allotting import Allotment
 
 Resolve: TypeAlias = Callable[[Iterable[Session], Sequence[Session], Mapping[bytes, int], Container[bytes]], Shortage]
-"""Who gives up memory, and who waits for it, of: those with memory, those who are ready, how many pages each of these
-needs beyond what it has, and those who are promised something."""
+"""Decides who is preempted, and who waits for pages. Arguments: sessions with pages, ready ones, the pages that each of
+these needs beyond what it has, and promised sessions."""
 
 
 def plan(
@@ -29,25 +28,21 @@ def plan(
     ready: Iterable[Session],
     limits: RoundLimits,
     pool: PagePool,
-    drafted: Mapping[bytes, Drafted] | None = None,
+    drafted: Mapping[bytes, Drafted],
+    resolve: Resolve,
     allotment: Allotment | None = None,
-    resolve: Resolve | None = None,
 ) -> Round:
     """Packs the ready sessions into one round within the budget, the token limit and the memory.
 
-    drafted: what each session has verified, by session; None: all that is drafted. allotment: what promised
-    sessions are owed; these go first, and are never preempted. resolve: decides who is preempted where memory is short;
-    None: older sessions take it from younger ones. Memory that a preemption needs is freed in `pool` at once.
+    drafted: what each session has verified, by session. resolve: decides who is preempted where memory is short; the
+    pages of these are freed in `pool` at once. allotment: what promised sessions are owed; these go first, and are
+    never preempted.
     """
-    ready = list(ready)
-    if drafted is None:
-        drafted = {session.session_id: of_draft(session) for session in ready}
-    resident = [session for session in sessions if session.session_id in pool]
-    packing = _Packing(limits, pool, drafted, resident, allotment)
-    ready.sort(key=packing.turn)
+    packing = _Packing(limits, pool, drafted, allotment)
+    ready = sorted(ready, key=packing.turn)
     packing.follow(ready)
-    if resolve is not None:
-        packing.make_room(ready, resolve)
+    resident = [session for session in sessions if session.session_id in pool]
+    packing.make_room(ready, sorted(resident, key=lambda session: session.admitted), resolve)
     for session in ready:
         packing.add(session)
     return packing.round(number)
@@ -61,15 +56,14 @@ class _Packing:
         limits: RoundLimits,
         pool: PagePool,
         drafted: Mapping[bytes, Drafted],
-        resident: list[Session],
         allotment: Allotment | None,
     ) -> None:
         rank = allotment.rank if allotment is not None else ()
         self.promised = {session_id: place for place, session_id in enumerate(rank)}
         self.floor = allotment.floor if allotment is not None else {}
         self.promised_prefill = allotment.prefill if allotment is not None else {}
-        kept = allotment.reserved if allotment is not None else frozenset()  # their memory is not taken
-        self.memory = RoundMemory(pool, drafted, resident, self.promised, kept)
+        self.kept = allotment.reserved if allotment is not None else frozenset()  # their memory is not taken
+        self.memory = RoundMemory(pool, drafted)
         self.budget = limits.budget
         self.tokens = limits.max_round_tokens
         if allotment is not None and allotment.round_tokens is not None:
@@ -87,7 +81,7 @@ class _Packing:
         self.seen: set[bytes] = set()  # sessions that were given their part, or deferred
 
     def turn(self, session: Session) -> tuple[float, bool, float, int]:
-        """Who goes first: promised sessions by what is due, then who has a floor, then who has waited longest."""
+        """Sort key: promised sessions by what is due, then who has a floor, then who has waited longest."""
         key = session.session_id
         return self.promised.get(key, inf), key not in self.floor, session.ready_since, session.admitted
 
@@ -95,7 +89,7 @@ class _Packing:
         """Finds out who follows whom; promised sessions follow nobody."""
         self.followed = followers([session for session in ready if session.session_id not in self.promised], self.pool)
 
-    def make_room(self, ready: Sequence[Session], resolve: Resolve) -> None:
+    def make_room(self, ready: Sequence[Session], resident: Sequence[Session], resolve: Resolve) -> None:
         """If not all of them can have all that they need, `resolve` decides who can; the others wait.
 
         Followers are skipped unless their leader is not admitted; then they compete normally, and the first one
@@ -103,19 +97,20 @@ class _Packing:
         """
         num_followers = len(self.followed)
         while True:
-            shortage = self._shortage(ready, resolve)
+            shortage = self._shortage(ready, resident, resolve)
             out = {*shortage.wait, *shortage.preempt}
             held_up = {key for key, reader in self.followed.items() if reader.session_id in out}
             if not held_up:
                 break
             self.followed = {key: reader for key, reader in self.followed.items() if key not in held_up}
         self.without_memory = shortage.wait
-        for victim in [session for session in self.memory.resident if session.session_id in shortage.preempt]:
-            self.memory.preempt(victim)
+        for session in resident:
+            if session.session_id in shortage.preempt:
+                self.memory.preempt(session.session_id)
         if len(self.followed) < num_followers:
             self.follow([session for session in ready if session.session_id not in out])
 
-    def _shortage(self, ready: Sequence[Session], resolve: Resolve) -> Shortage:
+    def _shortage(self, ready: Sequence[Session], resident: Sequence[Session], resolve: Resolve) -> Shortage:
         asked = [session for session in ready if session.session_id not in self.followed]
         most = self.tokens // self.pool.page_size + len(asked)  # pages that a round takes for those with memory
         if self.pool.num_free >= most and all(session.session_id in self.pool for session in asked):
@@ -123,7 +118,7 @@ class _Packing:
         needs = {session.session_id: self.memory.needed(session, self.memory.find(session)) for session in asked}
         if sum(needs.values()) <= self.pool.num_free:
             return Shortage()
-        return resolve(self.memory.resident, asked, needs, self.memory.kept)
+        return resolve(resident, asked, needs, self.kept)
 
     def add(self, session: Session) -> None:
         """Gives the session its part of the round, or defers it. One that others wait for goes before these."""
@@ -158,7 +153,7 @@ class _Packing:
         return reader.session_id in self.memory.members
 
     def _entry(self, session: Session, hit: Hit | None) -> Entry | None:
-        """What the session would feed: all of it, or else a chunk of what comes before its newest token."""
+        """The session's tokens for this round: all of it, or else a chunk of what comes before its newest token."""
         cached = self.pool.length(session.session_id) if hit is None else hit.num_tokens
         prefill = len(session.tokens) - cached - 1  # at least 0: the newest token was never fed
         drafted = self.drafted.get(session.session_id, NOTHING)
@@ -174,7 +169,7 @@ class _Packing:
         return _chunk(session, cached, num_tokens) if num_tokens > 0 else None
 
     def _promised_entry(self, session: Session, cached: int, prefill: int, drafted: Drafted) -> Entry | None:
-        """What is allotted to a session of which the prompt is to be read; and to others a token, with their draft.
+        """The allotted tokens of a promised prompt; of other promised sessions a token, with their draft.
 
         A draft that does not fit is left out: nobody who is promised something waits for the next round for it.
         """
@@ -233,7 +228,7 @@ def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
 
 
 def _needs_stop_ids(session: Session) -> bool:
-    """Whether the target has to know them: none may be drawn yet, or only where the output's form ends."""
+    """Whether the target has to know them: none may be drawn yet, or only where the constraint allows an end."""
     return len(session.tokens) < session.may_stop_at or session.opened.constraint is not None
 
 

@@ -13,63 +13,57 @@ admitted. From then on it is preempted last until it has had S_1, if the order a
 served nobody passes it, and older texts never lose memory to younger ones.
 """
 
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.fair.latency import CostModel
-from goodspeed.order import Job, Order
-from goodspeed.order.base import AGING_S, is_overdue
+from goodspeed.errors import ConfigError
+from goodspeed.fair.round_time import CostModel
 from verify_node.scheduler.commit import Moved
+from verify_node.scheduler.laps import Laps
+from verify_node.scheduler.order import AGING_S, Fcfs, Job, Order
 from verify_node.scheduler.round import Round
 from verify_node.scheduler.service import Accounts, Claim, num_only_read
 from verify_node.session.session import Session
 
+ORDERS: dict[str, Callable[..., Order]] = {"fcfs": Fcfs, "laps": Laps}
+"""The orders by name."""
+
+
+def order_of(name: str) -> Order:
+    """Makes an order of that name; ConfigError where there is none."""
+    if name not in ORDERS:
+        raise ConfigError(f"there is no order {name!r}; choose one of: {', '.join(sorted(ORDERS))}")
+    return ORDERS[name]()
+
 
 class Shortage(NamedTuple):
-    """What a shortage of memory means for a round."""
+    """Sessions that a shortage of pages concerns."""
 
     preempt: tuple[Hashable, ...] = ()  # lose their pages, in this order
     wait: frozenset[Hashable] = frozenset()  # would move, and find no pages
 
 
-def resolve(
-    order: Order,
-    jobs: Sequence[Job],
-    now: float,
-    *,
-    num_free: int,
-    owned: Mapping[Hashable, int],
-    needs: Mapping[Hashable, int],
-    claims: Mapping[Hashable, Claim],
-    num_promised: int = 0,
-) -> Shortage:
-    """Fits the best-ranked into memory. Sizes are in pages.
-
-    jobs: best-effort sessions that have pages or wait for some. num_free: nobody's. owned: of those that have some.
-    needs: what each has to have beyond that to move in this round; those that no round can move are left out. claims:
-    of those with pages. num_promised: what promised sessions need beyond what they have.
-    """
-    shortage = _Resolving(order, jobs, now, num_free - num_promised, owned, needs, claims)
-    shortage.serve_promised()
-    shortage.serve_holders()
-    shortage.admit()
-    return Shortage(tuple(shortage.preempt), frozenset(shortage.wait))
-
-
-class _Resolving:
-    """Memory while it is shared out."""
+class Contention:
+    """Memory while it is shared out among the best-ranked. Sizes are in pages."""
 
     def __init__(
         self,
         order: Order,
         jobs: Sequence[Job],
         now: float,
+        *,
         num_free: int,
         owned: Mapping[Hashable, int],
         needs: Mapping[Hashable, int],
         claims: Mapping[Hashable, Claim],
+        num_promised: int = 0,
     ) -> None:
+        """jobs: best-effort sessions that have pages or wait for some. num_free: nobody's. claims: of those with pages.
+
+        owned: pages of those that have some. needs: pages that each has to have beyond that to move in this round;
+        those that no round can move are left out. num_promised: what promised sessions need beyond what they have.
+        """
         ranked = order.rank(jobs, now)
         self.order = order
         self.now = now
@@ -79,12 +73,19 @@ class _Resolving:
         self.holders = [job for job in ranked if job.has_place]
         if order.ages:  # else who ranks first today does so to its end, and needs no claim to get somewhere
             self.holders.sort(key=lambda job: claims[job.job_id])
-        self.num_free = num_free  # below 0 while promised sessions lack pages
+        self.num_free = num_free - num_promised  # below 0 while promised sessions lack pages
         self.num_held = sum(owned[job.job_id] for job in self.holders)
         self.num_pages = self.num_free + self.num_held  # that best effort has in all
         self.preempt: list[Hashable] = []
         self.wait: set[Hashable] = set()
         self._in_vain: list[tuple[tuple[float, ...], int]] = []  # who found too few that yield, and its need
+
+    def resolve(self) -> Shortage:
+        """Says who is preempted, and who waits."""
+        self.serve_promised()
+        self.serve_holders()
+        self.admit()
+        return Shortage(tuple(self.preempt), frozenset(self.wait))
 
     def serve_promised(self) -> None:
         """Preempts others for them, the last first, as far as they need it."""
@@ -110,7 +111,7 @@ class _Resolving:
             num_before += need
 
     def admit(self) -> None:
-        """Those without pages. Only one displaces others in a round, since a round reads half of its tokens at most."""
+        """Serves those without pages. One displaces others in a round, which prefills half of its tokens at most."""
         displaces = self.order.displaces
         for place, job in enumerate(self.waiters):
             need = self.needs[job.job_id]
@@ -121,7 +122,7 @@ class _Resolving:
                 self.num_free -= need
                 continue
             self.wait.add(job.job_id)
-            if is_overdue(job, self.now, AGING_S) and need <= self.num_pages:
+            if job.is_overdue(self.now, AGING_S) and need <= self.num_pages:
                 self.wait.update(behind.job_id for behind in self.waiters[place:])
                 return
 
@@ -187,7 +188,7 @@ class Preemption:
         now: float,
         others: Iterable[Session] = (),
     ) -> Shortage:
-        """Who gives up memory before the round, and who waits for it.
+        """Says who is preempted before the round, and who waits for pages.
 
         resident: sessions with memory. needs: pages that each ready session needs beyond what it has. kept: promised
         sessions. others: that are ready, and which this round leaves out; they are ranked, since they wait, too. A page
@@ -200,7 +201,7 @@ class Preemption:
         contending = sorted([*holders, *waiters], key=lambda session: session.admitted)
         keys = [session.session_id for session in contending if session.session_id in self._pool]
         promised = [session.session_id for session in resident if session.session_id in kept]
-        return resolve(
+        contention = Contention(
             self._order,
             [self._job(session) for session in contending],
             now,
@@ -210,6 +211,7 @@ class Preemption:
             claims={session.session_id: self.accounts.of(session).claim for session in holders},
             num_promised=sum(pages for key, pages in needs.items() if key in kept),
         )
+        return contention.resolve()
 
     def _job(self, session: Session) -> Job:
         recompute_s = float(self._cost.round_s(len(session.tokens), 1, 0))

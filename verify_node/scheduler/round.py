@@ -17,7 +17,7 @@ from goodspeed.wire.messages import Constraint, LogitRules, Sampling, TokenLogpr
 
 @dataclass(frozen=True, slots=True)
 class RoundLimits:
-    """What no round may exceed."""
+    """Limits of every round."""
 
     budget: int  # drafted tokens
     max_round_tokens: int  # everything fed
@@ -85,7 +85,7 @@ class Entry(Struct, frozen=True):
         return range(self.num_drafted) if self.parents is None else trees.first_choices(self.parents)
 
     def banned_at(self, position: int) -> tuple[int, ...]:
-        """What may not be drawn at this position of the text."""
+        """Tokens that may not be drawn at this position of the text."""
         return self.stop_ids if position < self.may_stop_at else ()
 
 
@@ -116,14 +116,14 @@ class Round(Struct, frozen=True):
 
 
 class Decisions(Struct, frozen=True):
-    """What the target decided at each drafted position, also after the first rejection; in a tree by first choices."""
+    """The target's decision at each drafted position, also after the first rejection; in a tree by first choices."""
 
     agreed: tuple[bool, ...]
     ratios: tuple[float, ...] = ()  # min(1, p/q), under the ratio rule
 
 
 class Outcome(Struct, frozen=True):
-    """What came of one entry: if it samples, the accepted tokens and one more; logprobs of its prompt, if wanted."""
+    """The result of one entry: if it samples, the accepted tokens and one more; logprobs of its prompt, if wanted."""
 
     session_id: bytes
     tokens: tuple[int, ...]

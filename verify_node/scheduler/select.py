@@ -1,27 +1,27 @@
-"""Which drafted tokens the next round verifies: all that may be drafted, or those that are worth their time.
+"""Chooses the drafted tokens that the next round verifies: all that may be drafted, or those that are worth their time.
 
-`Whole` is the paper: drafts are verified as long as they were allowed to be. `ByOdds` looks at every drafted token that
-is there when a round is packed, in drafts and in what the verify node drafts itself from a session's own text. It
+`Choice` is the paper: drafts are verified as long as they were allowed to be. `ByWorth` looks at every drafted token
+that is there when a round is packed, in drafts and in what the verify node itself drafts from a session's own text. It
 verifies those that bring the most for the time that they add, as `goodspeed.selection` says: a token's worth is w U'(X)
-of its client, its probabilities are what its draft node claims, calibrated by what became of such claims. The others
-are cut, never deferred: under match a cut draft is exact. Under ratio a token must not be cut for what it is, so there
-its probabilities are the client's acceptance rate, whatever the token.
+of its client, its probability is what its draft node claims, calibrated by what became of such claims. The others are
+cut, never deferred: under match a cut draft is exact. Under ratio a token must not be cut for what it is, so there its
+probability is the client's acceptance rate, whatever the token.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from goodspeed.fair.by_value import Cost, take, take_needed
 from goodspeed.fair.candidates import Candidate, Ranked, path_probability, rank
-from goodspeed.fair.latency import Refined
+from goodspeed.fair.refined import Refined
 from goodspeed.wire import probabilities
 from verify_node.scheduler.allocate import limits_of_clients
 from verify_node.scheduler.drafted import SelfDrafts, Wanting, claimed_probabilities, of_draft
 from verify_node.scheduler.round import RoundLimits
-from verify_node.session.client import Client, DraftGain
+from verify_node.session.client import Client
 from verify_node.session.drafted import Drafted
 from verify_node.session.session import Session
 from verify_node.slo.needs import NONE, Needs
@@ -45,61 +45,40 @@ class Hope(NamedTuple):
 
     @property
     def due_at(self) -> float:
-        """When the draft should be there."""
+        """The time at which the draft should be there."""
         return self.session.model_due_at if self.of_model else self.session.answer_due_at
 
 
-class Choice(Protocol):
-    """Chooses the drafted tokens of a round."""
+class Choice:
+    """Chooses the drafted tokens of a round; this one, as in the paper, verifies drafts as long as they may be.
+
+    What does not fit into the budget waits for the next round.
+    """
 
     def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
-        """What each ready session has verified, by session; those with nothing may be left out.
+        """The tokens that each ready session has verified, by session; those without any may be left out.
 
         most: drafted tokens that promises leave room for; None for no bound but the budget.
         """
-        ...
-
-    def least_probability(self, session: Session) -> int:
-        """Code of the path probability that a token of this session needed in the last round."""
-        ...
-
-    def owes_more(self, session: Session) -> bool:
-        """Whether the last round owed this session more than the token that it brings anyway."""
-        ...
-
-    def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
-        """Those of the ready sessions for which a draft may be on its way. number: of the round to be packed."""
-        ...
-
-    def keep(self, open_sessions: Container[bytes]) -> None:
-        """Forgets what is kept of sessions that are not open any more."""
-        ...
-
-
-class Whole:
-    """Every draft as long as it was allowed to be; what does not fit into the budget waits for the next round."""
-
-    def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
-        """The drafts that arrived, by session; nothing is promised where drafts are not cut."""
         return {session.session_id: of_draft(session).cut(session.may_draft) for session in ready}
 
     def least_probability(self, session: Session) -> int:
-        """There is no bound."""
+        """Code of the path probability that a token of this session needed in the last round."""
         return ALL
 
     def owes_more(self, session: Session) -> bool:
-        """What is owed is not looked at."""
+        """Whether the last round owed this session more than the token that it brings anyway."""
         return False
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
-        """None: whoever may draft is waited for."""
+        """The ready sessions for which a draft may be on its way. number: of the round to be packed."""
         return []
 
     def keep(self, open_sessions: Container[bytes]) -> None:
-        """Nothing is kept."""
+        """Forgets all sessions that are not open any more."""
 
 
-class ByOdds:
+class ByWorth(Choice):
     """The tokens that are worth the time that they add to the round."""
 
     def __init__(
@@ -118,10 +97,7 @@ class ByOdds:
         self._least_value = 0.0  # worth x path probability that a token had to have in the last round
 
     def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
-        """What each session with drafted tokens has verified, cut to what is worth it, by session.
-
-        First what texts with objectives are owed, then what brings the most, while the round stays short enough.
-        """
+        """Chooses what texts with objectives are owed, then what brings the most while the round stays short enough."""
         needs = self._needs(ready, now)
         self._owed_more = needs.owed_more
         worths = self._worths(ready)
@@ -149,40 +125,36 @@ class ByOdds:
         """From the price of one more token's time in the last round, which a session that is behind need not pay."""
         if not self._least_value:
             return ALL
-        price = 0.0 if self.owes_more(session) else self._least_value / self._worth(session.client)
-        return probabilities.code(max(LOWEST_BOUND, price))
+        return probabilities.code(max(LOWEST_BOUND, self._price(session, self._worth(session.client))))
 
     def owes_more(self, session: Session) -> bool:
-        """Whether the last round owed this session more than the token that it brings anyway."""
         return session.session_id in self._owed_more
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
-        """Those of the ready sessions for which a draft may be on its way."""
         if number % SELDOM_UNWAITED == 0:
             return []
-        answers = [session for session in ready if session.hopes_for_answer]
-        models = [session for session in ready if session.hopes_for_model]
-        gains = [one.client.answer_gain for one in answers] + [one.client.model_gain for one in models]
-        if not gains or (number % UNWAITED == 0 and not all(gain.is_known for gain in gains)):
+        hoping = [(one, one.client.answer_gain, False) for one in ready if one.hopes_for_answer]
+        hoping += [(one, one.client.model_gain, True) for one in ready if one.hopes_for_model]
+        if not hoping or (number % UNWAITED == 0 and not all(gain.is_known for _, gain, _ in hoping)):
             return []
         worths = self._worths(ready)
         mean = sum(worths[session.client.name] for session in ready) / len(ready)
         most = self._limits.budget / len(ready)  # nobody holds up the others for more than an equal part of the budget
-
-        def hope(session: Session, gain: DraftGain, *, of_model: bool) -> Hope:
-            return Hope(session, min(most, gain.tokens) * worths[session.client.name] / mean, of_model)
-
-        kinds = [False] * len(answers) + [True] * len(models)
-        hoping = zip([*answers, *models], gains, kinds, strict=True)
-        return [hope(session, gain, of_model=of_model) for session, gain, of_model in hoping]
+        return [
+            Hope(session, min(most, gain.tokens) * worths[session.client.name] / mean, of_model)
+            for session, gain, of_model in hoping
+        ]
 
     def keep(self, open_sessions: Container[bytes]) -> None:
-        """Forgets the texts of sessions that are over."""
         if self._self_drafts is not None:
             self._self_drafts.keep(open_sessions)
 
+    def _price(self, session: Session, worth: float) -> float:
+        """Path probability below which a token was not worth its time in the last round."""
+        return 0.0 if self.owes_more(session) else self._least_value / worth
+
     def _needs(self, ready: Sequence[Session], now: float) -> Needs:
-        """What is owed to the sessions of this round."""
+        """Drafted tokens that are owed to sessions of this round."""
         deadlines = [session.deadline for session in ready if session.deadline is not None]
         if not deadlines:
             return NONE
@@ -191,7 +163,7 @@ class ByOdds:
         return Needs(deadlines, weights, float(self._cost.round_s(len(ready), len(ready), context)), now)
 
     def _worths(self, ready: Sequence[Session]) -> dict[str, float]:
-        """What one token of each client is worth."""
+        """Worth of one token of each client, by name."""
         clients = {session.client.name: session.client for session in ready}
         return {name: self._worth(client) for name, client in clients.items()}
 
@@ -206,8 +178,7 @@ class ByOdds:
                     found.append((session, drafted))
                 elif self._self_drafts is not None and session.allows_ngrams:
                     worth = worths[session.client.name]
-                    price = 0.0 if self.owes_more(session) else self._least_value / worth
-                    wanting.append(Wanting(session, worth, price))
+                    wanting.append(Wanting(session, worth, self._price(session, worth)))
         if self._self_drafts is not None:
             found += self._self_drafts.draft(wanting)
         return [(session, one) for session, one in found if one.tokens]
@@ -235,7 +206,7 @@ class ByOdds:
 
 
 def _candidates(drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str, float]) -> list[Candidate]:
-    """What each session has drafted, in this order, as the selection looks at it."""
+    """The drafts in this order, as the selection looks at them."""
     rooms = limits_of_clients([session for session, _ in drafted])
     return [
         Candidate(

@@ -1,4 +1,4 @@
-"""What each session has had of the rounds' time, and how long it has waited for memory: the one place that writes it.
+"""Accounts of the rounds' time that each session has had, and of its wait for KV pages.
 
 Service is time in which a session is served: the whole time of each round that it takes part in, as it is at a draft
 node's line, so that the queues and S_1 mean about the same however many share a round. Reading again what was read
@@ -11,11 +11,10 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.lengths import OutputLengths
-from goodspeed.fair.smoothing import smoothed
-from goodspeed.order import Job, RateHistory
-from goodspeed.order.base import AGING_S
-from goodspeed.order.laps import FIRST_S
+from verify_node.scheduler.laps import FIRST_S, RateHistory
+from verify_node.scheduler.order import AGING_S, Job
 from verify_node.scheduler.round import Entry
 from verify_node.session.session import Session
 
@@ -27,7 +26,7 @@ ROUND_S = 0.01
 
 
 Claim: TypeAlias = tuple[int, float]
-"""How strong a session's claim to its memory is, before its rank counts: the smallest one is the strongest.
+"""Strength of a session's claim to its pages, before its rank counts: the smallest one is the strongest.
 
 It counts where the order ages."""
 
@@ -51,12 +50,12 @@ class Account:
     rates: RateHistory = field(default_factory=RateHistory)
 
     def enter(self, now: float) -> None:
-        """It is given memory."""
+        """The session is given pages."""
         self.turn_s = 0.0
         self.entered_overdue = now - self.wait_began_at > AGING_S
 
     def leave(self, now: float) -> None:
-        """It loses its memory. A turn that brought less than S_1 counts as part of the wait before it."""
+        """The session is preempted. A turn that brought less than S_1 counts as part of the wait before it."""
         if self.turn_s >= FIRST_S:
             self.wait_began_at = now
 
@@ -125,7 +124,7 @@ class Accounts:
             account.leave(now)
 
     def observe_round(self, seconds: float) -> None:
-        """How long a round took, without what a session read in it for which it decided something, on average."""
+        """Smooths a round's mean time for the sessions that it decided something for, without their own prefill."""
         self._round_s = smoothed(self._round_s, seconds, SMOOTHING)
 
     def end(self, session: Session) -> None:

@@ -30,7 +30,7 @@ class Start(NamedTuple):
 
 
 class Earliest(NamedTuple):
-    """When the next round may start, and for whom it waits till then."""
+    """The earliest start of the next round, and for whom it waits till then."""
 
     at: float  # seconds, the core's clock; infinity while somebody has to be waited for
     whom: Session | None = None  # until its draft arrives, no other arrival can start the round earlier
@@ -47,7 +47,7 @@ class Starting:
         self._waiting: tuple[Session, float] | None = None  # no round before that time, while its draft is on its way
 
     def look(self, choice: Choice, num_rounds: int, round_s: float, now: float) -> Start | None:
-        """Who is ready, if a round may start now; else `wake_at` says when to ask again.
+        """Returns who is ready, if a round may start now; else `wake_at` says when to ask again.
 
         num_rounds: begun so far. round_s: smoothed duration of one. Sessions whose draft is late go without.
         """
@@ -84,7 +84,7 @@ class Starting:
 def earliest(
     ready: Sequence[Session], awaited: Sequence[Session], round_s: float, hopes: Sequence[Hope] = ()
 ) -> Earliest:
-    """When a round with the sessions that are ready may start.
+    """The earliest start of a round with the sessions that are ready.
 
     awaited: those without whose complete drafts no round starts. round_s: how long a round takes, 0 if that is not
     known. hopes: those of `ready` whose drafts are on their way.

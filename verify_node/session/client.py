@@ -6,8 +6,7 @@ Nobody else writes these fields (`tests/house/test_one_writer.py`).
 from collections import Counter
 from dataclasses import dataclass, field
 
-from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
-from goodspeed.fair.smoothing import smoothed
+from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator, smoothed
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.fields import DraftSource, NodeSource
 from verify_node.session.acceptance_bound import AcceptanceBound

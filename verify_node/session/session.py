@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from goodspeed.fair.estimators import AcceptanceEstimator
-from goodspeed.fair.smoothing import smoothed
+from goodspeed.fair.estimators import AcceptanceEstimator, smoothed
 from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import Draft, OpenSession, TokenLogprobs, Verdict
 from verify_node.session.client import Peer

@@ -8,7 +8,6 @@ A promise is an admitted deadline: the session's time in rounds and its KV pages
   round what is reserved of it. `verify_node/core/admitting.py` carries decisions out, `Verdict.promised` tells them.
 - `deciding.py`: which deadlines are admitted, and whose go first: within clients' shares by weight.
 - `allotting.py`: how long a round may be and what of it is reserved; `floor.py`: what of it best effort keeps.
-- `capacity.py`: how many tokens rounds carry for sure.
 - `needs.py`: which drafted tokens selection owes to late sessions, promised or not.
 
 Pure: every time is an argument.

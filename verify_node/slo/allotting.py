@@ -1,4 +1,4 @@
-"""What of the next round is reserved for promises: how many tokens it may carry, and for whom.
+"""Reserves a part of the next round for promises: how many tokens it may carry, and for whom.
 
 Rounds are as long as the tightest promise allows (SLOs-Serve, Alg. 2). Each session that decodes has a token of the
 round; what is left is for prompts, of which what is due first goes first, and what is late already goes last: else one
@@ -13,9 +13,8 @@ from math import inf
 from typing import NamedTuple
 
 from goodspeed.slo.admit import can_keep
+from goodspeed.slo.capacity import Capacity, headroom_s
 from goodspeed.slo.feasible import Decoding
-from goodspeed.slo.headroom import headroom_s
-from verify_node.slo.capacity import Capacity
 from verify_node.slo.deadline import Deadline
 
 AHEAD = 3.0
@@ -32,7 +31,7 @@ NO_FLOOR: Mapping[bytes, int] = {}
 
 
 class Allotment(NamedTuple):
-    """What a round is to keep to."""
+    """Bounds of one round."""
 
     round_tokens: int | None  # that it may carry at most; None: no promise bounds it
     prefill: dict[bytes, int]  # of these, each promised prompt's: none, where there is no room or its last one is held
@@ -62,7 +61,7 @@ def allot(
     others: Sequence[int] = (),
     floor: Callable[[float], Mapping[bytes, int]] = lambda room: NO_FLOOR,
 ) -> Allotment:
-    """What the round that begins now is to keep to, so that the promises are kept; paused ones take no part.
+    """Bounds the round that begins now, so that the promises are kept; paused ones take no part.
 
     others: lengths of the texts of best effort that could take part, in the order in which they would. floor: tokens of
     such sessions that a round of so many has in any case, even if promises are late by that.
@@ -85,7 +84,7 @@ def allot(
 
 
 def _round_s(present: Sequence[Deadline], decoding: Sequence[Deadline], now: float, rounds: Capacity) -> float:
-    """How long the round may take for all to be on time at its end who still can be; infinity for no bound.
+    """Seconds that the round may take for all to be on time at its end who still can be; infinity for no bound.
 
     Whoever is ahead can wait for longer than a TPOT, and the fewer rounds there are, the more prompts they carry. Who
     is late is served at its pace. A round too short for a token of each who decodes helps nobody: whom only that would

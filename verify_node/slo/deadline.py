@@ -9,39 +9,35 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Literal, TypeAlias
 
+from goodspeed.slo.capacity import FIRST_TOKEN_S, planned_s
 from goodspeed.slo.feasible import Ask
-from goodspeed.slo.headroom import FIRST_TOKEN_S, planned_s
-from goodspeed.slo.kept import SLACK
+from goodspeed.slo.kept import SLACK, Times
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Slo
 
 Cause: TypeAlias = Literal["queue", "prefill", "round", "draft", "network", "memory", "away"]
-"""What a text waits for: a round to begin, a round that reads its prompt, one that goes on with it, its draft, a
-message of its draft node, KV memory, or its draft node's return."""
+"""A text waits for one of these: a round to begin, a round that prefills its prompt, one that goes on with it, its
+draft, a message of its draft node, KV pages, or its draft node's return."""
 
 T_SPEC_FACTOR = 1.05
 """By so much the next round may be longer than the last was, as in the code of AdaServe's authors."""
 
 
-@dataclass(slots=True)
-class Deadline:
-    """What one session is to keep, from when its user asked for it until its text is over."""
+@dataclass(slots=True, kw_only=True)
+class Deadline(Times):
+    """The times of one session's text at this node, and what it is to keep until it is over."""
 
     session_id: bytes
     client: str  # its name
     slo: Objectives  # as far as its key allows
-    asked_at: float
     due_first: float  # when its first token after the opening is due; once that is there, when it came if sooner
     num_opened: int = 0  # tokens of the text at its opening
-    num_tokens: int = 0
     # what a promise reserves
     prompt_left: int = 0  # tokens to prefill; with the last one comes a token of the text; 0: it decodes
     pages: int = 0  # of KV memory, in the worst case: for the prompt and all that may be written
     paused_since: float | None = None  # since when only its draft node can move it; None: a round can
     # where its time went
     at: float = 0.0  # its time is accounted for until then
-    first_at: float | None = None  # None: it has no token yet
-    last_at: float | None = None
     cause: Cause = "queue"  # what it waits for
     before_first: dict[Cause, float] = field(default_factory=dict)  # seconds until its first token
     after_first: dict[Cause, float] = field(default_factory=dict)
@@ -68,7 +64,16 @@ class Deadline:
         asked_at, due_first = now - up_s - asked.waited_s, now + FIRST_TOKEN_S
         if slo.ttft_s is not None and not (num_tokens and asked.since_first_s is not None):
             due_first = asked_at + slo.ttft_s - up_s
-        opened = cls(session_id, client, slo, asked_at, due_first, num_tokens, num_tokens, at=now)
+        opened = cls(
+            asked_at,
+            num_tokens=num_tokens,
+            session_id=session_id,
+            client=client,
+            slo=slo,
+            due_first=due_first,
+            num_opened=num_tokens,
+            at=now,
+        )
         opened._account("network", up_s)
         opened._account("queue", max(0.0, asked.waited_s - (asked.since_first_s or 0.0)))
         if num_tokens and asked.since_first_s is not None:
@@ -90,13 +95,9 @@ class Deadline:
 
     def delivered(self, num_tokens: int, now: float) -> None:
         """The round that ended now gave it tokens."""
-        if not num_tokens:
-            return
-        if self.num_tokens <= self.num_opened:
+        if num_tokens and self.num_tokens <= self.num_opened:
             self.due_first = min(self.due_first, now)
-        self.first_at = now if self.first_at is None else self.first_at
-        self.last_at = now
-        self.num_tokens += num_tokens
+        Times.delivered(self, num_tokens, now)
 
     def reserve(self, prompt_left: int, pages: int) -> None:
         """So many tokens are left to prefill; of a text with a token here the newest one is no prompt."""
@@ -127,7 +128,7 @@ class Deadline:
 
     @property
     def due(self) -> float:
-        """When its next token is due: token k, k TPOTs after the first one came, or after its deadline if it was late.
+        """Time at which its next token is due: token k, k TPOTs after the first one, or after its deadline if late.
 
         So the reader, who counts from the first token on, finds the TPOT kept. The paper counts from the deadline,
         which asks for less; a last prompt token that is held makes both nearly the same.
@@ -142,7 +143,7 @@ class Deadline:
         return self.first_at is None and now < self.due_first
 
     def request(self, now: float, early_s: float) -> Ask:
-        """What is left to prefill of a promised one; without a TPOT no next token is due, and it has some time."""
+        """The rest of a promised prompt; without a TPOT no next token is due, and it has some time."""
         left_s = self.due - now if isfinite(self.due) else FIRST_TOKEN_S
         return Ask(planned_s(left_s, early_s), self.prompt_left, self.slo.tpot_s, promised=True)
 
@@ -166,36 +167,31 @@ class Deadline:
         return max(1.0, (late_s + T_SPEC_FACTOR * round_s) / self.slo.tpot_s)
 
     def left_s(self, now: float) -> float:
-        """How long the next round may take if it brings one token (AdaSpec, Alg. 3); infinity for no bound."""
+        """Seconds that the next round may take if it brings one token (AdaSpec, Alg. 3); infinity for no bound."""
         late_s = self.late_by(now)
         return inf if late_s is None or self.slo.tpot_s is None else self.slo.tpot_s - late_s
 
     # -- whether it is kept ----------------------------------------------------------------------------------------
 
     def is_behind(self, now: float) -> bool:
-        """Whether it has had fewer tokens than its TPOT asks for by now, or no token although its TTFT is over."""
+        """Whether the text has had fewer tokens than its TPOT asks for by now, or none although its TTFT is over."""
         if self.first_at is None:
             return self.slo.ttft_s is not None and now - self.asked_at > self.slo.ttft_s
         return self.left_s(now) < -SLACK
 
     def violation(self, round_trip_s: float) -> Cause | None:
-        """What took most of the time of a text that is complete and late; None if it is not late.
+        """The cause that took most of the time of a complete and late text; None if it is not late.
 
         round_trip_s: half of one is on its first token's way to its reader.
         """
         first_at = self.at if self.first_at is None else self.first_at
         is_late = self.slo.ttft_s is not None and first_at + round_trip_s / 2 - self.asked_at > self.slo.ttft_s + SLACK
-        is_slow = self.slo.tpot_s is not None and self._tpot_s() > self.slo.tpot_s + SLACK
+        is_slow = self.slo.tpot_s is not None and (self.tpot_s or 0.0) > self.slo.tpot_s + SLACK
         seconds: defaultdict[Cause, float] = defaultdict(float)
         for account in [self.before_first] * is_late + [self.after_first] * is_slow:
             for cause, part in account.items():
                 seconds[cause] += part
         return max(seconds, key=seconds.__getitem__, default=None)
-
-    def _tpot_s(self) -> float:
-        if self.first_at is None or self.last_at is None or self.num_tokens < 2:
-            return 0.0
-        return (self.last_at - self.first_at) / (self.num_tokens - 1)
 
     def _account(self, cause: Cause, seconds: float) -> None:
         account = self.before_first if self.first_at is None else self.after_first

@@ -1,4 +1,4 @@
-"""Which deadlines are admitted, and whose are decided on first: those within their client's share by weight.
+"""Admits deadlines, first those within their client's share by weight.
 
 What is left goes to whoever asks, beyond its share too. But while another client asks within its share, and does not
 have it yet, no client is promised more than its own.
@@ -10,15 +10,14 @@ from math import inf
 from typing import NamedTuple
 
 from goodspeed.slo.admit import admit
+from goodspeed.slo.capacity import FLOOR, Capacity, headroom_s
 from goodspeed.slo.feasible import Ask
-from goodspeed.slo.headroom import FLOOR, headroom_s
 from verify_node.slo.allotting import shortest_s, tpots
-from verify_node.slo.capacity import Capacity
 from verify_node.slo.deadline import Deadline
 
 
 class Decision(NamedTuple):
-    """What a decision is made from, beside the deadlines."""
+    """The data of a decision, beside the deadlines."""
 
     now: float  # when the next round can begin
     rounds: Capacity  # of all who are promised something or ask for it
@@ -28,7 +27,7 @@ class Decision(NamedTuple):
 
 
 def decide(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Decision, share: float = 1.0) -> list[bool]:
-    """Which deadlines can be kept beside those that are promised already, if the node had only this share of itself.
+    """Says which deadlines can be kept beside those promised already, if the node had only this share of itself.
 
     Each promise that a client has makes its next one worth less, as in a logarithm.
     """

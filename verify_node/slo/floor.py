@@ -11,7 +11,7 @@ from math import ceil, inf
 from typing import Protocol
 
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.slo.headroom import FLOOR
+from goodspeed.slo.capacity import FLOOR
 
 MOST_SHORT = 2.0
 """Tokens that a client may be short of, beside what one round is to give it: who finds no memory for long, or takes
@@ -19,7 +19,7 @@ fewer, saves up no more."""
 
 
 class Client(Protocol):
-    """Whose session it is."""
+    """A session's client."""
 
     @property
     def name(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Which drafted tokens one round owes to sessions with deadlines, before others are chosen by what they bring.
+"""Drafted tokens that one round owes to sessions with deadlines, before others are chosen by what they bring.
 
 AdaServe's SLO phase: a session that a single token does not bring up to its TPOT needs accepted drafted tokens; those
 that need most go first, and nobody is given more than a bound (Alg. 2). On top of that no client's needs exceed its
@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
-from goodspeed.fair.shares import shares
 from verify_node.slo.deadline import Deadline
 
 CROWDING = 1.2
@@ -18,7 +17,7 @@ CROWDING = 1.2
 
 
 class Needs:
-    """What one round owes to sessions with deadlines."""
+    """The drafted tokens that one round owes to sessions with deadlines."""
 
     def __init__(
         self, deadlines: Iterable[Deadline], weights: Mapping[str, float], shortest_s: float, now: float
@@ -44,7 +43,7 @@ class Needs:
         found = {key: 0.0 for key in path_probability if key in self._deadlines}
         behind = [key for key in found if key in self.owed_more]
         each = max(1, int(CROWDING * budget / max(1, len(behind))))
-        left = shares(self._weights, budget)
+        left = _shares(self._weights, budget)
         for key in sorted(behind, key=lambda key: -self._owed[key]):
             client, missing = self._deadlines[key].client, self._owed[key]
             for probabilities in path_probability[key][: min(each, left[client])]:
@@ -64,6 +63,18 @@ class Needs:
         if self._most_s == inf:
             return budget
         return min(budget, max(int(self._share_left * budget), bisect_right(seconds, self._most_s) - 1))
+
+
+def _shares(weights: Mapping[str, float], budget: int) -> dict[str, int]:
+    """Returns the tokens of the budget that are each client's, by name.
+
+    Each has one at least: where there are more clients than tokens, whoever needs them most goes first. Without any
+    weight nobody has a part.
+    """
+    total = sum(weights.values())
+    if not total:
+        return dict.fromkeys(weights, 0)
+    return {name: max(1, int(budget * weight / total)) for name, weight in weights.items()}
 
 
 NONE = Needs((), {}, 0.0, 0.0)

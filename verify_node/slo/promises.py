@@ -6,10 +6,10 @@ from itertools import islice
 from typing import Protocol
 
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.fair.latency import Refined
+from goodspeed.fair.refined import Refined
+from goodspeed.slo.capacity import Capacity
 from goodspeed.slo.feasible import Ask
 from verify_node.slo.allotting import Allotment, allot
-from verify_node.slo.capacity import Capacity
 from verify_node.slo.deadline import Deadline
 from verify_node.slo.deciding import Decision, admit_fairly
 from verify_node.slo.floor import Floor, Waiting
@@ -70,7 +70,7 @@ class Promises:
 
     @property
     def may_change(self) -> bool:
-        """Whether a promise could lapse, or one who was declined be promised something now."""
+        """Whether a promise could lapse, or a declined deadline be admitted now."""
         return bool(self.promised or self._declined)
 
     @property
@@ -112,7 +112,7 @@ class Promises:
         return {key: key in self.promised for key in told} | {key: True for key in again if key in self.promised}
 
     def answered(self, deadline: Deadline | None) -> None:
-        """What was decided of a deadline is carried out."""
+        """The decision on a deadline was carried out."""
         if deadline is not None and self._undecided.get(deadline.session_id) is deadline:
             del self._undecided[deadline.session_id]
 
@@ -132,7 +132,7 @@ class Promises:
         return gone
 
     def request(self, session: Session, now: float) -> Ask | None:
-        """What another verify node, which has nothing of the text, would have to admit; None without a deadline."""
+        """The session as a verify node that has nothing of the text would have to admit it; None without a deadline."""
         deadline = session.deadline
         if deadline is None:
             return None
@@ -162,7 +162,7 @@ class Promises:
     # -- rounds ----------------------------------------------------------------------------------------------------
 
     def allot(self, sessions: Mapping[bytes, Session], ready: Iterable[Session], now: float) -> Allotment | None:
-        """What the round that begins now is to keep to; None where nothing is promised. ready: whom it can move."""
+        """Bounds of the round that begins now; None where nothing is promised. ready: sessions that it can move."""
         self._keep_in_step(sessions)
         if not self.promised:
             return None
@@ -209,13 +209,13 @@ class Promises:
         return -(-session.limit // self._pool.page_size)
 
     def _rounds(self, sessions: Sequence[Session]) -> Capacity:
-        """What rounds carry that have these sessions in them."""
+        """Capacity of rounds with these sessions in them."""
         context = sum(len(session.tokens) for session in sessions)
-        return Capacity(self._cost, self._max_round_tokens, len(sessions), context)
+        return Capacity(self._cost, self._cost.usual_error, self._max_round_tokens, len(sessions), context)
 
 
 def _still_open(deadlines: Mapping[bytes, Deadline], sessions: Mapping[bytes, Session]) -> dict[bytes, Deadline]:
-    """Those whose sessions are not over, and were not opened again."""
+    """The deadlines of sessions that are not over, and were not opened again."""
     return {
         key: one
         for key, one in deadlines.items()

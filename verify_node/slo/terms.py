@@ -1,4 +1,4 @@
-"""What a client may ask for: all tiers of this node, or those of its key, and no TPOT below its key's least."""
+"""Service levels that a client may ask for: all tiers, or those of its key, and no TPOT below its key's least."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Tiers:
     by_name: Mapping[str, Objectives]
 
     def terms(self, record: Enrolled | None) -> SloTerms:
-        """What a draft node may ask for. record: its enrolment; None where there are no keys, or it is not enrolled.
+        """Levels that a draft node may ask for. record: its enrolment; None without keys, or if it is not enrolled.
 
         A key that is limited to tiers and to no TPOT may ask for no TPOT below those of its tiers; if these have none,
         for none at all. Tiers are told as the key may have them.
@@ -32,7 +32,7 @@ class Tiers:
 
 
 def granted(asked: Objectives, terms: SloTerms) -> Objectives:
-    """What a text is given of what it asks for: a TPOT that is too short is raised.
+    """Returns the level that a text is given: a TPOT that is too short is raised.
 
     So whoever claims to need a token every millisecond takes nothing from others by it. The name of a tier stays only
     where that is the tier of this node: else its metrics would mix different levels.

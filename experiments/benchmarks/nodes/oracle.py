@@ -19,7 +19,7 @@ from goodspeed.embedded import prompts
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.tokenizing.text import encode_prompt
-from goodspeed.fair.latency import Refined
+from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.handshake import VERSION, Hello

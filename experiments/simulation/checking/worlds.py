@@ -7,12 +7,11 @@ from functools import partial
 from math import inf
 from typing import Any
 
-import experiments.order.rivals  # noqa: F401 (registers rivals)
 from experiments.simulation.nodes.claims import Claims, Trees
 from experiments.simulation.settings import Faults, Settings, with_faults
 from experiments.simulation.texts.ngrams import NgramKind
-from goodspeed.fair.latency import Linear
 from goodspeed.fair.policies import ClientState, Policy
+from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import SHORTEST_S, Objectives
 from goodspeed.wire.fields import MAX_DRAFT
 from verify_node.core.settings import DEFAULTS

@@ -14,8 +14,8 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.texts.models import Target
 from experiments.simulation.texts.text import VOCAB
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.fair.latency import Refined
 from goodspeed.fair.policies import OwnPolicy
+from goodspeed.fair.refined import Refined
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
 from verify_node.core import settings as core_settings

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from verify_node.core.core import VerifyCore
 from verify_node.scheduler.pack import plan
@@ -33,7 +34,8 @@ class DecodeFirst(VerifyCore):
         left -= self._num_ending([one for one in ready if self._unread(one) > 1], left)
         limits = replace(self.limits, max_round_tokens=2 * max(1, left))
         whole = Allotment(self.limits.max_round_tokens, {}, (), frozenset())
-        return plan(self.num_rounds + 1, sessions, ready, limits, self.pool, drafted, whole)
+        resolve = partial(self.preemption.resolve, now=now)
+        return plan(self.num_rounds + 1, sessions, ready, limits, self.pool, drafted, resolve, whole)
 
     def _unread(self, session: Session) -> int:
         """Tokens that are not cached; of a text that goes on it is the newest one."""

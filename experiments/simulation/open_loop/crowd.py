@@ -8,7 +8,7 @@ from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.service import Service, serve
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
-from goodspeed.fair.latency import CostModel
+from goodspeed.fair.round_time import CostModel
 from goodspeed.slo.objectives import Objectives
 
 NUM_NEW, NUM_RUNNING = 10, 200

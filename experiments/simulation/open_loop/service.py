@@ -11,7 +11,7 @@ from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.nodes.users import Generation
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
-from goodspeed.slo.headroom import FLOOR
+from goodspeed.slo.capacity import FLOOR
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
 from verify_node.core.core import VerifyCore
@@ -169,7 +169,7 @@ def served(generation: Generation) -> Served:
     return Served(kept, times.num_tokens, (times.last_at or times.asked_at) - times.asked_at)
 
 
-class Watched:
+class Watched(Choice):
     """The choice of a verify node, with a stopwatch for CPU time."""
 
     def __init__(self, core: VerifyCore) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import CostModel
+from goodspeed.fair.round_time import CostModel
 
 FOLDER = Path(__file__).parents[2] / "traces"
 

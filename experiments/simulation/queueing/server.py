@@ -1,4 +1,4 @@
-"""Serves requests in rounds, at few places at once, in an order of `goodspeed/order`, on a virtual clock.
+"""Serves requests in rounds, at few places at once, in some order, on a virtual clock.
 
 One round drafts for everybody who has a place and verifies that in one pass. Whoever gets its first place has its
 prompt read, and whoever comes back to one has its keys and values brought back; the others' rounds go on meanwhile.
@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from experiments.simulation.queueing.places import give
 from experiments.simulation.queueing.requests import Request
-from goodspeed.fair.latency import Roofline
-from goodspeed.order import Job, Order, RateHistory, seats
+from goodspeed.fair.round_time import Roofline
+from verify_node.scheduler.laps import RateHistory
+from verify_node.scheduler.order import Job, Order
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class Server:
         if not self.preempts and num_seated in (self.num_places, len(self.present)):
             return
         texts = {text.request.number: text for text in self.present}
-        given = seats(self.order, [self._job(text) for text in self.present], self.num_places, self.now)
+        given = give(self.order, [self._job(text) for text in self.present], self.num_places, self.now)
         for job in given.leave:
             text = texts[_number(job)]
             text.attained_s += self.now - text.seated_at

@@ -13,7 +13,8 @@ from experiments.simulation.recorded.replay import Counts, Replayed
 from experiments.simulation.recordings import Agreement, of_run
 from experiments.simulation.settings import Settings
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import Linear, Sample, fit_linear
+from goodspeed.fair.fit import fit_linear
+from goodspeed.fair.round_time import Linear, Sample
 from goodspeed.serving.recording import Drafted, Opened, Recording
 from verify_node.config import VerifyConfig
 

@@ -6,7 +6,7 @@ from draft_node.core.actions import Propose, Proposed
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.models import DraftModel
 from goodspeed.exact.positions import certain
-from goodspeed.fair.latency import CostModel
+from goodspeed.fair.round_time import CostModel
 
 
 class TimedModel:

@@ -3,7 +3,6 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import experiments.order.rivals  # noqa: F401 (registers rivals)
 from draft_node.core.actions import Fail, Propose, Request, Send, Tell
 from draft_node.core.core import DraftCore
 from draft_node.core.line import LATER_S, Line

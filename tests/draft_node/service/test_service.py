@@ -19,7 +19,7 @@ from draft_node.service.service import Service
 from draft_node.service.tokens import Token
 from goodspeed.engine.tokenizing.text import decode, encode_prompt
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
-from goodspeed.fair.latency import Refined
+from goodspeed.fair.refined import Refined
 from goodspeed.serving.defaults import Resolved
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.generation import Constraint

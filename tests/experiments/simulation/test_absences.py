@@ -19,7 +19,7 @@ from experiments.simulation.faults import play
 from experiments.simulation.nodes.users import Generation
 from experiments.simulation.settings import Settings, with_faults
 from experiments.simulation.world import World
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 
 CALM = Settings(num_clients=3, num_sessions=8, max_tokens=80, context_len=200, num_pages=400)
 LONG_AWAY = with_faults(CALM, away_every_s=3.0, away_s=10.0)

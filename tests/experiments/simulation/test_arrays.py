@@ -15,9 +15,9 @@ from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair import policies
-from goodspeed.fair.latency import Linear
 from goodspeed.fair.policies.gradient import allocate_arrays, allocate_rows
 from goodspeed.fair.policies.tie_breaking import TieBreaker
+from goodspeed.fair.round_time import Linear
 
 NUM_ROUNDS = 120
 ALPHAS = np.array([0.02, 0.3, 0.5, 0.7, 0.7, 0.7, 0.9, 0.98])

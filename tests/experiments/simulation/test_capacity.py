@@ -8,7 +8,8 @@ from experiments import capacity
 from experiments.capacity import Gpu, Plan, Point, User
 from experiments.simulation.presets import LLAMA_1B, QWEN3_14B
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import Linear, Sample, saved
+from goodspeed.fair import saved
+from goodspeed.fair.round_time import Linear, Sample
 
 STEADY = Gpu("10 ms a round", Linear(fixed_s=0.01))
 SMALL = {"context_tokens": 20, "warm_tokens": 30, "counted_tokens": 60, "few": 1}

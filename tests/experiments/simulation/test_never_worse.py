@@ -8,7 +8,7 @@ from experiments.harness.experiment import HERE, load
 from experiments.never_worse import Cell, Config, draw, experiment
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.steady import Stretch, steady
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 
 QUICK = load(HERE / "configs" / "never_worse.toml", "quick", Config)
 SMALL = replace(QUICK, warm_total=60, warm_tokens=20, measured_total=120, measured_tokens=30)

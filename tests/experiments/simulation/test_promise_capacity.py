@@ -6,7 +6,7 @@ import pytest
 
 from experiments.capacity import Gpu
 from experiments.slo.promise_capacity import Node, Plan, Tier, most_decoding, promised_share, steady
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 
 GPU = Gpu("4 ms and 1 ms a token", Linear(fixed_s=0.004, token_s=0.001))
 TIER = Tier(ttft_s=1.0, tpot_s=0.02001, prompt_tokens=90, output_tokens=11)

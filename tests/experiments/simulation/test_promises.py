@@ -12,7 +12,7 @@ from experiments.simulation.arrivals import Arrival, dealt_out
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.world import World
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 
 QUICK, PATIENT = Objectives(1.0, 0.04, "quick"), Objectives(4.0, 0.1, "patient")

@@ -10,7 +10,7 @@ from experiments.simulation.network import Line
 from experiments.simulation.nodes.claims import Trees, shaped
 from experiments.simulation.settings import Faults, Settings
 from experiments.simulation.world import World
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.wire.messages import Ack, Draft, UpMessage
 
 FREE = Linear(fixed_s=0.01)

@@ -7,7 +7,7 @@ import pytest
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.ngrams import NgramKind
 from experiments.simulation.world import World
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from verify_node.scheduler import start as starting
 
 ROUND = Linear(fixed_s=0.01, token_s=0.00001)

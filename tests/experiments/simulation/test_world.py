@@ -15,7 +15,7 @@ from experiments.simulation.texts.models import DraftModel
 from experiments.simulation.texts.text import alone
 from experiments.simulation.world import Unfinished, World
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.wire.messages import Sampling
 
 SMALL = Settings(num_clients=3, num_at_once=1, min_tokens=100, max_tokens=100, stops=0.0, context_len=200)

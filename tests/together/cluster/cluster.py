@@ -22,7 +22,7 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.text import encode_prompt
-from goodspeed.fair.latency import Refined
+from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import LogitRules, Sampling, TokenLogprobs
 from goodspeed.wire.zmq.transport import bind_verify, connect_draft

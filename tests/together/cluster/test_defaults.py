@@ -21,7 +21,7 @@ from goodspeed.app.generate import generate, ignore
 from goodspeed.app.generate_options import GenerateConfig
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings, TextDefaults
-from goodspeed.fair.latency import Refined
+from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.prompts import Prompt
 from goodspeed.wire.handshake import Defaults, Welcome

@@ -22,7 +22,7 @@ from draft_node.service.request import Ended, Wanted
 from draft_node.service.service import Service
 from goodspeed.engine import checkpoints
 from goodspeed.errors import Busy, RequestRefused
-from goodspeed.fair.latency import Refined
+from goodspeed.fair.refined import Refined
 from goodspeed.serving.counts import ResponseCounts
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.metrics import Registry, exposition

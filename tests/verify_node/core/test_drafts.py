@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Ack, Draft, Verdict
 from tests.fakes import VOCAB, Desk, alone, make_open, replace_message, request_of, session_id

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from goodspeed.wire.messages import Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from tests.verify_node.model.test_target import RealDesk
-from verify_node.scheduler.failures import IMPOSSIBLE
+from verify_node.core.rounds import IMPOSSIBLE
 from verify_node.scheduler.round import Outcome
 
 

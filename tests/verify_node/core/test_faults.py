@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Ack, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from goodspeed.errors import NOT_NUMBERS
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import Ack, Close, OpenSession, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
-from verify_node.scheduler.failures import NOT_NUMBERS
 from verify_node.scheduler.round import Outcome, Round
 
 PROMPT = tuple(range(1, 31))

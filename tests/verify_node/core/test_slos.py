@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import SloTerms, Welcome

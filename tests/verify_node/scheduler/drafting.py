@@ -5,8 +5,8 @@ from typing import Any
 
 from goodspeed.exact.positions import certain
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
-from goodspeed.fair.latency import Linear, Refined
-from goodspeed.fair.latency.models import CostModel
+from goodspeed.fair.refined import Refined
+from goodspeed.fair.round_time import CostModel, Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire import probabilities
 from goodspeed.wire.fields import NodeSource
@@ -15,7 +15,7 @@ from tests.fakes import make_open
 from tests.verify_node.phases import put
 from verify_node.scheduler.drafted import SelfDrafts
 from verify_node.scheduler.round import RoundLimits
-from verify_node.scheduler.select import ByOdds
+from verify_node.scheduler.select import ByWorth
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 from verify_node.slo.deadline import Deadline
@@ -82,9 +82,9 @@ def make_choice(
     cost: CostModel = FREE,
     worth: Any = None,
     self_drafts: SelfDrafts | None = None,
-) -> ByOdds:
+) -> ByWorth:
     limits = RoundLimits(budget, max_round_tokens)
-    return ByOdds(Refined(cost), limits, worth or (lambda client: client.weight), self_drafts)
+    return ByWorth(Refined(cost), limits, worth or (lambda client: client.weight), self_drafts)
 
 
 def owe(session: Session, tokens: float, tpot_s: float = 0.1) -> Session:
@@ -95,7 +95,7 @@ def owe(session: Session, tokens: float, tpot_s: float = 0.1) -> Session:
     return session
 
 
-def lengths(choice: ByOdds, *sessions: Session) -> list[int]:
+def lengths(choice: ByWorth, *sessions: Session) -> list[int]:
     """How many drafted tokens of each session are verified."""
     chosen = choice.choose(sessions, NOW)
     return [len(chosen[one.session_id].tokens) if one.session_id in chosen else 0 for one in sessions]

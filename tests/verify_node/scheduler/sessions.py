@@ -1,9 +1,17 @@
-"""Sessions in any phase, whose text is partly in a pool, with drafts of a given length."""
+"""Sessions in any phase, whose text is partly in a pool, with drafts of a given length; and rounds of these."""
+
+from functools import partial
 
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
+from goodspeed.fair.round_time import Linear
 from goodspeed.wire.messages import Draft
 from tests.fakes import make_open
 from tests.verify_node.phases import put
+from verify_node.scheduler.drafted import of_draft
+from verify_node.scheduler.order import Fcfs
+from verify_node.scheduler.pack import plan
+from verify_node.scheduler.preempt import Preemption
+from verify_node.scheduler.round import RoundLimits
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 
@@ -20,3 +28,16 @@ def make_session(number, *, prompt=3, cached=None, draft=None, waits=False, read
         made = None if draft is None else Draft(session.session_id, 1, prompt, (1,) * draft, complete=True)
         put(session, draft or 3, made, waits=waits)
     return session
+
+
+def by_arrival(pool):
+    """Preempts whoever came last."""
+    return partial(Preemption(Fcfs(), Linear(), pool).resolve, now=9.0)
+
+
+def pack(sessions, pool, budget=8, max_round_tokens=32, *, ready=None, drafted=None, allotment=None, resolve=None):
+    """The first round; ready: all of the sessions unless it says who. drafted: all that they have."""
+    ready = sessions if ready is None else ready
+    drafted = {session.session_id: of_draft(session) for session in ready} if drafted is None else drafted
+    limits = RoundLimits(budget, max_round_tokens)
+    return plan(1, sessions, ready, limits, pool, drafted, resolve or by_arrival(pool), allotment)

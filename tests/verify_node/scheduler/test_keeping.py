@@ -2,7 +2,7 @@
 
 import pytest
 
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.wire import probabilities
 from tests.verify_node.scheduler.drafting import (
     DEAR,

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-import experiments.order.rivals  # noqa: F401 (registers rivals)
+from experiments.order.rivals import create
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import Linear
-from goodspeed.order import create, laps
-from goodspeed.order.base import AGING_S
+from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Ack, Close, Slo
 from tests.fakes import Desk, alone, request_of, session_id
 from verify_node.core.settings import CoreSettings
+from verify_node.scheduler import laps
+from verify_node.scheduler.order import AGING_S
 
 ORDERS = ("fcfs", "las", "sjf", "laps")
 COST = Linear(fixed_s=0.005, token_s=0.005)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact.positions import certain
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Draft
 from tests.fakes import session_id
@@ -22,9 +22,8 @@ from tests.verify_node.scheduler.drafting import (
     make_client,
     make_session,
 )
-from verify_node.scheduler.pack import plan
-from verify_node.scheduler.round import RoundLimits
-from verify_node.scheduler.select import ALL, Whole
+from tests.verify_node.scheduler.sessions import pack
+from verify_node.scheduler.select import ALL, Choice
 
 EVEN = (0.9, 0.9, 0.9, 0.9)
 
@@ -37,18 +36,16 @@ def test_colliding_drafts_fill_the_budget_and_nobody_is_deferred():
     pool = PagePool(64, 4)
     for session in sessions:
         pool.extend(session.session_id, len(session.tokens) - 1)
-    planned = plan(1, sessions, sessions, RoundLimits(10, 64), pool, make_choice(budget=10).choose(sessions, NOW))
+    planned = pack(sessions, pool, 10, 64, drafted=make_choice(budget=10).choose(sessions, NOW))
     assert planned.num_drafted == 10
     assert (planned.deferred, len(planned.verified)) == ((), 4)
-    whole = plan(1, sessions, sessions, RoundLimits(10, 64), pool, Whole().choose(sessions, NOW))
+    whole = pack(sessions, pool, 10, 64, drafted=Choice().choose(sessions, NOW))
     assert (whole.num_drafted, len(whole.deferred)) == (8, 2)
 
 
 def test_a_cut_draft_keeps_what_belongs_to_its_tokens():
     sessions = [drafting(1, (0.96, 0.9, 0.9, 0.9), source="ngram"), drafting(2, EVEN)]
-    planned = plan(
-        1, sessions, sessions, RoundLimits(4, 64), PagePool(64, 4), make_choice(budget=4).choose(sessions, NOW)
-    )
+    planned = pack(sessions, PagePool(64, 4), 4, 64, drafted=make_choice(budget=4).choose(sessions, NOW))
     for entry, session in zip(planned.entries, sessions, strict=True):
         assert entry.num_drafted == 2
         assert entry.tokens[-2:] == session.drafted.tokens[:2]
@@ -56,11 +53,7 @@ def test_a_cut_draft_keeps_what_belongs_to_its_tokens():
         assert entry.source == session.drafted.source
 
 
-def test_the_likelier_tokens_are_taken():
-    assert lengths(make_choice(budget=4), drafting(1, (0.9, 0.9, 0.9)), drafting(2, (0.5, 0.9, 0.9))) == [3, 1]
-
-
-def test_a_draft_without_odds_counts_by_the_acceptance_rate():
+def test_a_draft_without_claims_counts_by_the_acceptance_rate():
     """0.7, 0.49 and 0.34 against 0.6, 0.54 and 0.49."""
     assert lengths(make_choice(budget=3), drafting(1, None), drafting(2, (0.6, 0.9, 0.9))) == [1, 2]
 
@@ -83,15 +76,6 @@ def test_more_sessions_than_a_round_has_tokens_leave_no_room_for_drafts():
 def test_a_token_that_costs_more_time_than_it_brings_is_not_verified():
     assert lengths(make_choice(cost=DEAR), drafting(1, (0.9, 0.2))) == [1]  # 1.9 / 30 ms > 2.1 / 40 ms, 1 / 20 ms
     assert lengths(make_choice(cost=Linear(fixed_s=0.0001, token_s=0.01)), drafting(1, EVEN)) == [0]
-
-
-def test_who_has_drafted_nothing_waits_for_a_longer_round_too():
-    """Alone, 0.6 more tokens for 3/4 of the time more would not pay with 9 others who get their one token later."""
-    alone = drafting(1, (0.6,))
-    others = [make_session(number) for number in range(2, 11)]
-    cost = Linear(fixed_s=0.01, token_s=0.0015)
-    assert lengths(make_choice(cost=cost), alone) == [1]  # 1.6 / 13 ms > 1 / 11.5 ms
-    assert lengths(make_choice(cost=cost), alone, *others)[0] == 0  # 10.6 / 26.5 ms < 10 / 25 ms
 
 
 def test_least_probability_follow_from_the_price_of_the_last_round():
@@ -138,7 +122,7 @@ def test_each_source_is_calibrated_by_itself():
 
 
 @given(st.lists(st.lists(st.floats(0.0, 1.0), max_size=6), min_size=1, max_size=8), st.integers(1, 12))
-def test_no_odds_break_the_budget(claimed, budget):
+def test_no_claims_break_the_budget(claimed, budget):
     sessions = [drafting(number, each) if each else make_session(number) for number, each in enumerate(claimed, 1)]
     found = lengths(make_choice(budget=budget, cost=DEAR), *sessions)
     assert sum(found) <= budget
@@ -218,12 +202,6 @@ def test_a_draft_beyond_the_texts_end_is_cut_there():
     assert lengths(make_choice(), session) == [2]  # and one more that the round brings
 
 
-def test_under_ratio_a_draft_beyond_the_texts_end_is_cut_with_its_proposal():
-    session = drafting(1, None, tokens=(11, 12, 13, 14), max_tokens=3, verification="ratio")
-    chosen = make_choice().choose([session], NOW)[session.session_id]
-    assert (chosen.tokens, chosen.proposal) == ((11, 12), certain((11, 12)))
-
-
 @pytest.mark.parametrize("source", ["model", "ngram"])
 @pytest.mark.parametrize("drafter", ["auto", "model", "ngram", "none"])
 def test_only_what_may_draft_for_a_session_is_verified(source, drafter):
@@ -250,11 +228,11 @@ def test_under_match_what_a_draft_was_drawn_from_is_not_read():
 def test_the_paper_verifies_as_much_as_was_permitted_whatever_it_claims():
     session = drafting(1, (0.01,) * 4)
     session.may_draft = 3
-    chosen = Whole().choose([session, make_session(2)], NOW)
+    chosen = Choice().choose([session, make_session(2)], NOW)
     assert chosen[session.session_id].tokens == session.drafted.tokens[:3]
     assert chosen[session_id(2)].tokens == ()
-    assert Whole().least_probability(session) == ALL
-    assert Whole().hopes([session], 1) == []
+    assert Choice().least_probability(session) == ALL
+    assert Choice().hopes([session], 1) == []
 
 
 # -- it takes no longer than it must -----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.wire.messages import Sampling
 from tests.verify_node.scheduler.drafting import NOW, drafting, grow, lengths, make_choice, make_client, make_session
 from verify_node.scheduler import drafted as self_drafts
@@ -65,7 +65,7 @@ def test_a_draft_leaves_room_for_the_token_that_the_round_brings():
     assert drafted.tokens == (5, 6, 7)
 
 
-def test_odds_that_are_not_worth_their_time_are_not_drafted():
+def test_tokens_that_are_not_worth_their_time_are_not_drafted():
     [(_, long)] = SelfDrafts().draft(wanting(repeating()))
     [(_, short)] = SelfDrafts().draft(wanting(repeating(), least_probability=0.8))
     assert 0 < len(short.tokens) < len(long.tokens)

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from goodspeed.fair.lengths import PRIOR_TOKENS
-from goodspeed.order.base import AGING_S
-from goodspeed.order.laps import FIRST_S
 from goodspeed.wire.messages import Close, Sampling
 from tests.fakes import Desk, session_id
+from verify_node.scheduler.laps import FIRST_S
+from verify_node.scheduler.order import AGING_S
 from verify_node.scheduler.preempt import NUM_GONE
 from verify_node.scheduler.round import Entry
 from verify_node.scheduler.service import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Account

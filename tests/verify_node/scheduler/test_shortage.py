@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import experiments.order.rivals  # noqa: F401 (registers rivals)
-from goodspeed.order import Job, create
-from goodspeed.order.base import AGING_S
-from verify_node.scheduler.preempt import resolve
+from experiments.order.rivals import create
+from verify_node.scheduler.order import AGING_S, Job
+from verify_node.scheduler.preempt import Contention
 from verify_node.scheduler.service import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Claim
 
 ORDERS = ("las", "sjf", "laps")
@@ -38,9 +37,9 @@ def seated(
 ) -> tuple[list[Any], list[Any]]:
     """Who leaves, and who waits, by name."""
     claims = dict.fromkeys(owned, (SERVED, 0.0)) | dict(claims or {})
-    found = resolve(
+    found = Contention(
         create(order), jobs, now, num_free=num_free, owned=owned, needs=needs, claims=claims, num_promised=num_promised
-    )
+    ).resolve()
     return list(found.preempt), sorted(map(str, found.wait))
 
 
@@ -146,7 +145,7 @@ def test_where_nobody_can_be_let_in_few_are_asked_whether_they_yield(
     owned = {job.job_id: 4 for job in held}
     needs = {job.job_id: 700 for job in new}
     claims = dict.fromkeys(owned, (SERVED, 0.0))
-    found = resolve(order, [*held, *new], 1.0, num_free=0, owned=owned, needs=needs, claims=claims)
+    found = Contention(order, [*held, *new], 1.0, num_free=0, owned=owned, needs=needs, claims=claims).resolve()
     assert not found.preempt
     assert found.wait == needs.keys()
     assert len(asked) == 200

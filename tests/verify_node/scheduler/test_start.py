@@ -42,10 +42,6 @@ def test_a_round_waits_for_every_draft_that_it_may_not_start_without(two_ready):
     assert earliest(two_ready, [], ROUND_S) == (5.0, None)
 
 
-def test_a_round_starts_at_once_when_nothing_is_on_its_way(two_ready):
-    assert earliest(two_ready, [], ROUND_S) == (5.0, None)
-
-
 @pytest.mark.parametrize("of_model", [False, True])
 def test_a_draft_is_waited_for_where_its_tokens_are_worth_the_wait(two_ready, of_model):
     hoped = hope(3, 5.2, 0.5, of_model=of_model)  # two sessions wait 0.2 s for half a token

@@ -3,7 +3,7 @@
 import pytest
 
 from goodspeed.exact import trees
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Draft
 from tests.verify_node.scheduler.drafting import NOW, grow, make_choice, make_session, owe
@@ -114,8 +114,8 @@ def test_what_was_drawn_after_the_base_and_each_accepted_node_is_learned_from():
         ("alternative", b"\x04", 1),
     ]
     assert move.alternatives == (2, 1)
-    assert (move.observation.num_drafted, move.observation.num_accepted) == (3, 1), "the first choices alone"
-    assert moved(growing(), (1,), (6, 99)).observation.num_accepted == 0
+    assert (move.num_observed, move.delivered) == (3, (1, 3)), "the first choices alone"
+    assert moved(growing(), (1,), (6, 99)).delivered[0] == 0
 
 
 def test_nothing_is_learned_behind_the_texts_end():

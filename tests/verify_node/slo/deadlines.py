@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil, inf
 from typing import Any
 
-from goodspeed.slo.headroom import FLOOR
+from goodspeed.slo.capacity import FLOOR
 from goodspeed.slo.objectives import Objectives
 from verify_node.slo.deadline import Deadline
 from verify_node.slo.deciding import Decision, decide
@@ -30,7 +30,7 @@ def deadline(
     key: bytes, due: float, prompt: int = 1, tpot_s: float | None = 1.0, pages: int = 0, client: str = ""
 ) -> Deadline:
     """One of a client of its own, whose prompt is to be read."""
-    one = Deadline(key, client or key.hex(), Objectives(tpot_s=tpot_s), 0.0, due)
+    one = Deadline(0.0, session_id=key, client=client or key.hex(), slo=Objectives(tpot_s=tpot_s), due_first=due)
     one.reserve(prompt, pages)
     return one
 

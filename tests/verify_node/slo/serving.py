@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from goodspeed.fair.latency import CostModel
+from goodspeed.fair.round_time import CostModel
 from tests.verify_node.slo.deadlines import NO_BOUND, HandRounds, deadline, decided
 from verify_node.slo.allotting import allot
 from verify_node.slo.deadline import Deadline

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from goodspeed.fair.latency import Linear, Roofline
+from goodspeed.fair.round_time import Linear, Roofline
 from tests.verify_node.slo.deadlines import HandRounds, deadline, decided, promised, running
 from tests.verify_node.slo.serving import Serving, arrivals, serve
 from verify_node.slo.allotting import CATCHING_UP, allot
@@ -125,12 +125,6 @@ def test_paused_sessions_take_no_part_and_keep_their_memory():
     away.pause(0.5)
     found = allotted(away, there, now=10.0)
     assert (found.rank, found.reserved) == ((b"y",), frozenset({b"x", b"y"}))
-
-
-def test_a_held_token_is_named_with_nothing():
-    busy = [running(key) for key in (b"w", b"x", b"y", b"z")]
-    waiting = [deadline(b"first", 9.0, 1, 1.0), deadline(b"second", 10.0, 16, None)]
-    assert allotted(*busy, *waiting).prefill == {b"first": 0, b"second": 2}
 
 
 @pytest.mark.parametrize("policy", ["dp", "edf"])

@@ -4,7 +4,7 @@ from math import inf, isfinite
 
 import pytest
 
-from goodspeed.slo.headroom import FIRST_TOKEN_S
+from goodspeed.slo.capacity import FIRST_TOKEN_S
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Slo
 from tests.verify_node.slo.deadlines import deadline as by_hand

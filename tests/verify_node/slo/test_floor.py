@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.slo.headroom import FLOOR
+from goodspeed.slo.capacity import FLOOR
 from tests.fakes import session_id
-from tests.verify_node.scheduler.sessions import make_session
+from tests.verify_node.scheduler.sessions import make_session, pack
 from tests.verify_node.slo.deadlines import HandRounds, deadline, running
 from tests.verify_node.slo.deadlines import promised as held
-from verify_node.scheduler.pack import plan
-from verify_node.scheduler.round import Round, RoundLimits
+from verify_node.scheduler.round import Round
 from verify_node.session.session import Session
 from verify_node.slo.allotting import Allotment, allot
 from verify_node.slo.floor import MOST_SHORT, Floor
@@ -29,7 +28,8 @@ def session(number: int, client: str, weight: float = 1.0, prompt: int = 1) -> S
 
 def packed(ready: list[Session], floor: dict[bytes, int], promised: list[bytes], most: int) -> Round:
     allotment = Allotment(most, {}, tuple(promised), frozenset(), floor=floor)
-    return plan(1, ready, ready, RoundLimits(8, 2 * most), PagePool(400, 4), {}, allotment)
+    planned: Round = pack(ready, PagePool(400, 4), 8, 2 * most, drafted={}, allotment=allotment)
+    return planned
 
 
 def taken(planned: Round) -> dict[bytes, int]:
@@ -150,5 +150,5 @@ def test_a_draft_that_does_not_fit_beside_the_floor_is_left_out(number: int) -> 
     made = make_session(1, prompt=1, draft=4, pool=POOL)
     floor = {made.session_id: 1} if number else {}
     allotment = Allotment(3, {}, (), frozenset(), floor=floor)
-    planned = plan(1, [made], [made], RoundLimits(8, 32), PagePool(8, 4), None, allotment)
+    planned = pack([made], PagePool(8, 4), allotment=allotment)
     assert len(planned.entries) == number, "without a floor it waits for the next round"

@@ -29,10 +29,6 @@ def asked(*texts, weights=None, budget=24):
     return list(needs.of_drafts({one.session_id: probabilities for one, probabilities in texts}, budget).values())
 
 
-def test_who_is_on_time_needs_nothing():
-    assert asked(text(0.5), text(1.0, "b")) == [0.0, 0.0]
-
-
 def test_who_is_behind_needs_what_a_token_alone_does_not_bring():
     assert asked(text(2.5), text(1.0, "b")) == [pytest.approx(1.5), 0.0]
 
@@ -53,10 +49,6 @@ def test_a_clients_texts_share_its_weights_part_of_the_budget():
 def test_a_weight_makes_the_part_larger():
     texts = [text(99.0, name, probabilities=(1.0,) * 24) for name in "ab"]
     assert asked(*texts, weights={"a": 3.0, "b": 1.0}, budget=8) == [4.0, 2.0], "but for 1.2 times an equal part"
-
-
-def test_clients_without_objectives_keep_their_part():
-    assert asked(text(99.0, probabilities=(1.0,) * 24), weights={"a": 1.0, "b": 1.0, "c": 2.0}, budget=24) == [6.0]
 
 
 def test_the_largest_need_of_a_client_goes_first():

@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import OTHER, Objectives
-from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Slo, Verdict
+from goodspeed.wire.messages import Ack, Close, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, request_of, session_id
+from tests.verify_node.scheduler.sessions import pack
 from tests.verify_node.slo.deadlines import deadline, decided
-from verify_node.scheduler.pack import plan
 from verify_node.slo.allotting import Allotment
 from verify_node.slo.promises import GONE_S
 
@@ -81,10 +80,6 @@ def test_where_nothing_is_promised_nothing_is_said() -> None:
     assert desk.hello(draft_model="").promises is False
     assert ask(desk, 1) is None
     assert told(serve(desk)) == {session_id(1): None}
-
-
-def test_a_draft_node_learns_at_once_whether_anything_is_promised_here() -> None:
-    assert Desk(admission="dp", cost=COST).hello().promises is True
 
 
 def test_being_refused_is_no_offence(desk: Desk) -> None:
@@ -216,28 +211,6 @@ def test_promised_texts_are_on_time_whatever_else_is_asked_for(desk: Desk) -> No
     assert sum(desk.core.counts.broken.values()) == 0
 
 
-def test_promised_sessions_never_give_way_and_others_do() -> None:
-    """A pool of eight pages of four tokens: a best-effort text that fills it is put out for a promise."""
-    desk = Desk(self_draft=False, admission="dp", cost=COST, num_pages=8)
-    desk.hello(draft_model="")
-    ask(desk, 1, None, prompt=range(1, 22), max_tokens=8)
-    serve(desk)
-    slo = Slo(Objectives(ttft_s=1.0, tpot_s=0.05))
-    assert ask(desk, 2, slo, prompt=range(1, 11), max_tokens=10) is True
-    serve(desk)
-    assert desk.core.counts.num_preempted == 1
-    assert session_id(1) not in desk.core.pool
-    while not desk.session(2).finished:
-        assert session_id(2) in desk.core.pool
-        serve(desk)
-    assert desk.core.counts.broken == {}
-    while not desk.session(1).finished:
-        assert serve(desk), "and it goes on where it was"
-    for number in (1, 2):
-        session = desk.session(number)
-        assert tuple(session.tokens[len(session.opened.prompt) :]) == alone(request_of(session.opened))
-
-
 def test_no_more_is_promised_than_memory_holds() -> None:
     desk = Desk(self_draft=False, admission="dp", cost=COST, num_pages=11)
     desk.hello(draft_model="")
@@ -283,24 +256,6 @@ def test_while_its_draft_node_is_away_a_promise_takes_nothing_from_others(desk: 
         desk.up("a", Ack(session_id(number), 1, len(desk.session(number).tokens)))
     assert desk.core.plan(desk.now) is not None
     assert desk.core.promises.promised[session_id(1)].due - desk.now == pytest.approx(left_s)
-
-
-def test_verdicts_and_texts_are_as_without_promises(desk: Desk) -> None:
-    for number in range(1, 5):
-        ask(desk, number, prompt=range(1, 2 + number))
-    opened: list[OpenSession] = [session.opened for session in desk.core.sessions.values()]
-    texts: dict[bytes, list[int]] = {one.session_id: [] for one in opened}
-    for _ in range(200):
-        for answer in serve(desk):
-            if isinstance(answer, Verdict):
-                texts[answer.session_id] += answer.tokens
-    for one in opened:
-        assert tuple(texts[one.session_id]) == alone(request_of(one))
-
-
-def test_what_is_asked_of_barrier_rounds_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match="--admission dp needs rounds that wait for nobody"):
-        Desk(rounds="barrier", admission="dp")
 
 
 # -- sessions that come and go -----------------------------------------------------------------------------------------
@@ -394,4 +349,4 @@ def test_a_held_prompt_is_held_by_the_round_too(desk: Desk) -> None:
     ask(desk, 1, prompt=(1,))
     allotment = Allotment(5, {session_id(1): 0}, (session_id(1),), frozenset({session_id(1)}))
     sessions = list(desk.core.sessions.values())
-    assert plan(1, sessions, sessions, desk.core.limits, desk.core.pool, {}, allotment).entries == ()
+    assert pack(sessions, desk.core.pool, drafted={}, allotment=allotment).entries == ()

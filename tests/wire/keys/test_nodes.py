@@ -16,7 +16,7 @@ from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Finish, Request
 from draft_node.daemon import DraftDaemon
 from goodspeed.errors import ConfigError, TransportError
-from goodspeed.fair.latency import Refined
+from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.wire import keys
 from goodspeed.wire.enrolled import Enrolled

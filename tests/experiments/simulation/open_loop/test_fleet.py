@@ -11,7 +11,7 @@ from experiments.simulation.open_loop.service import serve
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
 from experiments.slo.admission_policies import OURS, POLICIES
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.fleet import routing as fleet_routing
 from goodspeed.slo.objectives import Objectives
 

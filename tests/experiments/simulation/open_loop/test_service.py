@@ -12,7 +12,7 @@ from experiments.simulation.open_loop.traffic import Tabled
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.texts.acceptance import Independent
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 
 PLAIN = Settings(

@@ -15,7 +15,7 @@ from experiments.simulation.open_loop.traffic import window
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency import Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 
 

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import experiments.order.rivals  # noqa: F401 (registers rivals)
+from experiments.order.rivals import create
+from experiments.simulation.queueing.places import give
 from goodspeed.errors import ConfigError
-from goodspeed.order import Job, create, names, seats
-from goodspeed.order.base import AGING_S
-from goodspeed.order.laps import NUM_ROUNDS, Queues
+from verify_node.scheduler.laps import NUM_ROUNDS, Queues, RateHistory, stable_rate
+from verify_node.scheduler.order import AGING_S, Job
+from verify_node.scheduler.preempt import ORDERS
 
 STABLE = (0.5,) * NUM_ROUNDS
 QUEUES: dict[str, Any] = {"num_queues": 4, "growth": 2.0, "first_s": 1.0}  # bounds 1, 2, 4 s
@@ -126,7 +127,7 @@ def test_a_perceptible_job_lies_in_the_queue_of_what_it_will_have_attained():
 
 def left_for(order, holding, waiting, now=0.0, **options):
     """Whether the only place changes hands."""
-    return ids(seats(create(order, **QUEUES, **options), [holding, waiting], 1, now).leave) == [holding.job_id]
+    return ids(give(create(order, **QUEUES, **options), [holding, waiting], 1, now).leave) == [holding.job_id]
 
 
 @pytest.mark.parametrize(("order", "options"), [("las", {}), ("laps", {"guesses": False})])
@@ -151,7 +152,7 @@ def test_nobody_yields_before_a_turn_of_the_first_queue(order):
 
 @pytest.mark.parametrize("order", ["fcfs", "sjf"])
 def test_some_orders_never_take_a_place_away(order):
-    assert not seats(create(order), [holder(1, attained_s=9.0, tokens=1e6), job(2, tokens=1)], 1, 1e6).leave
+    assert not give(create(order), [holder(1, attained_s=9.0, tokens=1e6), job(2, tokens=1)], 1, 1e6).leave
 
 
 @pytest.mark.parametrize(("tokens", "yields"), [(111.0, True), (109.0, False)])
@@ -164,8 +165,8 @@ def test_a_perceptible_job_may_be_displaced_once_and_then_never():
     order = create("laps", **QUEUES)
     long, short = holder(1, attained_s=1.5, tokens=1000, rates=STABLE), job(2, tokens=10)
     order.rank([long], 0.0)  # its one ranking: nobody else was there
-    assert not seats(order, [long, short], 1, 0.0).leave
-    assert ids(seats(create("laps", **QUEUES), [long, short], 1, 0.0).leave) == [1]
+    assert not give(order, [long, short], 1, 0.0).leave
+    assert ids(give(create("laps", **QUEUES), [long, short], 1, 0.0).leave) == [1]
 
 
 def test_a_job_whose_acceptance_changes_is_perceptible_no_more():
@@ -173,26 +174,21 @@ def test_a_job_whose_acceptance_changes_is_perceptible_no_more():
     long = holder(1, attained_s=1.5, tokens=1000, rates=STABLE)
     order.rank([long], 0.0)
     changed = replace(long, rates=(*STABLE[1:], 0.9))
-    assert ids(seats(order, [changed, job(2, tokens=10)], 1, 0.0).leave) == [1]
+    assert ids(give(order, [changed, job(2, tokens=10)], 1, 0.0).leave) == [1]
 
 
 # -- places ------------------------------------------------------------------------------------------------------------
 
 
-def test_free_places_are_filled_with_the_best_first():
-    jobs = [job(number, tokens=10 * number) for number in (3, 1, 2)]
-    assert ids(seats(create("sjf"), jobs, 2, 0.0).enter) == [1, 2]
-
-
 def test_fewer_places_than_before_drive_nobody_out_and_let_nobody_in():
     jobs = [holder(1, attained_s=9.0, tokens=1e5), holder(2, attained_s=9.0, tokens=1e5), job(3, tokens=1)]
-    given = seats(create("las", **QUEUES), jobs, 1, 0.0)
+    given = give(create("las", **QUEUES), jobs, 1, 0.0)
     assert (given.enter, given.leave) == ((), ())
 
 
 def test_the_worst_ranked_yields_first():
     jobs = [holder(1, attained_s=1.5, tokens=1e4), holder(2, attained_s=9.0, tokens=1e4), job(3, tokens=1)]
-    assert ids(seats(create("laps", **QUEUES), jobs, 2, 0.0).leave) == [2]
+    assert ids(give(create("laps", **QUEUES), jobs, 2, 0.0).leave) == [2]
 
 
 # -- nobody starves ----------------------------------------------------------------------------------------------------
@@ -230,7 +226,7 @@ def longest_waits(order, short_s, step_s, steps):
         now = step * step_s
         longest = max(longest, now - long.waits_since if long.waits_since is not None else 0.0)
         jobs = [long, short]
-        given = seats(order, jobs, 1, now)
+        given = give(order, jobs, 1, now)
         for one in given.enter:
             jobs[jobs.index(one)] = replace(one, waits_since=None, turn_s=0.0)
         for one in given.leave:
@@ -266,9 +262,9 @@ JOBS = st.lists(
 ).map(lambda jobs: [replace(one, job_id=number) for number, one in enumerate(jobs)])
 
 
-@given(name=st.sampled_from(names()), jobs=JOBS, num_places=st.integers(0, 6), now=st.floats(0, 200))
+@given(name=st.sampled_from(sorted(ORDERS)), jobs=JOBS, num_places=st.integers(0, 6), now=st.floats(0, 200))
 def test_places_are_used_and_never_given_twice(name, jobs, num_places, now):
-    given = seats(create(name), jobs, num_places, now)
+    given = give(create(name), jobs, num_places, now)
     held = {one.job_id for one in jobs if one.has_place}
     enter, leave = set(ids(given.enter)), set(ids(given.leave))
     assert len(enter) == len(given.enter)
@@ -278,7 +274,7 @@ def test_places_are_used_and_never_given_twice(name, jobs, num_places, now):
     assert len(after) == max(len(held), min(num_places, len(jobs)))
 
 
-@given(name=st.sampled_from(names()), jobs=JOBS, now=st.floats(0, 200))
+@given(name=st.sampled_from(sorted(ORDERS)), jobs=JOBS, now=st.floats(0, 200))
 def test_who_yields_to_a_waiter_yields_to_all_of_better_standing(name, jobs, now):
     order = create(name)
     order.rank(jobs, now)
@@ -290,7 +286,7 @@ def test_who_yields_to_a_waiter_yields_to_all_of_better_standing(name, jobs, now
                 assert order.yields(held, one, now) or not order.yields(held, other, now)
 
 
-@given(name=st.sampled_from(names()), jobs=JOBS, now=st.floats(0, 200))
+@given(name=st.sampled_from(sorted(ORDERS)), jobs=JOBS, now=st.floats(0, 200))
 def test_a_ranking_has_everybody_once_however_they_are_listed(name, jobs, now):
     ranked = create(name).rank(jobs, now)
     assert sorted(ids(ranked)) == sorted(ids(jobs))
@@ -305,6 +301,60 @@ def test_known_sizes_and_one_place_give_shortest_job_first(tokens):
     assert [one.remaining_tokens for one in ranked] == sorted(tokens)
 
 
-def test_an_order_that_does_not_exist_is_refused():
-    with pytest.raises(ConfigError, match="choose one of: fcfs, laps, las, sjf"):
-        create("srpt")
+# -- when an acceptance rate is stable --------------------------------------------------------------------------------
+
+
+def history(*drafts, num_kept=8, window=64):
+    rates = RateHistory(num_kept, window)
+    for accepted, drafted in drafts:
+        rates.observe(accepted, drafted)
+    return rates
+
+
+def test_a_rate_is_that_of_all_drafts_so_far():
+    assert history((1, 2), (2, 2), (0, 4)).rates == (0.5, 0.75, 0.375)
+
+
+def test_a_round_without_a_draft_tells_nothing():
+    assert history((1, 2), (0, 0)).rates == (0.5,)
+    assert history((1, 2), (0, 0)).num_drafted == 2.0
+
+
+def test_only_the_last_drafts_count():
+    assert history((4, 4), (0, 4), (0, 4), window=2).rates == (1.0, 0.5, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("rates", "found"),
+    [
+        ((0.5, 0.6), None),
+        ((0.5, 0.6, 0.55), pytest.approx(0.55)),
+        ((0.9, 0.5, 0.6, 0.55), pytest.approx(0.55)),
+        ((0.5, 0.6, 0.61), None),
+    ],
+)
+def test_stable_is_what_changed_by_less_than_the_tolerance_over_so_many_rounds(rates, found):
+    assert stable_rate(rates, 3, 0.101) == found
+
+
+def test_a_text_that_turns_to_something_else_is_stable_no_more():
+    rates = history(*[(4, 4)] * 20)
+    assert stable_rate(rates.rates, 8, 0.1) == 1.0
+    for _ in range(8):
+        rates.observe(0, 4)
+    assert stable_rate(rates.rates, 8, 0.1) is None
+
+
+@pytest.mark.parametrize("wrong", [(0, 8), (8, 0)])
+def test_no_history_is_refused(wrong):
+    with pytest.raises(ConfigError, match="both must be 1 or more"):
+        RateHistory(*wrong)
+
+
+@given(st.lists(st.integers(0, 8).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), max_size=40))
+def test_rates_are_those_of_the_window_whatever_was_before(drafts):
+    rates = history(*drafts, num_kept=5, window=7)
+    told = [draft for draft in drafts if draft[1]][-7:]
+    assert len(rates.rates) <= 5
+    if told:
+        assert rates.rates[-1] == pytest.approx(sum(a for a, _ in told) / sum(n for _, n in told))

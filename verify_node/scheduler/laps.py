@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from goodspeed.errors import ConfigError
-from goodspeed.order.base import AGING_S, Job, is_overdue, overdue_first, register
+from verify_node.scheduler.order import AGING_S, Job
 
 NUM_QUEUES = 4
 """K. With four, the last queue begins at 64 S_1, beyond most texts."""
@@ -111,18 +111,17 @@ class RateHistory:
 
 
 UNKNOWN_RATE = 0.7
-"""What is guessed of a text that has drafted nothing yet; the verify node's own initial acceptance rate."""
+"""The rate of a text that has drafted nothing yet; the verify node's own initial acceptance rate."""
 
 
 class Size(NamedTuple):
-    """What a ranking made of a job."""
+    """A job as the last ranking saw it."""
 
     rate: float | None  # A_i; None while the job is not perceptible
     remaining_s: float  # T_i, with the best guess of A_i where the job is not perceptible
     level: int  # its queue
 
 
-@register("laps")
 class Laps:
     """Algorithm 1 of the paper; with one place and all sizes known it is shortest job first by time."""
 
@@ -162,14 +161,14 @@ class Laps:
         """To a higher queue, where what is left is more than the waiter's time and what coming back costs."""
         if holder.turn_s < self.queues.first_s or holder.job_id in self._settled:
             return False
-        if is_overdue(waiter, now, self.aging_s):
+        if waiter.is_overdue(now, self.aging_s):
             return True
         held, wanted = self._sizes[holder.job_id], self._sizes[waiter.job_id]
         return wanted.level < held.level and held.remaining_s > wanted.remaining_s + holder.recompute_s
 
     def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
         size = self._sizes[waiter.job_id]
-        return (-1.0, 0.0) if is_overdue(waiter, now, self.aging_s) else (size.level, size.remaining_s)
+        return (-1.0, 0.0) if waiter.is_overdue(now, self.aging_s) else (size.level, size.remaining_s)
 
     def _size(self, job: Job) -> Size:
         """Its queue is by what it has attained, and what it is expected to need as far as that counts."""
@@ -186,4 +185,4 @@ class Laps:
     def _key(self, job: Job, now: float) -> tuple[tuple[bool, float], int, bool, float, float]:
         rate, remaining_s, level = self._sizes[job.job_id]
         size = remaining_s if rate is not None or self.guesses else 0.0
-        return overdue_first(job, now, self.aging_s), level, rate is None, size, job.arrived_at
+        return job.overdue_first(now, self.aging_s), level, rate is None, size, job.arrived_at

@@ -1,15 +1,17 @@
-"""Models of a forward pass's duration: a linear one, and the maximum of several."""
+"""Models of a forward pass's duration, linear or the maximum of linear terms; and the budget that one suggests.
+
+`fit.py` fits them to measured samples, `refined.py` goes on learning from real rounds.
+"""
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
-
-from goodspeed.fair.latency.inverse import largest
 
 MOST_TOKENS = 1 << 40
 """Most tokens that `tokens_in` returns: where a token costs nothing, any number of them fits."""
@@ -110,3 +112,60 @@ class Roofline(CostModel):
 
     def _near(self, seconds: float, num_sessions: float, context_tokens: float) -> float:
         return min(term._near(seconds, num_sessions, context_tokens) for term in self.terms)
+
+
+def largest(fits: Callable[[int], bool], near: float, most: int) -> int:
+    """Returns the largest number from 0 to `most` that fits, 0 if none does; what is smaller than one that fits, fits.
+
+    near: a guess. A right one takes two calls; a wrong one, about twice as many as its error has binary digits.
+    """
+    guess, step = int(min(max(near, 0.0), most)), 1
+    if fits(guess):
+        low = guess
+        while low + step <= most and fits(low + step):
+            low += step
+            step *= 2
+        high = min(low + step, most + 1)
+    else:
+        high = guess
+        while high > step and not fits(high - step):
+            high -= step
+            step *= 2
+        low = max(high - step, 0)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+SESSIONS, CONTEXT = 8, 256
+"""The assumed round when no client is connected yet: number of sessions, and cached tokens of each."""
+
+STRETCH = 2.0
+"""Longest round, relative to one without drafts."""
+
+
+def knee(model: CostModel, most_tokens: int) -> int:
+    """Returns the largest budget, 1 or more, whose round takes at most STRETCH times one without drafts.
+
+    The round has SESSIONS with CONTEXT each, `most_tokens` tokens at most. One that lasts twice as long has to bring
+    twice the tokens: at usual acceptance rates (0.7 and up) drafts of three or more do. Where reading the weights
+    bounds the pass, tokens are free up to the roofline's ridge and the budget lies beyond it. Where time is nearly
+    linear in tokens, as on a CPU, there is no ridge: drafted tokens then take as much time as all the rest of the
+    round (Hockney's half-performance length).
+    """
+
+    def round_s(budget: int) -> float:
+        return model.round_s(SESSIONS + budget, SESSIONS, SESSIONS * CONTEXT)
+
+    longest_s = STRETCH * round_s(0)
+    return max(1, largest(lambda budget: round_s(budget) <= longest_s, 1, max(1, most_tokens - SESSIONS)))
+
+
+def describe(model: CostModel, budget: int) -> str:
+    """Returns a sentence on what a budget means for that round."""
+    plain, drafted = (1e3 * model.round_s(SESSIONS + extra, SESSIONS, SESSIONS * CONTEXT) for extra in (0, budget))
+    return (
+        f"{budget} drafted tokens a round: {SESSIONS} sessions with {CONTEXT} cached tokens each take {plain:.1f} ms "
+        f"without drafts and {drafted:.1f} ms with them"
+    )

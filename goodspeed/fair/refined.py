@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from goodspeed.fair.latency.models import MOST_TOKENS, CostModel, Linear
+from goodspeed.fair.round_time import MOST_TOKENS, CostModel, Linear
 
 MEMORY = 40
 """Rounds after which an observation's weight is 1/e; a change of the machine's speed is followed as fast."""
@@ -62,7 +62,7 @@ class Refined(CostModel):
 
     @property
     def usual_error(self) -> float:
-        """How much longer or shorter a round takes than predicted, as a share of that; smoothed."""
+        """Difference between a round's time and its prediction, as a share of that; smoothed."""
         return self._usual_error
 
     def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
@@ -70,7 +70,7 @@ class Refined(CostModel):
         return np.maximum(seconds, SHORTEST_S) if isinstance(seconds, np.ndarray) else max(seconds, SHORTEST_S)
 
     def _near(self, seconds: float, num_sessions: float, context_tokens: float) -> float:
-        """What the model says, less what `token_s` takes away if the time rises evenly up to there."""
+        """The model's tokens, less what `token_s` takes away if the time rises evenly up to there."""
         most = self.model._near(seconds / self.scale, num_sessions, context_tokens)
         none_s: float = self._seconds(0, num_sessions, context_tokens)
         if not self.token_s or not 1.0 <= most < MOST_TOKENS:

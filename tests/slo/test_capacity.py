@@ -1,16 +1,19 @@
 """What rounds carry for sure: of those who take part, whatever else is open, and what is left for best effort."""
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from goodspeed.fair.latency import Linear, Refined
-from goodspeed.slo.headroom import SURE
-from verify_node.slo.capacity import Capacity
+from goodspeed.fair.refined import Refined
+from goodspeed.fair.round_time import MOST_TOKENS, Linear
+from goodspeed.slo.capacity import SURE, Capacity
 
 COST = Linear(fixed_s=0.01, token_s=0.001, session_s=0.002, context_s=1e-5)
 
 
 def rounds(num_sessions: int = 2, context: int = 100, most: int = 64) -> Capacity:
-    return Capacity(Refined(COST), most, num_sessions, context)
+    return Capacity(COST, 0.0, most, num_sessions, context)
 
 
 def test_tokens_of_those_who_take_part() -> None:
@@ -45,4 +48,19 @@ def test_what_is_carried_for_sure_is_less_the_worse_rounds_are_known() -> None:
     for place in range(50):
         unsure.observe(10, 2, 100, 0.05 if place % 2 else 0.01)
     assert unsure.usual_error > 0.0
-    assert Capacity(unsure, 64, 2, 100).least_s > (1 + SURE * unsure.usual_error) * 0.9 * unsure.round_s(2, 2, 100)
+    assert Capacity(unsure, unsure.usual_error, 64, 2, 100).least_s > (
+        1 + SURE * unsure.usual_error
+    ) * 0.9 * unsure.round_s(2, 2, 100)
+
+
+@given(
+    st.floats(0.0, 1e6),
+    st.floats(0.0, 1e6),
+    st.integers(1, 4096),
+    st.floats(min_value=-1e300, max_value=np.inf),
+)
+def test_rounds_of_any_told_model_carry_a_number_of_tokens(
+    fixed_s: float, token_s: float, most: int, seconds: float
+) -> None:
+    carried = Capacity(Linear(fixed_s, token_s), 0.0, most, 3, 100.0).tokens_in(seconds)
+    assert 0 <= carried <= MOST_TOKENS

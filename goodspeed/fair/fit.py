@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from goodspeed.fair.latency.models import CostModel, Linear, Roofline, Sample
+from goodspeed.fair.round_time import CostModel, Linear, Roofline, Sample
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -1,26 +1,13 @@
 """Models of a forward pass's time: made-up coefficients come back, and finished rounds correct them."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goodspeed.fair.latency import (
-    CostModel,
-    Linear,
-    Refined,
-    Roofline,
-    Sample,
-    fit_linear,
-    fit_roofline,
-    knee,
-    r_squared,
-)
-from goodspeed.fair.latency.inverse import largest
-from goodspeed.fair.latency.models import MOST_TOKENS
-from goodspeed.fair.latency.rounds import PlannedRounds
+from goodspeed.fair.fit import fit_linear, fit_roofline, r_squared
+from goodspeed.fair.refined import Refined
+from goodspeed.fair.round_time import MOST_TOKENS, CostModel, Linear, Roofline, Sample, knee, largest
 
 LINEAR = Linear(fixed_s=5e-3, token_s=3e-4, session_s=1e-4, context_s=2e-7)
 READ, COMPUTE = Linear(fixed_s=8e-3, context_s=3e-8), Linear(fixed_s=1e-3, token_s=5e-5, context_s=1e-8)
@@ -133,137 +120,18 @@ def test_nothing_cannot_be_fitted():
 
 
 def test_the_knee_of_a_line_is_where_drafts_cost_as_much_as_all_the_rest():
-    assert knee(LINEAR, 8, 2000, max_budget=1000) == int(LINEAR.round_s(8, 8, 2000) / LINEAR.token_s)
+    assert knee(LINEAR, 1000) == int(LINEAR.round_s(8, 8, 8 * 256) / LINEAR.token_s)
 
 
 def test_the_knee_of_a_roofline_lies_beyond_its_ridge():
     ridge = int((READ.fixed_s - COMPUTE.fixed_s) / COMPUTE.token_s)
-    assert knee(ROOFLINE, 8, 0, max_budget=1000, stretch=1.0) == ridge - 8
-    assert ridge < knee(ROOFLINE, 8, 0, max_budget=1000) < 3 * ridge
+    assert ridge < knee(ROOFLINE, 1000) < 3 * ridge
 
 
 def test_the_knee_stays_within_its_bounds():
-    assert knee(Linear(fixed_s=1.0), 8, 0, max_budget=77) == 77
-    assert knee(Linear(token_s=1.0), 1, 0, max_budget=77, stretch=1.5) == 1
-    with pytest.raises(ValueError, match="no budget"):
-        knee(LINEAR, 8, 0, max_budget=0)
-
-
-def observe(refined, truth, rounds, *, factor=1.0, seed=0, num_tokens=None):
-    """So many rounds of the truth with noise; the last round's counts."""
-    random = np.random.default_rng(seed)
-    for _ in range(rounds):
-        row = num_tokens or int(random.integers(8, 40)), 8, int(random.integers(500, 3000))
-        refined.observe(*row, factor * truth.round_s(*row) * float(np.exp(0.05 * random.standard_normal())))
-
-
-def ratios(refined, truth):
-    return [refined.round_s(n, 8, 1500) / truth.round_s(n, 8, 1500) for n in (8, 20, 40)]
-
-
-def test_a_profile_that_is_right_stays_right():
-    refined = Refined(LINEAR)
-    assert ratios(refined, LINEAR) == [1.0, 1.0, 1.0]
-    observe(refined, LINEAR, 200)
-    assert ratios(refined, LINEAR) == pytest.approx([1.0, 1.0, 1.0], abs=0.03)
-
-
-def test_a_machine_that_became_twice_as_slow_is_known_soon():
-    refined = Refined(LINEAR)
-    observe(refined, LINEAR, 200)
-    observe(refined, LINEAR, 200, factor=2.0)
-    assert ratios(refined, LINEAR) == pytest.approx([2.0, 2.0, 2.0], rel=0.06)
-    observe(refined, LINEAR, 300, factor=1.0, seed=1)
-    assert ratios(refined, LINEAR) == pytest.approx([1.0, 1.0, 1.0], rel=0.06)
-
-
-@pytest.mark.parametrize("factor", [100.0, 0.01])
-@pytest.mark.parametrize("rounds", [0, 100])
-def test_one_outlier_hardly_matters(factor, rounds):
-    refined = Refined(LINEAR)
-    observe(refined, LINEAR, rounds)
-    before = refined.round_s(20, 8, 1500)
-    observe(refined, LINEAR, 1, factor=factor)
-    assert refined.round_s(20, 8, 1500) == pytest.approx(before, rel=0.1 if rounds == 0 else 0.02)
-
-
-def test_what_a_profile_does_not_see_is_learned_for_each_token():
-    truth = Linear(LINEAR.fixed_s, LINEAR.token_s + 2e-4, LINEAR.session_s, LINEAR.context_s)
-    refined = Refined(LINEAR)
-    observe(refined, truth, 600)
-    assert ratios(refined, truth) == pytest.approx([1.0, 1.0, 1.0], rel=0.04)
-    assert refined.token_s == pytest.approx(2e-4, rel=0.25)
-
-
-def test_without_a_profile_every_round_costs_the_same_until_one_is_seen():
-    refined = Refined()
-    assert refined.round_s(1, 1, 0) == refined.round_s(1000, 64, 10**6) == 1.0
-    refined.observe(8, 8, 100, 0.004)
-    assert refined.round_s(8, 8, 100) == pytest.approx(0.004)
-    observe(refined, LINEAR, 200)
-    assert ratios(refined, LINEAR) == pytest.approx([1.0, 1.0, 1.0], rel=0.06)
-
-
-def test_without_a_profile_a_slow_first_round_is_soon_forgotten():
-    refined = Refined()
-    refined.observe(8, 8, 100, 20 * LINEAR.round_s(8, 8, 100))
-    observe(refined, LINEAR, 20)
-    assert ratios(refined, LINEAR) == pytest.approx([1.0, 1.0, 1.0], rel=0.15)
-
-
-def test_rounds_that_are_all_alike_leave_the_rest_as_it_was():
-    refined = Refined(LINEAR)
-    observe(refined, LINEAR, 500, factor=1.5, num_tokens=16)
-    assert refined.round_s(16, 8, 1500) == pytest.approx(1.5 * LINEAR.round_s(16, 8, 1500), rel=0.03)
-    assert 1.2 < refined.round_s(32, 8, 1500) / LINEAR.round_s(32, 8, 1500) < 1.8
-
-
-NO_TIME, ONLY_CONTEXT, ENDLESS = Linear(), Linear(context_s=1e-3), Linear(fixed_s=1e300, token_s=1e300)
-MODELS = [None, LINEAR, ROOFLINE, NO_TIME, ONLY_CONTEXT, ENDLESS]
-DURATIONS = st.one_of(st.floats(), st.floats(1e-8, 1e5), st.sampled_from([1.1e-8, 9e4]))
-ROWS = st.tuples(st.integers(0, 500), st.integers(0, 64), st.integers(0, 10**6), DURATIONS, st.integers(1, 60))
-
-
-@settings(max_examples=60)
-@given(st.sampled_from(MODELS), st.lists(ROWS, max_size=8))
-def test_whatever_is_observed_the_time_stays_positive_and_never_falls_with_tokens(model, rows):
-    refined = Refined(model)
-    for *row, times in rows:
-        for _ in range(times):
-            refined.observe(*row)
-    assert 0.0 < refined.scale < np.inf
-    assert 0.0 <= refined.token_s < np.inf
-    assert 0.0 <= refined.usual_error <= 1e3, "a fleet's replicas refuse more"
-    seconds = np.broadcast_to(refined.round_s(np.arange(600), 4, 1000), 600)
-    assert np.isfinite(seconds).all() or model is ENDLESS
-    assert seconds[0] > 0
-    assert seconds[1:].tolist() == [refined.round_s(n, 4, 1000) for n in range(1, 600)]
-    assert all(later >= earlier for earlier, later in pairwise(seconds))
-    for wanted_s in (0.0, 1e-300, 1e-8, 0.03, 1e5, 1e300, np.inf):
-        assert 0 <= refined.tokens_in(wanted_s, 4, 1000) <= MOST_TOKENS
-        assert not np.isnan(refined._near(wanted_s, 4, 1000))
-
-
-@pytest.mark.parametrize("model", [None, LINEAR])
-def test_times_that_rise_faster_than_their_tokens_leave_a_scale(model):
-    refined = Refined(model)
-    for number in range(400):
-        num_tokens = 1 + number % 40
-        refined.observe(num_tokens, 1, 0, 1e-5 * num_tokens**2)
-        assert refined.tokens_in(0.03, 1, 0) > 0
-    observe(refined, LINEAR, 400)
-    assert ratios(refined, LINEAR) == pytest.approx([1.0, 1.0, 1.0], rel=0.1), "and what comes later is learned"
-
-
-@given(
-    st.floats(0.0, 1e6),
-    st.floats(0.0, 1e6),
-    st.integers(1, 4096),
-    st.floats(min_value=-1e300, max_value=np.inf),
-)
-def test_rounds_of_any_told_model_carry_a_number_of_tokens(fixed_s, token_s, most, seconds):
-    carried = PlannedRounds(Linear(fixed_s, token_s), 1.0, most, 3, 100.0).tokens_in(seconds)
-    assert 0 <= carried <= MOST_TOKENS
+    assert knee(Linear(fixed_s=1.0), 77) == 77 - 8
+    assert knee(Linear(token_s=1.0), 77) == 8
+    assert knee(LINEAR, 3) == 1, "a round has room for eight sessions at least"
 
 
 class Steps(CostModel):

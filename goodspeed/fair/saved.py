@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.latency.fit import fit_linear, fit_roofline, r_squared
-from goodspeed.fair.latency.models import Linear, Roofline, Sample
+from goodspeed.fair.fit import fit_linear, fit_roofline, r_squared
+from goodspeed.fair.round_time import Linear, Roofline, Sample
 from goodspeed.untrusted import read_bytes, sanitize
 
 VERSION = 1

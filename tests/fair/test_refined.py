@@ -1,0 +1,118 @@
+"""Finished rounds correct a model of a round's time."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from goodspeed.fair.refined import Refined
+from goodspeed.fair.round_time import MOST_TOKENS, Linear
+from tests.fair.test_round_time import LINEAR, ROOFLINE
+
+
+def observe(refined, truth, rounds, *, factor=1.0, seed=0, num_tokens=None):
+    """So many rounds of the truth with noise; the last round's counts."""
+    random = np.random.default_rng(seed)
+    for _ in range(rounds):
+        row = num_tokens or int(random.integers(8, 40)), 8, int(random.integers(500, 3000))
+        refined.observe(*row, factor * truth.round_s(*row) * float(np.exp(0.05 * random.standard_normal())))
+
+
+def ratios(refined, truth):
+    return [refined.round_s(n, 8, 1500) / truth.round_s(n, 8, 1500) for n in (8, 20, 40)]
+
+
+def test_a_profile_that_is_right_stays_right():
+    refined = Refined(LINEAR)
+    assert ratios(refined, LINEAR) == [1.0, 1.0, 1.0]
+    observe(refined, LINEAR, 200)
+    assert ratios(refined, LINEAR) == pytest.approx([1.0, 1.0, 1.0], abs=0.03)
+
+
+def test_a_machine_that_became_twice_as_slow_is_known_soon():
+    refined = Refined(LINEAR)
+    observe(refined, LINEAR, 200)
+    observe(refined, LINEAR, 200, factor=2.0)
+    assert ratios(refined, LINEAR) == pytest.approx([2.0, 2.0, 2.0], rel=0.06)
+    observe(refined, LINEAR, 300, factor=1.0, seed=1)
+    assert ratios(refined, LINEAR) == pytest.approx([1.0, 1.0, 1.0], rel=0.06)
+
+
+@pytest.mark.parametrize("factor", [100.0, 0.01])
+@pytest.mark.parametrize("rounds", [0, 100])
+def test_one_outlier_hardly_matters(factor, rounds):
+    refined = Refined(LINEAR)
+    observe(refined, LINEAR, rounds)
+    before = refined.round_s(20, 8, 1500)
+    observe(refined, LINEAR, 1, factor=factor)
+    assert refined.round_s(20, 8, 1500) == pytest.approx(before, rel=0.1 if rounds == 0 else 0.02)
+
+
+def test_what_a_profile_does_not_see_is_learned_for_each_token():
+    truth = Linear(LINEAR.fixed_s, LINEAR.token_s + 2e-4, LINEAR.session_s, LINEAR.context_s)
+    refined = Refined(LINEAR)
+    observe(refined, truth, 600)
+    assert ratios(refined, truth) == pytest.approx([1.0, 1.0, 1.0], rel=0.04)
+    assert refined.token_s == pytest.approx(2e-4, rel=0.25)
+
+
+def test_without_a_profile_every_round_costs_the_same_until_one_is_seen():
+    refined = Refined()
+    assert refined.round_s(1, 1, 0) == refined.round_s(1000, 64, 10**6) == 1.0
+    refined.observe(8, 8, 100, 0.004)
+    assert refined.round_s(8, 8, 100) == pytest.approx(0.004)
+    observe(refined, LINEAR, 200)
+    assert ratios(refined, LINEAR) == pytest.approx([1.0, 1.0, 1.0], rel=0.06)
+
+
+def test_without_a_profile_a_slow_first_round_is_soon_forgotten():
+    refined = Refined()
+    refined.observe(8, 8, 100, 20 * LINEAR.round_s(8, 8, 100))
+    observe(refined, LINEAR, 20)
+    assert ratios(refined, LINEAR) == pytest.approx([1.0, 1.0, 1.0], rel=0.15)
+
+
+def test_rounds_that_are_all_alike_leave_the_rest_as_it_was():
+    refined = Refined(LINEAR)
+    observe(refined, LINEAR, 500, factor=1.5, num_tokens=16)
+    assert refined.round_s(16, 8, 1500) == pytest.approx(1.5 * LINEAR.round_s(16, 8, 1500), rel=0.03)
+    assert 1.2 < refined.round_s(32, 8, 1500) / LINEAR.round_s(32, 8, 1500) < 1.8
+
+
+NO_TIME, ONLY_CONTEXT, ENDLESS = Linear(), Linear(context_s=1e-3), Linear(fixed_s=1e300, token_s=1e300)
+MODELS = [None, LINEAR, ROOFLINE, NO_TIME, ONLY_CONTEXT, ENDLESS]
+DURATIONS = st.one_of(st.floats(), st.floats(1e-8, 1e5), st.sampled_from([1.1e-8, 9e4]))
+ROWS = st.tuples(st.integers(0, 500), st.integers(0, 64), st.integers(0, 10**6), DURATIONS, st.integers(1, 60))
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(MODELS), st.lists(ROWS, max_size=8))
+def test_whatever_is_observed_the_time_stays_positive_and_never_falls_with_tokens(model, rows):
+    refined = Refined(model)
+    for *row, times in rows:
+        for _ in range(times):
+            refined.observe(*row)
+    assert 0.0 < refined.scale < np.inf
+    assert 0.0 <= refined.token_s < np.inf
+    assert 0.0 <= refined.usual_error <= 1e3, "a fleet's replicas refuse more"
+    seconds = np.broadcast_to(refined.round_s(np.arange(600), 4, 1000), 600)
+    assert np.isfinite(seconds).all() or model is ENDLESS
+    assert seconds[0] > 0
+    assert seconds[1:].tolist() == [refined.round_s(n, 4, 1000) for n in range(1, 600)]
+    assert all(later >= earlier for earlier, later in pairwise(seconds))
+    for wanted_s in (0.0, 1e-300, 1e-8, 0.03, 1e5, 1e300, np.inf):
+        assert 0 <= refined.tokens_in(wanted_s, 4, 1000) <= MOST_TOKENS
+        assert not np.isnan(refined._near(wanted_s, 4, 1000))
+
+
+@pytest.mark.parametrize("model", [None, LINEAR])
+def test_times_that_rise_faster_than_their_tokens_leave_a_scale(model):
+    refined = Refined(model)
+    for number in range(400):
+        num_tokens = 1 + number % 40
+        refined.observe(num_tokens, 1, 0, 1e-5 * num_tokens**2)
+        assert refined.tokens_in(0.03, 1, 0) > 0
+    observe(refined, LINEAR, 400)
+    assert ratios(refined, LINEAR) == pytest.approx([1.0, 1.0, 1.0], rel=0.1), "and what comes later is learned"
