@@ -24,6 +24,7 @@ from draft_node.http.prompts import (
 from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, Generation
 from draft_node.http.sampling import asked_slo, biases, check_told, echoed, predicted, stop_token_ids
 from draft_node.http.tools import talk_of
+from draft_node.parsing.formats import ToolFormat
 from draft_node.service.request import Wanted, drafting
 from draft_node.service.service import Service
 from draft_node.service.spoken import Speech
@@ -54,11 +55,17 @@ class Wish:
     returns_token_ids: bool = False
     is_echo: bool = False
     is_only_echo: bool = False  # nothing is told of what follows the prompts
+    n: int = 1  # choices for each prompt
 
     @property
     def speech(self) -> Speech | None:
         """How the answers are taken apart; the same for all of them."""
         return self.texts[0].speech if self.texts else None
+
+    @property
+    def tools(self) -> ToolFormat | None:
+        """How the model writes calls; None where it makes none."""
+        return self.speech.formats.tools if self.speech is not None else None
 
     @property
     def thinks(self) -> bool:
@@ -92,6 +99,7 @@ async def of_completion(
         bool(request.return_token_ids),
         is_echo=bool(request.echo),
         is_only_echo=request.max_tokens == 0,
+        n=request.n or 1,
     )
 
 
@@ -131,6 +139,7 @@ async def of_chat(
         [""] * len(texts),
         service.draft_fingerprint,
         bool(request.return_token_ids),
+        n=request.n or 1,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from draft_node.http.body import LARGE
-from draft_node.http.requests import IGNORED
+from draft_node.http.strict import IGNORED
 from tests.draft_node.http.fake import Api, error_of
 
 CACHE = {"type": "ephemeral"}
