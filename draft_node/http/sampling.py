@@ -7,7 +7,7 @@ from typing import Any
 from draft_node.http.errors import ApiError
 from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, Generation, Slo
 from draft_node.service.request import Wanted
-from draft_node.service.writer import Levels
+from draft_node.service.state import Levels
 from goodspeed.errors import RequestRefused
 from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S, Objectives
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS, MAX_STOP_IDS, Otherwise

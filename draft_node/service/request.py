@@ -63,6 +63,8 @@ class Begun:
     """The text begins, or begins anew: what came before is void."""
 
     target_fingerprint: str | None  # of the target that writes it; None where the draft model begins alone
+    session_id: bytes = b""
+    statistics: Statistics = field(default_factory=Statistics)  # grow while the text is written
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,15 @@
 """Parameters that change logits or name tokens that end a text: what becomes of them, and sentences about them."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from draft_node.service.writer import Writer
-from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.errors import RequestRefused
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_up, encode
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.handshake import Defaults
 from goodspeed.wire.messages import LogitRules
-from tests.draft_node.http.fake import Api, error_of
+from tests.draft_node.http.fake import Api, error_of, lone_service
 
 
 @pytest.mark.parametrize("ask", [Api.complete, Api.chat])
@@ -72,11 +69,9 @@ def test_whatever_is_taken_fits_into_the_message_that_opens_a_session(body: dict
     """Else the user would be told of a message that he did not send."""
     api = Api()
     assert api.complete(**body, max_tokens=4).status_code == 200
-    daemon: Any = SimpleNamespace(link=SimpleNamespace(welcome=None))
-    vocabulary: Any = SimpleNamespace(tokenizer=load_tokenizer("tiny-target"), eos_ids=(0, 1))
-    writer = Writer(daemon, vocabulary)
+    service = lone_service()
     for wanted in api.service.wanted:
-        opened = writer.begin(wanted, 0.0).request.open(1, (), 0.0)
+        opened = service.begin(wanted, 0.0).request.open(1, (), 0.0)
         assert decode_up(encode(opened, MAX_MESSAGE_BYTES), MAX_MESSAGE_BYTES) == opened
 
 
