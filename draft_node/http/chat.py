@@ -61,7 +61,7 @@ class ChatShape(Chunked):
         if thinking:
             message.reasoning_content = message.reasoning = thinking
         if calls:
-            message.tool_calls = [made(call, self.wish.tools) for call in calls]
+            message.tool_calls = [made(call, self.wish.formats.tools) for call in calls]
         return message
 
     def beginnings(self) -> Iterable[ChatChunk]:
@@ -72,7 +72,7 @@ class ChatShape(Chunked):
     def piece(self, index: int, piece: Piece) -> ChatChunk | None:
         tells_tokens = self._logprobs or self.wish.returns_token_ids
         if piece.call is not None:
-            call = made(piece.call, self.wish.tools)
+            call = made(piece.call, self.wish.formats.tools)
             delta = Delta(tool_calls=[MadeCallDelta(index=self._num_calls[index], **dict(call))])
             self._num_calls[index] += 1
         elif piece.thinking:

@@ -110,7 +110,7 @@ def usage_of(wish: Wish, choices: Sequence[Choice]) -> Usage:
 def _details(wish: Wish, choices: Sequence[Choice], num_ngram: int) -> CompletionDetails:
     """num_ngram: tokens that n-gram drafts brought into the texts."""
     details = CompletionDetails()
-    if wish.thinks:
+    if wish.formats.thinking is not None:
         details.reasoning_tokens = sum(choice.ended.num_thinking for choice in choices if choice.ended)
     if num_predicted := sum(len(text.prediction) for text in wish.texts):
         details.accepted_prediction_tokens = min(num_ngram, num_predicted)

@@ -25,7 +25,7 @@ class Talk:
     """How a chat is put to its template, and how the answer is taken apart."""
 
     inputs: Inputs
-    speech: Speech | None
+    speech: Speech
     functions: tuple[Function, ...] = ()  # that may be called
     is_forced: bool = False  # one of them has to be
 

@@ -24,10 +24,9 @@ from draft_node.http.prompts import (
 from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, Generation
 from draft_node.http.sampling import asked_slo, biases, check_told, echoed, predicted, stop_token_ids
 from draft_node.http.tools import talk_of
-from draft_node.parsing.formats import ToolFormat
+from draft_node.parsing.formats import Formats
 from draft_node.service.request import Wanted, drafting
 from draft_node.service.service import Service
-from draft_node.service.spoken import Speech
 from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.wire.fields import Drafter
 from goodspeed.wire.generation import Constraint, TokenBias
@@ -58,19 +57,9 @@ class Wish:
     n: int = 1  # choices for each prompt
 
     @property
-    def speech(self) -> Speech | None:
-        """How the answers are taken apart; the same for all of them."""
-        return self.texts[0].speech if self.texts else None
-
-    @property
-    def tools(self) -> ToolFormat | None:
-        """How the model writes calls; None where it makes none."""
-        return self.speech.formats.tools if self.speech is not None else None
-
-    @property
-    def thinks(self) -> bool:
-        """Whether what a model thinks is told apart."""
-        return self.speech is not None and self.speech.formats.thinking is not None
+    def formats(self) -> Formats:
+        """How the answers' calls and thoughts are written; the same for all of them."""
+        return self.texts[0].speech.formats
 
 
 async def of_completion(

@@ -35,6 +35,8 @@ class Parser:
 
     def push(self, text: str) -> list[Part]:
         """Returns the parts that are certain now."""
+        if not self._beginnings:  # of completions: nothing can be told apart
+            return [Content(text)] if text else []
         for char in text:
             self._take(char)
         return self._given()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from draft_node.core.actions import Statistics
-from draft_node.service.spoken import Speech
+from draft_node.service.spoken import NO_SPEECH, Speech
 from goodspeed.serving.defaults import Resolved
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
@@ -39,7 +39,7 @@ class Wanted:
     user: str = ""  # whose text it is, by `goodspeed.serving.web.user_of`; empty on the console
     verification: Verification = "match"
     restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing
-    speech: Speech | None = None  # how a chat's text is taken apart; None: all of it is text
+    speech: Speech = NO_SPEECH  # how a chat's text is taken apart
     target: str | None = None  # fingerprint of the target whose defaults were filled in; None: none were
     resolve: Callable[[Defaults], Resolved] | None = field(default=None, compare=False)
     """Sampling, stop strings and rules under the defaults of another target; None: they are the request's own."""

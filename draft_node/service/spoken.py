@@ -22,6 +22,10 @@ class Speech:
     one_call: bool = False  # the text ends after its first call
 
 
+NO_SPEECH = Speech()
+"""All of the text is content."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spoken:
     """What one token adds."""

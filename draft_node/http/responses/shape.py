@@ -92,7 +92,7 @@ class ResponseShape(Shape):
 
     def _call(self, call: Call) -> Iterator[Event]:
         """A call is told when it is complete: its arguments come at once."""
-        own = call_id(self.wish.tools)
+        own = call_id(self.wish.formats.tools)
         item = CallItem(id=_new_id("fc"), status="in_progress", call_id=own, name=call.name, arguments="")
         yield self._add(item)
         where = self._where(item)
