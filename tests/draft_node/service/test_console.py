@@ -182,13 +182,6 @@ def test_json_lines_are_served_together(give: Callable[..., None]) -> None:
     assert "standard input, line 2: not JSON" in rows[1]["error"]["what"]
 
 
-def test_no_more_json_lines_than_slots(give: Callable[..., None]) -> None:
-    give(*['{"prompt": "x"}'] * 12)
-    daemon = FakeDaemon(at_once=3).connect()
-    assert len(run(make_console(daemon, None, prompts=standard_input.NAME, max_sessions=3))) == 12
-    assert daemon.most_active == 3
-
-
 def test_lines_of_text_are_prompts(give: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     give("one", " ", "two")
     rows = run(make_console(FakeDaemon().connect(), None))
@@ -198,7 +191,7 @@ def test_lines_of_text_are_prompts(give: Callable[..., None], capsys: pytest.Cap
 
 @pytest.mark.parametrize(
     ("given", "options", "wanted"),
-    [((), {}, "a line of text"), ((" ", ""), {}, "a line of text"), (("",), {"prompts": "-"}, "one JSON object")],
+    [((" ", ""), {}, "a line of text"), ((), {"prompts": "-"}, "one JSON object")],
 )
 def test_an_empty_standard_input_is_as_an_empty_file(
     given: tuple[str, ...], options: dict[str, str], wanted: str, give: Callable[..., None], tmp_path: Path
@@ -213,11 +206,6 @@ def test_an_empty_standard_input_is_as_an_empty_file(
     with pytest.raises(PromptError) as of_file:
         read_file(file)
     assert str(of_file.value).startswith(f"{file} holds no prompts, so there is nothing to do; ")
-
-
-def test_lines_that_are_wrong_are_not_nothing(give: Callable[..., None]) -> None:
-    give("nonsense")
-    assert run(make_console(FakeDaemon().connect(), None, prompts="-"))[0]["error"]["code"] == "prompt"
 
 
 def test_who_leaves_closes_what_is_generated_and_tells_what_is_unfinished() -> None:
