@@ -122,7 +122,7 @@ def _node_routes(service: Service, config: DraftConfig, exposition: Exposition) 
 
     @routes.get("/", responses=READ, response_class=Response)
     async def landing() -> Response:
-        """What this is, and which routes there are."""
+        """Names the node and its routes."""
         return PlainTextResponse(LANDING.format(version=goodspeed.__version__, model=config.served_model_name))
 
     @routes.get("/health", responses=READ)
@@ -191,8 +191,10 @@ def _model(service: Service, config: DraftConfig, started: int) -> Model:
 
 
 def _answer_head(routes: APIRouter) -> None:
-    """Wherever GET is served: load balancers and load tools ask that way whether a route is there. The server leaves
-    the body out; the document leaves out the method."""
+    """Serves HEAD wherever GET is served: load balancers ask that way whether a route is there.
+
+    The server leaves the body out; the document leaves out the method.
+    """
     for route in list(routes.routes):
         if isinstance(route, APIRoute):
             routes.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)

@@ -80,7 +80,7 @@ def system_fingerprint_of(wish: Wish, choices: Sequence[Choice]) -> str | None:
 
 
 def usage_of(wish: Wish, choices: Sequence[Choice]) -> Usage:
-    """So far; what drafting did is known of texts that are complete."""
+    """Returns the usage so far; what drafting did is known of texts that are complete."""
     num_tokens = sum(choice.num_tokens for choice in choices)
     all_of = total(*(choice.ended.statistics for choice in choices if choice.ended))
     told = Speculation(
@@ -119,9 +119,9 @@ def _details(wish: Wish, choices: Sequence[Choice], num_ngram: int) -> Completio
 
 
 def _num_cached(wish: Wish, choices: Sequence[Choice]) -> int:
-    """Tokens of the prompts that were not read: of each prompt by the choice for which the fewest were in memory.
+    """Counts cached tokens of the prompts: of each prompt by the choice that found the fewest.
 
-    The other choices find what that one has read.
+    The other choices find what that one has prefilled.
     """
     fewest: dict[tuple[int, ...], int] = {}
     for wanted, choice in zip(wish.texts, choices, strict=True):
@@ -131,7 +131,7 @@ def _num_cached(wish: Wish, choices: Sequence[Choice]) -> int:
 
 
 def _slo(kept: Sequence[Kept]) -> KeptSlo:
-    """What is told of a request with objectives: its tier, the longest times of its texts, and whether all attained."""
+    """Returns a request's tier, the longest times of its texts, and whether all attained their objectives."""
     told = [one.described() for one in kept]
     longest = {
         name: max((one[name] for one in told if one[name] is not None), default=None) for name in ("ttft_ms", "tpot_ms")

@@ -36,7 +36,7 @@ class CompletionShape(Chunked):
         return told
 
     def beginnings(self) -> Iterable[Completion]:
-        """Where log-probabilities are told of the prompt, they come with it: in the first piece."""
+        """Tells the echoes; with log-probabilities they come in the first piece instead."""
         wish = self.wish
         if self._echoes_logprobs:
             return []

@@ -88,7 +88,7 @@ UNIONS = {
     "slo": "must be a tier's name, or an object with ttft_ms, tpot_ms or both",
     "tool_choice": 'must be "none", "auto", "required", or an object that names a function',
 }
-"""What is said of values of several types."""
+"""Sentences about values of several types."""
 
 WORDS = (
     (r"Field required", "must be given"),
@@ -105,7 +105,7 @@ WORDS = (
     (r"have at least 1 (item|character)", "not be empty"),
     (r"(\d) items?$", r"\1 members"),
 )
-"""What pydantic says of an input, as it is said of a parameter."""
+"""Words of pydantic as patterns, and the words of ours that replace them."""
 
 
 def _sentence(message: str) -> str:

@@ -47,10 +47,7 @@ Schema: TypeAlias = dict[str, Any]
 Source: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_CONSTRAINT_CHARS)]
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 ServiceTier: TypeAlias = Literal["auto", "default", "flex", "priority", "scale"]
-"""What OpenAI's clients may send; all but the first two are served where there is a tier of that name."""
-
-
-# -- forms of answers --------------------------------------------------------------------------------------------------
+"""Tiers that OpenAI's clients may send; all but the first two are served where there is a tier of that name."""
 
 
 class JsonSchema(Strict):
@@ -75,9 +72,6 @@ class StructuredOutputs(Strict):
     choice: Annotated[list[str], _few(4096, 1)] | None = None
     grammar: Source | None = Field(default=None, description="in Lark's syntax, as llguidance has it")
     json_object: bool | None = Field(default=None, description="true: any JSON object")
-
-
-# -- tools -------------------------------------------------------------------------------------------------------------
 
 
 class Function(Strict):
@@ -120,18 +114,13 @@ class ToolCall(Strict):
 Tools: TypeAlias = Annotated[list[Tool], _few(MAX_TOOLS)] | None
 
 
-# -- what both kinds of completion take --------------------------------------------------------------------------------
-
-
 class StreamOptions(Strict):
     """Options of a stream; each endpoint has its own."""
 
 
 class CompletionStreamOptions(StreamOptions):
     include_usage: bool | None = None
-    continuous_usage_stats: bool | None = Field(
-        default=None, description="with include_usage: usage so far in every chunk"
-    )
+    continuous_usage_stats: bool | None = Field(default=None, description="usage so far in every chunk")
 
 
 class Slo(Strict):
@@ -151,9 +140,7 @@ class Extension(Strict):
     """GoodSpeed's own parameters."""
 
     speculate: bool | None = Field(default=None, description="false: the target alone decodes, token by token")
-    max_draft: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = Field(
-        default=None, description="longest draft; 0: none"
-    )
+    max_draft: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = Field(default=None, description="0: no draft")
     drafter: Drafter | None = Field(
         default=None,
         description="what may draft: auto takes what pays, model and ngram only that, none leaves all to the target; "
@@ -181,7 +168,7 @@ class Extension(Strict):
 
 
 class Asking(Strict):
-    """What every request for texts takes."""
+    """Parameters of every request for texts."""
 
     model: str | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
@@ -194,7 +181,7 @@ class Asking(Strict):
 
 
 class Generation(Asking):
-    """What both kinds of completion take."""
+    """Parameters of both kinds of completion."""
 
     max_tokens: NumTokens | None = None
     max_completion_tokens: NumTokens | None = None
@@ -204,9 +191,7 @@ class Generation(Asking):
         default=None, description="least probability, as a part of the largest one, after temperature; 0 is off"
     )
     presence_penalty: Penalty | None = Field(default=None, description="taken from each token that the output has")
-    frequency_penalty: Penalty | None = Field(
-        default=None, description="taken from each token for each time that the output has it"
-    )
+    frequency_penalty: Penalty | None = Field(default=None, description="likewise, for each time that it has it")
     repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = Field(
         default=None, description="divides (multiplies below 0) logits of what prompt or output have; 1 is off"
     )

@@ -45,7 +45,7 @@ MAX_CHOICES = 16
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Everything that one request wants: choices in order, prompt by prompt."""
+    """All texts of one request: choices in order, prompt by prompt."""
 
     texts: list[Wanted]
     num_prompt_tokens: int
@@ -58,7 +58,7 @@ class Wish:
 
     @property
     def formats(self) -> Formats:
-        """How the answers' calls and thoughts are written; the same for all of them."""
+        """Formats of the answers' calls and thoughts; the same for all of them."""
         return self.texts[0].speech.formats
 
 

@@ -158,7 +158,7 @@ class Parser:
         self._at_border = self._after_marker = True
 
     def _give_up(self) -> None:
-        """What was written is no call."""
+        """Gives out what was written: no call."""
         raw, self._body, self._raw = "".join(self._raw), None, []
         self._say(raw)
 

@@ -36,12 +36,12 @@ class Origins:
         self._waiting: deque[_Origin] = deque()  # in order
 
     def push(self, num_chars: int, accepted: bool, local: bool = False) -> None:
-        """So many characters more; they may be given out later."""
+        """Adds so many characters; they may be given out later."""
         if num_chars:
             self._waiting.append(_Origin(num_chars, accepted, local))
 
     def drop(self, num_chars: int) -> None:
-        """So many characters are not given out."""
+        """Drops so many characters, which are not given out."""
         self.take(" " * num_chars)
 
     def take(self, text: str) -> tuple[Span, ...]:
@@ -60,7 +60,7 @@ class Origins:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What is new: text that is certain (whole characters, never a part of a stop string) and tokens.
+    """New text and tokens: text that is certain (whole characters, never a part of a stop string).
 
     The tokens' text may come only with a later piece. `text` is what is said to the user; `parts` are all of it,
     thoughts and calls included, in order.

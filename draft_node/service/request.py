@@ -34,8 +34,8 @@ class Wanted:
     logit_rules: LogitRules | None = None
     constraint: Constraint | None = None  # that the output keeps
     prediction: tuple[int, ...] = ()  # what its user expects it to be: drafts come from it
-    priority: int = 0  # among its user's texts that wait for a place; lower goes first
-    prefix_cache: bool = True  # what was read of it may be shared with other texts of its user
+    priority: int = 0  # among its user's texts that wait; lower goes first
+    prefix_cache: bool = True  # its KV cache may be shared with other texts of its user
     user: str = ""  # whose text it is, by `goodspeed.serving.web.user_of`; empty on the console
     verification: Verification = "match"
     restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing

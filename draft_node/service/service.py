@@ -43,7 +43,7 @@ class Service(NodeState):
     def __init__(
         self, daemon: DraftDaemon, vocabulary: Vocabulary, *, max_waiting: int, chats: ChatForms | None = None
     ) -> None:
-        """max_waiting: texts that wait for one of the daemon's places; one more is refused.
+        """max_waiting: texts that wait to be admitted by the daemon; one more is refused.
 
         chats: the forms of its chats; None: those that the tokenizer's template tells.
         """

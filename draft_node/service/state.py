@@ -46,7 +46,7 @@ class NodeState:
 
     @property
     def absence(self) -> str:
-        """What a user is told while the verify node is out of reach."""
+        """The sentence for users while the verify node is out of reach."""
         return f"{self._daemon.link.absence(time.monotonic())}; ask again later"
 
     @property
@@ -141,7 +141,7 @@ CODE = "slo"
 
 
 class Levels:
-    """What may be asked for now; nothing is known of it before the verify node has said Welcome."""
+    """Service levels that may be asked for now; none are known before the verify node has said Welcome."""
 
     def __init__(self, link: VerifyLink) -> None:
         self._link = link
@@ -154,7 +154,7 @@ class Levels:
 
     @property
     def default(self) -> Objectives | None:
-        """What a text that asks for nothing gets: the tier called default, if there is one, as the key allows it."""
+        """The level of a text that asks for none: the tier called default, if there is one, as the key allows it."""
         tier = self.tiers.get(DEFAULT_TIER)
         return None if tier is None else tier.at_least(self._least_tpot_s or 0.0)
 
@@ -180,6 +180,6 @@ class Levels:
 
     @property
     def _least_tpot_s(self) -> float | None:
-        """What this node's key allows; None: anything."""
+        """The shortest TPOT that this node's key allows; None: any."""
         welcome = self._link.welcome
         return welcome.slo.least_tpot_s if welcome is not None else None

@@ -65,7 +65,7 @@ def begins_anew(error: RequestRefused, num_tokens: int, *, restarts: bool = Fals
 
 
 def _error(fail: Fail) -> ServiceError:
-    """What a session's failure is for its user."""
+    """Returns a session's failure as the error that its user gets."""
     if fail.code == "verify_away":
         return VerifyAway(fail.code, fail.what)
     if fail.code in ("draining", "closed"):

@@ -13,16 +13,16 @@ from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, mode
 
 from draft_node.http.errors import ApiError, of_validation
 from draft_node.http.requests import (
-    MAX_DESCRIPTION_CHARS,
     MAX_MESSAGES,
     MAX_PARTS,
     MAX_TOOLS,
     Asking,
     ChatRequest,
     Effort,
-    Name,
+    Function,
+    JsonSchema,
+    NamedFunction,
     NumTokens,
-    Schema,
     ServiceTier,
 )
 from draft_node.http.strict import Strict, few, refused
@@ -41,7 +41,7 @@ Parts: TypeAlias = Annotated[list[Part], Field(fail_fast=True, max_length=MAX_PA
 
 
 class Item(Strict):
-    """What every item may have."""
+    """Members that every item may have."""
 
     id: Mark = None
     status: Mark = None
@@ -62,7 +62,7 @@ class CallItem(Item):
 
 
 class OutputItem(Item):
-    """What came of a call."""
+    """The result of a call."""
 
     type: Literal["function_call_output"]
     call_id: str
@@ -94,31 +94,26 @@ AnyItem: TypeAlias = Annotated[
 ]
 
 
-class FunctionTool(Strict):
+class OfFunction(Strict):
+    """The type is told first, and so is an error in it."""
+
+    type: Literal["function"]
+
+
+class FunctionTool(Function, OfFunction):
     """A function that may be called; other tools are not served."""
 
-    type: Literal["function"]
-    name: str
-    description: Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS)] | None = None
-    parameters: Schema | None = None
-    strict: bool | None = None
 
-
-class NamedTool(Strict):
-    type: Literal["function"]
-    name: Name
+class NamedTool(NamedFunction, OfFunction):
+    """The function that has to be called."""
 
 
 class PlainFormat(Strict):
     type: Literal["text", "json_object"]
 
 
-class SchemaFormat(Strict):
+class SchemaFormat(JsonSchema):
     type: Literal["json_schema"]
-    name: str
-    description: str | None = None
-    schema_: Schema | None = Field(default=None, alias="schema")
-    strict: bool | None = None
 
 
 class TextConfig(Strict):
@@ -203,7 +198,7 @@ def _text(parts: str | Sequence[Part] | None) -> str:
 
 
 ALIKE = ("model", "temperature", "top_p", "top_k", "seed", "parallel_tool_calls", "service_tier", "goodspeed")
-"""What has the same name and meaning in both."""
+"""Parameters of the same name and meaning in both."""
 
 RENAMED = (
     (r"\bmessages(\.\d+(\.\w+)*)?", "input"),

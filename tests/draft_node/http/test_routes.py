@@ -1,6 +1,5 @@
 """The routes about the node itself, and who may use which."""
 
-
 import pytest
 from starlette.testclient import TestClient
 
