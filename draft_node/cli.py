@@ -76,7 +76,7 @@ def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
 
     config = found.config
     daemon, vocabulary = assemble(config, found.keys, reporter.say)
-    console = Console(config, vocabulary, daemon, events, found.prompts, reporter)
+    console = Console(config, vocabulary, daemon, events, found.prompts)
     interrupted = False
     try:
         interrupted = asyncio.run(until_signal(_work(config, daemon, console, events, reporter)))

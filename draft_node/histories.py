@@ -80,7 +80,7 @@ def _encoded(path: Path, tokenizer: Any, report: Report) -> tuple[int, ...]:
 
 
 SAVE_S = 60.0
-"""How often a history that has changed is saved: so much is lost where a node is killed."""
+"""Seconds between saves of a history that has changed: so much is lost where a node is killed."""
 
 
 class HistoryKeeper:

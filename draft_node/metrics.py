@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from draft_node.core.actions import by_source
 from draft_node.core.counts import KNOWN, Texts
 from draft_node.daemon import DraftDaemon
-from draft_node.service.writer import Levels
+from draft_node.service.state import Levels
 from goodspeed.serving import metrics
 from goodspeed.serving.counts import ResponseCounts
 from goodspeed.serving.metrics import counter, counters, counters_by, gauge, histogram

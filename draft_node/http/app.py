@@ -1,23 +1,26 @@
 """The application: its routes, errors, limits and keys around one service, and the routes about the node itself."""
 
 from collections.abc import Callable
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from pydantic.json_schema import models_json_schema
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 import goodspeed
 from draft_node.config import DraftConfig
-from draft_node.http import chat, completions, document, errors, prompts
-from draft_node.http.answering import now
-from draft_node.http.body import MAX_BODY_BYTES, BodyLimit, LargeWork
-from draft_node.http.document import READ
-from draft_node.http.errors import ApiError, declared
+from draft_node.http import chat, completions, errors, prompts
+from draft_node.http.answering import add_route, now
+from draft_node.http.body import MAX_BODY_BYTES, REF, BodyLimit, LargeWork
+from draft_node.http.errors import READ, ApiError, declared
 from draft_node.http.prompts import check_model
-from draft_node.http.responses import route as responses
+from draft_node.http.requests import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from draft_node.http.responses import shape as responses
+from draft_node.http.responses.requests import ResponsesRequest
 from draft_node.service.service import Service
-from goodspeed.serving.web import KeyCheck, Keys
+from goodspeed.serving.web import OPEN_PATHS, KeyCheck, Keys
 from goodspeed.serving.web.bodies import Model, ModelList, Models, Ready, Status, Version
 
 
@@ -53,13 +56,37 @@ def create_api(
         redirect_slashes=False,
     )
     errors.install(app)
-    app.include_router(completions.router(service, config, work))
-    app.include_router(chat.router(service, config, work))
-    app.include_router(responses.router(service, config, work))
+    add_route(app.router, completions.ENDPOINT, service, config, work)
+    add_route(app.router, chat.ENDPOINT, service, config, work)
+    add_route(app.router, responses.ENDPOINT, service, config, work)
     app.include_router(prompts.routes_of_tokens(service, config, work))
     app.include_router(_node_routes(service, config, exposition))
-    document.complete(app, keyed=keyed)
+    _complete(app, keyed=keyed)
     return app
+
+
+def _complete(app: FastAPI, *, keyed: bool) -> None:
+    """Adds the bodies' schemas to what the framework writes, and that keys are needed, where they are."""
+    written = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = written()
+            definitions = models_json_schema([(body, "validation") for body in BODIES], ref_template=REF)[1]["$defs"]
+            document["components"]["schemas"].update(definitions)
+            if keyed:
+                _ask_for_keys(document)
+        return written()
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _ask_for_keys(document: dict[str, Any]) -> None:
+    document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    document["security"] = [{"key": []}]
+    for path in OPEN_PATHS:
+        for operation in document["paths"][path].values():
+            operation["security"] = []
 
 
 LOCAL = "local: the verify node is away, and texts are the draft model's own"
@@ -83,6 +110,9 @@ GET  /openapi.json          all of it in detail
 docs/HTTP.md of the project says what requests may have.
 """
 
+BODIES = (CompletionRequest, ChatRequest, ResponsesRequest, TokenizeRequest, DetokenizeRequest)
+"""Bodies of requests, which the framework does not know."""
+
 Exposition = Callable[[], tuple[bytes, str]]
 """Metrics as text, and their content type."""
 
@@ -92,7 +122,7 @@ def _node_routes(service: Service, config: DraftConfig, exposition: Exposition) 
 
     @routes.get("/", responses=READ, response_class=Response)
     async def landing() -> Response:
-        """What this is, and which routes there are."""
+        """Names the node and its routes."""
         return PlainTextResponse(LANDING.format(version=goodspeed.__version__, model=config.served_model_name))
 
     @routes.get("/health", responses=READ)
@@ -161,8 +191,10 @@ def _model(service: Service, config: DraftConfig, started: int) -> Model:
 
 
 def _answer_head(routes: APIRouter) -> None:
-    """Wherever GET is served: load balancers and load tools ask that way whether a route is there. The server leaves
-    the body out; the document leaves out the method."""
+    """Serves HEAD wherever GET is served: load balancers ask that way whether a route is there.
+
+    The server leaves the body out; the document leaves out the method.
+    """
     for route in list(routes.routes):
         if isinstance(route, APIRoute):
             routes.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)

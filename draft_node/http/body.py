@@ -122,6 +122,15 @@ def reads(schema: type[M], bodies: FairQueue) -> Callable[[Request], Coroutine[A
     return read
 
 
+REF = "#/components/schemas/{model}"
+
+
+def takes(schema: type[BaseModel]) -> dict[str, Any]:
+    """Returns a route's body as the OpenAPI document has it: the framework does not read it."""
+    content = {"application/json": {"schema": {"$ref": REF.format(model=schema.__name__)}}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
 def validated(schema: type[M], body: bytes, ignored: set[str] | None = None) -> M:
     """ignored: gets the names of members that are ignored."""
     check_elements(body)

@@ -1,4 +1,4 @@
-"""One text of a request as far as it is written, and what an answer says of all: models, usage, origins, metrics."""
+"""One text of a request as far as it is written, and what an answer says of all: models, usage, metrics."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,17 +8,12 @@ from draft_node.core.actions import by_source
 from draft_node.core.counts import total
 from draft_node.http.wanted import Wish
 from draft_node.parsing.formats import Call
-from draft_node.service.answer import Piece, Span
+from draft_node.service.answer import Piece
 from draft_node.service.request import Begun, Ended
 from draft_node.service.tokens import PromptTokens, Token
 from goodspeed.serving.web.bodies import (
-    ChatChoice,
-    ChatChunkChoice,
-    CompletionChoice,
     CompletionDetails,
     KeptSlo,
-    Marked,
-    MarkedSpan,
     Metrics,
     PromptTokensDetails,
     Speculation,
@@ -32,30 +27,44 @@ from goodspeed.slo.kept import Kept
 class Choice:
     """One text so far."""
 
-    text: str = ""
-    thinking: str = ""
-    calls: list[Call] = field(default_factory=list)
-    tokens: list[Token] = field(default_factory=list)
-    ended: Ended | None = None
+    pieces: list[Piece] = field(default_factory=list)
+    num_tokens: int = 0  # so far
+    num_local: int = 0  # of them, those that the draft model wrote alone
     target_fingerprint: str | None = None
-    num_local: int = 0  # tokens so far that the draft model wrote alone
-    prompt: PromptTokens | None = None  # with log-probabilities, once they are there
+    ended: Ended | None = None
 
     def take(self, item: Begun | Piece | Ended) -> None:
         match item:
             case Begun():
-                self.text, self.thinking, self.calls, self.tokens, self.num_local = "", "", [], [], 0
-                self.prompt = None
+                self.pieces, self.num_tokens, self.num_local = [], 0, 0
                 self.target_fingerprint = item.target_fingerprint
             case Piece():
-                self.text += item.text
-                self.thinking += item.thinking
-                self.calls += [piece.call for piece in item.parts if piece.call is not None]
-                self.tokens += item.tokens
+                self.pieces.append(item)
+                self.num_tokens += len(item.tokens)
                 self.num_local += sum(token.local for token in item.tokens)
-                self.prompt = item.prompt or self.prompt
             case Ended():
-                self.ended, self.num_local = item, item.num_local
+                self.ended, self.num_tokens, self.num_local = item, item.num_tokens, item.num_local
+
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+    @property
+    def thinking(self) -> str:
+        return "".join(piece.thinking for piece in self.pieces)
+
+    @property
+    def calls(self) -> list[Call]:
+        return [part.call for piece in self.pieces for part in piece.each() if part.call is not None]
+
+    @property
+    def tokens(self) -> list[Token]:
+        return [token for piece in self.pieces for token in piece.tokens]
+
+    @property
+    def prompt(self) -> PromptTokens | None:
+        """The prompt with its log-probabilities, where they are told."""
+        return next((piece.prompt for piece in self.pieces if piece.prompt is not None), None)
 
 
 def system_fingerprint_of(wish: Wish, choices: Sequence[Choice]) -> str | None:
@@ -71,8 +80,8 @@ def system_fingerprint_of(wish: Wish, choices: Sequence[Choice]) -> str | None:
 
 
 def usage_of(wish: Wish, choices: Sequence[Choice]) -> Usage:
-    """So far; what drafting did is known of texts that are complete."""
-    num_tokens = sum(choice.ended.num_tokens if choice.ended else len(choice.tokens) for choice in choices)
+    """Returns the usage so far; what drafting did is known of texts that are complete."""
+    num_tokens = sum(choice.num_tokens for choice in choices)
     all_of = total(*(choice.ended.statistics for choice in choices if choice.ended))
     told = Speculation(
         rounds=all_of.num_rounds,
@@ -101,7 +110,7 @@ def usage_of(wish: Wish, choices: Sequence[Choice]) -> Usage:
 def _details(wish: Wish, choices: Sequence[Choice], num_ngram: int) -> CompletionDetails:
     """num_ngram: tokens that n-gram drafts brought into the texts."""
     details = CompletionDetails()
-    if wish.thinks:
+    if wish.formats.thinking is not None:
         details.reasoning_tokens = sum(choice.ended.num_thinking for choice in choices if choice.ended)
     if num_predicted := sum(len(text.prediction) for text in wish.texts):
         details.accepted_prediction_tokens = min(num_ngram, num_predicted)
@@ -110,9 +119,9 @@ def _details(wish: Wish, choices: Sequence[Choice], num_ngram: int) -> Completio
 
 
 def _num_cached(wish: Wish, choices: Sequence[Choice]) -> int:
-    """Tokens of the prompts that were not read: of each prompt by the choice for which the fewest were in memory.
+    """Counts cached tokens of the prompts: of each prompt by the choice that found the fewest.
 
-    The other choices find what that one has read.
+    The other choices find what that one has prefilled.
     """
     fewest: dict[tuple[int, ...], int] = {}
     for wanted, choice in zip(wish.texts, choices, strict=True):
@@ -122,7 +131,7 @@ def _num_cached(wish: Wish, choices: Sequence[Choice]) -> int:
 
 
 def _slo(kept: Sequence[Kept]) -> KeptSlo:
-    """What is told of a request with objectives: its tier, the longest times of its texts, and whether all attained."""
+    """Returns a request's tier, the longest times of its texts, and whether all attained their objectives."""
     told = [one.described() for one in kept]
     longest = {
         name: max((one[name] for one in told if one[name] is not None), default=None) for name in ("ttft_ms", "tpot_ms")
@@ -162,30 +171,3 @@ def _told(drafts: Counter[tuple[int, int]]) -> SpeculativeDecoding:
         num_draft_tokens=num_drafted,
         num_spec_tokens=longest,
     )
-
-
-def mark_chunk(choice: ChatChunkChoice | CompletionChoice, item: Piece | Ended, *, spans: bool) -> None:
-    """Marks one choice of a chunk; `spans`: by spans, too."""
-    if isinstance(item, Ended):
-        mark_whole(choice, item)
-        return
-    marked = Marked()
-    if spans:
-        marked.spans = [_span(span) for span in item.spans]
-    if any(span.local for span in item.spans):
-        marked.local = True
-    if marked.model_fields_set:
-        choice.goodspeed = marked
-
-
-def mark_whole(choice: ChatChoice | ChatChunkChoice | CompletionChoice, ended: Ended | None) -> None:
-    """Marks a choice whose text is complete."""
-    if ended is not None and ended.num_local:
-        choice.goodspeed = Marked(local_tokens=ended.num_local)
-
-
-def _span(span: Span) -> MarkedSpan:
-    marked = MarkedSpan(text=span.text, accepted=span.accepted)
-    if span.local:
-        marked.local = True
-    return marked

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from draft_node.http.requests import MEMBER
+from draft_node.http.strict import MEMBER
 from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
 from goodspeed.serving.web import error_body
 from goodspeed.serving.web.bodies import ErrorBody
@@ -88,7 +88,7 @@ UNIONS = {
     "slo": "must be a tier's name, or an object with ttft_ms, tpot_ms or both",
     "tool_choice": 'must be "none", "auto", "required", or an object that names a function',
 }
-"""What is said of values of several types."""
+"""Sentences about values of several types."""
 
 WORDS = (
     (r"Field required", "must be given"),
@@ -105,7 +105,7 @@ WORDS = (
     (r"have at least 1 (item|character)", "not be empty"),
     (r"(\d) items?$", r"\1 members"),
 )
-"""What pydantic says of an input, as it is said of a parameter."""
+"""Words of pydantic as patterns, and the words of ours that replace them."""
 
 
 def _sentence(message: str) -> str:
@@ -178,3 +178,12 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
         | ({"headers": {"Retry-After": {"schema": {"type": "string"}}}} if status in RETRY_AFTER_S else {})
         for status in statuses
     }
+
+
+READ = declared(401, 404, 405, 413, 415)
+TAKE = declared(400, 401, 404, 405, 413, 415)
+WORK = {
+    200: {"description": "Whole, or with `stream` as events.", "content": {"text/event-stream": {}}},
+    **TAKE,
+    **declared(429, 503),
+}

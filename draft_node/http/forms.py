@@ -12,6 +12,7 @@ from draft_node.http.requests import ResponseFormat, Schema, StructuredOutputs
 from draft_node.http.tools import Talk
 from draft_node.parsing.formats import Formats
 from draft_node.parsing.grammars import Form, Opened, Tool, grammar
+from draft_node.service import chat_forms
 from draft_node.service.chat_forms import ChatForms
 from draft_node.service.service import Service
 from goodspeed.constraint.compiling import without_place
@@ -103,7 +104,7 @@ async def form_with_tools(
 
     ApiError 400 with the reason for one that cannot be served, 429 where too many of this user's wait.
     """
-    opened = service.chats.opened(prompt, talk.speech)
+    opened = chat_forms.opened(service.chats.tokenizer, prompt, talk.speech)
     with _refused("tools"):
         kept = of_tools(form, talk, service.chats, opened)
     if kept is not None and ignore_eos:
@@ -141,7 +142,7 @@ def of_tools(form: Constraint | None, talk: Talk, chats: ChatForms, opened: Open
     opened: what the prompt says of thinking.
     """
     is_strict = any(function.strict for function in talk.functions)
-    if talk.speech is None or not talk.functions or not (talk.is_forced or is_strict or form is not None):
+    if not talk.functions or not (talk.is_forced or is_strict or form is not None):
         return None
     content = _content(form)
     if form is not None and content is None and not talk.is_forced:
@@ -157,7 +158,7 @@ def _after_thinking(form: Constraint, talk: Talk, chats: ChatForms, opened: Open
 
     Where the model may think or not, and the form is no JSON, it does not think.
     """
-    formats = Formats(talk.speech.formats.thinking) if talk.speech is not None else Formats()
+    formats = Formats(talk.speech.formats.thinking)
     asked = Form(formats, chats.markers, opened, content=_content(form))
     if opened == "closed":
         return form

@@ -8,9 +8,8 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from draft_node.config import DraftConfig
-from draft_node.http.body import LargeWork, check_elements, reads
-from draft_node.http.document import TAKE, takes
-from draft_node.http.errors import ApiError
+from draft_node.http.body import LargeWork, check_elements, reads, takes
+from draft_node.http.errors import TAKE, ApiError
 from draft_node.http.requests import (
     ChatRequest,
     CompletionRequest,

@@ -1,16 +1,10 @@
-"""Bodies of requests, checked strictly: no conversions, no NaN, and a member that is not known is refused by name.
+"""Bodies of requests. `wanted.py` checks what depends on settings; `errors.py` words the errors."""
 
-Members that ask for nothing are taken whatever they are called: null, false and empty ones, and those of `NEUTRAL` at
-the value that changes nothing. Those of `IGNORED` are ignored, which the answer's header says. `wanted.py` checks what
-depends on settings; `errors.py` words the errors.
-"""
-
-import re
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, model_validator
 
+from draft_node.http.strict import Strict, few, refused
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, SHORTEST_S
 from goodspeed.wire.fields import (
     MAX_BIASES,
@@ -30,92 +24,6 @@ MAX_TOOLS, MAX_CALLS, MAX_DEPTH = 128, 128, 32
 
 MAX_DESCRIPTION_CHARS, MAX_ARGUMENTS_CHARS, MAX_ID_CHARS = 1 << 14, 1 << 20, 256
 INT64 = (1 << 63) - 1
-
-MEMBER = "member"
-"""The error that `refused` makes: of a member of the object at its place."""
-
-IGNORED = frozenset(
-    {
-        *("cache_control", "cache_prompt", "id_slot", "keep_alive", "ttl"),  # what to keep in memory, and where
-        *("chat_id", "request_id", "session_id", "litellm_metadata"),  # names for others' logs
-        *("user", "metadata", "safety_identifier", "prompt_cache_key"),  # who asks: kept nowhere
-        *("provider", "safety_settings"),  # whom a router is to ask, and what a hosted model is to refuse
-        *("parsed", "parsed_arguments", "index"),  # what the official client adds to an answer that is sent back
-        "verbosity",  # a hint; no model is told
-    }
-)
-"""Members that real clients send for other servers, anywhere in a body: they ask for no other answer of this one."""
-
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "best_of": (1,),
-    "function_call": ("none", "auto"),
-    "modalities": (["text"],),
-    **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens", "add_special_tokens"), (True,)),
-    "add_generation_prompt": (True,),
-    "verbosity": ("medium",),
-    "truncation": ("disabled",),
-    "include": (["reasoning.encrypted_content"],),  # thinking is told in any case, in plain text
-    "top_logprobs": (0,),
-}
-"""Values that change nothing, beside null, false and empty ones."""
-
-INSTEAD = {
-    "best_of": "send n for several choices",
-    "functions": "send tools",
-    "function_call": "send tool_choice",
-    **{f"guided_{kind}": "send structured_outputs" for kind in ("json", "regex", "choice", "grammar")},
-    **dict.fromkeys(("previous_response_id", "conversation"), "no response is kept here; send all of it as input"),
-    "store": "no answer is kept here",
-    "background": "a response is made while its request waits, or is streamed",
-}
-"""Advice about members that are not served."""
-
-
-def refused(name: str, what: str, code: str = "") -> PydanticCustomError:
-    """Returns the error of a member of the object that is checked; `what` follows its name."""
-    return PydanticCustomError(MEMBER, "refused", {"name": name, "what": what, "code": code})
-
-
-class Strict(BaseModel):
-    """A part of a body. Its context, where there is one, is the set of ignored members' names."""
-
-    # Not extra="forbid", which makes an error of every unknown field: a body can have very many.
-    model_config = ConfigDict(
-        extra="allow",
-        strict=True,
-        frozen=True,
-        allow_inf_nan=False,
-        json_schema_extra={"additionalProperties": False},
-    )
-
-    @model_validator(mode="after")
-    def _knows_all(self, info: ValidationInfo) -> Self:
-        for name, value in (self.model_extra or {}).items():
-            if value is None or value is False or value in ("", [], {}) or _is_neutral(name, value):
-                continue
-            if name not in IGNORED:
-                advice = INSTEAD.get(name, "leave it out")
-                raise refused(name, f"is not a parameter that is served here; {advice}", "unknown_parameter")
-            if info.context is not None:
-                info.context.add(name)
-        return self
-
-
-def _is_neutral(name: str, value: Any) -> bool:
-    return any(value == one and type(value) is type(one) for one in NEUTRAL.get(name, ()))
-
-
-def few(most: int, names: str = "", what: str = "") -> BeforeValidator:
-    """Refuses an object with too many members, or other names, at once: very many errors take very long."""
-
-    def check(given: object) -> object:
-        if isinstance(given, dict) and len(given) > most:
-            raise ValueError(f"must have at most {most} members")
-        if isinstance(given, dict) and not all(re.fullmatch(names, key) for key in given):
-            raise ValueError(what)
-        return given
-
-    return BeforeValidator(check)
 
 
 def _few(most: int, least: int = 0) -> Any:
@@ -139,10 +47,7 @@ Schema: TypeAlias = dict[str, Any]
 Source: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_CONSTRAINT_CHARS)]
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 ServiceTier: TypeAlias = Literal["auto", "default", "flex", "priority", "scale"]
-"""What OpenAI's clients may send; all but the first two are served where there is a tier of that name."""
-
-
-# -- forms of answers --------------------------------------------------------------------------------------------------
+"""Tiers that OpenAI's clients may send; all but the first two are served where there is a tier of that name."""
 
 
 class JsonSchema(Strict):
@@ -167,9 +72,6 @@ class StructuredOutputs(Strict):
     choice: Annotated[list[str], _few(4096, 1)] | None = None
     grammar: Source | None = Field(default=None, description="in Lark's syntax, as llguidance has it")
     json_object: bool | None = Field(default=None, description="true: any JSON object")
-
-
-# -- tools -------------------------------------------------------------------------------------------------------------
 
 
 class Function(Strict):
@@ -212,14 +114,13 @@ class ToolCall(Strict):
 Tools: TypeAlias = Annotated[list[Tool], _few(MAX_TOOLS)] | None
 
 
-# -- what both kinds of completion take --------------------------------------------------------------------------------
-
-
 class StreamOptions(Strict):
+    """Options of a stream; each endpoint has its own."""
+
+
+class CompletionStreamOptions(StreamOptions):
     include_usage: bool | None = None
-    continuous_usage_stats: bool | None = Field(
-        default=None, description="with include_usage: usage so far in every chunk"
-    )
+    continuous_usage_stats: bool | None = Field(default=None, description="usage so far in every chunk")
 
 
 class Slo(Strict):
@@ -239,9 +140,7 @@ class Extension(Strict):
     """GoodSpeed's own parameters."""
 
     speculate: bool | None = Field(default=None, description="false: the target alone decodes, token by token")
-    max_draft: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = Field(
-        default=None, description="longest draft; 0: none"
-    )
+    max_draft: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = Field(default=None, description="0: no draft")
     drafter: Drafter | None = Field(
         default=None,
         description="what may draft: auto takes what pays, model and ngram only that, none leaves all to the target; "
@@ -268,42 +167,46 @@ class Extension(Strict):
     )
 
 
-class Generation(Strict):
-    """What both kinds of completion take."""
+class Asking(Strict):
+    """Parameters of every request for texts."""
 
     model: str | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=1e-6, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, lt=1 << 31)] | None = Field(default=None, description="0 and -1 are off")
+    seed: Annotated[int, Field(ge=-INT64 - 1, le=INT64)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    goodspeed: Extension | None = None
+
+
+class Generation(Asking):
+    """Parameters of both kinds of completion."""
+
     max_tokens: NumTokens | None = None
     max_completion_tokens: NumTokens | None = None
     min_tokens: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = None
     ignore_eos: bool | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(ge=1e-6, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1, lt=1 << 31)] | None = Field(default=None, description="0 and -1 are off")
     min_p: Annotated[float, Field(ge=0, le=1)] | None = Field(
         default=None, description="least probability, as a part of the largest one, after temperature; 0 is off"
     )
     presence_penalty: Penalty | None = Field(default=None, description="taken from each token that the output has")
-    frequency_penalty: Penalty | None = Field(
-        default=None, description="taken from each token for each time that the output has it"
-    )
+    frequency_penalty: Penalty | None = Field(default=None, description="likewise, for each time that it has it")
     repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = Field(
         default=None, description="divides (multiplies below 0) logits of what prompt or output have; 1 is off"
     )
     logit_bias: LogitBias | None = Field(default=None, description="token ids with what is added to their logits")
-    seed: Annotated[int, Field(ge=-INT64 - 1, le=INT64)] | None = None
     n: Annotated[int, Field(ge=1)] | None = None
     stop: Stop | Annotated[list[Stop], _few(4)] | None = None
     stop_token_ids: Annotated[list[TokenId], _few(MAX_STOP_IDS)] | None = Field(
         default=None, description="tokens that end the text, also with ignore_eos"
     )
     structured_outputs: StructuredOutputs | None = Field(default=None, description="exactly one of its members")
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
+    stream_options: CompletionStreamOptions | None = None
     return_token_ids: bool | None = Field(default=None, description="adds the ids of the tokens of prompt and answer")
     priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = Field(
         default=None, description="among one user's texts that wait for their turn, the lowest goes first; default 0"
     )
-    goodspeed: Extension | None = None
 
 
 class CompletionRequest(Generation):

@@ -7,7 +7,7 @@ from typing import Any
 from draft_node.http.errors import ApiError
 from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, Generation, Slo
 from draft_node.service.request import Wanted
-from draft_node.service.writer import Levels
+from draft_node.service.state import Levels
 from goodspeed.errors import RequestRefused
 from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S, Objectives
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS, MAX_STOP_IDS, Otherwise
@@ -15,7 +15,7 @@ from goodspeed.wire.generation import TokenBias
 
 
 def biases(request: Generation, vocab_size: int) -> tuple[TokenBias, ...]:
-    """What is added to which token's logit; ApiError for an id outside the vocabulary, if its size is known (not 0)."""
+    """Returns what is added to tokens' logits; ApiError for an id outside a known (not 0) vocabulary."""
     given = {int(token): bias for token, bias in (request.logit_bias or {}).items()}
     _check_ids(given, "logit_bias", vocab_size)
     return tuple(TokenBias(token, float(bias)) for token, bias in sorted(given.items()) if bias)

@@ -22,10 +22,10 @@ SWITCHES = ("enable_thinking", "thinking")
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """How a chat is put to its template, and how the answer is taken apart."""
+    """A chat as its template gets it, and the way its answer is taken apart."""
 
     inputs: Inputs
-    speech: Speech | None
+    speech: Speech
     functions: tuple[Function, ...] = ()  # that may be called
     is_forced: bool = False  # one of them has to be
 

@@ -24,9 +24,9 @@ from draft_node.http.prompts import (
 from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, Generation
 from draft_node.http.sampling import asked_slo, biases, check_told, echoed, predicted, stop_token_ids
 from draft_node.http.tools import talk_of
+from draft_node.parsing.formats import Formats
 from draft_node.service.request import Wanted, drafting
 from draft_node.service.service import Service
-from draft_node.service.spoken import Speech
 from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.wire.fields import Drafter
 from goodspeed.wire.generation import Constraint, TokenBias
@@ -45,7 +45,7 @@ MAX_CHOICES = 16
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Everything that one request wants: choices in order, prompt by prompt."""
+    """All texts of one request: choices in order, prompt by prompt."""
 
     texts: list[Wanted]
     num_prompt_tokens: int
@@ -54,16 +54,12 @@ class Wish:
     returns_token_ids: bool = False
     is_echo: bool = False
     is_only_echo: bool = False  # nothing is told of what follows the prompts
+    n: int = 1  # choices for each prompt
 
     @property
-    def speech(self) -> Speech | None:
-        """How the answers are taken apart; the same for all of them."""
-        return self.texts[0].speech if self.texts else None
-
-    @property
-    def thinks(self) -> bool:
-        """Whether what a model thinks is told apart."""
-        return self.speech is not None and self.speech.formats.thinking is not None
+    def formats(self) -> Formats:
+        """Formats of the answers' calls and thoughts; the same for all of them."""
+        return self.texts[0].speech.formats
 
 
 async def of_completion(
@@ -92,6 +88,7 @@ async def of_completion(
         bool(request.return_token_ids),
         is_echo=bool(request.echo),
         is_only_echo=request.max_tokens == 0,
+        n=request.n or 1,
     )
 
 
@@ -131,6 +128,7 @@ async def of_chat(
         [""] * len(texts),
         service.draft_fingerprint,
         bool(request.return_token_ids),
+        n=request.n or 1,
     )
 
 

@@ -1,4 +1,4 @@
-"""What follows the marker of a call, character by character, in the families' three ways of writing it.
+"""Reads what follows the marker of a call, character by character, in the families' three ways of writing it.
 
 A body is given characters until it has its calls, or refuses one: then what was written is no call, and is content.
 """

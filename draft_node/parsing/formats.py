@@ -1,4 +1,4 @@
-"""How families of models write thinking and tool calls, told from their chat templates; the parts of such a text.
+"""Formats of thinking and tool calls by family of models, told from chat templates; the parts of such a text.
 
 Sources: the chat templates of Qwen2.5, Qwen3, Qwen3-Coder, Hermes 2 Pro, Llama 3.1 to 3.3, Mistral (v3 to v13),
 Magistral and DeepSeek-R1. Names of formats are those of vLLM's parsers where it has one of that kind.
@@ -41,7 +41,7 @@ class ToolFormat:
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """How one model writes; None: it does no such thing, or nobody knows how."""
+    """Formats of one model; None: it does no such thing, or its format is unknown."""
 
     thinking: ThinkingFormat | None = None
     tools: ToolFormat | None = None

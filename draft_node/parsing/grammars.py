@@ -36,7 +36,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What an answer's grammar depends on, besides the tools."""
+    """All that an answer's grammar depends on, besides the tools."""
 
     formats: Formats
     ids: Mapping[str, int] = field(default_factory=dict)  # of markers that are tokens

@@ -35,6 +35,8 @@ class Parser:
 
     def push(self, text: str) -> list[Part]:
         """Returns the parts that are certain now."""
+        if not self._beginnings:  # of completions: nothing can be told apart
+            return [Content(text)] if text else []
         for char in text:
             self._take(char)
         return self._given()
@@ -156,7 +158,7 @@ class Parser:
         self._at_border = self._after_marker = True
 
     def _give_up(self) -> None:
-        """What was written is no call."""
+        """Gives out what was written: no call."""
         raw, self._body, self._raw = "".join(self._raw), None, []
         self._say(raw)
 

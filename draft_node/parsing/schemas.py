@@ -13,7 +13,7 @@ DATA = ("enum", "const", "default", "examples")
 """Keywords whose values are no schemas."""
 
 OPTIONS = "x-guidance"
-"""What llguidance reads as options."""
+"""The keyword that llguidance reads options from."""
 
 MAX_STEPS = 8
 """The most steps of a reference, and the most references that are followed one to the next."""

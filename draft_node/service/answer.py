@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from draft_node.core.actions import Deliver, Finish
 from draft_node.parsing.formats import Call, Content, Part, Thinking, joined
-from draft_node.service.spoken import Speech, Spoken, SpokenText
+from draft_node.service.spoken import NO_SPEECH, Speech, Spoken, SpokenText
 from draft_node.service.tokens import PromptTokens, Token, TokenTexts, token_of
-from goodspeed.engine.tokenizing.text_stream import GrowingText, Growth
 from goodspeed.wire.fields import FinishReason
 
 
@@ -37,12 +36,12 @@ class Origins:
         self._waiting: deque[_Origin] = deque()  # in order
 
     def push(self, num_chars: int, accepted: bool, local: bool = False) -> None:
-        """So many characters more; they may be given out later."""
+        """Adds so many characters; they may be given out later."""
         if num_chars:
             self._waiting.append(_Origin(num_chars, accepted, local))
 
     def drop(self, num_chars: int) -> None:
-        """So many characters are not given out."""
+        """Drops so many characters, which are not given out."""
         self.take(" " * num_chars)
 
     def take(self, text: str) -> tuple[Span, ...]:
@@ -61,10 +60,10 @@ class Origins:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What is new: text that is certain (whole characters, never a part of a stop string) and tokens.
+    """New text and tokens: text that is certain (whole characters, never a part of a stop string).
 
-    The tokens' text may come only with a later piece. `text` is what is said to the user; where a text is taken apart,
-    its `parts` are all that it has, in order.
+    The tokens' text may come only with a later piece. `text` is what is said to the user; `parts` are all of it,
+    thoughts and calls included, in order.
     """
 
     text: str
@@ -76,12 +75,12 @@ class Piece:
     prompt: PromptTokens | None = None  # in the first piece, where the prompt's log-probabilities are wanted
 
     def each(self) -> "Iterator[Piece]":
-        """Yields the piece in pieces that have only one of text, thinking and call; the first has all tokens."""
+        """Yields the piece in pieces that have only one of text, thinking and call; the first has tokens and prompt."""
         if not self.parts:
             yield self
             return
         first, *others = self.parts
-        yield replace(first, tokens=self.tokens)
+        yield replace(first, tokens=self.tokens, prompt=self.prompt)
         yield from others
 
 
@@ -97,19 +96,15 @@ class Answer:
         *,
         is_trimmed: bool = False,
         prompt: tuple[int, ...] = (),
-        speech: Speech | None = None,
+        speech: Speech = NO_SPEECH,
         is_thinking: bool = False,
     ) -> None:
         """min_tokens: a stop string does not count before so many tokens are there.
 
         is_trimmed: the text begins with its first character that is no whitespace; tokens stay as they are.
-        speech: how the text is taken apart; None: it is not. is_thinking: the prompt opened what the model thinks.
+        speech: how the text is taken apart. is_thinking: the prompt opened what the model thinks.
         """
-        self._growing: GrowingText | SpokenText = (
-            GrowingText(tokenizer, stops, is_trimmed=is_trimmed)
-            if speech is None
-            else SpokenText(tokenizer, stops, speech, is_thinking=is_thinking, is_trimmed=is_trimmed)
-        )
+        self._spoken = SpokenText(tokenizer, stops, speech, is_thinking=is_thinking, is_trimmed=is_trimmed)
         self._texts = texts
         self._origins = Origins()
         self._prompt = prompt
@@ -124,12 +119,12 @@ class Answer:
     @property
     def stop(self) -> str | None:
         """The stop string that ended the answer."""
-        return self._growing.stop
+        return self._spoken.stop
 
     def take(self, item: Deliver | Finish) -> Piece:
-        """The piece that a session's next delivery, or its end, adds."""
+        """Returns the piece that a session's next delivery, or its end, adds."""
         piece = self._push(item) if isinstance(item, Deliver) else self._end()
-        if self._is_over:
+        if self._spoken.is_over:
             self.is_complete, self.reason = True, "stop"
         elif isinstance(item, Finish):
             self.is_complete, self.reason = True, item.reason
@@ -137,66 +132,50 @@ class Answer:
 
     def _push(self, delivered: Deliver) -> Piece:
         """Takes tokens up to the one that completes a stop string, and drops the others."""
-        growths, tokens = list[Growth | Spoken](), list[Token]()
+        parts, tokens = list[Part](), list[Token]()
         self._is_local = delivered.local
         for token_id, told, accepted in zip_longest(delivered.tokens, delivered.logprobs, delivered.accepted):
             self.num_tokens += 1
             self.num_local += delivered.local
             tokens.append(token_of(self._texts, token_id, told, local=delivered.local))
-            was_thinking = self._is_thinking
-            growths.append(self._growing.push(token_id, counts=self._stops_count))
-            self.num_thinking += was_thinking or self._is_thinking
-            self._origins.push(growths[-1].num_decoded, bool(accepted), self._is_local)
-            if self._is_over:
+            was_thinking = self._spoken.is_thinking
+            grown = self._spoken.push(token_id, counts=self._stops_count)
+            self.num_thinking += was_thinking or self._spoken.is_thinking
+            parts += self._marked(grown, accepted=bool(accepted))
+            if self._spoken.is_over:
                 break
-        piece = self._piece(growths, tokens)
-        if delivered.prompt_logprobs is None:
-            return piece
-        return replace(piece, prompt=PromptTokens(self._prompt, delivered.prompt_logprobs, self._texts))
+        prompt = None
+        if delivered.prompt_logprobs is not None:
+            prompt = PromptTokens(self._prompt, delivered.prompt_logprobs, self._texts)
+        return self._piece(parts, tokens, prompt)
 
     def _end(self) -> Piece:
-        """What was held back, after the last token; it may still complete a stop string."""
-        growth = self._growing.end(counts=self._stops_count)
-        self._origins.push(growth.num_decoded, False, self._is_local)
-        return self._piece([growth], ())
-
-    @property
-    def _is_over(self) -> bool:
-        """Whether a stop string, or the only call, ended the answer."""
-        return self._growing.is_over if isinstance(self._growing, SpokenText) else self.stop is not None
-
-    @property
-    def _is_thinking(self) -> bool:
-        return isinstance(self._growing, SpokenText) and self._growing.is_thinking
+        """Returns what was held back, after the last token; it may still complete a stop string."""
+        return self._piece(self._marked(self._spoken.end(counts=self._stops_count), accepted=False))
 
     @property
     def _stops_count(self) -> bool:
         return self.num_tokens >= self._min_tokens
 
-    def _piece(self, growths: Sequence[Growth | Spoken], tokens: Sequence[Token]) -> Piece:
-        spoken = joined([part for growth in growths if isinstance(growth, Spoken) for part in growth.parts])
-        if isinstance(self._growing, SpokenText):
-            return self._taken_apart(spoken, tokens)
-        plain = [growth for growth in growths if isinstance(growth, Growth)]
-        text = "".join(growth.text for growth in plain)
-        self._origins.drop(sum(growth.num_left_out for growth in plain))
-        return Piece(text, tuple(tokens), self._origins.take(text))
+    def _marked(self, grown: Spoken, *, accepted: bool) -> list[Part]:
+        """Remembers the origin of what a token says, some of which may be given out later."""
+        self._origins.push(grown.num_decoded, accepted, self._is_local)
+        return grown.parts
 
-    def _taken_apart(self, spoken: Sequence[Part], tokens: Sequence[Token]) -> Piece:
+    def _piece(self, spoken: list[Part], tokens: Sequence[Token] = (), prompt: PromptTokens | None = None) -> Piece:
         """Returns the piece with all of its parts; what is dropped has no origin any more."""
         parts = list[Piece]()
-        for part in spoken:
+        for part in joined(spoken):
             match part:
                 case Content(text):
                     parts.append(Piece(text, (), self._origins.take(text)))
                 case Thinking(text):
                     parts.append(Piece("", (), self._origins.take(text), thinking=text))
-                case Call():
-                    self._origins.drop(len(part.raw))
-                    parts.append(Piece("", (), call=part))
                 case _:
                     self._origins.drop(len(part.raw))
+                    if isinstance(part, Call):
+                        parts.append(Piece("", (), call=part))
         said = "".join(part.text for part in parts)
         spans = tuple(span for part in parts if part.text for span in part.spans)
         thought = "".join(part.thinking for part in parts)
-        return Piece(said, tuple(tokens), spans, thought, parts=tuple(parts))
+        return Piece(said, tuple(tokens), spans, thought, parts=tuple(parts), prompt=prompt)

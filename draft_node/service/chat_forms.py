@@ -62,19 +62,10 @@ class ChatForms:
         """Whether the template shows tools to the model."""
         return self.knows("tools", tools=True)
 
-    def speech(self, schemas: Mapping[str, Mapping[str, Any]] | None, *, one_call: bool = False) -> Speech | None:
-        """Returns how an answer is taken apart; schemas: of the tools that may be called, None where there are none.
-
-        None where nothing is to be found in it.
-        """
+    def speech(self, schemas: Mapping[str, Mapping[str, Any]] | None, *, one_call: bool = False) -> Speech:
+        """Returns how an answer is taken apart; schemas: of the tools that may be called, None where there are none."""
         formats = self.formats if schemas is not None else Formats(self.formats.thinking)
-        if not formats.markers:
-            return None
         return Speech(formats, self._hidden(formats.markers), schemas or {}, one_call)
-
-    def opened(self, prompt: tuple[int, ...], speech: Speech | None) -> Opened:
-        """Returns whether a prompt opened what the model thinks, or the model may do so itself."""
-        return opened(self.tokenizer, prompt, speech)
 
     def _hidden(self, markers: Collection[str]) -> frozenset[int] | None:
         hidden = frozenset(i for text, i in self.special.items() if text not in markers)
@@ -118,12 +109,12 @@ def depth(value: Any) -> int:
     return found
 
 
-def opened(tokenizer: Any, prompt: tuple[int, ...], speech: Speech | None) -> Opened:
+def opened(tokenizer: Any, prompt: tuple[int, ...], speech: Speech) -> Opened:
     """Returns whether a prompt ends in the marker that begins what the model thinks, in that which ends it, or neither.
 
     What is not told apart is closed.
     """
-    thinking = speech.formats.thinking if speech is not None else None
+    thinking = speech.formats.thinking
     if thinking is None:
         return "closed"
     end = end_of(tokenizer, prompt).rstrip()

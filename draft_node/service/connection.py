@@ -17,7 +17,7 @@ MOST_S = 600.0
 
 
 class ConnectionStatus:
-    """What was told last, and when waiting is told again."""
+    """Remembers what was told last, and when waiting is told again."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
@@ -37,7 +37,7 @@ class ConnectionStatus:
         local: bool = False,
         target: tuple[str, str] = ("", ""),
     ) -> list[Sentence]:
-        """What is to be said now.
+        """Returns what is to be said now.
 
         away_s: for how long it has not been there; trouble: why it lets nobody in; target: name and fingerprint of the
         target that is there.

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import sys
 import time
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,16 +14,14 @@ from draft_node.core.actions import by_source
 from draft_node.daemon import DraftDaemon
 from draft_node.service import standard_input
 from draft_node.service.answer import Piece
-from draft_node.service.request import Wanted, drafting
-from draft_node.service.writer import Writer, Writing, begins_anew
-from goodspeed.engine.tokenizing.text import encode_prompt
+from draft_node.service.request import Begun, Ended, Wanted, drafting
+from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.errors import PromptError, RequestRefused, ServiceError
+from goodspeed.errors import PromptError, ServiceError
 from goodspeed.serving import streams
 from goodspeed.serving.defaults import SamplingRequest
-from goodspeed.serving.events import QUIET, EventLog, Reporter
+from goodspeed.serving.events import EventLog
 from goodspeed.serving.prompts import Prompt, no_prompts_error, parse
-from goodspeed.slo.kept import Times
 
 
 @dataclass(slots=True)
@@ -31,38 +30,36 @@ class _Serving:
 
     index: int
     prompt: Prompt
-    writing: Writing
-    times: Times
-    live: bool  # shown as it comes
+    seed: int
+    begun: Begun
     started: float = field(default_factory=time.perf_counter)
     token_ids: list[int] = field(default_factory=list)
     text: str = ""
 
     @property
     def session(self) -> str:
-        return self.writing.request.session_id.hex()
+        return self.begun.session_id.hex()
 
-    def result(self) -> dict[str, Any]:
+    def result(self, ended: Ended) -> dict[str, Any]:
         """`token_ids` go up to the one that completes a stop string; the text ends where the stop string begins.
 
         What came after it counts for drafting, and not as a token of the answer.
         """
-        answer, statistics = self.writing.answer, self.writing.statistics
-        told = statistics.by_name() | {"num_tokens": answer.num_tokens, "num_local": answer.num_local}
-        slo = self.writing.request.slo
+        statistics = ended.statistics
+        told = statistics.by_name() | {"num_tokens": ended.num_tokens, "num_local": ended.num_local}
         return {
             "index": self.index,
             "session": self.session,
             "domain": self.prompt.domain,
             "prompt": self.prompt.text,
-            "seed": self.writing.request.sampling.seed,
+            "seed": self.seed,
             "text": self.text,
             "token_ids": self.token_ids,
-            "finish_reason": answer.reason,
+            "finish_reason": ended.reason,
             "elapsed_s": time.perf_counter() - self.started,
             "acceptance_rate": statistics.acceptance_rate,
             **told,
-            "slo": self.times.kept(slo, self.writing.promised).described() if slo is not None else None,
+            "slo": ended.kept.described() if ended.kept is not None else None,
         }
 
 
@@ -76,46 +73,47 @@ class Console:
         daemon: DraftDaemon,
         events: EventLog,
         prompts: list[Prompt] | None,
-        reporter: Reporter = QUIET,
     ) -> None:
         """prompts: None for those of standard input."""
         self.config = config
-        self.vocabulary = vocabulary
         self.daemon = daemon
         self.events = events
         self.prompts = prompts
-        self.reporter = reporter
         self.results: list[dict[str, Any]] = []
         self.num_failed = 0
         self.unfinished = {index: prompt.text for index, prompt in enumerate(prompts or [])}  # and not failed
-        self._writer = Writer(daemon, vocabulary)
-        self._encoding = asyncio.Lock()  # tokenizers do not like to be used twice at a time
+        self._service = Service(daemon, vocabulary, max_waiting=config.max_sessions)
 
     async def run(self) -> None:
-        """Serves all prompts, as many at once as the node serves together."""
-        if self.prompts is None:
-            await self._run_standard_input(jsonl=self.config.prompts == standard_input.NAME)
-        else:
-            await self._run_list(self.prompts)
+        """Serves all prompts, as many at once as the node serves together.
 
-    async def _run_list(self, prompts: list[Prompt]) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            slots = asyncio.Semaphore(self.config.max_sessions)
-            for index, prompt in enumerate(prompts):
-                await self._begin(tasks, slots, index, prompt, live=len(prompts) == 1)
-
-    async def _run_standard_input(self, *, jsonl: bool) -> None:
-        """Every line that is not blank, as it comes: one after another as text, several at once as JSON.
-
-        PromptError where there is none, as of an empty file.
+        PromptError where standard input has none, as of an empty file.
         """
-        number = index = 0
-        async with asyncio.TaskGroup() as tasks, aclosing(standard_input.lines()) as lines:
-            slots = asyncio.Semaphore(self.config.max_sessions if jsonl else 1)
+        slots = asyncio.Semaphore(self.config.max_sessions)
+        try:
+            async with asyncio.TaskGroup() as tasks, aclosing(self._prompts()) as prompts:
+                async for index, prompt in prompts:
+                    await streams.room()
+                    await slots.acquire()
+                    tasks.create_task(self._serve(index, prompt)).add_done_callback(lambda _: slots.release())
+        except* PromptError as group:  # of standard input; those of prompts are reported with these
+            raise group.exceptions[0] from None
+        finally:
+            self._service.close()
+
+    async def _prompts(self) -> AsyncGenerator[tuple[int, Prompt], None]:
+        """Yields prompts with their indexes: those of the list, or each line of standard input that is not blank."""
+        if self.prompts is not None:
+            for index, prompt in enumerate(self.prompts):
+                yield index, prompt
+            return
+        number, index, jsonl = 0, -1, self.config.prompts == standard_input.NAME
+        async with aclosing(standard_input.lines()) as lines:
             async for line in lines:
                 number += 1
                 if not line.strip():
                     continue
+                index += 1
                 try:
                     prompt = parse(line, f"standard input, line {number}") if jsonl else Prompt(line)
                 except PromptError as error:
@@ -123,41 +121,27 @@ class Console:
                     await streams.room()
                 else:
                     self.unfinished[index] = prompt.text
-                    await self._begin(tasks, slots, index, prompt, live=not jsonl)
-                index += 1
-        if index == 0:
+                    yield index, prompt
+        if index < 0:
             raise no_prompts_error("standard input", jsonl=jsonl)
 
-    async def _begin(
-        self, tasks: asyncio.TaskGroup, slots: asyncio.Semaphore, index: int, prompt: Prompt, *, live: bool
-    ) -> None:
-        """Waits for a free slot and for whoever reads the results, and no longer."""
-        await streams.room()
-        await slots.acquire()
-        serving = tasks.create_task(self._serve(index, prompt, live=live))
-        serving.add_done_callback(lambda _: slots.release())
-
     async def wanted(self, prompt: Prompt) -> Wanted:
-        """The text that a prompt asks for; without any seed it gets a random one.
+        """Returns the text that a prompt asks for; without any seed it gets a random one.
 
         PromptError if it cannot be, ServiceError if there is no such tier.
 
         Waits for the verify node, whose Welcome has the defaults; with `--fallback local`, for --connect-timeout-s at
         most.
         """
-        config = self.config
+        config, service = self.config, self._service
         seed = prompt.seed if prompt.seed is not None else config.seed
-        asked = SamplingRequest(
-            seed=seed if seed is not None else secrets.randbits(62),
-            temperature=config.temperature,
-        )
-        async with self._encoding:
-            token_ids = await asyncio.to_thread(encode_prompt, self.vocabulary.tokenizer, prompt.text)
+        asked = SamplingRequest(seed=seed if seed is not None else secrets.randbits(62), temperature=config.temperature)
+        token_ids = await service.encode(prompt.text, "")
         await self.daemon.ready.wait()
         drafter, max_draft = drafting(config.drafter, config.max_draft)
-        sampling, stop, rules = asked.resolve(self._writer.defaults(chat=False))
+        sampling, stop, rules = asked.resolve(service.defaults(chat=False))
         return Wanted(
-            prompt=tuple(token_ids),
+            prompt=token_ids,
             sampling=sampling,
             max_tokens=config.max_tokens,
             stop=stop,
@@ -165,8 +149,8 @@ class Console:
             verification=config.verification,
             max_draft=max_draft,
             drafter=drafter,
-            slo=self._writer.levels.default if config.tier is None else self._writer.levels.tier(config.tier),
-            target=self._writer.target_fingerprint,
+            slo=service.levels.default if config.tier is None else service.levels.tier(config.tier),
+            target=service.target_fingerprint,
             resolve=asked.resolve,
         )
 
@@ -176,65 +160,50 @@ class Console:
             self._note_failure(index, prompt, code, what)
         self.unfinished.clear()
 
-    async def _serve(self, index: int, prompt: Prompt, *, live: bool) -> None:
+    async def _serve(self, index: int, prompt: Prompt) -> None:
         """Serves one prompt from beginning to end; a failed one is reported, and the others go on."""
         try:
             wanted = await self.wanted(prompt)
+            serving = _Serving(index, prompt, wanted.sampling.seed, Begun(None))
+            async with aclosing(self._service.write(wanted)) as items:
+                async for item in items:
+                    self._take(serving, item)
+                    await streams.room()
         except PromptError as error:
             self._fail(index, prompt.text, "prompt", str(error))
-            return
         except ServiceError as error:
             self._fail(index, prompt.text, error.code, error.what)
-            return
-        asked_at = time.monotonic()
-        while await self._attempt(_Serving(index, prompt, self._writer.begin(wanted, asked_at), Times(asked_at), live)):
-            await self.daemon.ready.wait()
-            wanted = self._writer.renewed(wanted)
 
-    async def _attempt(self, serving: _Serving) -> bool:
-        """Serves the prompt with one target. Returns whether it has to be asked for again under the next target."""
-        index, prompt = serving.index, serving.prompt
-        self.events.write("start", index=index, session=serving.session, domain=prompt.domain, prompt=prompt.text)
-        try:
-            async with aclosing(serving.writing.pieces()) as pieces:
-                async for piece in pieces:
-                    self._show(serving, piece)
-                    if serving.writing.answer.is_complete:
-                        self._finish(serving)
-                    await streams.room()
-        except ServiceError as error:
-            if isinstance(error, RequestRefused) and begins_anew(error, len(serving.token_ids)):
-                return True
-            self._fail(index, prompt.text, error.code, error.what)
-        return False
+    def _take(self, serving: _Serving, item: Begun | Piece | Ended) -> None:
+        match item:
+            case Begun():
+                serving.begun, serving.token_ids, serving.text = item, [], ""
+                told = {"domain": serving.prompt.domain, "prompt": serving.prompt.text}
+                self.events.write("start", index=serving.index, session=serving.session, **told)
+            case Piece():
+                self._show(serving, item)
+            case Ended():
+                self._finish(serving, item)
 
     def _show(self, serving: _Serving, piece: Piece) -> None:
         token_ids = [token.id for token in piece.tokens]
-        serving.times.delivered(len(token_ids), time.monotonic())
         serving.token_ids += token_ids
         serving.text += piece.text
-        if serving.live and not self.events.enabled:
-            print(piece.text, end="", flush=True)
         if piece.tokens:
             told = {"index": serving.index, "session": serving.session, "token_ids": token_ids, "text": piece.text}
-            so_far = serving.writing.statistics
+            so_far = serving.begun.statistics
             told |= {"drafted": by_source(so_far.drafted), "accepted": by_source(so_far.accepted)}
             self.events.write("tokens", **told, local=piece.tokens[0].local, at=time.monotonic())
 
-    def _finish(self, serving: _Serving) -> None:
+    def _finish(self, serving: _Serving, ended: Ended) -> None:
         self.unfinished.pop(serving.index, None)
-        result = serving.result()
+        result = serving.result(ended)
         self.results.append(result)
         self.events.write("finish", **result)
-        answer = serving.writing.answer
-        if answer.num_local:
-            what = f"{answer.num_local} of its {answer.num_tokens} tokens are the draft model's own"
+        if ended.num_local:
+            what = f"{ended.num_local} of its {ended.num_tokens} tokens are the draft model's own"
             print(f"prompt {serving.index + 1}: {what}", file=sys.stderr, flush=True)
-        if self.events.enabled:
-            return
-        if serving.live:
-            print(flush=True)
-        else:
+        if not self.events.enabled:
             prompt = serving.prompt
             print(f"--- prompt {serving.index + 1} {prompt.domain}\n{prompt.text}{serving.text}", flush=True)
 

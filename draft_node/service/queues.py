@@ -51,7 +51,7 @@ class FairQueue:
         return len(self._users)
 
     async def run(self, user: str, size: int, work: Callable[[], T]) -> T:
-        """What the work gives, or raises; Busy where this user has too much waiting already.
+        """Returns what the work gives, or raises; Busy where this user has too much waiting already.
 
         One piece is taken whatever its size, from a user who has nothing else. Every piece counts as 1 at least.
         """

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from draft_node.core.actions import Statistics
-from draft_node.service.spoken import Speech
+from draft_node.service.spoken import NO_SPEECH, Speech
 from goodspeed.serving.defaults import Resolved
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
@@ -34,12 +34,12 @@ class Wanted:
     logit_rules: LogitRules | None = None
     constraint: Constraint | None = None  # that the output keeps
     prediction: tuple[int, ...] = ()  # what its user expects it to be: drafts come from it
-    priority: int = 0  # among its user's texts that wait for a place; lower goes first
-    prefix_cache: bool = True  # what was read of it may be shared with other texts of its user
+    priority: int = 0  # among its user's texts that wait; lower goes first
+    prefix_cache: bool = True  # its KV cache may be shared with other texts of its user
     user: str = ""  # whose text it is, by `goodspeed.serving.web.user_of`; empty on the console
     verification: Verification = "match"
     restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing
-    speech: Speech | None = None  # how a chat's text is taken apart; None: all of it is text
+    speech: Speech = NO_SPEECH  # how a chat's text is taken apart
     target: str | None = None  # fingerprint of the target whose defaults were filled in; None: none were
     resolve: Callable[[Defaults], Resolved] | None = field(default=None, compare=False)
     """Sampling, stop strings and rules under the defaults of another target; None: they are the request's own."""
@@ -63,6 +63,8 @@ class Begun:
     """The text begins, or begins anew: what came before is void."""
 
     target_fingerprint: str | None  # of the target that writes it; None where the draft model begins alone
+    session_id: bytes = b""
+    statistics: Statistics = field(default_factory=Statistics)  # grow while the text is written
 
 
 @dataclass(frozen=True, slots=True)

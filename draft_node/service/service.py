@@ -9,165 +9,57 @@
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from typing import Any
 
-from draft_node.core.actions import Fail
+from draft_node.core.actions import Fail, Request
 from draft_node.core.counts import Text, Texts
 from draft_node.daemon import DraftDaemon
-from draft_node.service.answer import Piece
-from draft_node.service.chat_forms import ChatForms
+from draft_node.service.answer import Answer, Piece
+from draft_node.service.chat_forms import ChatForms, opened
 from draft_node.service.queues import Encoder, Forms
-from draft_node.service.request import Begun, Ended, Target, Wanted
-from draft_node.service.writer import Levels, Writer, begins_anew
+from draft_node.service.request import Begun, Ended, Wanted
+from draft_node.service.state import NodeState
+from draft_node.service.tokens import TokenTexts
+from draft_node.service.writing import Salts, Writing, begins_anew
 from goodspeed.constraint.compiling import Grammars
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.engine.tokenizing.text import leaves_blank
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
-from goodspeed.serving.options import NO_MODEL
 from goodspeed.wire.generation import Constraint
-from goodspeed.wire.handshake import Defaults
 
 logger = logging.getLogger("goodspeed.draft")
 
-MENDING_S = 5.0
-"""If the verify node was there less than this long ago, new texts wait for it instead of being refused: a broken
-connection is made anew in a tenth of a second nearby, and in five seconds where the other side is a second away."""
 
-
-class Service:
+class Service(NodeState):
     """Writes texts through a draft daemon that somebody else runs (`daemon.serve`)."""
 
     def __init__(
-        self,
-        daemon: DraftDaemon,
-        vocabulary: Vocabulary,
-        *,
-        max_waiting: int,
-        chats: ChatForms | None = None,
+        self, daemon: DraftDaemon, vocabulary: Vocabulary, *, max_waiting: int, chats: ChatForms | None = None
     ) -> None:
-        """max_waiting: texts that wait for one of the daemon's places; one more is refused.
+        """max_waiting: texts that wait to be admitted by the daemon; one more is refused.
 
         chats: the forms of its chats; None: those that the tokenizer's template tells.
         """
-        self.draining = False
+        super().__init__(daemon, vocabulary)
         self.max_waiting = max_waiting
         self.texts = Texts()
-        self._daemon = daemon
-        self._vocabulary = vocabulary
-        self._writer = Writer(daemon, vocabulary)
-        self._longest_token = max(map(len, vocabulary.tokenizer.get_vocab()), default=1)  # characters
+        self.chats = chats or ChatForms.of(vocabulary.tokenizer)
         self._num_writing = 0
         self._idle = asyncio.Event()  # nothing is being written
         self._idle.set()
+        self._token_texts = TokenTexts(vocabulary.tokenizer)
+        self._salts = Salts()
         self._encoder = Encoder(vocabulary.tokenizer)
-        self._chats = chats or ChatForms.of(vocabulary.tokenizer)
         drafting = daemon.drafting
         shared = drafting.drafter.grammars if drafting is not None else None
         self._forms = Forms(shared or Grammars(vocabulary, Trial(vocabulary)))
-
-    # -- state ---------------------------------------------------------------------------------------
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether a new text can begin at once, provided that a place is free."""
-        return (self._daemon.link.connected or self.is_local) and not self.draining
-
-    @property
-    def is_within_reach(self) -> bool:
-        """Whether the verify node is there, or was a moment ago."""
-        away_s = self._daemon.away_s(time.monotonic())
-        return self._daemon.link.welcome is not None and away_s <= min(MENDING_S, self._daemon.connect_timeout_s)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the draft model writes alone now, since the verify node is away."""
-        return self._daemon.is_local
-
-    @property
-    def absence(self) -> str:
-        """What a user is told while the verify node is out of reach."""
-        return f"{self._daemon.link.absence(time.monotonic())}; ask again later"
-
-    @property
-    def context_len(self) -> int:
-        """Prompt and generated tokens together; 0 while the verify node is out of reach: it is the target's.
-
-        While the draft model writes alone, it is the smaller one of both.
-        """
-        welcome = self._daemon.link.welcome
-        if self.is_local:
-            local = self._daemon.core.context_len
-            return local if welcome is None else min(local, welcome.context_len)
-        return welcome.context_len if welcome is not None and self.is_within_reach else 0
-
-    @property
-    def target(self) -> Target:
-        """The target that writes texts now."""
-        welcome = self._daemon.link.welcome
-        if welcome is None or not self.is_within_reach:
-            return Target()
-        return Target(welcome.target, welcome.target_fingerprint)
-
-    @property
-    def target_fingerprint(self) -> str | None:
-        """The fingerprint of the target that was seen last; None before there was one."""
-        return self._writer.target_fingerprint
-
-    @property
-    def draft_fingerprint(self) -> str:
-        return self._vocabulary.model_fingerprint
-
-    @property
-    def draft_model(self) -> str:
-        """The draft model's name, as others may see it."""
-        return self._daemon.link.hello.draft_model or NO_MODEL
-
-    @property
-    def max_chars(self) -> int:
-        """The most characters that can fit into the context: its tokens times the longest token.
-
-        While the verify node is away: the target's last known context, or the draft model's if none is known.
-        """
-        welcome = self._daemon.link.welcome
-        known = welcome.context_len if welcome is not None else self._daemon.core.context_len
-        return (self.context_len or known) * self._longest_token
-
-    @property
-    def vocab_size(self) -> int:
-        """Token ids below it mean something."""
-        return self._vocabulary.num_tokens
-
-    @property
-    def eos_ids(self) -> tuple[int, ...]:
-        """Tokens that end each text that does not ignore them."""
-        return self._writer.eos_ids
-
-    def defaults(self, *, chat: bool) -> Defaults:
-        """Sampling defaults and stop strings for requests that leave them out."""
-        return self._writer.defaults(chat=chat)
-
-    @property
-    def chats(self) -> ChatForms:
-        """What the chat template knows, and how answers are taken apart."""
-        return self._chats
-
-    @property
-    def levels(self) -> Levels:
-        """The service levels that a text may ask for."""
-        return self._writer.levels
-
-    @property
-    def num_running(self) -> int:
-        return self._daemon.num_running
-
-    @property
-    def num_waiting(self) -> int:
-        return self._daemon.num_waiting
 
     # -- texts -----------------------------------------------------------------------------------------------------
 
@@ -195,17 +87,17 @@ class Service:
                         raise
                     logger.info("a text begins anew: the verify node has another target")
                     text.begin_anew()
-                    wanted = self._writer.renewed(wanted)
+                    wanted = self._renewed(wanted)
 
     async def _attempt(self, wanted: Wanted, text: Text) -> AsyncGenerator[Begun | Piece | Ended, None]:
         """Writes the text with one target, in one session."""
-        writing = self._writer.begin(wanted, text.times.asked_at)
+        writing = self.begin(wanted, text.times.asked_at)
         answer, is_begun, kept = writing.answer, False, None
         async with self._forms.held(writing.request), aclosing(writing.pieces()) as pieces:
             async for piece in pieces:
                 if not is_begun:
                     is_begun = True
-                    yield Begun(writing.target)
+                    yield Begun(writing.target, writing.request.session_id, writing.statistics)
                 text.delivered(len(piece.tokens), time.monotonic())
                 if answer.is_complete:
                     kept = text.finished(answer.reason, time.monotonic(), writing.promised)
@@ -266,6 +158,54 @@ class Service:
             what = f"this draft node is shutting down, and the text was not finished within {timeout_s:g} s"
             await self._daemon.end_generations(Fail("draining", what))
             return False
+
+    def begin(self, wanted: Wanted, asked_at: float) -> Writing:
+        """Returns a session for the text, asked for at that time; it begins when its pieces are asked for."""
+        tokenizer = self._vocabulary.tokenizer
+        answer = Answer(
+            tokenizer,
+            self._token_texts,
+            wanted.stop,
+            wanted.min_tokens,
+            is_trimmed=leaves_blank(tokenizer, wanted.prompt, chat=wanted.is_chat),
+            prompt=wanted.prompt,
+            speech=wanted.speech,
+            is_thinking=opened(tokenizer, wanted.prompt, wanted.speech) == "open",
+        )
+        return Writing(self._daemon, self._request(wanted, asked_at), answer)
+
+    def _request(self, wanted: Wanted, asked_at: float) -> Request:
+        target = wanted.target if wanted.target is not None else self.target_fingerprint
+        return Request(
+            session_id=secrets.token_bytes(16),
+            prompt=wanted.prompt,
+            sampling=wanted.sampling,
+            max_tokens=wanted.max_tokens,
+            stop_ids=self.stop_ids(wanted.stop_token_ids, ignore_eos=wanted.ignore_eos),
+            verification=wanted.verification,
+            max_draft=wanted.max_draft,
+            num_logprobs=wanted.num_logprobs,
+            num_prompt_logprobs=wanted.num_prompt_logprobs,
+            min_tokens=wanted.min_tokens,
+            user=wanted.user,
+            drafter=wanted.drafter,
+            target=target,
+            slo=wanted.slo,
+            otherwise=wanted.otherwise,
+            asked_at=asked_at,
+            prediction=wanted.prediction,
+            priority=wanted.priority,
+            logit_rules=wanted.logit_rules,
+            constraint=wanted.constraint,
+            cache_salt=self._salts.of(wanted.user) if wanted.prefix_cache else b"",
+        )
+
+    def _renewed(self, wanted: Wanted) -> Wanted:
+        """Returns the same text with the defaults of the target that is there now."""
+        sampling, stop, rules = wanted.sampling, wanted.stop, wanted.logit_rules
+        if wanted.resolve is not None:
+            sampling, stop, rules = wanted.resolve(self.defaults(chat=wanted.is_chat))
+        return replace(wanted, sampling=sampling, stop=stop, logit_rules=rules, target=self.target_fingerprint)
 
     # -- tokens ----------------------------------------------------------------------------------------------------
 

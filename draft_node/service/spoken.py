@@ -14,7 +14,7 @@ from goodspeed.engine.tokenizing.text_stream import LeadingWhitespace, StopFinde
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """How a chat's text is taken apart."""
+    """The way in which a text is taken apart."""
 
     formats: Formats = NO_FORMATS  # no tools: none may be called
     hidden: Collection[int] | None = None  # special tokens that are no markers, and no text; None: all
@@ -22,9 +22,13 @@ class Speech:
     one_call: bool = False  # the text ends after its first call
 
 
+NO_SPEECH = Speech()
+"""All of the text is content."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """What one token adds."""
+    """Characters and parts that one token adds."""
 
     num_decoded: int  # characters, some of which may be held back
     parts: list[Part]  # certain, and given out; with what is dropped, in order
@@ -66,7 +70,7 @@ class SpokenText:
         return Spoken(len(decoded), self._grow(self._parser.push(decoded), counts=counts))
 
     def end(self, *, counts: bool = True) -> Spoken:
-        """What was held back, when no more tokens come; it may still complete a stop string."""
+        """Returns what was held back, when no more tokens come; it may still complete a stop string."""
         decoded = self._stream.end()
         parts = self._grow([*self._parser.push(decoded), *self._parser.end()], counts=counts)
         return Spoken(len(decoded), [*parts, *self._content(self._stops.end())])

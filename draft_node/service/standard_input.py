@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from goodspeed.errors import PromptError
 
 NAME = "-"
-"""What stands for standard input where a file is asked for."""
+"""The name of standard input where a file is asked for."""
 
 MAX_WAITING = 64
 """Lines read ahead; whoever writes more waits, as with any pipe."""

@@ -53,7 +53,7 @@ class TokenTexts:
 
 
 def _reader(tokenizer: Any) -> Callable[[int, str], bytes]:
-    """How this tokenizer's decoder reads a token (id and name)."""
+    """Returns this tokenizer's way from a token (id and name) to its bytes."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     described = json.loads(backend.to_str())["decoder"] if backend is not None else None
     steps = list(_steps(described))

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from draft_node.http import requests as schemas
 from draft_node.http.body import BodyLimit, LargeWork, reads
 from draft_node.http.errors import ApiError
-from draft_node.http.requests import Strict
+from draft_node.http.strict import Strict
 from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError

@@ -1,29 +1,31 @@
-"""The body of a request for a response, and its items as messages of a chat.
+"""The body of a request for a response, and the chat request that asks for the same text.
 
 What needs state that is kept between requests is no parameter here. What an earlier response had as output may be sent
 back as it was: thinking, text and calls of the assistant that follow each other are one message.
 """
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, model_validator
 
+from draft_node.http.errors import ApiError, of_validation
 from draft_node.http.requests import (
-    INT64,
-    MAX_DESCRIPTION_CHARS,
     MAX_MESSAGES,
     MAX_PARTS,
     MAX_TOOLS,
+    Asking,
+    ChatRequest,
     Effort,
-    Extension,
-    Name,
+    Function,
+    JsonSchema,
+    NamedFunction,
     NumTokens,
-    Schema,
     ServiceTier,
-    Strict,
-    few,
 )
+from draft_node.http.strict import Strict, few, refused
 
 Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
 
@@ -39,7 +41,7 @@ Parts: TypeAlias = Annotated[list[Part], Field(fail_fast=True, max_length=MAX_PA
 
 
 class Item(Strict):
-    """What every item may have."""
+    """Members that every item may have."""
 
     id: Mark = None
     status: Mark = None
@@ -60,7 +62,7 @@ class CallItem(Item):
 
 
 class OutputItem(Item):
-    """What came of a call."""
+    """The result of a call."""
 
     type: Literal["function_call_output"]
     call_id: str
@@ -92,31 +94,26 @@ AnyItem: TypeAlias = Annotated[
 ]
 
 
-class FunctionTool(Strict):
+class OfFunction(Strict):
+    """The type is told first, and so is an error in it."""
+
+    type: Literal["function"]
+
+
+class FunctionTool(Function, OfFunction):
     """A function that may be called; other tools are not served."""
 
-    type: Literal["function"]
-    name: str
-    description: Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS)] | None = None
-    parameters: Schema | None = None
-    strict: bool | None = None
 
-
-class NamedTool(Strict):
-    type: Literal["function"]
-    name: Name
+class NamedTool(NamedFunction, OfFunction):
+    """The function that has to be called."""
 
 
 class PlainFormat(Strict):
     type: Literal["text", "json_object"]
 
 
-class SchemaFormat(Strict):
+class SchemaFormat(JsonSchema):
     type: Literal["json_schema"]
-    name: str
-    description: str | None = None
-    schema_: Schema | None = Field(default=None, alias="schema")
-    strict: bool | None = None
 
 
 class TextConfig(Strict):
@@ -135,33 +132,27 @@ class Reasoning(Strict):
     effort: Effort | None = None
 
 
-class StreamOptions(Strict):
-    """None of OpenAI's is served but at its neutral value."""
-
-
-class ResponsesRequest(Strict):
+class ResponsesRequest(Asking):
     input: str | Annotated[list[AnyItem], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)]
     instructions: str | None = Field(default=None, description="a message of the system before the input")
-    model: str | None = None
     max_output_tokens: NumTokens | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(ge=1e-6, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1, lt=1 << 31)] | None = Field(default=None, description="0 and -1 are off")
-    seed: Annotated[int, Field(ge=-INT64 - 1, le=INT64)] | None = None
     tools: Annotated[list[FunctionTool], Field(fail_fast=True, max_length=MAX_TOOLS)] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     text: TextConfig | None = None
     reasoning: Reasoning | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
     service_tier: ServiceTier | None = None
     metadata: Annotated[
         dict[str, Annotated[str, Field(max_length=512)]] | None,
         few(16, r"(?s).{0,64}", "must have names of at most 64 characters"),
     ] = Field(default=None, description="told again, and kept nowhere")
     user: Mark = Field(default=None, description="taken, and kept nowhere")
-    goodspeed: Extension | None = None
+
+    @model_validator(mode="after")
+    def _marks_nothing(self) -> Self:
+        if self.goodspeed is not None and self.goodspeed.mark_accepted:
+            raise refused("goodspeed.mark_accepted", "is not served here; ask for a chat completion")
+        return self
 
 
 def messages_of(items: str | Sequence[AnyItem], instructions: str | None) -> list[dict[str, Any]]:
@@ -204,3 +195,53 @@ def _grow(turn: dict[str, Any], item: Item) -> None:
 
 def _text(parts: str | Sequence[Part] | None) -> str:
     return parts if isinstance(parts, str) else "".join(part.text for part in parts or ())
+
+
+ALIKE = ("model", "temperature", "top_p", "top_k", "seed", "parallel_tool_calls", "service_tier", "goodspeed")
+"""Parameters of the same name and meaning in both."""
+
+RENAMED = (
+    (r"\bmessages(\.\d+(\.\w+)*)?", "input"),
+    (r"\bmax_completion_tokens\b", "max_output_tokens"),
+    (r"\breasoning_effort\b", "reasoning.effort"),
+    (r"\bresponse_format(\.json_schema\b(?=\.))?", "text.format"),
+    (r"(?<=\.)function\.", ""),
+)
+"""Names of chats, as patterns, and what they are called in responses."""
+
+
+def chat_of(request: ResponsesRequest) -> ChatRequest:
+    """Returns the chat request that asks for the same text; ApiError, in the request's words, for what chats refuse."""
+    choice, given = request.tool_choice, request.text.format if request.text is not None else None
+    schema = {"type": "json_schema", "json_schema": _without_type(given)} if isinstance(given, SchemaFormat) else given
+    asked: dict[str, Any] = {name: getattr(request, name) for name in ALIKE}
+    asked |= {
+        "messages": messages_of(request.input, request.instructions),
+        "max_completion_tokens": request.max_output_tokens,
+        "reasoning_effort": request.reasoning.effort if request.reasoning is not None else None,
+        "tools": [{"type": "function", "function": _without_type(tool)} for tool in request.tools or ()],
+        "tool_choice": {"type": "function", "function": {"name": choice.name}}
+        if isinstance(choice, NamedTool)
+        else choice,
+        "response_format": schema.model_dump() if isinstance(schema, BaseModel) else schema,
+    }
+    with renamed():
+        return ChatRequest.model_validate({name: value for name, value in asked.items() if value is not None})
+
+
+def _without_type(given: BaseModel) -> dict[str, Any]:
+    return given.model_dump(by_alias=True, exclude_none=True, exclude={"type"})
+
+
+@contextmanager
+def renamed() -> Iterator[None]:
+    """Has an error that names a parameter of chats name that of responses instead."""
+    try:
+        yield
+    except (ValidationError, ApiError) as caught:
+        error = of_validation(caught) if isinstance(caught, ValidationError) else caught
+        told: Any = error.body["error"]
+        message, param = told["message"].replace("the messages take", "the input takes"), told["param"] or ""
+        for name, own in RENAMED:
+            message, param = (re.sub(name, own, said) for said in (message, param))
+        raise ApiError(error.status, message, param=param or None, code=told["code"]) from None

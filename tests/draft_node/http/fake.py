@@ -1,6 +1,7 @@
 """A service without nodes: writes the alphabet, fails when told to, and keeps what it was asked for."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from msgspec.structs import replace
@@ -13,8 +14,8 @@ from draft_node.service.answer import Piece, Span
 from draft_node.service.chat_forms import ChatForms
 from draft_node.service.request import Begun, Ended, Target, Wanted
 from draft_node.service.service import Service
+from draft_node.service.state import Levels
 from draft_node.service.tokens import Alternative, PromptTokens, Token, TokenText, TokenTexts
-from draft_node.service.writer import Levels
 from goodspeed.constraint.compiling import Grammars
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
@@ -152,6 +153,12 @@ class FakeService(Service):
     async def decode(self, token_ids: Sequence[int], user: str) -> str:
         self.users.add(user)
         return bytes(token_ids).decode()
+
+
+def lone_service() -> Service:
+    """A service whose daemon has never met a verify node, to look at what it would ask for."""
+    daemon: Any = SimpleNamespace(link=SimpleNamespace(welcome=None), drafting=None)
+    return Service(daemon, tokenizer_folder.load("tiny-target"), max_waiting=1)
 
 
 class Api:

@@ -5,7 +5,7 @@ from typing import Any
 
 from draft_node.core.actions import Deliver, Finish, Statistics
 from draft_node.service.answer import Answer, Piece
-from draft_node.service.chat_forms import ChatForms
+from draft_node.service.chat_forms import ChatForms, opened
 from draft_node.service.request import Begun, Ended, Wanted
 from draft_node.service.tokens import TokenTexts
 from goodspeed.constraint.compiling import Grammars
@@ -51,7 +51,7 @@ class SpeakingService(FakeService):
             wanted.stop,
             wanted.min_tokens,
             speech=wanted.speech,
-            is_thinking=self.chats.opened(wanted.prompt, wanted.speech) == "open",
+            is_thinking=opened(self.tokenizer, wanted.prompt, wanted.speech) == "open",
         )
         written = ids_of(self.says)
         ids, reason = written[: wanted.max_tokens], "stop" if len(written) <= wanted.max_tokens else "length"

@@ -248,14 +248,3 @@ def test_no_text_goes_on_when_one_of_several_fails() -> None:
         assert closed == [3, 2]
 
     asyncio.run(fail())
-
-
-@pytest.mark.parametrize("ask", ["complete", "chat"])
-def test_accepted_text_is_marked_if_asked_for(api: Api, ask: str) -> None:
-    chunks = chunks_of(getattr(api, ask)(max_tokens=3, stream=True, n=2, goodspeed={"mark_accepted": True}))
-    for index in range(2):
-        choices = [choice for chunk in chunks for choice in chunk["choices"] if choice["index"] == index]
-        marked = [choice["goodspeed"]["spans"] for choice in choices if "goodspeed" in choice]
-        assert marked == [[{"text": letter, "accepted": letter != "b"}] for letter in "abc"]
-    plain = chunks_of(getattr(api, ask)(max_tokens=3, stream=True))
-    assert not [choice for chunk in plain for choice in chunk["choices"] if "goodspeed" in choice]

@@ -22,23 +22,18 @@ class Official:
         return self.openai.completions.create(**{"model": "goodspeed", "prompt": "hello", **options})
 
 
-def test_a_wrong_parameter() -> None:
-    with pytest.raises(openai.BadRequestError) as error:
-        Official(Api()).complete(temperature=3)
-    assert error.value.param == "temperature"
-    assert error.value.type == "invalid_request_error"
-
-
-def test_an_unknown_parameter() -> None:
-    with pytest.raises(openai.BadRequestError) as error:
-        Official(Api()).complete(extra_body={"guided_everything": "a"})
-    assert (error.value.param, error.value.code) == ("guided_everything", "unknown_parameter")
-
-
-def test_an_unknown_model() -> None:
-    with pytest.raises(openai.NotFoundError) as error:
-        Official(Api()).complete(model="gpt-5")
-    assert error.value.code == "model_not_found"
+@pytest.mark.parametrize(
+    ("body", "kind", "param", "code"),
+    [
+        ({"temperature": 3}, openai.BadRequestError, "temperature", "invalid_value"),
+        ({"extra_body": {"guided_everything": 1}}, openai.BadRequestError, "guided_everything", "unknown_parameter"),
+        ({"model": "gpt-5"}, openai.NotFoundError, "model", "model_not_found"),
+    ],
+)
+def test_what_is_refused(body: dict[str, Any], kind: type[openai.APIStatusError], param: str, code: str) -> None:
+    with pytest.raises(kind) as error:
+        Official(Api()).complete(**body)
+    assert (error.value.type, error.value.param, error.value.code) == ("invalid_request_error", param, code)
 
 
 def test_keys() -> None:

@@ -8,6 +8,8 @@ from draft_node.cli import build_parser, serve
 from goodspeed.errors import ConfigError
 
 DRAFT = ["--model", "there-is-no-such-model"]
+OF_PROMPTS = {"--prompts": "x", "--temperature": "0", "--seed": "1", "--tier": "x"}
+OF_CHATS = {"--tool-parser": "hermes", "--reasoning-parser": "none", "--chat-template-kwargs": '{"a": false}'}
 
 
 def refusal(*words: str) -> str:
@@ -17,35 +19,17 @@ def refusal(*words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [["--prompts", "x"], ["--temperature", "0"], ["--seed", "1"]],
-)
-def test_what_requests_say_themselves(words: list[str]) -> None:
-    assert refusal("--http", "127.0.0.1:0", *words).startswith(f"{words[0]} is for prompts")
-
-
-def test_keys_without_http() -> None:
-    assert "--http" in refusal("--api-key", "keys")
-
-
-@pytest.mark.parametrize(
-    "words",
+    ("words", "what"),
     [
-        ["--tool-parser", "hermes"],
-        ["--reasoning-parser", "none"],
-        ["--chat-template-kwargs", '{"enable_thinking": false}'],
+        *((["--http", "127.0.0.1:0", flag, value], f"{flag} is for prompts") for flag, value in OF_PROMPTS.items()),
+        *(([flag, value], f"{flag} is for chats over HTTP; give --http") for flag, value in OF_CHATS.items()),
+        (["--api-key", "keys"], "give --http"),
+        (["--http", "0.0.0.0:0"], "--api-key FILE"),
+        (["--http", "8000"], "HOST:PORT"),
     ],
 )
-def test_forms_of_chats_without_http(words: list[str]) -> None:
-    assert refusal(*words) == f"{words[0]} is for chats over HTTP; give --http HOST:PORT too"
-
-
-def test_beyond_loopback_without_keys() -> None:
-    assert "--api-key FILE" in refusal("--http", "0.0.0.0:0")
-
-
-def test_a_bad_address() -> None:
-    assert "HOST:PORT" in refusal("--http", "8000")
+def test_options_that_cannot_stand_together(words: list[str], what: str) -> None:
+    assert what in refusal(*words)
 
 
 def test_a_bad_file_of_keys(tmp_path: Path) -> None:

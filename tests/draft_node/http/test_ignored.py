@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from draft_node.http.body import LARGE
-from draft_node.http.requests import IGNORED
+from draft_node.http.strict import IGNORED
 from tests.draft_node.http.fake import Api, error_of
 
 CACHE = {"type": "ephemeral"}
@@ -65,14 +65,3 @@ def test_a_large_body_is_read_likewise() -> None:
     api = Api()
     api.service.context_len = api.service.max_chars = 4 * LARGE
     assert told(api.complete(prompt="x" * LARGE, cache_control=CACHE)) == "cache_control"
-
-
-@pytest.mark.parametrize("name", ["bad_words", "cache_salt", "documents", "n_predict", "surprise", "thinking_budget"])
-def test_what_would_change_the_answer_is_refused_by_name(api: Api, name: str) -> None:
-    error = error_of(api.chat(**{name: 1}))
-    assert (error["param"], error["code"]) == (name, "unknown_parameter")
-
-
-def test_what_is_continued_is_refused_by_name(api: Api) -> None:
-    error = error_of(api.chat(continue_final_message=True))
-    assert (error["param"], error["code"]) == ("continue_final_message", "unknown_parameter")

@@ -12,9 +12,9 @@ from starlette.types import Message
 
 from draft_node.http import answering, sampling, streams
 from draft_node.http.body import LargeWork
-from draft_node.http.choices import Choice
-from draft_node.http.completions import Shape
+from draft_node.http.completions import CompletionShape
 from draft_node.http.logprobs import for_chat, for_completion
+from draft_node.http.requests import CompletionRequest
 from draft_node.http.wanted import Wish
 from draft_node.service.request import Wanted
 from goodspeed.serving.web.bodies import CompletionChoice, TopLogprob
@@ -65,25 +65,21 @@ def test_a_very_large_answer_does_not_hold_the_event_loop(monkeypatch: pytest.Mo
         return dump(self, **options)
 
     monkeypatch.setattr(CompletionChoice, "model_dump_json", counted)
-    whole = answering._whole
 
-    def waiting(*args: Any) -> bytes:
-        writers.append(threading.current_thread().name)
-        assert turned.wait(30)
-        return whole(*args)
-
-    monkeypatch.setattr(answering, "_whole", waiting)
+    class Waiting(CompletionShape):
+        def whole(self) -> bytes:
+            writers.append(threading.current_thread().name)
+            assert turned.wait(30)
+            return super().whole()
 
     async def body() -> None:
         wanted = Wanted(prompt=(1,), sampling=Sampling(), max_tokens=900, num_logprobs=20)
         wish = Wish([wanted] * 16, 1, [""] * 16)
-        choices = []
-        for _ in wish.texts:
-            choices.append(Choice())
+        shape, work = Waiting(CompletionRequest(prompt="x", logprobs=20), wish, "goodspeed"), LargeWork()
+        for i in range(16):
             async for item in FakeService().write(wanted):
-                choices[-1].take(item)
-        shape, work = Shape("goodspeed", wish, logprobs=True), LargeWork()
-        writing = asyncio.create_task(answering.to_json(wish, shape, choices, work.answers, "user"))
+                shape.take(i, item)
+        writing = asyncio.create_task(answering.to_json(shape, work.answers, "user"))
         await until(lambda: writers)
         turned.set()
         content = json.loads(await writing)

@@ -8,7 +8,6 @@ import openai
 import pytest
 from starlette.testclient import TestClient
 
-from draft_node.http.requests import Extension
 from goodspeed.errors import Busy, VerifyAway
 from tests.draft_node.http.fake import Api, FakeService, error_of
 from tests.draft_node.http.speaking import SpeakingService
@@ -280,12 +279,6 @@ def test_refused_by_name(api: Api, body: dict[str, Any], param: str) -> None:
 )
 def test_harmless(api: Api, body: dict[str, Any]) -> None:
     assert respond(api, max_output_tokens=1, **body).status_code == 200
-
-
-def test_the_extension_is_that_of_chats(api: Api) -> None:
-    assert respond(api, max_output_tokens=1, goodspeed={"speculate": False}).status_code == 200
-    assert api.service.wanted[0].max_draft == 0
-    assert "mark_accepted" in Extension.model_fields
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """The routes about the node itself, and who may use which."""
 
-from typing import Any
-
 import pytest
 from starlette.testclient import TestClient
 
@@ -122,14 +120,6 @@ def test_ready() -> None:
     assert api.client.get("/health").json() == {"status": "ok"}
 
 
-def test_the_verify_node_is_away() -> None:
-    api = Api()
-    api.service.context_len = 0
-    assert error_of(api.complete(), 503)["code"] == "verify_away"
-    assert error_of(api.chat(stream=True), 503)["code"] == "verify_away"
-    assert not api.service.wanted
-
-
 def test_models() -> None:
     client = Api(served_model_name="acme/big").client
     (model,) = client.get("/v1/models").json()["data"]
@@ -162,12 +152,3 @@ def test_very_many_tokens_are_told_in_slices() -> None:
     answer = api.client.post("/tokenize", json={"prompt": text}).json()
     assert answer["tokens"] == list(text.encode())
     assert answer["count"] == len(text)
-
-
-@pytest.mark.parametrize("body", [{}, {"prompt": "x", "messages": [{"role": "user", "content": "x"}]}, {"prompt": ""}])
-def test_what_cannot_be_tokenized(api: Api, body: dict[str, Any]) -> None:
-    assert error_of(api.client.post("/tokenize", json=body))["param"] == "prompt"
-
-
-def test_ids_that_are_no_tokens(api: Api) -> None:
-    assert error_of(api.client.post("/detokenize", json={"tokens": [256]}))["param"] == "tokens"

@@ -1,18 +1,15 @@
 """Parameters that change logits or name tokens that end a text: what becomes of them, and sentences about them."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from draft_node.service.writer import Writer
-from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.errors import RequestRefused
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_up, encode
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.handshake import Defaults
 from goodspeed.wire.messages import LogitRules
-from tests.draft_node.http.fake import Api, error_of
+from tests.draft_node.http.fake import Api, error_of, lone_service
 
 
 @pytest.mark.parametrize("ask", [Api.complete, Api.chat])
@@ -72,35 +69,10 @@ def test_whatever_is_taken_fits_into_the_message_that_opens_a_session(body: dict
     """Else the user would be told of a message that he did not send."""
     api = Api()
     assert api.complete(**body, max_tokens=4).status_code == 200
-    daemon: Any = SimpleNamespace(link=SimpleNamespace(welcome=None))
-    vocabulary: Any = SimpleNamespace(tokenizer=load_tokenizer("tiny-target"), eos_ids=(0, 1))
-    writer = Writer(daemon, vocabulary)
+    service = lone_service()
     for wanted in api.service.wanted:
-        opened = writer.begin(wanted, 0.0).request.open(1, (), 0.0)
+        opened = service.begin(wanted, 0.0).request.open(1, (), 0.0)
         assert decode_up(encode(opened, MAX_MESSAGE_BYTES), MAX_MESSAGE_BYTES) == opened
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ({"presence_penalty": 2.5}, "presence_penalty must be at most 2"),
-        ({"frequency_penalty": -3}, "frequency_penalty must be at least -2"),
-        ({"repetition_penalty": 0}, "repetition_penalty must be at least 0.01"),
-        ({"min_p": "x"}, "min_p must be a number"),
-        ({"logit_bias": {"256": 1}}, "logit_bias: 256 is no token id; they go from 0 to 255"),
-        ({"logit_bias": {"the": 1}}, 'logit_bias must have token ids as its names, like {"50256": -100}'),
-        ({"logit_bias": {"5": 1, "05": 1}}, 'logit_bias must have token ids as its names, like {"50256": -100}'),
-        ({"logit_bias": {"5": -101}}, "logit_bias.5 must be at least -100"),
-        ({"logit_bias": 5}, "logit_bias must be an object"),
-        ({"logit_bias": {str(each): 1 for each in range(1025)}}, "logit_bias must have at most 1024 members"),
-        ({"stop_token_ids": [3, 300]}, "stop_token_ids: 300 is no token id; they go from 0 to 255"),
-        ({"stop_token_ids": ["a"]}, "stop_token_ids.0 must be a whole number"),
-        ({"stop_token_ids": [0] * 65}, "stop_token_ids must have at most 64 members"),
-    ],
-)
-@pytest.mark.parametrize("ask", [Api.complete, Api.chat])
-def test_what_is_wrong_is_told(ask: Any, body: dict[str, Any], message: str) -> None:
-    assert error_of(ask(Api(), **body))["message"] == message
 
 
 def test_a_verify_node_that_does_not_know_them_makes_it_the_requests_fault() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.service.writer import Levels
+from draft_node.service.state import Levels
 from goodspeed.errors import Busy
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.handshake import SloTerms
@@ -66,49 +66,23 @@ def test_a_tier_called_default_is_for_those_that_ask_for_nothing() -> None:
     [
         ({"goodspeed": {"slo": "fast"}}, "goodspeed.slo", "there is no tier 'fast'; choose one of: chat, priority"),
         ({"goodspeed": {"slo": {"tpot_ms": 1}}}, "goodspeed.slo", "ask for at least 10 ms"),
-        ({"goodspeed": {"slo": {"tpot_ms": 0}}}, "goodspeed.slo.tpot_ms", "must be at least 0.1"),
-        ({"goodspeed": {"slo": {"ttft_ms": -5}}}, "goodspeed.slo.ttft_ms", "must be at least 0.1"),
-        ({"goodspeed": {"slo": {"ttft_ms": 1e9}}}, "goodspeed.slo.ttft_ms", "must be at most 3600000"),
-        ({"goodspeed": {"slo": {"ttft_ms": "5"}}}, "goodspeed.slo.ttft_ms", "must be a number"),
-        ({"goodspeed": {"slo": {}}}, "goodspeed.slo", "must have ttft_ms, tpot_ms or both"),
-        ({"goodspeed": {"slo": 5}}, "goodspeed.slo", "must be a tier's name, or an object with"),
-        ({"goodspeed": {"slo": {"speed": 5}}}, "goodspeed.slo.speed", "is not a parameter that is served"),
-        ({"goodspeed": {"slo": {"tier": "chat"}}}, "goodspeed.slo.tier", "is not a parameter that is served"),
+        ({"goodspeed": {"otherwise": "refuse"}}, "goodspeed.otherwise", "send goodspeed.slo"),
+        (
+            {"goodspeed": {"slo": "chat", "otherwise": "wait"}},
+            "goodspeed.otherwise",
+            "must be 'best_effort' or 'refuse'",
+        ),
+        ({"service_tier": "flex"}, "service_tier", "there is no tier 'flex'; choose one of: chat, priority"),
+        ({"service_tier": "gold"}, "service_tier", "must be 'auto', 'default', 'flex', 'priority' or 'scale'"),
+        ({"service_tier": "priority", "goodspeed": {"slo": "chat"}}, "service_tier", "send one of them"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused_with_what_can(api: Api, body: Any, param: str, what: str) -> None:
-    response = api.complete(**body)
+    response = api.chat(**body)
     error = response.json()["error"]
     assert (response.status_code, error["param"]) == (400, param)
     assert what in error["message"]
     assert not api.service.wanted
-
-
-def test_nan_is_no_json(api: Api) -> None:
-    body = b'{"prompt": "x", "goodspeed": {"slo": {"tpot_ms": NaN}}}'
-    response = api.client.post("/v1/completions", content=body, headers={"content-type": "application/json"})
-    assert response.status_code == 400
-
-
-@pytest.mark.parametrize(
-    ("tier", "what"),
-    [
-        ("flex", "service_tier: there is no tier 'flex'; choose one of: chat, priority"),
-        (
-            "gold",
-            "service_tier must be 'auto', 'default', 'flex', 'priority' or 'scale'",
-        ),
-    ],
-)
-def test_a_service_tier_that_is_not_served_is_refused(api: Api, tier: str, what: str) -> None:
-    response = api.chat(service_tier=tier)
-    assert (response.status_code, response.json()["error"]["message"]) == (400, what)
-
-
-def test_two_levels_are_one_too_many(api: Api) -> None:
-    response = api.chat(service_tier="priority", goodspeed={"slo": "chat"})
-    assert response.status_code == 400
-    assert "send one of them" in response.json()["error"]["message"]
 
 
 def test_the_usage_tells_what_was_kept(api: Api) -> None:
@@ -140,19 +114,6 @@ def test_a_request_says_what_becomes_of_it_otherwise(api: Api) -> None:
     api.complete(goodspeed={"slo": "chat", "otherwise": "refuse"}, max_tokens=3)
     api.chat(goodspeed={"slo": "chat"}, max_tokens=3)
     assert [wanted.otherwise for wanted in api.service.wanted] == ["refuse", "best_effort"]
-
-
-@pytest.mark.parametrize(
-    ("goodspeed", "what"),
-    [
-        ({"otherwise": "refuse"}, "goodspeed.otherwise is for texts that ask for a service level; send goodspeed.slo"),
-        ({"slo": "chat", "otherwise": "wait"}, "goodspeed.otherwise must be 'best_effort' or 'refuse'"),
-    ],
-)
-def test_another_otherwise_is_refused_with_what_there_is(api: Api, goodspeed: Any, what: str) -> None:
-    response = api.complete(goodspeed=goodspeed)
-    assert response.status_code == 400
-    assert what in response.json()["error"]["message"]
 
 
 def test_who_is_refused_a_promise_is_told_to_come_again(api: Api) -> None:

@@ -1,13 +1,13 @@
 """What a request may ask for beside its text: logprobs of its prompt, ids of tokens, drafts from a prediction."""
 
-import json
 from typing import Any
 
 import pytest
 
 from draft_node.http.sampling import MAX_LEFT_OUT
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
-from tests.draft_node.http.fake import Api, error_of, events_of
+from tests.draft_node.http.fake import Api, error_of
+from tests.draft_node.http.test_answers import chunks_of
 
 HARNESS = {"echo": True, "logprobs": 1, "temperature": 0}
 EXPECTED = {"type": "content", "content": "abc"}
@@ -16,10 +16,6 @@ EXPECTED = {"type": "content", "content": "abc"}
 @pytest.fixture
 def api() -> Api:
     return Api()
-
-
-def chunks_of(answer: Any) -> list[dict[str, Any]]:
-    return [json.loads(event) for event in events_of(answer)[:-1]]
 
 
 # -- log-probabilities of prompts --------------------------------------------------------------------------------------

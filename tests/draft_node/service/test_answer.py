@@ -83,7 +83,8 @@ def test_a_character_that_never_gets_whole_is_told_at_the_end() -> None:
     ids = ids_of("日")[:-1]
     answer, pieces = written(ids, [1], [], 0)
     assert [piece.text for piece in pieces[:-1]] == [""] * (len(pieces) - 1)
-    assert pieces[-1] == Piece(decode(tokenizer(), ids), (), (Span(decode(tokenizer(), ids), False),))
+    text = decode(tokenizer(), ids)
+    assert (pieces[-1].text, pieces[-1].tokens, pieces[-1].spans) == (text, (), (Span(text, False),))
     assert answer.reason == "length"
 
 

@@ -17,8 +17,7 @@ from msgspec.structs import replace as replace_struct
 
 from draft_node.config import NAME, DraftConfig, default_name
 from draft_node.core.actions import Deliver, Fail, Finish, Request, Statistics
-from draft_node.service import console as module
-from draft_node.service import standard_input
+from draft_node.service import queues, standard_input
 from draft_node.service.console import Console
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
@@ -59,6 +58,10 @@ class FakeDaemon:
     ready: Connected = field(default_factory=Connected)
     chat_defaults: Defaults = field(default_factory=Defaults)
     link: Any = field(default_factory=lambda: SimpleNamespace(welcome=None, connected=False))
+    drafting: Any = None
+    is_local: bool = False
+    is_full: bool = False
+    connect_timeout_s: float = 60.0
     served: list[Request] = field(default_factory=list)
     num_active: int = 0
     most_active: int = 0
@@ -92,7 +95,10 @@ class FakeDaemon:
             self.num_active -= 1
 
     def session(self, _: bytes) -> Any:
-        return SimpleNamespace(statistics=Statistics())
+        return SimpleNamespace(statistics=Statistics(), target="one", promised=None)
+
+    def away_s(self, _: float) -> float:
+        return 0.0
 
 
 def make_console(daemon: FakeDaemon, asked: list[Prompt] | None, **options: Any) -> Console:
@@ -160,7 +166,7 @@ def test_a_file_is_encoded_as_it_is_served_and_never_on_the_event_loop(monkeypat
         ahead.append(num_encoded - len(console.results))
         return encode_prompt(tokenizer, text)
 
-    monkeypatch.setattr(module, "encode_prompt", watched)
+    monkeypatch.setattr(queues, "encode_prompt", watched)
     assert len(run(console)) == 12
     assert max(ahead) == 2
     assert daemon.most_active == 2
@@ -176,25 +182,16 @@ def test_json_lines_are_served_together(give: Callable[..., None]) -> None:
     assert "standard input, line 2: not JSON" in rows[1]["error"]["what"]
 
 
-def test_no_more_json_lines_than_slots(give: Callable[..., None]) -> None:
-    give(*['{"prompt": "x"}'] * 12)
-    daemon = FakeDaemon(at_once=3).connect()
-    assert len(run(make_console(daemon, None, prompts=standard_input.NAME, max_sessions=3))) == 12
-    assert daemon.most_active == 3
-
-
-def test_text_lines_are_served_one_after_another(give: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
-    give("one", " ", "two", "three")
-    daemon = FakeDaemon().connect()
-    rows = run(make_console(daemon, None))
-    assert [rows[index]["prompt"] for index in range(3)] == ["one", "two", "three"]
-    assert daemon.most_active == 1
-    assert capsys.readouterr().out == "one\ntwo\nthree\n"
+def test_lines_of_text_are_prompts(give: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    give("one", " ", "two")
+    rows = run(make_console(FakeDaemon().connect(), None))
+    assert [rows[index]["prompt"] for index in range(2)] == ["one", "two"]
+    assert sorted(capsys.readouterr().out.splitlines()) == ["--- prompt 1 ", "--- prompt 2 ", "oneone", "twotwo"]
 
 
 @pytest.mark.parametrize(
     ("given", "options", "wanted"),
-    [((), {}, "a line of text"), ((" ", ""), {}, "a line of text"), (("",), {"prompts": "-"}, "one JSON object")],
+    [((" ", ""), {}, "a line of text"), ((), {"prompts": "-"}, "one JSON object")],
 )
 def test_an_empty_standard_input_is_as_an_empty_file(
     given: tuple[str, ...], options: dict[str, str], wanted: str, give: Callable[..., None], tmp_path: Path
@@ -209,11 +206,6 @@ def test_an_empty_standard_input_is_as_an_empty_file(
     with pytest.raises(PromptError) as of_file:
         read_file(file)
     assert str(of_file.value).startswith(f"{file} holds no prompts, so there is nothing to do; ")
-
-
-def test_lines_that_are_wrong_are_not_nothing(give: Callable[..., None]) -> None:
-    give("nonsense")
-    assert run(make_console(FakeDaemon().connect(), None, prompts="-"))[0]["error"]["code"] == "prompt"
 
 
 def test_who_leaves_closes_what_is_generated_and_tells_what_is_unfinished() -> None:
@@ -295,9 +287,9 @@ def test_what_the_draft_model_wrote_alone_is_told(capsys: pytest.CaptureFixture[
             yield Finish("length")
 
         def session(self, _: bytes) -> Any:
-            return SimpleNamespace(statistics=Statistics(num_tokens=5, num_local=4))
+            return SimpleNamespace(statistics=Statistics(num_tokens=5, num_local=4), target=None, promised=None)
 
-    console = make_console(Alone(), [Prompt("The river runs on")])
+    console = make_console(Alone(is_local=True), [Prompt("The river runs on")])
     console.daemon.ready.set()  # without a verify node, and a welcome of it
     console.events = EventLog(enabled=True)
     row = run(console)[0]
@@ -322,7 +314,7 @@ def test_tokens_are_told_with_what_drafted_them_so_far(capsys: pytest.CaptureFix
             yield Finish("length")
 
         def session(self, _: bytes) -> Any:
-            return SimpleNamespace(statistics=self.so_far)
+            return SimpleNamespace(statistics=self.so_far, target="one", promised=None)
 
     console = make_console(Drafting().connect(), [Prompt("The river runs on")])
     console.events = EventLog(enabled=True)

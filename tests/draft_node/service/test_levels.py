@@ -3,7 +3,7 @@
 import pytest
 
 from draft_node.core.link import VerifyLink
-from draft_node.service.writer import Levels
+from draft_node.service.state import Levels
 from goodspeed.errors import RequestRefused, VerifyAway
 from goodspeed.slo.objectives import LONGEST_S, Objectives, parse_tiers
 from goodspeed.wire.handshake import VERSION, Hello, SloTerms, Welcome

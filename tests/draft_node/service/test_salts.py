@@ -1,12 +1,9 @@
 """Salts: each user has one, nobody else can make it, and texts that share with no other have none."""
 
-from types import SimpleNamespace
-from typing import Any
-
 from draft_node.service.request import Wanted
-from draft_node.service.writer import Salts, Writer
-from goodspeed.engine.checkpoints import load_tokenizer
+from draft_node.service.writing import Salts
 from goodspeed.wire.messages import Sampling
+from tests.draft_node.http.fake import lone_service
 
 
 def test_a_users_salt_is_always_the_same_and_another_users_is_not() -> None:
@@ -22,11 +19,9 @@ def test_another_process_has_other_salts() -> None:
 
 def test_a_text_that_shares_with_no_other_has_none() -> None:
     """So its nodes know that nobody can find what was read of it once it is over."""
-    daemon: Any = SimpleNamespace(link=SimpleNamespace(welcome=None))
-    vocabulary: Any = SimpleNamespace(tokenizer=load_tokenizer("tiny-target"), eos_ids=())
-    writer = Writer(daemon, vocabulary)
+    service = lone_service()
     one, other, lone = (
-        writer.begin(Wanted(prompt=(1, 2), sampling=Sampling(), max_tokens=3, prefix_cache=shares), 0.0).request
+        service.begin(Wanted(prompt=(1, 2), sampling=Sampling(), max_tokens=3, prefix_cache=shares), 0.0).request
         for shares in (True, True, False)
     )
     assert one.cache_salt == other.cache_salt != b""

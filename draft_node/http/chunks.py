@@ -1,0 +1,150 @@
+"""Answers of choices: whole, and in chunks of a stream. What chats and completions have in common."""
+
+import json
+import secrets
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from draft_node.http.answering import Shape, now
+from draft_node.http.choices import Choice, metrics_of, system_fingerprint_of, usage_of
+from draft_node.http.errors import ApiError
+from draft_node.http.requests import CompletionStreamOptions, Extension, Generation
+from draft_node.http.wanted import Wish
+from draft_node.service.answer import Piece, Span
+from draft_node.service.request import Ended
+from draft_node.service.tokens import Token
+from goodspeed.serving.web.bodies import (
+    ChatChoice,
+    ChatChunk,
+    ChatChunkChoice,
+    ChatCompletion,
+    Completion,
+    CompletionChoice,
+    Marked,
+    MarkedSpan,
+    Usage,
+    json_with,
+)
+
+Chunk = ChatChunk | Completion
+
+DONE = b"data: [DONE]\n\n"
+
+
+class Chunked(Shape):
+    """A whole answer is a frame around choices; a stream has chunks of one choice each, and a last one of none."""
+
+    def __init__(self, body: Generation, wish: Wish, model: str, prefix: str) -> None:
+        super().__init__(wish)
+        self.head: dict[str, Any] = {"id": f"{prefix}-{secrets.token_hex(16)}", "created": now(), "model": model}
+        self._options = body.stream_options or CompletionStreamOptions()
+        self._marks_accepted = (body.goodspeed or Extension()).mark_accepted is True
+        self._is_begun = False
+
+    @abstractmethod
+    def frame(self, usage: Usage) -> ChatCompletion | Completion:
+        """Returns a whole answer without its choices."""
+
+    @abstractmethod
+    def told(self, index: int, choice: Choice) -> ChatChoice | CompletionChoice:
+        """Returns a choice of a whole answer."""
+
+    @abstractmethod
+    def beginnings(self) -> Iterable[Chunk]:
+        """Returns the chunks before the first item of any text."""
+
+    @abstractmethod
+    def piece(self, index: int, piece: Piece) -> Chunk | None:
+        """Returns the chunk of a piece; None where there is nothing to tell."""
+
+    @abstractmethod
+    def ending(self, index: int, ended: Ended) -> Chunk:
+        """Returns a choice's last chunk."""
+
+    @abstractmethod
+    def without_choices(self) -> Chunk:
+        """Returns the chunk of a stream that tells the usage."""
+
+    def ids_of(self, tokens: Iterable[Token]) -> dict[str, Any]:
+        """Returns the member with the tokens' ids, where it is asked for."""
+        return {"token_ids": [token.id for token in tokens]} if self.wish.returns_token_ids else {}
+
+    def show_prompt(self, shown: ChatCompletion | ChatChunk | CompletionChoice, index: int) -> None:
+        """Adds the ids of a text's prompt, where they are asked for."""
+        if self.wish.returns_token_ids:
+            shown.prompt_token_ids = list(self.wish.texts[index].prompt)
+
+    def whole(self) -> bytes:
+        """Choice by choice: between them others have the interpreter, and one at a time is in memory as objects."""
+        frame = self.frame(usage_of(self.wish, self.choices))
+        self._tell_of_all(frame)
+        written = ",".join(self._written(i, choice) for i, choice in enumerate(self.choices))
+        return json_with(frame, "choices", written).encode()
+
+    def _written(self, index: int, choice: Choice) -> str:
+        told = self.told(index, choice)
+        if choice.ended is not None:
+            _mark_ended(told, choice.ended)
+        return told.model_dump_json(exclude_unset=True)
+
+    def _tell_of_all(self, answer: ChatCompletion | Chunk) -> None:
+        answer.system_fingerprint = system_fingerprint_of(self.wish, self.choices)
+        if (metrics := metrics_of(self.choices)) is not None:
+            answer.metrics = metrics
+
+    def events(self, index: int, item: Piece | Ended) -> list[bytes]:
+        new = [] if self._is_begun else list(self.beginnings())
+        self._is_begun = True
+        for part in item.each() if isinstance(item, Piece) else [item]:
+            chunk = self.piece(index, part) if isinstance(part, Piece) else self.ending(index, part)
+            if chunk is not None:
+                self._mark(chunk.choices[0], part)
+                new.append(chunk)
+        for each in new:
+            each.system_fingerprint = system_fingerprint_of(self.wish, [self.choices[index]])
+            if self._options.continuous_usage_stats:
+                each.usage = usage_of(self.wish, self.choices)
+            elif self._options.include_usage:
+                each.usage = None
+        return [_event(each) for each in new]
+
+    def last(self) -> list[bytes]:
+        if not self._options.include_usage:
+            return [DONE]
+        last = self.without_choices()
+        last.usage = usage_of(self.wish, self.choices)
+        self._tell_of_all(last)
+        return [_event(last), DONE]
+
+    def broken(self, error: ApiError) -> bytes:
+        return b"data: " + json.dumps(error.body).encode() + b"\n\n" + DONE
+
+    def _mark(self, choice: ChatChunkChoice | CompletionChoice, item: Piece | Ended) -> None:
+        if isinstance(item, Ended):
+            _mark_ended(choice, item)
+            return
+        marked = Marked()
+        if self._marks_accepted:
+            marked.spans = _marked(item.spans)
+        if any(span.local for span in item.spans):
+            marked.local = True
+        if marked.model_fields_set:
+            choice.goodspeed = marked
+
+
+def _event(chunk: BaseModel) -> bytes:
+    return b"data: " + chunk.model_dump_json(exclude_unset=True).encode() + b"\n\n"
+
+
+def _mark_ended(choice: ChatChoice | ChatChunkChoice | CompletionChoice, ended: Ended) -> None:
+    if ended.num_local:
+        choice.goodspeed = Marked(local_tokens=ended.num_local)
+
+
+def _marked(spans: Sequence[Span]) -> list[MarkedSpan]:
+    return [
+        MarkedSpan(text=span.text, accepted=span.accepted, **({"local": True} if span.local else {})) for span in spans
+    ]

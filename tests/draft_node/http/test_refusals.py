@@ -1,0 +1,233 @@
+"""What requests may not say: each refusal names its parameter, and says in words of ours what to send instead."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
+
+Rows = list[tuple[dict[str, Any], str]]
+
+UNSERVED = {
+    "functions": ([1], "send tools"),
+    "function_call": ({"name": "x"}, "send tool_choice"),
+    "guided_json": ({"type": "object"}, "send structured_outputs"),
+    "store": (True, "no answer is kept here"),
+    "best_of": (2, "send n for several choices"),
+    "modalities": (["audio"], "leave it out"),
+    **dict.fromkeys(("suffix", "continue_final_message", "use_beam_search", "surprise"), (1, "leave it out")),
+    **dict.fromkeys(("bad_words", "cache_salt", "documents", "n_predict", "thinking_budget"), (1, "leave it out")),
+    **dict.fromkeys(("audio", "prompt_logprobs"), (1, "leave it out")),
+}
+"""Members that would change the answer, and advice."""
+
+NUMBERS: dict[str, tuple[float, float]] = {
+    "frequency_penalty": (-2, 2),
+    "presence_penalty": (-2, 2),
+    "repetition_penalty": (0.01, 100),
+    "min_p": (0, 1),
+    "temperature": (0, 2),
+    "top_p": (0.000001, 1),
+}
+"""Numbers with the least and the most that they may be."""
+
+BOTH: Rows = [
+    *(
+        ({name: least - 0.001}, f"{name} must be at least {least:f}".rstrip("0").rstrip("."))
+        for name, (least, _) in NUMBERS.items()
+    ),
+    *(({name: most + 0.001}, f"{name} must be at most {most}") for name, (_, most) in NUMBERS.items()),
+    *(({name: wrong}, f"{name} must be a number") for name in NUMBERS for wrong in ("1", True)),
+    ({"goodspeed": {"mark_accepted": True}}, "goodspeed.mark_accepted needs stream: true; send both, or neither"),
+    ({"goodspeed": {"max_draft": -1}}, "goodspeed.max_draft must be at least 0"),
+    ({"goodspeed": {"slo": "fast"}}, "goodspeed.slo: there is no tier 'fast'; there are none here; leave it out"),
+    ({"goodspeed": {"slo": {}}}, "goodspeed.slo must have ttft_ms, tpot_ms or both"),
+    ({"goodspeed": {"slo": 5}}, "goodspeed.slo must be a tier's name, or an object with ttft_ms, tpot_ms or both"),
+    ({"goodspeed": {"slo": {"tier": "x"}}}, "goodspeed.slo.tier is not a parameter that is served here; leave it out"),
+    ({"goodspeed": {"slo": {"tpot_ms": 0}}}, "goodspeed.slo.tpot_ms must be at least 0.1"),
+    ({"goodspeed": {"slo": {"ttft_ms": 1e9}}}, "goodspeed.slo.ttft_ms must be at most 3600000"),
+    ({"goodspeed": {"slo": {"ttft_ms": "5"}}}, "goodspeed.slo.ttft_ms must be a number"),
+    ({"goodspeed": {"speed": 1}}, "goodspeed.speed is not a parameter that is served here; leave it out"),
+    ({"logit_bias": {"256": -100}}, "logit_bias: 256 is no token id; they go from 0 to 255"),
+    *(
+        ({"logit_bias": {name: 1, "5": 1}}, 'logit_bias must have token ids as its names, like {"50256": -100}')
+        for name in ("05", "-1", "word")
+    ),
+    ({"logit_bias": [1]}, "logit_bias must be an object"),
+    ({"logit_bias": {str(token): 1 for token in range(1025)}}, "logit_bias must have at most 1024 members"),
+    ({"logit_bias": {"5": 101}}, "logit_bias.5 must be at most 100"),
+    ({"logit_bias": {"5": -101}}, "logit_bias.5 must be at least -100"),
+    ({"logit_bias": {"5": "1"}}, "logit_bias.5 must be a number"),
+    ({"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens and max_completion_tokens differ; send one of them"),
+    ({"max_completion_tokens": 0}, "max_completion_tokens must be at least 1"),
+    ({"max_tokens": 1.5}, "max_tokens must be a whole number"),
+    ({"max_tokens": 3, "min_tokens": 4}, "min_tokens must not be more than max_tokens"),
+    ({"model": "gpt-5"}, "the model 'gpt-5' is not served here; ask for 'goodspeed'"),
+    ({"model": 5}, "model must be a string"),
+    ({"n": 0}, "n must be at least 1"),
+    ({"n": 17}, "n must be at most 16"),
+    ({"priority": 0.5}, "priority must be a whole number"),
+    ({"return_token_ids": 1}, "return_token_ids must be true or false"),
+    ({"seed": 1 << 63}, "seed must be at most 9223372036854775807"),
+    ({"stop": ""}, "stop must not be empty"),
+    ({"stop": ["a", ""]}, "stop must not be empty"),
+    ({"stop": 5}, "stop must be a string, or a list of at most 4; each has 1 to 256 characters"),
+    ({"stop": ["x"] * 5}, "stop must have at most 4 members"),
+    ({"stop": "x" * 257}, "stop must have at most 256 characters"),
+    ({"stop_token_ids": [3, 300]}, "stop_token_ids: 300 is no token id; they go from 0 to 255"),
+    ({"stop_token_ids": 5}, "stop_token_ids must be a list"),
+    ({"stop_token_ids": [1] * 65}, "stop_token_ids must have at most 64 members"),
+    ({"stop_token_ids": [1.5]}, "stop_token_ids.0 must be a whole number"),
+    ({"stop_token_ids": [-1]}, "stop_token_ids.0 must be at least 0"),
+    ({"stream": "yes"}, "stream must be true or false"),
+    ({"stream_options": {}}, "stream_options needs stream: true; send both, or neither"),
+    ({"stream": True, "stream_options": 5}, "stream_options must be an object"),
+    ({"stream": True, "stream_options": {"more": 1}}, "stream_options.more is not a parameter that is served here"),
+    ({"top_k": -2}, "top_k must be at least -1"),
+]
+PROMPT = "prompt must be a string, a list of strings, a list of token ids, or a list of such lists; none of them empty"
+COMPLETIONS: Rows = [
+    ({"logprobs": -1}, "logprobs must be at least 0"),
+    ({"logprobs": True}, "logprobs must be a whole number"),
+    ({"logprobs": 21}, "logprobs must be at most 20"),
+    ({"max_tokens": 0}, "max_tokens must be at least 1; 0 is for echo: true alone"),
+    (
+        {"prompt": "x" * 10, "max_tokens": CONTEXT_LEN},
+        "max_tokens must be at most 990: the context has 1000 tokens, and the prompt takes 10 of them",
+    ),
+    ({"echo": True, "max_tokens": 0, "min_tokens": 1}, "min_tokens must not be more than max_tokens, which is 0"),
+    ({"prompt": ""}, "the prompt is empty; give at least one character"),
+    ({"prompt": []}, "prompt must not be empty"),
+    *(({"prompt": wrong}, PROMPT) for wrong in (None, ["a", 1], [True])),
+    ({"prompt": [[]]}, "prompt must"),
+    ({"prompt": [-1]}, "prompt must be at least 0"),
+    ({"prompt": [256]}, "prompt: 256 is no token id; they go from 0 to 255"),
+    ({"prompt": ["x"] * 65}, "prompt holds 65 prompts; send at most 64 in one request"),
+    (
+        {"prompt": "x" * 1500},
+        "prompt must be shorter: the context has 1000 tokens, and the prompt takes 1500 of them",
+    ),
+    ({"tools": [1]}, "tools is not a parameter that is served here; leave it out"),
+]
+
+
+def user(**fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": "hi", **fields}]}
+
+
+def part(**fields: Any) -> dict[str, Any]:
+    return user(content=[{"type": "text", "text": "hi", **fields}])
+
+
+EXPECTED = {"type": "content", "content": "x"}
+CHATS: Rows = [
+    ({"logprobs": 1}, "logprobs must be true or false"),
+    ({"max_tokens": 0}, "max_tokens must be at least 1"),
+    *(({"messages": wrong}, "messages must be a list") for wrong in (None, "hello")),
+    ({"messages": []}, "messages must not be empty"),
+    ({"messages": user()["messages"] * 1025}, "messages must have at most 1024 members"),
+    (user(content="no template"), "this tokenizer has no chat template; send a plain prompt"),
+    (user(content="x" * 1500), "messages must be shorter: the context has 1000 tokens, and the messages take 1506"),
+    ({"messages": ["x"]}, "messages.0 must be an object"),
+    (user(content=None), "messages.0.content must be given: a string or a list of text parts"),
+    ({"messages": [{"role": "user"}]}, "messages.0.content must be given: a string or a list of text parts"),
+    (user(content=5), "messages.0.content must be a string or a list of text parts"),
+    (user(content=[]), "messages.0.content must not be empty"),
+    (user(content=["x"]), "messages.0.content.0 must be an object"),
+    (part(cached=[1]), "messages.0.content.0.cached is not a parameter that is served here; leave it out"),
+    (user(content=[{"type": "text", "text": ""}] * 1025), "messages.0.content must have at most 1024 members"),
+    (part(text=5), "messages.0.content.0.text must be a string"),
+    (part(type="image_url"), "messages.0.content.0.type must be 'text'"),
+    (user(name="x" * 513), "messages.0.name must have at most 512 characters"),
+    (user(reasoning="x"), 'messages.0.reasoning is for messages of the role "assistant"; leave it out'),
+    (user(refusal="no"), "messages.0.refusal is not a parameter that is served here; leave it out"),
+    (user(role="tool", tool_call_id="1"), "messages.0.role: tools are not supported, since this model's chat template"),
+    (
+        user(role="function"),
+        "messages.0.role must be 'system', 'developer', 'user', 'assistant' or 'tool'",
+    ),
+    ({"messages": [{"content": "x"}]}, "messages.0.role must be given"),
+    (user(role="tool"), "messages.0.tool_call_id must be given: the id of the call that this answers"),
+    (user(tool_call_id="1"), 'messages.0.tool_call_id is for messages of the role "tool"; leave it out'),
+    (
+        user(tool_calls=[{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]),
+        'messages.0.tool_calls is for messages of the role "assistant"; leave it out',
+    ),
+    (user(tool_calls=[{}]), "messages.0.tool_calls.0.id must be given"),
+    ({"prediction": "hello"}, "prediction must be an object"),
+    *(
+        ({"prediction": EXPECTED, "goodspeed": own}, "prediction: drafts come from it, and goodspeed asks for none")
+        for own in ({"speculate": False}, {"drafter": "model"})
+    ),
+    ({"prediction": {"type": "content"}}, "prediction.content must be given"),
+    ({"prediction": {**EXPECTED, "type": "guess"}}, "prediction.type must be 'content'"),
+    ({"prompt": "hello"}, "prompt is not a parameter that is served here; leave it out"),
+    ({"reasoning_effort": "high"}, "reasoning_effort is not supported: this model's chat template knows none"),
+    ({"tool_choice": "required"}, "tool_choice asks for a call, and there are no tools; send tools"),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools are not supported: this model's"),
+    ({"tools": [{"type": "function"}]}, "tools.0.function must be given"),
+    ({"logprobs": True, "top_logprobs": 21}, "top_logprobs must be at most 20"),
+    ({"top_logprobs": 3}, "top_logprobs needs logprobs: true; send both, or neither"),
+]
+CASES = [
+    *((ask, body, message) for ask in (Api.complete, Api.chat) for body, message in BOTH),
+    *((Api.complete, body, message) for body, message in COMPLETIONS),
+    *((Api.chat, body, message) for body, message in CHATS),
+]
+
+
+@pytest.fixture(scope="module")
+def api() -> Api:
+    return Api()
+
+
+def param_of(message: str) -> str:
+    """The parameter, which most messages begin with."""
+    others = {"the": message.split()[1], "this": "messages"}
+    first = re.split(r"[ :]", message)[0]
+    return "max_completion_tokens" if " differ;" in message else others.get(first, first)
+
+
+@pytest.mark.parametrize(("ask", "body", "message"), CASES)
+def test_refused_by_name(api: Api, ask: Any, body: dict[str, Any], message: str) -> None:
+    error = error_of(ask(api, **body), 404 if "the model" in message else 400)
+    assert error["message"].startswith(message)
+    assert (error["param"], error["type"]) == (param_of(message), "invalid_request_error")
+    assert not re.search(r"(?i)\binput\b|literal|instance|validat|changes nothing|pydantic", error["message"])
+    assert len(error["message"]) < 200
+
+
+@pytest.mark.parametrize("name", UNSERVED)
+def test_what_is_not_served_is_named_with_advice(api: Api, name: str) -> None:
+    value, advice = UNSERVED[name]
+    for ask in (api.chat, api.complete):
+        error = error_of(ask(**{name: value}))
+        assert (error["message"], error["param"]) == (f"{name} is not a parameter that is served here; {advice}", name)
+        assert error["code"] == "unknown_parameter"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "expected"),
+    [
+        ("GET", "/v2", None, "there is nothing at /v2; GET / lists what there is"),
+        ("GET", "/v1/completions", None, "GET /v1/completions is not served; use POST"),
+        ("GET", "/v1/models/gpt-5", None, "the model 'gpt-5' is not served here; ask for 'goodspeed'"),
+        ("POST", "/tokenize", {"prompt": 5}, "prompt must be a string"),
+        ("POST", "/tokenize", {}, "send either prompt or messages"),
+        ("POST", "/tokenize", {"prompt": "x", **user()}, "send either prompt or messages"),
+        ("POST", "/tokenize", {"prompt": ""}, "the prompt is empty"),
+        ("POST", "/tokenize", {"prompt": "a", "surprise": 1}, "surprise is not a parameter"),
+        ("POST", "/tokenize", {"prompt": "x", "model": "gpt-5"}, "the model 'gpt-5' is not served here"),
+        ("POST", "/detokenize", {}, "tokens must be given"),
+        ("POST", "/detokenize", {"tokens": None}, "tokens must be a list"),
+        ("POST", "/detokenize", {"tokens": [65] * ((1 << 16) + 1)}, "tokens must have at most 65536 members"),
+        ("POST", "/detokenize", {"tokens": [1.5]}, "tokens.0 must be a whole number"),
+        ("POST", "/detokenize", {"tokens": [999]}, "tokens: 999 is no token id; they go from 0 to 255"),
+        ("POST", "/detokenize", {"tokens": [65], "model": "gpt-5"}, "the model 'gpt-5' is not served here"),
+        ("POST", "/v1/completions", [1], "the body must be a JSON object"),
+    ],
+)
+def test_other_routes(api: Api, method: str, path: str, body: object, expected: str) -> None:
+    answer = api.client.request(method, path, json=body)
+    assert error_of(answer, answer.status_code)["message"].startswith(expected)
