@@ -12,12 +12,12 @@ from goodspeed.constraint.trial import Trial
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.folders import public_name
+from goodspeed.engine.parallel.joining import Part
+from goodspeed.engine.parallel.ranks import Ranks
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.splitting import refuse_split
 from goodspeed.errors import GrammarError
 from goodspeed.fair.latency import Refined
-from goodspeed.parallel.part import Part
-from goodspeed.parallel.ranks import Ranks
 from goodspeed.serving import defaults
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.reporter import QUIET, Reporter

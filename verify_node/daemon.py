@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from goodspeed.engine.parallel.ranks import Ranks
 from goodspeed.errors import OutputError, ProtocolError, RankLost, TransportError
 from goodspeed.fleet.replicas import by_clock
-from goodspeed.parallel.ranks import Ranks
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.failures import Failures
 from goodspeed.serving.model_thread import ModelThread
