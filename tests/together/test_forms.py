@@ -126,8 +126,8 @@ def test_a_text_that_the_draft_model_writes_alone_keeps_the_form():
         tokens += proposed.tokens
     assert set(json.loads(decode(tokens[:-1]))) == {"name", "age"}
     drafter.forget(session_id(2))
-    assert drafter._forms is not None
-    assert len(drafter._forms) == 0
+    assert drafter._matchers is not None
+    assert len(drafter._matchers) == 0
 
 
 # -- a verify node -----------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from draft_node.core.actions import (
 from draft_node.core.core import DraftCore
 from draft_node.core.line import LATER_S
 from draft_node.core.link import VerifyLink
-from draft_node.core.state import State
+from draft_node.core.session import State
 from goodspeed.errors import PeerRefused
 from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Verdict

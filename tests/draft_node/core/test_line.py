@@ -8,7 +8,7 @@ from draft_node.core.actions import Fail, Propose, Request, Send, Tell
 from draft_node.core.core import DraftCore
 from draft_node.core.line import LATER_S, Line
 from draft_node.core.link import VerifyLink
-from draft_node.core.state import State
+from draft_node.core.session import State
 from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
 from goodspeed.wire.messages import Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import make_hello, session_id

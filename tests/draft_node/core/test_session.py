@@ -6,10 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
-from draft_node.core.refusals import MAX_REFUSALS
 from draft_node.core.retransmission import MAX_RESEND_S, RESEND_S
-from draft_node.core.session import Session
-from draft_node.core.state import State
+from draft_node.core.session import MAX_REFUSALS, Session, State
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict
 
 ID = b"0123456789abcdef"
@@ -26,7 +24,12 @@ def refusal(code, epoch=1):
 
 
 def proposed(session, tokens, **changes):
-    values = {"session_id": ID, "epoch": session.epoch, "round": session.round, "tokens": tuple(tokens)} | changes
+    values = {
+        "session_id": ID,
+        "epoch": session.epoch,
+        "round": session.asking.round,
+        "tokens": tuple(tokens),
+    } | changes
     return Proposed(**values)
 
 

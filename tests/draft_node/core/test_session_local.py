@@ -6,8 +6,7 @@ from msgspec.structs import replace
 from draft_node.core.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.core.local import GIVE_UP_S, RETRY_S, Terms
-from draft_node.core.session import Session
-from draft_node.core.state import State
+from draft_node.core.session import Session, State
 from goodspeed.wire.messages import OpenSession, Refusal, Sampling, Verdict
 
 ID = b"0123456789abcdef"
@@ -21,7 +20,7 @@ def verdict(base_len, tokens, may_draft=0, *, epoch=1):
 
 def drawn(session, *tokens, **changes):
     """What the draft model answers to the last thing that it was asked."""
-    values = {"session_id": ID, "epoch": session.epoch, "round": session.round, "tokens": tokens} | changes
+    values = {"session_id": ID, "epoch": session.epoch, "round": session.asking.round, "tokens": tokens} | changes
     return Proposed(**values)
 
 
@@ -44,10 +43,10 @@ def local(request=REQUEST, tokens=(7,)):
 def test_token_by_token_the_draft_model_writes_on():
     session = offline()
     [asked] = session.fall_back(TERMS, 10.0)
-    assert asked == Propose(REQUEST, 1, session.round, (1, 2, 3, 7), 1, local=True)
+    assert asked == Propose(REQUEST, 1, session.asking.round, (1, 2, 3, 7), 1, local=True)
     delivered, asked = session.proposed(drawn(session, 8), 11.0)
     assert delivered == Deliver((8,), local=True)
-    assert asked == Propose(REQUEST, 1, session.round, (1, 2, 3, 7, 8), 1, local=True)
+    assert asked == Propose(REQUEST, 1, session.asking.round, (1, 2, 3, 7, 8), 1, local=True)
     assert session.committed == (7, 8)
     assert (session.statistics.num_tokens, session.statistics.num_local) == (2, 1)
 
@@ -101,7 +100,7 @@ def test_what_comes_late_from_the_verify_node_is_of_the_past():
 @pytest.mark.parametrize("changes", [{"round": 1}, {"epoch": 0}])
 def test_a_proposal_from_before_is_no_text(changes):
     session = local()
-    assert (session.epoch, session.round) == (1, 2)
+    assert (session.epoch, session.asking.round) == (1, 2)
     assert session.proposed(drawn(session, 8, 9, **changes), 11.0) == []
     assert session.committed == (7,)
 
@@ -168,7 +167,7 @@ def test_a_draft_model_that_could_not_is_asked_again():
     assert session.proposed(drawn(session), 11.0) == []
     assert session.tick(11.0 + 0.9 * RETRY_S) == []
     [asked] = session.tick(11.0 + RETRY_S)
-    assert asked == Propose(REQUEST, 1, session.round, (1, 2, 3, 7), 1, local=True)
+    assert asked == Propose(REQUEST, 1, session.asking.round, (1, 2, 3, 7), 1, local=True)
     assert session.proposed(drawn(session, 8), 12.0)[0] == Deliver((8,), local=True)
 
 

@@ -43,7 +43,7 @@ def test_opened_again_it_tells_for_how_long_the_first_token_has_been_there():
 def test_a_token_that_the_draft_model_wrote_alone_is_there_too():
     session = Session(REQUEST)
     session.fall_back(Terms("away", 100, None), 12.0)
-    session.proposed(Proposed(ID, session.epoch, session.round, (7,)), 12.5)
+    session.proposed(Proposed(ID, session.epoch, session.asking.round, (7,)), 12.5)
     assert opened(session, 13.0).slo == Slo(CHAT, 3.0, since_first_s=0.5)
 
 

@@ -14,7 +14,7 @@ REQUEST = Request(ID, PROMPT, Sampling(), max_tokens=50, stop_ids=(0,))
 
 
 def drafted(*tokens, probabilities=0.9):
-    return Proposed(ID, 1, 0, tokens, chances=(probabilities,) * len(tokens))
+    return Proposed(ID, 1, 0, tokens, probabilities=(probabilities,) * len(tokens))
 
 
 def begun(request=REQUEST):

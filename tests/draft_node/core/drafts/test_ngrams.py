@@ -8,7 +8,7 @@ from draft_node.core.actions import Request, Send
 from draft_node.core.core import DraftCore
 from draft_node.core.drafts.ngrams import NgramDrafter, Ngrams
 from draft_node.core.link import VerifyLink
-from draft_node.core.state import State
+from draft_node.core.session import State
 from goodspeed.ngram.history import History
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.handshake import VERSION, Welcome

@@ -38,7 +38,7 @@ def begin(request=REQUEST, *, text=None, chance=0.9, **options):
 
 
 def answer(wanted, *tokens, chance=0.9, **changes):
-    return replace(Proposed(ID, wanted.epoch, wanted.round, tokens, chances=(chance,) * len(tokens)), **changes)
+    return replace(Proposed(ID, wanted.epoch, wanted.round, tokens, probabilities=(chance,) * len(tokens)), **changes)
 
 
 def draft(base_len, *tokens, chance=0.9, source="model", complete=False, **changes):
@@ -329,7 +329,7 @@ def test_a_ratio_draft_is_asked_for_once_and_whole_and_goes_up_complete():
     session = begin(RATIO)
     wanted = drafting(session, may_draft=11, least_probability=probabilities.code(0.9))
     assert wanted == Propose(RATIO, 1, 1, (*PROMPT, 10), 11), "no probabilities cut it"
-    assert session.proposed(answer(wanted, *range(11, 22), chances=None, proposal=b"p"), 1.1) == [
+    assert session.proposed(answer(wanted, *range(11, 22), probabilities=None, proposal=b"p"), 1.1) == [
         draft(4, *range(11, 22), complete=True, probabilities=b"", proposal=b"p")
     ]
 
@@ -339,7 +339,7 @@ def test_its_length_does_not_depend_on_its_tokens(tokens):
     """Neither on what they are nor, being cut at an end, on what they would do to the text."""
     session = begin(replace(RATIO, stop_ids=(0,)))
     wanted = drafting(session, may_draft=4)
-    [sent] = session.proposed(answer(wanted, *tokens, chances=None, proposal=b"p"), 1.1)
+    [sent] = session.proposed(answer(wanted, *tokens, probabilities=None, proposal=b"p"), 1.1)
     assert sent.message.tokens == tokens
 
 
@@ -348,12 +348,12 @@ def test_after_each_verdict_a_new_one_is_drafted_with_noise_of_its_own(tokens):
     """However much of the old one came true: nothing of it is sent again."""
     session = begin(RATIO)
     first = drafting(session, may_draft=4)
-    session.proposed(answer(first, 11, 12, 13, 14, chances=None, proposal=b"p"), 1.1)
+    session.proposed(answer(first, 11, 12, 13, 14, probabilities=None, proposal=b"p"), 1.1)
     _, acknowledged, wanted = session.receive(verdict(4, *tokens, may_draft=4), 1.2)
     assert acknowledged == ack(4 + len(tokens))
     assert (wanted.tokens, wanted.length, wanted.num_unverified) == ((*PROMPT, 10, *tokens), 4, 0)
     assert wanted.round > first.round
-    [sent] = session.proposed(answer(wanted, 7, 7, 7, 7, chances=None, proposal=b"q"), 1.3)
+    [sent] = session.proposed(answer(wanted, 7, 7, 7, 7, probabilities=None, proposal=b"q"), 1.3)
     assert sent.message.tokens == (7, 7, 7, 7)
 
 

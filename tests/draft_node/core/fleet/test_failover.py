@@ -8,7 +8,7 @@ from draft_node.core.directory import Address
 from draft_node.core.line import LATER_S
 from draft_node.core.link import VerifyLink
 from draft_node.core.links import GRACE_S, IDLE_S, JITTER_S, REDIRECT_S, TRY_S
-from draft_node.core.state import State
+from draft_node.core.session import State
 from goodspeed.errors import PeerRefused
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Replicas, Sibling, Welcome
