@@ -15,11 +15,11 @@ from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.caches import Caches
 from draft_node.model.job import Job
 from draft_node.model.noise_ahead import noise_ahead
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.masks import Matchers
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
-from goodspeed.errors import GrammarError
+from goodspeed.errors import ConstraintError
 from goodspeed.exact import proposals
 from goodspeed.exact.counts import CountedTexts
 from goodspeed.exact.logit_rules import TextRows, process
@@ -46,11 +46,11 @@ class Drafter:
         *,
         kind: str = "lattice",
         k: int = 64,
-        grammars: Grammars | None = None,
+        constraints: Constraints | None = None,
     ) -> None:
         """kind, k: what is sampled from and sent under the ratio rule (`proposals.make`).
 
-        grammars: compile constraints; None: drafts are made without regard to them.
+        constraints: compiles those of texts; None: drafts are made without regard to them.
         """
         self.checkpoint = checkpoint
         self.runner = runner
@@ -58,8 +58,8 @@ class Drafter:
         self.max_proposal_bytes = MAX_MESSAGE_BYTES
         self.kind = kind
         self.k = k
-        self.grammars = grammars
-        self._matchers = None if grammars is None else Matchers(grammars)
+        self.constraints = constraints
+        self._matchers = None if constraints is None else Matchers(constraints)
         self._counted = CountedTexts()
         self._jobs: dict[bytes, Job] = {}
         self.caches = Caches(runner, checkpoint.context_len)
@@ -246,10 +246,10 @@ def allowed(matchers: Matchers | None, job: Job) -> Words | None:
     request = job.propose.request
     if matchers is None or request.constraint is None:
         return None
-    if not job.propose.local and not matchers.grammars.holds(request.session_id, request.constraint):
+    if not job.propose.local and not matchers.constraints.holds(request.session_id, request.constraint):
         return None
     try:
         matcher = matchers.of(request.session_id, request.constraint, request.stop_ids)
-    except GrammarError:
+    except ConstraintError:
         return None
     return matcher.allowed(job.tokens[len(request.prompt) :])

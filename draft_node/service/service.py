@@ -22,10 +22,9 @@ from draft_node.service.chat_forms import ChatForms
 from draft_node.service.queues import Encoder, Forms
 from draft_node.service.request import Begun, Ended, Target, Wanted
 from draft_node.service.writer import Levels, Writer, begins_anew
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
-from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
-from goodspeed.engine.tokenizing.text import leaves_blank
+from goodspeed.engine.tokenizing.text import NOTHING, Inputs, leaves_blank
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.serving.options import NO_MODEL
@@ -67,8 +66,8 @@ class Service:
         self._encoder = Encoder(vocabulary.tokenizer)
         self._chats = chats or ChatForms.of(vocabulary.tokenizer)
         drafting = daemon.drafting
-        shared = drafting.drafter.grammars if drafting is not None else None
-        self._forms = Forms(shared or Grammars(vocabulary, Trial(vocabulary)))
+        shared = drafting.drafter.constraints if drafting is not None else None
+        self._forms = Forms(shared or Constraints(vocabulary, Trial(vocabulary)))
 
     # -- state ---------------------------------------------------------------------------------------
 
@@ -289,7 +288,7 @@ class Service:
         return await self._encoder.decode(token_ids, user)
 
     async def check_form(self, constraint: Constraint, user: str) -> None:
-        """GrammarError, with the reason, for a form that cannot be served; Busy when too much of this user's waits."""
+        """ConstraintError, with the reason, for one that cannot be served; Busy when too much of this user's waits."""
         await self._forms.check(constraint, user)
 
     def close(self) -> None:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from goodspeed.app import form_options, token_options
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.text_stream import GrowingText
-from goodspeed.errors import ConfigError, GrammarError
+from goodspeed.errors import ConfigError, ConstraintError
 from goodspeed.serving import defaults, model_options, sampling_options
 from goodspeed.serving.config import Settings, add_options, from_namespace, option
 from goodspeed.serving.events import print_json
@@ -198,8 +198,8 @@ def _matcher(config: GenerateConfig, checkpoint: "Checkpoint") -> Matcher | None
     constraint = constraint_of(config)
     if constraint is None:
         return None
-    compiled = Grammars(checkpoint, Trial(checkpoint)).compiled(constraint)
-    if isinstance(compiled, GrammarError):
+    compiled = Constraints(checkpoint, Trial(checkpoint)).compiled(constraint)
+    if isinstance(compiled, ConstraintError):
         raise ConfigError(f"{form_options.NAMES[constraint.kind]}: {compiled}")
     return Matcher(compiled)
 

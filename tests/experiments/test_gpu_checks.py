@@ -1,5 +1,6 @@
 """The checks of `make gpu` on a CPU: that they run, and can fail. What a GPU computes only a GPU can show."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -84,8 +85,10 @@ def test_what_the_benchmark_times_decides_as_the_verify_node_does():
     node = target.Target(checkpoint, runner)
     logits = node.forward(Round(1, tuple(entries)))
     drawn = [one.target_tokens for one in timed.decide(logits)]
-    for timed_entry, tokens in zip(timed.entries, drawn, strict=True):
-        timed_entry.drafted[0] = tokens[0]  # else nothing would be accepted
+    timed.entries = [  # else nothing would be accepted
+        dataclasses.replace(entry, drafted=[tokens[0], *entry.drafted[1:]])
+        for entry, tokens in zip(timed.entries, drawn, strict=True)
+    ]
     accepting = [replace(e, tokens=(e.tokens[0], *d.drafted)) for e, d in zip(entries, timed.entries, strict=True)]
     outcomes = node.verify(Round(1, tuple(accepting)), logits)
     decided = timed.decide(logits)

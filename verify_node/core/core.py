@@ -51,7 +51,7 @@ from verify_node.session.checks import (
     NOT_ACKNOWLEDGED,
     STOPPING,
     Rejection,
-    form_failed,
+    constraint_failed,
     message_failed,
     round_failed,
     target_failed,
@@ -305,7 +305,7 @@ class VerifyCore:
             if outcome.failed:
                 if outcome.failed in (NOT_NUMBERS, IMPOSSIBLE):
                     self._distrust(session)
-                why = form_failed(outcome.failed) if outcome.breaks_form else target_failed(outcome.failed)
+                why = constraint_failed(outcome.failed) if outcome.breaks_constraint else target_failed(outcome.failed)
                 sends += self._give_up(session, why, now)
             elif entry.samples:
                 moved.append(commit(session, entry, outcome, self.pool))

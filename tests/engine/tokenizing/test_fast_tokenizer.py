@@ -15,8 +15,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from goodspeed.embedded import models
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.tokenizing import text, tokenizer_folder
-from goodspeed.engine.tokenizing.chat_inputs import Inputs
 from goodspeed.engine.tokenizing.fast_tokenizer import FastTokenizer, reads_alike
+from goodspeed.engine.tokenizing.text import Inputs
 from goodspeed.errors import CheckpointError, PromptError
 from tests import chats
 
@@ -94,13 +94,6 @@ def test_saved_tokenizers(save: Save, bos: bool, kind: str) -> None:
     assert_same(ours, theirs)
     assert (text.encode_prompt(ours, "a")[0] == theirs.bos_token_id) is bos
     assert_same(copy.deepcopy(ours), theirs)
-
-
-def test_a_template_of_several_is_the_default_one(save: Save) -> None:
-    folder = save(template=None)
-    (folder / "chat_template.jinja").unlink(missing_ok=True)
-    change(folder, chat_template=[{"name": "tool_use", "template": "no"}, {"name": "default", "template": TEMPLATE}])
-    assert_same(FastTokenizer.from_folder(folder), AutoTokenizer.from_pretrained(folder))
 
 
 def test_padding_and_truncation_of_the_file_are_left_out(save: Save) -> None:

@@ -148,7 +148,7 @@ def test_an_outcome_that_cannot_be_costs_its_session_and_no_estimate(desk, agree
 def test_a_form_that_cannot_be_kept_is_no_fault_of_the_target(desk):
     planned = desk.core.plan(desk.now)
     outcomes = desk.target.run(planned)
-    outcomes[0] = Outcome(outcomes[0].session_id, (), 0, 0.0, failed="too many items", breaks_form=True)
+    outcomes[0] = Outcome(outcomes[0].session_id, (), 0, 0.0, failed="too many items", breaks_constraint=True)
     answers = [send.message for send in desk.core.finish(outcomes, 0.01, 0.01)]
     [refusal] = [answer for answer in answers if isinstance(answer, Refusal)]
     assert refusal.code == "constraint"
