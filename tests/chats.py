@@ -7,9 +7,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch  # noqa: F401 (before transformers, which would do without it from then on)
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
-from goodspeed.engine.tokenizing.fast_tokenizer import FastTokenizer
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 
 QWEN3 = """\
@@ -89,8 +90,9 @@ def backend() -> Tokenizer:
     return found
 
 
-def tokenizer(template: str | Mapping[str, str] | None = QWEN3) -> FastTokenizer:
-    return FastTokenizer(backend(), {"bos_token": "<bos>", "eos_token": "<|im_end|>"}, template)
+def tokenizer(template: str | Mapping[str, str] | None = QWEN3) -> PreTrainedTokenizerFast:
+    names = {"bos_token": "<bos>", "eos_token": "<|im_end|>", "chat_template": template}
+    return PreTrainedTokenizerFast(tokenizer_object=backend(), **names)
 
 
 def vocabulary() -> Vocabulary:
