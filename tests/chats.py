@@ -5,6 +5,7 @@ Byte-level, so that any text has tokens; the families' markers are tokens of the
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import torch  # noqa: F401 (before transformers, which would do without it from then on)
@@ -114,7 +115,13 @@ def save(folder: Path, template: str = QWEN3) -> Path:
 
 def ids_of(text: str) -> list[int]:
     """Token ids of a text as a model writes it."""
-    return tokenizer()(text, add_special_tokens=False)["input_ids"]
+    found: list[int] = _plain()(text, add_special_tokens=False)["input_ids"]
+    return found
+
+
+@cache
+def _plain() -> PreTrainedTokenizerFast:
+    return tokenizer()
 
 
 def function(name: str = "weather", strict: bool | None = None, **properties: dict[str, object]) -> dict[str, object]:
