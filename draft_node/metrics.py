@@ -49,8 +49,9 @@ class DraftCollector(Collector):
         yield gauge("num_requests_running", "Texts that are being written.", self._daemon.num_running)
         yield gauge("num_requests_waiting", "Texts that wait for their turn.", self._daemon.num_waiting)
         if self._daemon.drafter is not None:
+            caches = self._daemon.drafter.caches
             yield metrics.kv_cache_usage(self._daemon.drafter.runner.pool)
-            yield from metrics.prefix_cache(self._daemon.drafter.num_looked_up, self._daemon.drafter.num_found)
+            yield from metrics.prefix_cache(caches.num_looked_up, caches.num_found)
         yield counters("request_success", "Texts complete, or left by their users.", "finished_reason", ended)
         yield counters("request_failures", "Texts not let in, or not completed.", "code", failures)
 

@@ -7,7 +7,7 @@
     ├── CheckpointError         a model folder or name cannot be loaded
     │   └── UnsupportedModelError  it would load, and compute a wrong answer
     ├── PromptError             a prompt is empty, too long, or not text
-    ├── GrammarError            a form that a text is to keep cannot be served
+    ├── ConstraintError         a constraint on a text cannot be served
     ├── PoolExhausted           no free page of key/value memory
     ├── ProtocolError           bytes or a message from a peer are not acceptable
     │   ├── MalformedMessage
@@ -71,7 +71,7 @@ class PromptError(GoodSpeedError):
     """A prompt cannot be served: empty, too long, or not text."""
 
 
-class GrammarError(GoodSpeedError):
+class ConstraintError(GoodSpeedError):
     """A schema, pattern or grammar cannot be compiled, costs too much, or leaves no text."""
 
 

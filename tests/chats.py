@@ -5,11 +5,13 @@ Byte-level, so that any text has tokens; the families' markers are tokens of the
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
+import torch  # noqa: F401 (before transformers, which would do without it from then on)
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
-from goodspeed.engine.tokenizing.fast_tokenizer import FastTokenizer
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 
 QWEN3 = """\
@@ -89,8 +91,9 @@ def backend() -> Tokenizer:
     return found
 
 
-def tokenizer(template: str | Mapping[str, str] | None = QWEN3) -> FastTokenizer:
-    return FastTokenizer(backend(), {"bos_token": "<bos>", "eos_token": "<|im_end|>"}, template)
+def tokenizer(template: str | Mapping[str, str] | None = QWEN3) -> PreTrainedTokenizerFast:
+    names = {"bos_token": "<bos>", "eos_token": "<|im_end|>", "chat_template": template}
+    return PreTrainedTokenizerFast(tokenizer_object=backend(), **names)
 
 
 def vocabulary() -> Vocabulary:
@@ -112,7 +115,13 @@ def save(folder: Path, template: str = QWEN3) -> Path:
 
 def ids_of(text: str) -> list[int]:
     """Token ids of a text as a model writes it."""
-    return tokenizer()(text, add_special_tokens=False)["input_ids"]
+    found: list[int] = _plain()(text, add_special_tokens=False)["input_ids"]
+    return found
+
+
+@cache
+def _plain() -> PreTrainedTokenizerFast:
+    return tokenizer()
 
 
 def function(name: str = "weather", strict: bool | None = None, **properties: dict[str, object]) -> dict[str, object]:

@@ -7,17 +7,17 @@ from contextlib import nullcontext
 import torch
 from msgspec.structs import replace
 
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.folders import public_name
+from goodspeed.engine.parallel.joining import Part
+from goodspeed.engine.parallel.ranks import Ranks
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.splitting import refuse_split
-from goodspeed.errors import GrammarError
+from goodspeed.errors import ConstraintError
 from goodspeed.fair.refined import Refined
-from goodspeed.parallel.part import Part
-from goodspeed.parallel.ranks import Ranks
 from goodspeed.serving import defaults
 from goodspeed.serving.events import QUIET, EventLog, Reporter
 from goodspeed.wire.codec import max_message_bytes
@@ -116,23 +116,23 @@ def build(
     enrolment: Enrolment | None = None,
 ) -> VerifyDaemon:
     """Builds a verify node around a model and a channel that exist; `config.budget` must be a number."""
-    grammars = read_grammars(runner.checkpoint)
-    core = make_core(config.core, welcome, runner.pool, cost=cost, grammars=grammars)
-    target = Target(runner.checkpoint, runner, records=config.record, grammars=grammars)
+    constraints = read_constraints(runner.checkpoint)
+    core = make_core(config.core, welcome, runner.pool, cost=cost, constraints=constraints)
+    target = Target(runner.checkpoint, runner, records=config.record, constraints=constraints)
     recorder = RoundRecorder(events) if config.record else None
-    compiling = None if grammars is None else Compiling(grammars)
+    compiling = None if constraints is None else Compiling(constraints)
     return VerifyDaemon(core, target, channel, events, recorder, enrolment, compiling=compiling)
 
 
-def read_grammars(checkpoint: Checkpoint) -> Grammars | None:
+def read_constraints(checkpoint: Checkpoint) -> Constraints | None:
     """The compiler of constraints; None, and a warning, for a tokenizer that llguidance cannot read."""
-    grammars = Grammars(checkpoint, Trial(checkpoint))
+    constraints = Constraints(checkpoint, Trial(checkpoint))
     try:
-        logger.debug("structured output is served", extra={"num_words": grammars.table.num_words})
-    except GrammarError as error:
+        logger.debug("structured output is served", extra={"num_words": constraints.table.num_words})
+    except ConstraintError as error:
         logger.warning("structured output is not served", extra={"why": str(error)})
         return None
-    return grammars
+    return constraints
 
 
 def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:

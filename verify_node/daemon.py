@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import InitVar, dataclass, field
 from functools import partial
 
+from goodspeed.engine.parallel.ranks import Ranks
 from goodspeed.fleet.replicas import by_clock
-from goodspeed.parallel.ranks import Ranks
 from goodspeed.serving.events import QUIET, EventLog, Reporter
 from goodspeed.serving.loop import Failures, ModelThread
 from goodspeed.wire.messages import Verdict

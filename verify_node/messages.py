@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from goodspeed.constraint.compiling import Compiled, Grammars
-from goodspeed.errors import GrammarError, OutputError, ProtocolError, RankLost, TransportError
+from goodspeed.constraint.compiling import Compiled, Constraints
+from goodspeed.errors import ConstraintError, OutputError, ProtocolError, RankLost, TransportError
 from goodspeed.serving.loop import Failures
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Leave
@@ -47,8 +47,8 @@ MAX_WAITING = 256
 class Compiling:
     """`take` messages as they come, and give them out by `next` once the core need not compile anything for them."""
 
-    def __init__(self, grammars: Grammars) -> None:
-        self._grammars = grammars
+    def __init__(self, constraints: Constraints) -> None:
+        self._constraints = constraints
         self._waiting: OrderedDict[bytes, deque[_Opening]] = OrderedDict()  # by sender, whose turn it is first
         self._there = asyncio.Event()
         self._newest: _Opening | None = None  # which is compiled now, unless it was forgotten
@@ -58,7 +58,7 @@ class Compiling:
         message = received.message
         if not isinstance(message, OpenSession) or message.constraint is None:
             return False
-        return not self._grammars.holds(message.session_id, message.constraint)
+        return not self._constraints.holds(message.session_id, message.constraint)
 
     def take(self, received: Received) -> bool:
         """Has an opening wait that it concerns; returns False where too many of its sender do."""
@@ -96,16 +96,16 @@ class Compiling:
                 return opening.received  # repeated while it waited; its session is open by now
             compiled = await self._compiled(opening)
             if self._newest is not None:
-                self._grammars.offer(opening.constraint, compiled)
+                self._constraints.offer(opening.constraint, compiled)
                 return opening.received
 
     async def _compiled(self, opening: "_Opening") -> Compiled:
         """Compiles on a thread. An unforeseen exception costs this session only."""
         try:
-            return await asyncio.to_thread(self._grammars.compiled, opening.constraint)
+            return await asyncio.to_thread(self._constraints.compiled, opening.constraint)
         except Exception as error:
             logger.exception("a constraint could not be compiled", extra={"peer": opening.received.peer.hex()})
-            return GrammarError(f"compiling it failed ({type(error).__name__}); write it in another way")
+            return ConstraintError(f"compiling it failed ({type(error).__name__}); write it in another way")
 
     async def _first(self) -> "_Opening":
         """Waits for the message whose turn it is."""

@@ -109,7 +109,7 @@ class Propose(Struct, frozen=True):
     """Have the draft model propose up to `length` tokens after `tokens`; 0 only brings its cache up to date.
 
     With `local` nobody verifies it: what is drawn is the text. The last `num_unverified` of `tokens` are drafted
-    themselves. Under the match rule the proposal ends where the probability that all of it is accepted fall below
+    themselves. Under the match rule the proposal ends where the probability that all of it is accepted falls below
     `least_probability`.
     """
 
@@ -132,7 +132,7 @@ class Proposed(Struct, frozen=True):
     round: int
     tokens: tuple[int, ...]
     proposal: bytes | None = None
-    chances: tuple[float, ...] | None = None  # match: of each token to be accepted after those before it
+    probabilities: tuple[float, ...] | None = None  # match: of each token to be accepted after those before it
     alternatives: tuple[int | None, ...] = ()
     """For each token what the model would have drafted without it; None where that is hardly worth verifying."""
 

@@ -38,8 +38,7 @@ from draft_node.core.link import Command, VerifyLink
 from draft_node.core.links import Links
 from draft_node.core.local import Terms
 from draft_node.core.openings import Openings
-from draft_node.core.session import Session
-from draft_node.core.state import State
+from draft_node.core.session import Session, State
 from goodspeed.errors import PeerRefused
 from goodspeed.ngram.history import History
 from goodspeed.wire.handshake import Heartbeat, Leave

@@ -2,10 +2,16 @@
 
 Whoever drives it feeds it the verify node's messages, finished proposals and the time, and carries out the actions:
 send a message, have the draft model propose, give tokens to the user.
-`state.py` draws the states; what there is of its text is in `text.py`, what is drafted for it in `drafts`.
+Its text is in `text.py`, what is drafted for it in `drafts`.
+
+    OFFLINE --connect--> OPENING --Verdict--> RUNNING --Verdict, proposed--> RUNNING ...
+    any state --disconnect, redirected--> OFFLINE; --finish_reason, cancel, failure--> DONE
+    any state --"try later"--> POSTPONED --connect--> OPENING
+    OFFLINE --fall_back--> LOCAL --proposed--> LOCAL ... --connect--> OPENING; --end of the text, failure--> DONE
 """
 
 from dataclasses import dataclass, field
+from enum import Enum
 
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Proposed, Request, Send, Statistics
 from draft_node.core.drafts.asking import Asking
@@ -13,13 +19,41 @@ from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
 from draft_node.core.drafts.stream import Stream
 from draft_node.core.local import Local, Terms
-from draft_node.core.refusals import Reaction, Refusals
 from draft_node.core.retransmission import RetransmissionTimer
-from draft_node.core.state import State
-from draft_node.core.target import text_end, unserved
-from draft_node.core.text import Text
+from draft_node.core.text import Text, text_end, unserved
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.messages import Close, Redirect, Refusal, Verdict
+
+MAX_REFUSALS = 20
+"""Refusals in a row, without a token in between, after which the session is given up; on a bad line a few are no
+one's fault."""
+
+FATAL = frozenset(
+    {
+        *("prompt", "vocabulary", "unsupported", "constraint", "not_owner", "malformed", "too_large", "failed"),
+        "not_promised",
+    }
+)
+"""Refusals that end the session."""
+
+IGNORED = frozenset({"stale_epoch", "proposal"})
+LATER = frozenset({"too_many_sessions", "draining"})
+
+
+class State(Enum):
+    """State of a session at the draft node."""
+
+    OFFLINE = "offline"
+    OPENING = "opening"
+    RUNNING = "running"  # it goes on by itself, and what is drafted for it goes up
+    POSTPONED = "postponed"  # the verify node has no room; `line.py` says when to try again
+    LOCAL = "local"  # the verify node is away, and the draft model writes alone
+    DONE = "done"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a verify node knows a session in this state, as far as this node can tell."""
+        return self in (State.OPENING, State.RUNNING)
 
 
 @dataclass(slots=True, eq=False)
@@ -38,26 +72,22 @@ class Session:
     num_hops: int = 0  # redirects since its last token
     is_complete: bool = False  # the verify node has said that the text is at its end
     text: Text = field(init=False)
-    _asking: Asking = field(init=False)
+    asking: Asking = field(init=False)
     _stream: Stream = field(init=False)
     _local: Local | None = None  # what is written without the verify node
     _timer: RetransmissionTimer = field(default_factory=RetransmissionTimer)
-    _refusals: Refusals = field(default_factory=Refusals)
+    _num_refused: int = 0  # refusals in a row
 
     def __post_init__(self) -> None:
         self.target = self.request.target
         self.text = Text(self.request)
-        self._asking = Asking(self.request)
-        self._stream = Stream.of(self._asking, self.ngrams, self.resting, has_model=self.has_model)
+        self.asking = Asking(self.request)
+        self._stream = Stream.of(self.asking, self.ngrams, self.resting, has_model=self.has_model)
 
     @property
     def epoch(self) -> int:
         """How often it was opened."""
-        return self._asking.epoch
-
-    @property
-    def round(self) -> int:
-        return self._asking.round
+        return self.asking.epoch
 
     @property
     def tokens(self) -> list[int]:
@@ -103,7 +133,7 @@ class Session:
 
     def _open(self, now: float) -> list[Action]:
         """Opens the session with what is committed, and warms the draft model's cache."""
-        self._asking.opened()
+        self.asking.opened()
         self.promised = None
         self.text.opened()
         self._timer.begin()
@@ -131,7 +161,7 @@ class Session:
         """The verify node has been away for too long: the draft model goes on alone, until `connect`."""
         if self.state is not State.OFFLINE:
             return []
-        self._local = Local(self.text, self._asking, self.statistics, terms, wrote_at=now)
+        self._local = Local(self.text, self.asking, self.statistics, terms, wrote_at=now)
         return self._go_on_locally(self._local, self._local.begin(now))
 
     def receive(self, message: Verdict | Refusal, now: float) -> list[Action]:
@@ -143,7 +173,7 @@ class Session:
     def proposed(self, proposal: Proposed, now: float) -> list[Action]:
         """The draft model has answered; an answer to a question of the past is ignored."""
         self._stream.answered()
-        if not self._asking.is_answered_by(proposal):
+        if not self.asking.is_answered_by(proposal):
             return []
         if self.state is State.LOCAL and self._local is not None:
             return self._go_on_locally(self._local, self._local.proposed(proposal, now))
@@ -185,7 +215,7 @@ class Session:
         return [Deliver(new.tokens, new.logprobs, accepted, prompt_logprobs=new.of_prompt), *actions]
 
     def _go_on(self, verdict: Verdict, now: float) -> list[Action]:
-        self._refusals.answered()
+        self._num_refused = 0
         self._timer.answered(now)
         if verdict.finish_reason is not None:
             self.state, self.is_complete = State.DONE, True
@@ -203,16 +233,18 @@ class Session:
 
     def _refused(self, refusal: Refusal, now: float) -> list[Action]:
         self.statistics.num_refusals += 1
-        match self._refusals.refused(refusal.code):
-            case Reaction.WAIT:
-                self.postpone()
-            case Reaction.REOPEN:
-                return self._open(now)
-            case Reaction.FAIL:
-                self.state = State.DONE
-                closed = Close(self.request.session_id, self.epoch)
-                return [Send(closed), Fail(refusal.code, f"{refusal.what}; {refusal.what_to_do}")]
-        return []
+        if refusal.code in IGNORED:
+            return []
+        if refusal.code in LATER:
+            self._num_refused = 0
+            self.postpone()
+            return []
+        self._num_refused += 1
+        if refusal.code not in FATAL and self._num_refused <= MAX_REFUSALS:
+            return self._open(now)
+        self.state = State.DONE
+        closed = Close(self.request.session_id, self.epoch)
+        return [Send(closed), Fail(refusal.code, f"{refusal.what}; {refusal.what_to_do}")]
 
     def _enter(self, state: State, now: float) -> None:
         self.state = state

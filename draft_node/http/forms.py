@@ -16,7 +16,7 @@ from draft_node.service import chat_forms
 from draft_node.service.chat_forms import ChatForms
 from draft_node.service.service import Service
 from goodspeed.constraint.compiling import without_place
-from goodspeed.errors import GrammarError
+from goodspeed.errors import ConstraintError
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS, ConstraintKind
 from goodspeed.wire.generation import Constraint
 
@@ -48,7 +48,7 @@ async def form_of(
         raise ApiError(400, what, param=param)
     try:
         await service.check_form(constraint, user)
-    except GrammarError as error:
+    except ConstraintError as error:
         raise ApiError(400, f"{param}: {error}", param=param, code="unsupported_form") from error
     return constraint
 
@@ -130,7 +130,7 @@ async def _served(form: Constraint, param: str, service: Service, user: str) -> 
     """Returns the form, which was made here and compiles; ApiError 400 with the reason where it does not."""
     try:
         await service.check_form(form, user)
-    except GrammarError as error:
+    except ConstraintError as error:
         what = f"{param}: {without_place(str(error))}"
         raise ApiError(400, what, param=param, code="unsupported_form") from error
     return form

@@ -24,7 +24,7 @@ from draft_node.http.streams import unless_gone
 from draft_node.http.tools import talk_of, turn_calls
 from draft_node.service.queues import num_chat_chars
 from draft_node.service.service import Service
-from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
+from goodspeed.engine.tokenizing.text import NOTHING, Inputs
 from goodspeed.errors import PromptError, VerifyAway
 from goodspeed.serving.web import user_of
 from goodspeed.serving.web.bodies import Detokenized, Tokenized, json_with

@@ -13,7 +13,7 @@ from draft_node.parsing.formats import Call, ToolFormat
 from draft_node.parsing.schemas import has_options
 from draft_node.service.chat_forms import ChatForms, depth
 from draft_node.service.spoken import Speech
-from goodspeed.engine.tokenizing.chat_inputs import Inputs
+from goodspeed.engine.tokenizing.text import Inputs
 from goodspeed.serving.web.bodies import CalledFunction, MadeCall
 
 SWITCHES = ("enable_thinking", "thinking")

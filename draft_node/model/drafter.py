@@ -12,21 +12,28 @@ import torch
 from torch import Tensor
 
 from draft_node.core.actions import Propose, Proposed, Request
-from draft_node.model import forms
 from draft_node.model.caches import Caches
-from draft_node.model.confidence import acceptance_chances
 from draft_node.model.job import Job
 from draft_node.model.noise_ahead import noise_ahead
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.masks import Matchers
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.errors import ConstraintError
 from goodspeed.exact import proposals
 from goodspeed.exact.counts import CountedTexts
 from goodspeed.exact.logit_rules import TextRows, process
+from goodspeed.exact.masks import Words
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.fields import MAX_DRAFT
+
+AT_NO_CONFIDENCE = 0.4
+"""Probability that a token is accepted whose own is 0; from there to 1 in a line (AdaSpec's confidence prior).
+
+Both models draw with one noise, so that even a token of which the draft model is unsure is often the target's own. At
+T = 1, with `tiny-draft-s`, half of those below 0.05 were, about 0.7 of those between 0.1 and 0.6, and nearly all above
+0.9. Lower values stop drafts too soon."""
 
 
 class Drafter:
@@ -39,11 +46,11 @@ class Drafter:
         *,
         kind: str = "lattice",
         k: int = 64,
-        grammars: Grammars | None = None,
+        constraints: Constraints | None = None,
     ) -> None:
         """kind, k: what is sampled from and sent under the ratio rule (`proposals.make`).
 
-        grammars: compile constraints; None: drafts are made without regard to them.
+        constraints: compiles those of texts; None: drafts are made without regard to them.
         """
         self.checkpoint = checkpoint
         self.runner = runner
@@ -51,27 +58,17 @@ class Drafter:
         self.max_proposal_bytes = MAX_MESSAGE_BYTES
         self.kind = kind
         self.k = k
-        self.grammars = grammars
-        self._forms = None if grammars is None else Matchers(grammars)
+        self.constraints = constraints
+        self._matchers = None if constraints is None else Matchers(constraints)
         self._counted = CountedTexts()
         self._jobs: dict[bytes, Job] = {}
-        self._caches = Caches(runner, checkpoint.context_len)
+        self.caches = Caches(runner, checkpoint.context_len)
 
     @property
     def context_len(self) -> int:
         """The longest text that can be written, when no other needs memory."""
         pool = self.runner.pool
         return min(self.checkpoint.context_len, pool.num_pages * pool.page_size)
-
-    @property
-    def num_looked_up(self) -> int:
-        """Tokens of texts of which it was looked up whether they begin like one that was read."""
-        return self._caches.num_looked_up
-
-    @property
-    def num_found(self) -> int:
-        """Counts those of these tokens that were in memory already."""
-        return self._caches.num_found
 
     @property
     def busy(self) -> bool:
@@ -81,16 +78,16 @@ class Drafter:
         """Starts a proposal; it replaces an unfinished one of the same session."""
         length = propose.length if propose.local else min(propose.length, self._longest(propose.request))
         job = Job(propose, length)
-        self._caches.rewind(job)
+        self.caches.rewind(job)
         self._jobs[job.session_id] = job
 
     def forget(self, session_id: bytes) -> None:
         """The session is over: frees its memory."""
         self._jobs.pop(session_id, None)
-        if self._forms is not None:
-            self._forms.forget(session_id)
+        if self._matchers is not None:
+            self._matchers.forget(session_id)
         self._counted.forget(session_id)
-        self._caches.forget(session_id)
+        self.caches.forget(session_id)
 
     def give_up(self) -> list[Proposed]:
         """Every proposal in the making, as an empty one: the sessions go on without drafts."""
@@ -101,7 +98,7 @@ class Drafter:
     def abandon(self) -> list[Proposed]:
         """Gives up, after the model failed: what the cache holds is not known any more."""
         given_up = self.give_up()
-        for session_id in list(self._caches):
+        for session_id in list(self.caches):
             self.runner.pool.withdraw(session_id)
             self.forget(session_id)
         return given_up
@@ -109,19 +106,19 @@ class Drafter:
     @torch.inference_mode()
     def step(self) -> list[Proposed]:
         """Runs one forward pass for every proposal in the making; returns those that are complete."""
-        self._caches.begin_step()
+        self.caches.begin_step()
         jobs: list[Job] = []
         done: list[Job] = []
-        for job in [self._jobs[key] for key in self._caches if key in self._jobs]:  # the oldest sessions first
-            if self._caches.is_read_by_another(job):
+        for job in [self._jobs[key] for key in self.caches if key in self._jobs]:  # the oldest sessions first
+            if self.caches.is_read_by_another(job):
                 continue
-            (jobs if self._caches.reserve(job, self._jobs) else done).append(job)
+            (jobs if self.caches.reserve(job, self._jobs) else done).append(job)
         chunks = [self._chunk(job) for job in jobs]
         sampling = [job for job, chunk in zip(jobs, chunks, strict=True) if chunk.num_logits]
         if any(chunk.tokens for chunk in chunks):
             logits = self.runner.forward(chunks)  # [len(sampling), vocab]
             for job, chunk in zip(jobs, chunks, strict=True):
-                self._caches.note_fed(job, chunk.tokens)
+                self.caches.note_fed(job, chunk.tokens)
             if sampling:
                 self._draw(sampling, logits)
         done += [job for job in jobs if self._is_complete(job)]
@@ -136,8 +133,8 @@ class Drafter:
         return self.max_proposal_bytes // proposals.position_bytes(self.kind, self.num_tokens, self.k)
 
     def _chunk(self, job: Job) -> Chunk:
-        tokens = self._caches.lacking(job)
-        draws = job.length > 0 and self._caches.num_cached(job) + len(tokens) == len(job.tokens)
+        tokens = self.caches.lacking(job)
+        draws = job.length > 0 and self.caches.num_cached(job) + len(tokens) == len(job.tokens)
         return Chunk(job.session_id, tokens, int(draws))
 
     def _draw(self, jobs: list[Job], logits: Tensor) -> None:
@@ -152,8 +149,8 @@ class Drafter:
             positions = batch.tensor([len(job.tokens) for job in chosen], torch.int64)
             tokens = choose(rows, batch, positions, num_tokens=self.num_tokens, noise=noise_ahead)
             _append(chosen, tokens)
-            for job, chance in zip(chosen, acceptance_chances(rows, tokens).tolist(), strict=True):
-                job.chances.append(chance)
+            for job, probability in zip(chosen, acceptance_probabilities(rows, tokens).tolist(), strict=True):
+                job.probabilities.append(probability)
             self._draw_alternatives(chosen, rows, tokens)
         if ratio:
             self._draw_from_proposals([jobs[index] for index in ratio], logits[ratio])
@@ -167,15 +164,15 @@ class Drafter:
         if all(can_draw):
             return jobs, changed
         for job in compress(jobs, (not each for each in can_draw)):
-            job.length = len(job.drafted)
+            job.length = job.num_drafted
         return list(compress(jobs, can_draw)), changed[can_draw]
 
     def _text_rows(self, job: Job) -> TextRows:
         """The next token's row, as the rules for logits see it."""
         request, rules = job.propose.request, job.propose.request.logit_rules
-        banned, allowed = request.banned_at(len(job.tokens)), forms.allowed(self._forms, job)
+        banned, words = request.banned_at(len(job.tokens)), allowed(self._matchers, job)
         if rules is None:
-            return TextRows(banned=[banned] if banned else None, allowed=allowed)
+            return TextRows(banned=[banned] if banned else None, allowed=words)
         is_read = rules.reads_text
         return TextRows(
             paths=[job.drafted if is_read else ()],
@@ -183,7 +180,7 @@ class Drafter:
             temperature=request.sampling.temperature,
             banned=[banned],
             counts=self._counted.of(job.session_id, job.propose.tokens, len(request.prompt)) if is_read else None,
-            allowed=allowed,
+            allowed=words,
         )
 
     def _draw_alternatives(self, jobs: list[Job], logits: Tensor, tokens: Tensor) -> None:
@@ -217,8 +214,8 @@ class Drafter:
 
     def _is_complete(self, job: Job) -> bool:
         if job.length == 0:
-            return self._caches.num_cached(job) >= len(job.tokens) - 1
-        return len(job.drafted) >= job.length or job.stopped or job.doubts_all
+            return self.caches.num_cached(job) >= len(job.tokens) - 1
+        return job.num_drafted >= job.length or job.stopped or job.doubts_all
 
 
 def _batch(jobs: list[Job], logits: Tensor) -> SamplingBatch:
@@ -227,4 +224,32 @@ def _batch(jobs: list[Job], logits: Tensor) -> SamplingBatch:
 
 def _append(jobs: list[Job], tokens: Tensor) -> None:
     for job, token in zip(jobs, tokens.tolist(), strict=True):
-        job.append(token)
+        job.tokens.append(token)
+
+
+def acceptance_probabilities(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Returns probabilities [batch] that the tokens [batch] drawn from logits [batch, vocab] are accepted (match rule).
+
+    The model's own probabilities count, before temperature and truncation: at temperature 0, too, they tell what is
+    doubtful.
+    """
+    confidence = logits.softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)  # quicker than by way of logsumexp
+    return AT_NO_CONFIDENCE + (1.0 - AT_NO_CONFIDENCE) * confidence
+
+
+def allowed(matchers: Matchers | None, job: Job) -> Words | None:
+    """Returns the bits of what a job may draw next [1, num_words]; None where that is any token.
+
+    The verify node decides the text by masks of its own, so one that is missing here costs acceptance only. The model's
+    thread compiles for texts written locally alone.
+    """
+    request = job.propose.request
+    if matchers is None or request.constraint is None:
+        return None
+    if not job.propose.local and not matchers.constraints.holds(request.session_id, request.constraint):
+        return None
+    try:
+        matcher = matchers.of(request.session_id, request.constraint, request.stop_ids)
+    except ConstraintError:
+        return None
+    return matcher.allowed(job.tokens[len(request.prompt) :])

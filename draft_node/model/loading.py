@@ -5,7 +5,7 @@ import torch
 from draft_node.config import DraftConfig
 from draft_node.model.drafter import Drafter
 from draft_node.model.drafting import Drafting
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
@@ -26,6 +26,6 @@ def make_drafting(config: DraftConfig, checkpoint: Vocabulary) -> Drafting:
     if not isinstance(checkpoint, Checkpoint):
         raise TypeError(f"{checkpoint.name} was loaded without its model, which cannot draft")
     runner = Runner(checkpoint, memory_fraction=config.memory_fraction, prefix_cache=True)
-    grammars = Grammars(checkpoint, Trial(checkpoint))
-    drafter = Drafter(checkpoint, runner, kind=config.proposal, grammars=grammars)
+    constraints = Constraints(checkpoint, Trial(checkpoint))
+    drafter = Drafter(checkpoint, runner, kind=config.proposal, constraints=constraints)
     return Drafting(drafter)

@@ -10,8 +10,7 @@ from draft_node.parsing.formats import AUTO, NO_FORMATS, Formats, formats_of, me
 from draft_node.parsing.grammars import Opened
 from draft_node.service.spoken import Speech
 from goodspeed.engine.tokenizing import chat_template
-from goodspeed.engine.tokenizing.chat_template import RESERVED
-from goodspeed.engine.tokenizing.fast_tokenizer import SPECIAL
+from goodspeed.engine.tokenizing.chat_template import RESERVED, SPECIAL
 from goodspeed.engine.tokenizing.text import end_of
 from goodspeed.errors import ConfigError
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from draft_node.core.actions import Request
-from goodspeed.constraint.compiling import Compiled, Grammars
-from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
-from goodspeed.engine.tokenizing.text import decode, encode_chat, encode_part, encode_prompt
-from goodspeed.errors import Busy, GrammarError
+from goodspeed.constraint.compiling import Compiled, Constraints
+from goodspeed.engine.tokenizing.text import NOTHING, Inputs, decode, encode_chat, encode_part, encode_prompt
+from goodspeed.errors import Busy, ConstraintError
 from goodspeed.wire.generation import Constraint
 
 T = TypeVar("T")
@@ -194,14 +193,14 @@ TOO_MANY_FORMS = "the forms of your earlier requests are still being compiled; w
 class Forms:
     """`check` a form before it is taken; `held` while its text is written."""
 
-    def __init__(self, grammars: Grammars) -> None:
-        self._grammars = grammars
+    def __init__(self, constraints: Constraints) -> None:
+        self._constraints = constraints
         self._turns = FairQueue(MAX_FORM_CHARS, TOO_MANY_FORMS, "forms")
 
     async def check(self, constraint: Constraint, user: str) -> None:
-        """GrammarError, with the reason, where the form cannot be served; Busy where too much of this user's waits."""
-        if problem := await self._turns.run(user, len(constraint.source), lambda: self._grammars.tried(constraint)):
-            raise GrammarError(problem)
+        """ConstraintError, with the reason, where it cannot be served; Busy where too much of this user's waits."""
+        if problem := await self._turns.run(user, len(constraint.source), lambda: self._constraints.tried(constraint)):
+            raise ConstraintError(problem)
 
     @asynccontextmanager
     async def held(self, request: Request) -> AsyncGenerator[None, None]:
@@ -213,16 +212,16 @@ class Forms:
         if request.constraint is None:
             yield
             return
-        with suppress(GrammarError, Busy):
-            self._grammars.offer(request.constraint, await self._compiled(request.constraint, request.user))
-            self._grammars.hold(request.session_id, request.constraint)
+        with suppress(ConstraintError, Busy):
+            self._constraints.offer(request.constraint, await self._compiled(request.constraint, request.user))
+            self._constraints.hold(request.session_id, request.constraint)
         try:
             yield
         finally:
-            self._grammars.release(request.session_id)
+            self._constraints.release(request.session_id)
 
     async def _compiled(self, constraint: Constraint, user: str) -> Compiled:
-        return await self._turns.run(user, len(constraint.source), lambda: self._grammars.compiled(constraint))
+        return await self._turns.run(user, len(constraint.source), lambda: self._constraints.compiled(constraint))
 
     def close(self) -> None:
         """Ends the thread and cancels what still waits."""

@@ -26,10 +26,9 @@ from draft_node.service.request import Begun, Ended, Wanted
 from draft_node.service.state import NodeState
 from draft_node.service.tokens import TokenTexts
 from draft_node.service.writing import Salts, Writing, begins_anew
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
-from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
-from goodspeed.engine.tokenizing.text import leaves_blank
+from goodspeed.engine.tokenizing.text import NOTHING, Inputs, leaves_blank
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.wire.generation import Constraint
@@ -58,8 +57,8 @@ class Service(NodeState):
         self._salts = Salts()
         self._encoder = Encoder(vocabulary.tokenizer)
         drafting = daemon.drafting
-        shared = drafting.drafter.grammars if drafting is not None else None
-        self._forms = Forms(shared or Grammars(vocabulary, Trial(vocabulary)))
+        shared = drafting.drafter.constraints if drafting is not None else None
+        self._forms = Forms(shared or Constraints(vocabulary, Trial(vocabulary)))
 
     # -- texts -----------------------------------------------------------------------------------------------------
 
@@ -229,7 +228,7 @@ class Service(NodeState):
         return await self._encoder.decode(token_ids, user)
 
     async def check_form(self, constraint: Constraint, user: str) -> None:
-        """GrammarError, with the reason, for a form that cannot be served; Busy when too much of this user's waits."""
+        """ConstraintError, with the reason, for one that cannot be served; Busy when too much of this user's waits."""
         await self._forms.check(constraint, user)
 
     def close(self) -> None:

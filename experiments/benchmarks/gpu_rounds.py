@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 from experiments.benchmarks.nodes.made import made_checkpoint
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
-from verify_node.model.match_sampling import MatchDecision, decide_match
+from verify_node.model.match_sampling import MatchDecision, Verified, decide_match
 
 SHAPES: dict[str, dict[str, Any]] = {
     "qwen3-14b": {
@@ -74,24 +74,6 @@ class Sampling(NamedTuple):
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class VerifiedEntry:
-    """One session's part of a round, as `decide_match` looks at it."""
-
-    first_row: int
-    base_len: int
-    drafted: list[int]
-    sampling: Sampling
-    may_ban: bool = False
-    allowed: None = None
-    rules: None = None
-    counts: None = None
-    parents: None = None  # chains only
-
-    def banned_at(self, position: int) -> tuple[int, ...]:
-        return ()
-
-
 class Times(NamedTuple):
     """Seconds of one round's parts."""
 
@@ -111,7 +93,12 @@ class Rounds:
         ]
         ends = [sum(chunk.num_logits for chunk in self.chunks[: i + 1]) for i in case.ids]
         self.entries = [
-            VerifiedEntry(end - chunk.num_logits, case.context + 1, list(chunk.tokens[1:]), sampling._replace(seed=i))
+            Verified(
+                first_row=end - chunk.num_logits,
+                base_len=case.context + 1,
+                drafted=list(chunk.tokens[1:]),
+                sampling=sampling._replace(seed=i),
+            )
             for i, (end, chunk) in enumerate(zip(ends, self.chunks, strict=True))
         ]
 

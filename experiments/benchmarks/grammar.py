@@ -30,13 +30,13 @@ from msgspec.structs import replace
 
 from experiments.harness import benchmark
 from goodspeed.app import generation
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
-from goodspeed.errors import GrammarError
+from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
 from verify_node.model.target import Target
@@ -142,15 +142,15 @@ def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_c
 # -- compiling and masks -----------------------------------------------------------------------------------------------
 
 
-def compiling(grammars: Grammars, trial: Trial) -> dict[str, Any]:
+def compiling(constraints: Constraints, trial: Trial) -> dict[str, Any]:
     """Compiling in this process by its clock of this thread, and whole trials by the wall clock.
 
     Hostile constraints are tried only, as a node does; those that pass are compiled here, too.
     """
 
     def attempt(constraint: Constraint) -> None:
-        with contextlib.suppress(GrammarError):
-            grammars.get(constraint)
+        with contextlib.suppress(ConstraintError):
+            constraints.get(constraint)
 
     start_s = seconds(lambda: trial.problem(Constraint("regex", "a")))
     times = [seconds(lambda one=one: attempt(one), time.thread_time) for one in schemas()]  # type: ignore[misc]
@@ -176,10 +176,10 @@ def compiling(grammars: Grammars, trial: Trial) -> dict[str, Any]:
     }
 
 
-def masks(grammars: Grammars, answers: Sequence[tuple[Constraint, list[int]]]) -> dict[str, Any]:
+def masks(constraints: Constraints, answers: Sequence[tuple[Constraint, list[int]]]) -> dict[str, Any]:
     times: list[float] = []
     for constraint, answer in answers:
-        matcher = Matcher(grammars.get(constraint))
+        matcher = Matcher(constraints.get(constraint))
         for length in range(len(answer)):
             drafted = answer[length : length + NUM_DRAFTED]
             output = answer[:length]
@@ -187,18 +187,18 @@ def masks(grammars: Grammars, answers: Sequence[tuple[Constraint, list[int]]]) -
     return {"num_chains": len(times), "median_us": 1e6 * statistics.median(times), "max_us": 1e6 * max(times)}
 
 
-def hostile_rows(grammars: Grammars) -> dict[str, Any]:
+def hostile_rows(constraints: Constraints) -> dict[str, Any]:
     """Seconds of this thread for the costliest row of each: masks after an output and a drafted token, and `forced`."""
     found: dict[str, float] = {}
     for name, constraint in HOSTILE_ROWS.items():
-        compiled = grammars.compiled(constraint)
-        if isinstance(compiled, GrammarError):
+        compiled = constraints.compiled(constraint)
+        if isinstance(compiled, ConstraintError):
             continue
         matcher, output, worst = Matcher(compiled), list[int](), 0.0
         for number in range(64):
             rows = matcher.allowed(output)
             tokens = np.flatnonzero(np.unpackbits(rows[0].view(np.uint8), bitorder="little")).tolist()
-            tokens = [token for token in tokens if token not in grammars.table.eos_ids]
+            tokens = [token for token in tokens if token not in constraints.table.eos_ids]
             if not tokens:
                 break
             drafted = [tokens[number % len(tokens)]]
@@ -212,12 +212,12 @@ def hostile_rows(grammars: Grammars) -> dict[str, Any]:
     }
 
 
-def written(checkpoint: Checkpoint, grammars: Grammars) -> list[tuple[Constraint, list[int]]]:
+def written(checkpoint: Checkpoint, constraints: Constraints) -> list[tuple[Constraint, list[int]]]:
     """Answers of the target to the practice schemas, at least as long as a draft."""
     prompt = checkpoint.tokenizer(PROMPT)["input_ids"]
     found: list[tuple[Constraint, list[int]]] = []
     for number, constraint in enumerate(schemas("practice")):
-        matcher = Matcher(grammars.get(constraint))
+        matcher = Matcher(constraints.get(constraint))
         tokens = generation.generate(
             checkpoint,
             Runner(checkpoint, num_pages=32),
@@ -239,8 +239,10 @@ def written(checkpoint: Checkpoint, grammars: Grammars) -> list[tuple[Constraint
 class Stage:
     """Eight sessions in the middle of their answers, and the same round as often as wanted."""
 
-    def __init__(self, checkpoint: Checkpoint, grammars: Grammars, answers: Sequence[tuple[Constraint, list[int]]]):
-        self.target = Target(checkpoint, Runner(checkpoint, num_pages=256), grammars=grammars)
+    def __init__(
+        self, checkpoint: Checkpoint, constraints: Constraints, answers: Sequence[tuple[Constraint, list[int]]]
+    ):
+        self.target = Target(checkpoint, Runner(checkpoint, num_pages=256), constraints=constraints)
         self.answers = [answers[number % len(answers)] for number in range(NUM_SESSIONS)]
         self.prompt = tuple(checkpoint.tokenizer(PROMPT)["input_ids"])
         self.eos_ids = checkpoint.eos_ids
@@ -329,14 +331,14 @@ def main() -> int:
     torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
     checkpoint = checkpoints.load("tiny-target")
     trial = Trial(checkpoint)
-    grammars = Grammars(checkpoint, trial)
-    answers = written(checkpoint, grammars)
+    constraints = Constraints(checkpoint, trial)
+    answers = written(checkpoint, constraints)
     result = {
         "benchmark": "grammar",
-        "compiling": compiling(grammars, trial),
-        "masks": masks(grammars, answers),
-        "hostile": hostile_rows(grammars),
-        "rounds": rounds(Stage(checkpoint, grammars, answers), 10 if options.quick else 200),
+        "compiling": compiling(constraints, trial),
+        "masks": masks(constraints, answers),
+        "hostile": hostile_rows(constraints),
+        "rounds": rounds(Stage(checkpoint, constraints, answers), 10 if options.quick else 200),
     }
     benchmark.say(options, table(result))
     benchmark.report(options, result)

@@ -15,7 +15,7 @@ import torch
 
 from draft_node.core.drafts.ngrams import FLOOR
 from draft_node.core.drafts.stream import NGRAM_LENGTH
-from draft_node.model.confidence import acceptance_chances
+from draft_node.model.drafter import acceptance_probabilities
 from experiments.benchmarks.load.target_texts import TargetText, grouped, index_of_others, write, written_logits
 from experiments.simulation.paper import STAND_INS
 from experiments.simulation.recorded import proposals
@@ -79,7 +79,7 @@ def model_paths(name: str, texts: Sequence[TargetText]) -> list[ModelPath]:
         batch = SamplingBatch.of([text.sampling] * num)
         tokens = choose(logits, batch, positions, num_tokens=checkpoint.num_tokens)
         agreed = (tokens == torch.tensor(text.written)).int().tolist()
-        codes = proposals.encode(acceptance_chances(logits, tokens).tolist())
+        codes = proposals.encode(acceptance_probabilities(logits, tokens).tolist())
         found.append(ModelPath("".join(map(str, agreed)), proposals.written(codes)))
     return found
 

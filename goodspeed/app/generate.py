@@ -8,11 +8,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from goodspeed.app.generate_options import GenerateConfig, flag, read_stop_ids
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.text_stream import GrowingText
-from goodspeed.errors import ConfigError, GrammarError
+from goodspeed.errors import ConfigError, ConstraintError
 from goodspeed.serving import defaults
 from goodspeed.serving.config import add_options, from_namespace
 from goodspeed.serving.events import Reporter, print_json
@@ -143,8 +143,8 @@ def _matcher(config: GenerateConfig, checkpoint: "Checkpoint") -> Matcher | None
     constraint = config.constraint()
     if constraint is None:
         return None
-    compiled = Grammars(checkpoint, Trial(checkpoint)).compiled(constraint)
-    if isinstance(compiled, GrammarError):
+    compiled = Constraints(checkpoint, Trial(checkpoint)).compiled(constraint)
+    if isinstance(compiled, ConstraintError):
         raise ConfigError(f"{flag(constraint.kind)}: {compiled}")
     return Matcher(compiled)
 

@@ -14,7 +14,7 @@ from goodspeed.constraint.sources import to_grammar
 from goodspeed.constraint.tokens import TokenTable
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.errors import GrammarError
+from goodspeed.errors import ConstraintError
 from goodspeed.untrusted import sanitize
 from goodspeed.wire.generation import Constraint
 
@@ -39,7 +39,7 @@ _EXCERPT = re.compile(r"\n\s*\d+ \| .*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Grammar:
+class CompiledConstraint:
     """A constraint that compiles; `begin` gives what follows one text.
 
     The library's copies of a matcher share its lexer, with all that it has read and with its error, so that one text's
@@ -53,19 +53,19 @@ class Grammar:
     def begin(self) -> LLMatcher:
         """Returns a matcher at the start that shares nothing with others: the first is ready, later ones are compiled.
 
-        GrammarError as `compiled_matcher`.
+        ConstraintError as `compiled_matcher`.
         """
         return self._ready.pop() if self._ready else compiled_matcher(self.constraint, self.table)
 
 
 def compiled_matcher(constraint: Constraint, table: TokenTable) -> LLMatcher:
-    """Compiles a constraint; GrammarError, with the library's reason, where it is wrong, or where no text can begin."""
+    """Compiles a constraint; ConstraintError, with the library's reason, where it is wrong or no text can begin."""
     matcher = LLMatcher(table.tokenizer, to_grammar(constraint), log_level=0, limits=LIMITS)
     beginning = matcher if matcher.is_error() else matcher.deep_copy()
     if not beginning.is_error():
         beginning.compute_bitmask()
     if why := failure(beginning, constraint):
-        raise GrammarError(why)
+        raise ConstraintError(why)
     return matcher
 
 
@@ -90,11 +90,11 @@ def without_place(why: str) -> str:
     return re.sub(r"^line \d+, column \d+: (?:failed to compile JSON schema: )?", "", why)
 
 
-Compiled: TypeAlias = Grammar | GrammarError
+Compiled: TypeAlias = CompiledConstraint | ConstraintError
 """What came of compiling a constraint."""
 
 
-class Grammars:
+class Constraints:
     """Compiles constraints, and holds those of open sessions. For several threads.
 
     Nothing is shared between sessions: how long an answer takes tells nobody what others have sent. What a session
@@ -109,19 +109,19 @@ class Grammars:
         self._reading = Lock()
         self._lock = Lock()
         self._newest: tuple[Constraint, Compiled] | None = None  # that no session holds
-        self._held: dict[bytes, list[tuple[Constraint, Grammar]]] = {}  # by session
+        self._held: dict[bytes, list[tuple[Constraint, CompiledConstraint]]] = {}  # by session
 
     @property
     def table(self) -> TokenTable:
-        """The vocabulary's tokens; GrammarError where they cannot be read."""
+        """The vocabulary's tokens; ConstraintError where they cannot be read."""
         with self._reading:
             if self._table is None:
                 self._table = TokenTable.of(self._vocabulary)
             return self._table
 
-    def get(self, constraint: Constraint) -> Grammar:
-        """Compiles a constraint now, without a trial; GrammarError as `compiled_matcher`."""
-        return Grammar(self.table, constraint, [compiled_matcher(constraint, self.table)])
+    def get(self, constraint: Constraint) -> CompiledConstraint:
+        """Compiles a constraint now, without a trial; ConstraintError as `compiled_matcher`."""
+        return CompiledConstraint(self.table, constraint, [compiled_matcher(constraint, self.table)])
 
     def tried(self, constraint: Constraint) -> str | None:
         """Returns why a constraint cannot be served, by a trial; None where it can be."""
@@ -129,7 +129,7 @@ class Grammars:
             if self._trial is not None:
                 return self._trial.problem(constraint)
             self.get(constraint)
-        except GrammarError as error:
+        except ConstraintError as error:
             return str(error)
         return None
 
@@ -137,9 +137,9 @@ class Grammars:
         """Compiles a constraint that passes its trial, and returns also why that cannot be."""
         try:
             problem = None if self._trial is None else self._trial.problem(constraint)
-            return self.get(constraint) if problem is None else GrammarError(problem)
-        except GrammarError as error:
-            return GrammarError(str(error))  # without what led to it, which may be large
+            return self.get(constraint) if problem is None else ConstraintError(problem)
+        except ConstraintError as error:
+            return ConstraintError(str(error))  # without what led to it, which may be large
 
     def offer(self, constraint: Constraint, compiled: Compiled) -> None:
         """Gives what was compiled for the session that is opened next, so that `problem` and `hold` need not do it."""
@@ -151,19 +151,19 @@ class Grammars:
         if self.holds(session_id, constraint):
             return None
         compiled = self._offered(constraint)
-        return str(compiled) if isinstance(compiled, GrammarError) else None
+        return str(compiled) if isinstance(compiled, ConstraintError) else None
 
     def hold(self, session_id: bytes, constraint: Constraint) -> None:
         """Keeps a session's grammar until `release`. Called by whoever opens and closes sessions.
 
-        A session that is opened again has two at most: the one of the round in flight, and its newest. GrammarError as
+        A session that is opened again has two at most: the one of the round in flight, and its newest. Raises as
         `compiled_matcher`.
         """
         if self.holds(session_id, constraint):
             return
         compiled = self._offered(constraint)
-        if isinstance(compiled, GrammarError):
-            raise GrammarError(str(compiled))
+        if isinstance(compiled, ConstraintError):
+            raise ConstraintError(str(compiled))
         with self._lock:
             self._newest = None
             held = self._held.setdefault(session_id, [])
@@ -189,7 +189,7 @@ class Grammars:
         with self._lock:
             return list(self._held)
 
-    def of(self, session_id: bytes, constraint: Constraint) -> Grammar:
+    def of(self, session_id: bytes, constraint: Constraint) -> CompiledConstraint:
         """Returns what the session holds; where it holds nothing, the constraint is compiled now, as by `get`."""
         with self._lock:
             found = [grammar for each, grammar in self._held.get(session_id, ()) if each == constraint]

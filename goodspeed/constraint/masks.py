@@ -13,7 +13,7 @@ import numpy as np
 from llguidance import LLExecutor
 from numpy.typing import NDArray
 
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.matcher import ANY, Matcher
 from goodspeed.wire.generation import Constraint
 
@@ -94,18 +94,18 @@ MAX_MATCHERS = 1024
 class Matchers:
     """Keeps each session's matcher. A lost one costs time and no text: it reads the text anew. Of one thread only."""
 
-    def __init__(self, grammars: Grammars) -> None:
-        self.grammars = grammars
+    def __init__(self, constraints: Constraints) -> None:
+        self.constraints = constraints
         self._kept: OrderedDict[bytes, tuple[Constraint, tuple[int, ...], Matcher]] = OrderedDict()
 
     def of(self, session_id: bytes, constraint: Constraint, stop_ids: Sequence[int]) -> Matcher:
-        """Returns the session's matcher, wherever it stands; GrammarError where the constraint does not compile.
+        """Returns the session's matcher, wherever it stands; ConstraintError where the constraint does not compile.
 
         Nothing is compiled here for a session that holds its grammar.
         """
         kept = self._kept.get(session_id)
         if kept is None or kept[:2] != (constraint, tuple(stop_ids)):
-            matcher = Matcher(self.grammars.of(session_id, constraint), constraint.after, stop_ids)
+            matcher = Matcher(self.constraints.of(session_id, constraint), constraint.after, stop_ids)
             kept = (constraint, tuple(stop_ids), matcher)
             self._kept[session_id] = kept
         self._kept.move_to_end(session_id)

@@ -12,7 +12,7 @@ import numpy as np
 from llguidance import LLMatcher
 from numpy.typing import NDArray
 
-from goodspeed.constraint.compiling import Grammar, failure
+from goodspeed.constraint.compiling import CompiledConstraint, failure
 
 ANY = -1
 """A word in which every token is allowed."""
@@ -35,15 +35,17 @@ class State(Enum):
 class Matcher:
     """One text's place in a grammar."""
 
-    def __init__(self, grammar: Grammar, after: Sequence[int] = (), stop_ids: Collection[int] | None = None) -> None:
+    def __init__(
+        self, compiled: CompiledConstraint, after: Sequence[int] = (), stop_ids: Collection[int] | None = None
+    ) -> None:
         """after: tokens up to and including their first occurrence are free, but the text may not end among them.
 
         stop_ids: of the text. Of the ids that end a text in this vocabulary only these may, where the grammar may end;
         None: all of them. Other stop ids are tokens like any other: a text that takes one ends in the middle.
         """
-        self._grammar = grammar
+        self._compiled = compiled
         self._after = tuple(after)
-        self._eos_ids = grammar.table.eos_ids
+        self._eos_ids = compiled.table.eos_ids
         self._closed = self._eos_ids - frozenset(stop_ids) if stop_ids is not None else frozenset()
         self.problem = ""  # why nothing may follow, of the first row of the last `allowed` of which that is so
         self._may_begin_anew = True
@@ -64,7 +66,7 @@ class Matcher:
         self.problem = ""
         self._may_begin_anew = True
         self._follow(output)
-        rows = np.full((len(drafted) + 1, self._grammar.table.num_words), ANY, np.int32)
+        rows = np.full((len(drafted) + 1, self._compiled.table.num_words), ANY, np.int32)
         self._fill(rows[0])
         path: list[int] = []  # of nodes: what is consumed beyond the output
         for node in range(len(drafted)):
@@ -104,9 +106,9 @@ class Matcher:
 
     @property
     def inner(self) -> LLMatcher:
-        """The library's matcher, for calls that leave it as it is; GrammarError where it no longer compiles."""
+        """The library's matcher, for calls that leave it as it is; ConstraintError where it no longer compiles."""
         if self._begun is None:
-            self._begun = self._grammar.begin()
+            self._begun = self._compiled.begin()
         return self._begun
 
     # -- the text ------------------------------------------------------------------------------------------------------
@@ -193,7 +195,7 @@ class Matcher:
             self.inner.unsafe_compute_mask_ptr(row.ctypes.data, row.nbytes)
             _clear(row, self._closed)
         if state is State.BROKEN or self.is_spent:
-            found = failure(self.inner, self._grammar.constraint) or NOT_KEPT
+            found = failure(self.inner, self._compiled.constraint) or NOT_KEPT
             self.problem = self.problem or found
             row[:] = 0
 

@@ -13,7 +13,7 @@ import msgspec
 from llguidance import LLMatcher
 
 from goodspeed.constraint.forcing import MAX_BYTES, of_grammar, of_pattern, of_schema
-from goodspeed.errors import GrammarError
+from goodspeed.errors import ConstraintError
 from goodspeed.wire.fields import ConstraintKind
 from goodspeed.wire.generation import Constraint
 
@@ -33,12 +33,12 @@ _DIRECTIVE = re.compile(r"%(?!ignore\b|import\b)\w*")
 
 
 def to_grammar(constraint: Constraint) -> str:
-    """Returns llguidance's grammar for a constraint; GrammarError says what is wrong with its source."""
+    """Returns llguidance's grammar for a constraint; ConstraintError says what is wrong with its source."""
     try:
         source, num_forced = _MAKERS[constraint.kind](constraint.source)
         return str(LLMatcher.grammar_from_lark(source + _UNFORCED * (num_forced > MAX_BYTES)))
     except (ValueError, RecursionError) as error:  # lone surrogates, say, or lists a thousand deep
-        raise GrammarError(f"its source cannot be read: {str(error)[:200]}") from error
+        raise ConstraintError(f"its source cannot be read: {str(error)[:200]}") from error
 
 
 Written: TypeAlias = tuple[str, float]
@@ -47,7 +47,7 @@ Written: TypeAlias = tuple[str, float]
 
 def _json_object(source: str) -> Written:
     if source:
-        raise GrammarError("json_object has no source; send a json_schema for one of your own")
+        raise ConstraintError("json_object has no source; send a json_schema for one of your own")
     return _json('{"type": "object"}')
 
 
@@ -56,17 +56,19 @@ def _json(source: str) -> Written:
     if schema is True:
         schema = {}
     if not isinstance(schema, dict):
-        raise GrammarError(f"the schema is {source[:40]}; send a JSON object")
+        raise ConstraintError(f"the schema is {source[:40]}; send a JSON object")
     if "x-guidance" in schema:
-        raise GrammarError("x-guidance is not taken in a schema; leave it out")
+        raise ConstraintError("x-guidance is not taken in a schema; leave it out")
     return f"start: json\n{_rule('json', schema, _OPTIONS)}", of_schema(schema)
 
 
 def _regex(source: str) -> Written:
     if not source:
-        raise GrammarError("the regular expression is empty; send one that some text matches")
+        raise ConstraintError("the regular expression is empty; send one that some text matches")
     if (len(source) - len(source.rstrip("\\"))) % 2:
-        raise GrammarError("the regular expression ends in a backslash; write two for the character, or leave it out")
+        raise ConstraintError(
+            "the regular expression ends in a backslash; write two for the character, or leave it out"
+        )
     [grammar] = json.loads(LLMatcher.grammar_from_regex(source))["grammars"]
     return str(grammar["lark_grammar"]), of_pattern(source)
 
@@ -74,7 +76,7 @@ def _regex(source: str) -> Written:
 def _choice(source: str) -> Written:
     choices = _parse(source, "the choices")
     if not isinstance(choices, list) or not choices or not all(isinstance(each, str) and each for each in choices):
-        raise GrammarError("the choices are no list of texts that are not empty; send at least one")
+        raise ConstraintError("the choices are no list of texts that are not empty; send at least one")
     # One terminal: as alternatives of a rule they would cost a place in every row of the parser.
     terminal = " | ".join(json.dumps(each, ensure_ascii=False) for each in choices)
     return f"start: CHOICE\nCHOICE: {terminal}", max(len(each.encode()) for each in choices)
@@ -89,14 +91,14 @@ def _grammar(source: str) -> Written:
             rules.append(line)
             if directive := _DIRECTIVE.search(_TEXT.sub("", line)):
                 what = "only %ignore, %import, and %json in a rule alone on its line"
-                raise GrammarError(f"{directive[0]} is not taken in a grammar, {what}; write it as rules")
+                raise ConstraintError(f"{directive[0]} is not taken in a grammar, {what}; write it as rules")
             continue
         schema = _parse(found[2], "a schema of the grammar")
         own = schema.pop("x-guidance", {})
         if own != {} and (not isinstance(own, dict) or [*own] != ["lenient"] or not isinstance(own["lenient"], bool)):
-            raise GrammarError('x-guidance is not taken in a schema, but for {"lenient": true}; leave it out')
+            raise ConstraintError('x-guidance is not taken in a schema, but for {"lenient": true}; leave it out')
         if found[1] in schemas:
-            raise GrammarError(f'the rule "{found[1]}" is defined twice; join the two by |')
+            raise ConstraintError(f'the rule "{found[1]}" is defined twice; join the two by |')
         schemas[found[1]] = of_schema(schema)
         written.append(_rule(found[1], schema, {**_OPTIONS, **own}))
     return "\n".join(written), of_grammar("\n".join(rules), schemas)
@@ -120,4 +122,4 @@ def _parse(source: str, what: str) -> Any:
     try:
         return msgspec.json.decode(source)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise GrammarError(f"{what} cannot be read as JSON: {error}") from error
+        raise ConstraintError(f"{what} cannot be read as JSON: {error}") from error

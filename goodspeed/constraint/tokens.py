@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from llguidance import LLTokenizer
 
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.errors import GrammarError
+from goodspeed.errors import ConstraintError
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,16 +18,16 @@ class TokenTable:
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> "TokenTable":
-        """Reads a vocabulary's fast tokenizer, however it was loaded; GrammarError as `as_json` and `read`."""
+        """Reads a vocabulary's fast tokenizer, however it was loaded; ConstraintError as `as_json` and `read`."""
         return cls.read(as_json(vocabulary), vocabulary.eos_ids)
 
     @classmethod
     def read(cls, tokenizer: str, eos_ids: Collection[int]) -> "TokenTable":
-        """Reads the text of a tokenizer.json; GrammarError where its tokens have no bytes of their own."""
+        """Reads the text of a tokenizer.json; ConstraintError where its tokens have no bytes of their own."""
         try:
             return cls(LLTokenizer(tokenizer, eos_token=list(eos_ids)), frozenset(eos_ids))
         except ValueError as error:
-            raise GrammarError(f"structured output cannot read this tokenizer: {error}") from error
+            raise ConstraintError(f"structured output cannot read this tokenizer: {error}") from error
 
     @property
     def num_words(self) -> int:
@@ -36,10 +36,10 @@ class TokenTable:
 
 
 def as_json(vocabulary: Vocabulary) -> str:
-    """Returns the text of the tokenizer.json of a vocabulary; GrammarError where it has none, or no end of a text."""
+    """Returns the text of a vocabulary's tokenizer.json; ConstraintError where it has none, or no end of a text."""
     backend = getattr(vocabulary.tokenizer, "backend_tokenizer", None)
     if backend is None:
-        raise GrammarError("structured output needs a fast tokenizer (tokenizer.json); this checkpoint has none")
+        raise ConstraintError("structured output needs a fast tokenizer (tokenizer.json); this checkpoint has none")
     if not vocabulary.eos_ids:
-        raise GrammarError("structured output needs a token that ends a text; name one as eos_token_id")
+        raise ConstraintError("structured output needs a token that ends a text; name one as eos_token_id")
     return str(backend.to_str())

@@ -10,11 +10,10 @@ import subprocess
 import sys
 import weakref
 from threading import Lock, Timer
-from typing import IO
 
 from goodspeed.constraint.tokens import as_json
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.errors import GrammarError
+from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 
 WORKER = ("-m", "goodspeed.constraint.worker")
@@ -40,7 +39,7 @@ class Trial:
         """Returns why a constraint cannot be served; None for one that is right and cheap.
 
         Where the process ends over it, this constraint is the one that is refused, and the next starts a new process.
-        GrammarError where the vocabulary cannot be read.
+        ConstraintError where the vocabulary cannot be read.
         """
         with self._lock:
             process = self._process or self._started()
@@ -70,7 +69,9 @@ class Trial:
         self._process = process
         if not _ask(process, first, START_S):
             self._end()
-            raise GrammarError("the process that compiles constraints does not start; look at the node's memory limits")
+            raise ConstraintError(
+                "the process that compiles constraints does not start; look at the node's memory limits"
+            )
         return process
 
     def _end(self) -> None:
@@ -84,11 +85,12 @@ def _ask(process: "subprocess.Popen[bytes]", message: object, wait_s: float) -> 
     timer = Timer(wait_s, process.kill)
     timer.daemon = True
     timer.start()
+    assert process.stdin is not None
+    assert process.stdout is not None
     try:
-        requests, answers = _pipes(process)
-        requests.write(json.dumps(message).encode() + b"\n")
-        requests.flush()
-        return answers.readline()
+        process.stdin.write(json.dumps(message).encode() + b"\n")
+        process.stdin.flush()
+        return process.stdout.readline()
     except OSError:  # it has ended
         return b""
     finally:
@@ -97,16 +99,4 @@ def _ask(process: "subprocess.Popen[bytes]", message: object, wait_s: float) -> 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
     process.kill()
-    process.wait()
-    for pipe in (process.stdout, process.stdin):
-        try:
-            if pipe is not None:
-                pipe.close()
-        except OSError:
-            pass  # what it had not read yet cannot be flushed
-
-
-def _pipes(process: "subprocess.Popen[bytes]") -> tuple[IO[bytes], IO[bytes]]:
-    if process.stdin is None or process.stdout is None:
-        raise RuntimeError("the process was started without pipes")
-    return process.stdin, process.stdout
+    process.communicate()  # closes the pipes, and waits

@@ -17,7 +17,7 @@ from llguidance import LLMatcher
 from goodspeed.constraint.compiling import compiled_matcher, failure
 from goodspeed.constraint.tokens import TokenTable
 from goodspeed.constraint.trial import LESS
-from goodspeed.errors import GrammarError
+from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 
 TRIAL_S = 0.25
@@ -54,7 +54,7 @@ def tried(constraint: Constraint, table: TokenTable) -> str | None:
     started = time.thread_time()
     try:
         matcher = compiled_matcher(constraint, table)
-    except GrammarError as error:
+    except ConstraintError as error:
         return str(error)
     if time.thread_time() - started > COMPILE_S:
         return f"compiling it takes more than {COMPILE_S} s; {LESS}"

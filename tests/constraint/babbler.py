@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.exact import trees
 from goodspeed.wire.fields import Verification
@@ -22,7 +22,7 @@ from verify_node.model.target import Target
 from verify_node.scheduler.round import Entry, Outcome, Round
 
 VOCABULARY = tokenizer_folder.load("tiny-target")
-GRAMMARS = Grammars(VOCABULARY)
+CONSTRAINTS = Constraints(VOCABULARY)
 NUM_TOKENS = VOCABULARY.num_tokens
 (END,) = VOCABULARY.eos_ids
 PROMPT = (9,)
@@ -69,7 +69,7 @@ class Babbler:
         self.num_rounds = 0
         runner: Any = SimpleNamespace(keep=lambda paths: None, pool={SESSION})
         checkpoint: Any = SimpleNamespace(num_tokens=NUM_TOKENS)
-        self.target = Target(checkpoint, runner, grammars=GRAMMARS)
+        self.target = Target(checkpoint, runner, constraints=CONSTRAINTS)
 
     def logits(self, output: Sequence[int]) -> Any:
         """Returns a row [num_tokens]."""

@@ -9,12 +9,13 @@ import weakref
 import pytest
 
 from goodspeed.constraint import compiling
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.masks import Matchers
+from goodspeed.constraint.sources import to_grammar
 from goodspeed.constraint.tokens import TokenTable
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.errors import GrammarError
+from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 from tests.constraint.babbler import VOCABULARY, Babbler, decode
 
@@ -43,6 +44,7 @@ def test_each_kind_is_kept(constraint, fits):
         assert fits(text), text
 
 
+INTEGER = json.dumps({"type": "integer"})
 REFUSED = [
     ("json_object", "{}", "has no source"),
     ("json_schema", "{", "cannot be read as JSON"),
@@ -76,7 +78,15 @@ REFUSED = [
     ("grammar", "start: thing", 'line 1, column 8: unknown name: "thing"'),
     ("grammar", "", "no start rule"),
     ("grammar", 'start: x\nx "a"', "line 2, column 3"),
-    ("grammar", 'start: "a" %json {"type": "string"}', "%json is not taken"),
+    ("grammar", "start: %json {", "%json is not taken"),
+    ("grammar", "start: %json {nothing}", "cannot be read as JSON"),
+    ("grammar", f"start: %json {INTEGER} | %json {INTEGER}", "cannot be read as JSON"),
+    ("grammar", f'start: "a" %json {INTEGER}', "%json is not taken"),
+    ("grammar", "start: %lark {}", "%lark is not taken"),
+    ("grammar", '%llguidance {"no_forcing": false}\nstart: "a"', "%llguidance is not taken"),
+    ("grammar", 'start: %json {"x-guidance": {"whitespace_flexible": true}}', "x-guidance is not taken"),
+    ("grammar", 'start: %json {"x-guidance": {"lenient": 1}}', "x-guidance is not taken"),
+    ("grammar", f"start: a\na: %json {INTEGER}\na: %json {INTEGER}", "defined twice"),
     ("grammar", "start: A\nA: /" + "x" * 900 + "(?=a)" + "y" * 900 + "/", "look-around"),
 ]
 
@@ -84,7 +94,7 @@ REFUSED = [
 @pytest.mark.parametrize(("kind", "source", "why"), REFUSED)
 def test_what_is_wrong_is_refused_with_the_reason(kind, source, why):
     """The library's own, on one line and not too long, without the grammar that was made of what was sent."""
-    with pytest.raises(GrammarError) as error:
+    with pytest.raises(ConstraintError) as error:
         compiling.compiled_matcher(Constraint(kind, source), TABLE)
     said = str(error.value)
     assert why in said
@@ -98,6 +108,12 @@ def test_what_is_wrong_is_refused_with_the_reason(kind, source, why):
 def test_lines_of_a_grammar_that_was_made_of_something_else_are_left_out():
     assert compiling.without_place("line 3, column 7: failed to compile JSON schema: the type") == "the type"
     assert compiling.without_place("the type of line 3, column 7: x") == "the type of line 3, column 7: x"
+
+
+def test_options_are_put_into_each_schema_of_a_grammar() -> None:
+    assert '"whitespace_flexible": false' in to_grammar(Constraint("grammar", f'start: "a" one\none: %json {INTEGER}'))
+    lenient = json.dumps({"x-guidance": {"lenient": True}, "type": "integer"})
+    assert '"lenient": true' in to_grammar(Constraint("grammar", f"one: %json {lenient}"))
 
 
 def nested(num: int, word: str = "items") -> str:
@@ -213,7 +229,7 @@ def trial():
 
 @pytest.mark.parametrize("constraint", [*ALL_HOSTILE.values(), *COSTLY.values()], ids=[*ALL_HOSTILE, *COSTLY])
 def test_hostile_ones_are_refused_or_cost_little(trial, constraint):
-    """Those that pass the trial are written; a form of the next session passes in any case."""
+    """Those that pass the trial are written; a constraint of the next session passes in any case."""
     started = time.monotonic()
     if trial.problem(constraint) is None:
         write(constraint)
@@ -278,17 +294,17 @@ def compiled(monkeypatch) -> list[Constraint]:
 
 
 def test_what_was_compiled_beforehand_is_not_compiled_again(compiled):
-    grammars = Grammars(VOCABULARY)
+    constraints = Constraints(VOCABULARY)
     good, wrong = Constraint("regex", "ab"), Constraint("regex", "a(")
     for number, each in enumerate((good, wrong)):
-        grammars.offer(each, grammars.compiled(each))
-        problem = grammars.problem(b"%d" % number, each)
+        constraints.offer(each, constraints.compiled(each))
+        problem = constraints.problem(b"%d" % number, each)
         assert (problem is None) is (each is good)
     assert compiled == [good, wrong]
-    grammars.offer(good, grammars.compiled(good))
-    grammars.hold(b"1", good)
-    assert grammars.problem(b"1", good) is None
-    assert Matchers(grammars).of(b"1", good, ()).allowed([]).any()
+    constraints.offer(good, constraints.compiled(good))
+    constraints.hold(b"1", good)
+    assert constraints.problem(b"1", good) is None
+    assert Matchers(constraints).of(b"1", good, ()).allowed([]).any()
     assert len(compiled) == 3
 
 
@@ -303,10 +319,10 @@ def test_of_a_wrong_one_only_the_reason_is_kept(monkeypatch):
     def refuse(one, table):
         local = Parsed()
         parsed.append(weakref.ref(local))
-        raise GrammarError("wrong")
+        raise ConstraintError("wrong")
 
     monkeypatch.setattr(compiling, "compiled_matcher", refuse)
-    compiled = Grammars(VOCABULARY).compiled(Constraint("regex", "a"))
+    compiled = Constraints(VOCABULARY).compiled(Constraint("regex", "a"))
     gc.collect()
     assert str(compiled) == "wrong"
     assert [one() for one in parsed] == [None]
@@ -314,44 +330,44 @@ def test_of_a_wrong_one_only_the_reason_is_kept(monkeypatch):
 
 def test_what_one_session_holds_no_other_has(compiled):
     """Else the time would tell it what others have sent, and one text's cost would end another."""
-    grammars, form = Grammars(VOCABULARY), Constraint("regex", "a")
-    grammars.hold(b"1", form)
-    grammars.hold(b"2", form)
-    assert compiled == [form] * 2
-    assert grammars.of(b"1", form) is grammars.of(b"1", form)
-    assert grammars.of(b"1", form) is not grammars.of(b"2", form)
-    grammars.release(b"1")
-    assert grammars.holders == [b"2"]
-    assert not grammars.holds(b"1", form)
-    grammars.of(b"3", form)
-    assert compiled == [form] * 3
+    constraints, one = Constraints(VOCABULARY), Constraint("regex", "a")
+    constraints.hold(b"1", one)
+    constraints.hold(b"2", one)
+    assert compiled == [one] * 2
+    assert constraints.of(b"1", one) is constraints.of(b"1", one)
+    assert constraints.of(b"1", one) is not constraints.of(b"2", one)
+    constraints.release(b"1")
+    assert constraints.holders == [b"2"]
+    assert not constraints.holds(b"1", one)
+    constraints.of(b"3", one)
+    assert compiled == [one] * 3
 
 
 def test_a_session_holds_two_at_most_the_first_and_the_newest():
-    grammars = Grammars(VOCABULARY)
-    forms = [Constraint("regex", source) for source in "abcd"]
-    for each in forms:
-        grammars.hold(b"1", each)
-    assert [grammars.holds(b"1", each) for each in forms] == [True, False, False, True]
-    grammars.release(b"1", but=forms[3])
-    assert [grammars.holds(b"1", each) for each in forms] == [False, False, False, True]
+    constraints = Constraints(VOCABULARY)
+    several = [Constraint("regex", source) for source in "abcd"]
+    for each in several:
+        constraints.hold(b"1", each)
+    assert [constraints.holds(b"1", each) for each in several] == [True, False, False, True]
+    constraints.release(b"1", but=several[3])
+    assert [constraints.holds(b"1", each) for each in several] == [False, False, False, True]
 
 
 def test_a_wrong_one_is_not_held():
-    grammars = Grammars(VOCABULARY)
+    constraints = Constraints(VOCABULARY)
     wrong = Constraint("regex", "a(")
-    with pytest.raises(GrammarError):
-        grammars.hold(b"1", wrong)
-    with pytest.raises(GrammarError):
-        grammars.of(b"1", wrong)
+    with pytest.raises(ConstraintError):
+        constraints.hold(b"1", wrong)
+    with pytest.raises(ConstraintError):
+        constraints.of(b"1", wrong)
 
 
 def test_several_threads_may_ask():
-    grammars, found = Grammars(VOCABULARY), list[str | None]()
+    constraints, found = Constraints(VOCABULARY), list[str | None]()
     sources = [f"[ab]{{1,{each}}}" for each in range(1, 9)]
 
     def ask() -> None:
-        found.extend(grammars.problem(b"1", Constraint("regex", source)) for source in sources)
+        found.extend(constraints.problem(b"1", Constraint("regex", source)) for source in sources)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -364,5 +380,5 @@ def test_several_threads_may_ask():
 def test_a_vocabulary_that_cannot_be_read_is_named():
     no_end = Vocabulary(name="x", tokenizer=VOCABULARY.tokenizer, tokenizer_fingerprint="", eos_ids=(), num_tokens=4096)
     no_bytes = Vocabulary(name="x", tokenizer=object(), tokenizer_fingerprint="", eos_ids=(0,), num_tokens=4096)
-    assert "ends a text" in str(Grammars(no_end).problem(b"1", Constraint("regex", "a")))
-    assert "fast tokenizer" in str(Grammars(no_bytes).problem(b"1", Constraint("regex", "a")))
+    assert "ends a text" in str(Constraints(no_end).problem(b"1", Constraint("regex", "a")))
+    assert "fast tokenizer" in str(Constraints(no_bytes).problem(b"1", Constraint("regex", "a")))

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks.grammar import HOSTILE_ROWS, schemas
-from goodspeed.constraint.compiling import Grammar
+from goodspeed.constraint.compiling import CompiledConstraint
 from goodspeed.constraint.forcing import MAX_BYTES, of_grammar, of_pattern, of_schema
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.sources import to_grammar
-from goodspeed.errors import GrammarError
+from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
-from tests.constraint.babbler import END, GRAMMARS
+from tests.constraint.babbler import CONSTRAINTS, END
 
 UNFORCED = "no_forcing"
 LONG = "abcdefghij " * 370  # 4,070 bytes
@@ -82,7 +82,7 @@ def test_patterns_by_hand() -> None:
     assert of_pattern("a{17}") == INF
 
 
-def walk(grammar: Grammar, seed: int, num_tokens: int = 40) -> list[int]:
+def walk(grammar: CompiledConstraint, seed: int, num_tokens: int = 40) -> list[int]:
     """Returns how many tokens were forced at each place of a random text."""
     matcher, choose, found = grammar.begin(), random.Random(seed), list[int]()
     for _ in range(num_tokens):
@@ -97,14 +97,14 @@ def walk(grammar: Grammar, seed: int, num_tokens: int = 40) -> list[int]:
 @pytest.mark.parametrize("constraint", HOSTILE_ROWS.values(), ids=HOSTILE_ROWS)
 def test_no_constraint_has_more_forced_than_is_paid_for(constraint: Constraint) -> None:
     """Each took 10 ms to a second for each row, when all that it forces was computed."""
-    with suppress(GrammarError):
-        assert max(walk(GRAMMARS.get(constraint), 1)) <= MAX_BYTES
+    with suppress(ConstraintError):
+        assert max(walk(CONSTRAINTS.get(constraint), 1)) <= MAX_BYTES
 
 
 def test_what_is_told_is_never_too_low() -> None:
     for seed, constraint in enumerate(schemas()):
         told = of_schema(json.loads(constraint.source))
-        assert told >= max(walk(GRAMMARS.get(constraint), seed)), constraint.source
+        assert told >= max(walk(CONSTRAINTS.get(constraint), seed)), constraint.source
 
 
 def test_ordinary_constraints_still_force_what_must_follow() -> None:
@@ -116,8 +116,8 @@ def test_ordinary_constraints_still_force_what_must_follow() -> None:
 
 
 def test_a_constraint_that_forces_nothing_is_kept_all_the_same() -> None:
-    matcher = Matcher(GRAMMARS.get(Constraint("json_schema", json.dumps({"const": LONG}))))
-    whole = GRAMMARS.table.tokenizer.tokenize_str(json.dumps(LONG))
+    matcher = Matcher(CONSTRAINTS.get(Constraint("json_schema", json.dumps({"const": LONG}))))
+    whole = CONSTRAINTS.table.tokenizer.tokenize_str(json.dumps(LONG))
     assert matcher.may_end(whole)
     assert not matcher.may_end(whole[:-1])
     assert matcher.forced(whole[:5]) == ()
@@ -140,5 +140,5 @@ NESTED = 600 * "[" + 600 * "]"
 )
 def test_no_number_or_depth_breaks_the_compiling(source: str) -> None:
     """Each may be served or refused, and raises nothing else."""
-    with suppress(GrammarError):
-        assert GRAMMARS.get(Constraint("json_schema", source))
+    with suppress(ConstraintError):
+        assert CONSTRAINTS.get(Constraint("json_schema", source))

@@ -1,4 +1,4 @@
-"""Forms in rounds of the target: with stop ids, min_tokens and bans, under both rules, and where nothing may follow."""
+"""Constraints in rounds: with stop ids, min_tokens and bans, under both rules, and where nothing may follow."""
 
 import json
 from math import isfinite
@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from goodspeed.constraint.masks import Matchers
-from goodspeed.errors import NOT_NUMBERS, GrammarError
+from goodspeed.errors import NOT_NUMBERS, ConstraintError
 from goodspeed.exact.positions import certain
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling, Verdict
@@ -22,7 +22,7 @@ A, B = (encode(letter)[0] for letter in "ab")
 
 def kept(babbler: Babbler) -> Matchers:
     """The matchers of its target."""
-    matchers = babbler.target._forms._matchers
+    matchers = babbler.target._constraint_masks._matchers
     assert matchers is not None
     return matchers
 
@@ -38,7 +38,7 @@ def test_min_tokens_holds_while_the_form_leaves_a_choice_and_no_longer():
     assert len(Babbler(2, LIST, may_stop_at=0).write()) < 12
     long = Babbler(2, Constraint("regex", "a*"), may_stop_at=30).write()
     assert len(long) >= 29
-    assert decode(Babbler(2, FIXED, may_stop_at=30).write()) == "abc"  # the form wins
+    assert decode(Babbler(2, FIXED, may_stop_at=30).write()) == "abc"  # the constraint wins
 
 
 def test_a_stop_id_that_is_text_ends_it_where_it_comes():
@@ -54,7 +54,11 @@ def test_a_stop_id_that_is_text_ends_it_where_it_comes():
 def test_a_text_that_does_not_keep_its_form_fails_by_name_and_the_next_goes_on():
     babbler = Babbler(4, FIXED)
     outcome = babbler.round([B, B])
-    assert (outcome.tokens, "does not keep the constraint" in outcome.failed, outcome.breaks_form) == ((), True, True)
+    assert (outcome.tokens, "does not keep the constraint" in outcome.failed, outcome.breaks_constraint) == (
+        (),
+        True,
+        True,
+    )
     assert not babbler.round([]).failed
 
 
@@ -62,12 +66,6 @@ def test_logits_that_are_not_numbers_are_told_as_such_whatever_the_form_says(mon
     babbler = Babbler(4, FIXED)
     monkeypatch.setattr(babbler, "logits", lambda output: Babbler.logits(babbler, output) * float("nan"))
     assert babbler.round([B, B]).failed == NOT_NUMBERS
-
-
-def test_a_wrong_draft_harms_nobody():
-    babbler = Babbler(5, FIXED)
-    outcome = babbler.round([], Draft([B, A, B]))
-    assert (outcome.num_accepted, outcome.failed) == (0, "")
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -90,16 +88,16 @@ def test_sessions_without_key_value_memory_are_forgotten():
     babbler.round([])
     matchers = kept(babbler)
     assert len(matchers) == 1
-    babbler.target._forms.keep({SESSION})
+    babbler.target._constraint_masks.keep({SESSION})
     assert len(matchers) == 1
-    babbler.target._forms.keep(set())
+    babbler.target._constraint_masks.keep(set())
     assert len(matchers) == 0
 
 
 def test_a_target_without_grammars_serves_no_form():
     babbler = Babbler(7, FIXED)
-    babbler.target._forms._matchers = None
-    with pytest.raises(GrammarError, match="no forms are served"):
+    babbler.target._constraint_masks._matchers = None
+    with pytest.raises(ConstraintError, match="no constraints are served"):
         babbler.round([])
 
 

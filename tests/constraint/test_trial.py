@@ -10,10 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from goodspeed.constraint import trial as trials
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import KILLED, Trial
-from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.errors import GrammarError
+from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 from tests.constraint.babbler import VOCABULARY
 
@@ -92,16 +91,11 @@ def test_the_process_has_no_model_in_it() -> None:
 
 
 def test_what_does_not_pass_is_not_compiled_here(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    grammars = Grammars(VOCABULARY, trial)
-    monkeypatch.setattr(grammars, "get", None)
-    assert str(grammars.compiled(SLOW)) == KILLED
-    assert grammars.tried(GOOD) is None
-    assert isinstance(grammars.compiled(WRONG), GrammarError)
-
-
-def test_a_vocabulary_that_cannot_be_read_is_named() -> None:
-    no_bytes = Vocabulary(name="x", tokenizer=object(), tokenizer_fingerprint="", eos_ids=(0,), num_tokens=4096)
-    assert "fast tokenizer" in str(Grammars(no_bytes, Trial(no_bytes)).tried(GOOD))
+    constraints = Constraints(VOCABULARY, trial)
+    monkeypatch.setattr(constraints, "get", None)
+    assert str(constraints.compiled(SLOW)) == KILLED
+    assert constraints.tried(GOOD) is None
+    assert isinstance(constraints.compiled(WRONG), ConstraintError)
 
 
 def test_sources_of_any_characters_pass_the_pipe(trial: Trial) -> None:

@@ -31,7 +31,7 @@ class Model(nn.Module):
         return self.small(hidden), self.head(hidden)
 
 
-@pytest.mark.parametrize("num_tokens", [1, 2, 7, 32, 100])
+@pytest.mark.parametrize("num_tokens", [1, 7, 100])
 @torch.inference_mode()
 def test_results_differ_by_rounding_alone(num_tokens):
     model = Model()
@@ -56,12 +56,6 @@ def test_what_is_packed_and_what_is_not():
     assert model.head.weight is embedding  # shared: still there for the embedding
     assert model.wide.weight.shape == (512, 384)
     assert model.wide.weight.is_mkldnn  # not shared: the plain copy is gone
-
-
-def test_a_second_call_finds_nothing_to_do():
-    model = Model()
-    assert prepack(model) == 3
-    assert prepack(model) == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])

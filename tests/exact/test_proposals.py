@@ -89,10 +89,6 @@ def test_a_kind_or_a_k_that_does_not_exist_is_refused():
             make(draft_probs(), "lattice", k=k)
 
 
-def test_an_empty_draft_has_an_empty_proposal():
-    assert decode(encode([]), 0, VOCAB, tokens=[]).shape == (0, VOCAB)
-
-
 # Refusals
 
 
@@ -142,13 +138,6 @@ def test_a_malformed_position_is_refused_by_name(data, says):
         decode(data, 1, 4)
     with pytest.raises(InvalidProposal):
         decode(GOOD + data, 2, 4)
-
-
-def test_a_refusal_names_the_position():
-    with pytest.raises(InvalidProposal, match="position 1 of the proposal: a negative"):
-        decode(GOOD + dense(-0.5, 1.5), 2, 4)
-    with pytest.raises(InvalidProposal, match="position 1 of the proposal: no kind 9"):
-        decode(GOOD + b"\x09" + GOOD[1:], 2, 4)
 
 
 def test_a_lattice_of_more_than_256_tokens_is_refused():

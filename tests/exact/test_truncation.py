@@ -71,8 +71,3 @@ def test_a_row_that_is_no_row_harms_no_other(value):
         damaged[broken] = value
         others = np.arange(len(OPTIONS)) != broken
         assert torch.equal(choose(damaged, batch, positions)[others], right[others])
-
-
-def test_equal_scores_give_the_lowest_id():
-    kept = Kept(np.array([0, 0, 0, 2]), np.array([3, 5, 9, 4]), np.ones(4, np.float32))
-    assert kept.first(np.array([1.0, 2.0, 2.0, 0.0], np.float32), 3).tolist() == [5, 0, 4]

@@ -75,16 +75,16 @@ def test_nothing_is_drafted_where_nothing_is_known(tokens):
 
 @pytest.mark.parametrize("least_probability", [0.0, 0.1, 0.3, 0.6, 0.9, 1.0])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_draft_ends_before_the_product_of_odds_is_below_the_least(least_probability, temperature):
+def test_a_draft_ends_before_the_product_of_probabilities_is_below_the_least(least_probability, temperature):
     lengths = set()
     for seed in range(60):
         text, histories = random_case(seed)
         sampling = Sampling(temperature, seed=seed)
         tokens, probabilities = draft(text, histories, 8, sampling=sampling, least_probability=least_probability)
-        further, more_odds = draft(text, histories, 8, sampling=sampling, least_probability=0.0)
-        path = [torch.tensor(more_odds[:n], dtype=torch.float64).prod().item() for n in range(1, len(more_odds) + 1)]
+        further, of_all = draft(text, histories, 8, sampling=sampling, least_probability=0.0)
+        path = [torch.tensor(of_all[:n], dtype=torch.float64).prod().item() for n in range(1, len(of_all) + 1)]
         expected = next((n for n, product in enumerate(path) if product < least_probability), len(path))
-        assert (tokens, probabilities) == (further[:expected], more_odds[:expected])
+        assert (tokens, probabilities) == (further[:expected], of_all[:expected])
         assert all(0 < one < 1 for one in probabilities)
         lengths.add(len(tokens))
     assert max(lengths) == {0.0: 8, 1.0: 0}.get(least_probability, max(lengths))
@@ -114,7 +114,7 @@ def test_the_text_is_as_before_whatever_happens():
     assert text.tokens == before
 
 
-def test_long_matches_and_agreement_raise_the_odds():
+def test_long_matches_and_agreement_raise_the_probability():
     def probabilities(text, *texts):
         history = NgramIndex()
         for tokens in texts:

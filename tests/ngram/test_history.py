@@ -37,12 +37,6 @@ def test_a_user_s_text_never_drafts_for_another():
     assert not {id(index) for index in found.indexes("a")} & {id(index) for index in found.indexes("b")}
 
 
-def test_without_users_all_draft_for_all():
-    found = History(1_000, per_user=False)
-    found.add("a", [1, 2, 3])
-    assert drafted(found, "b") == (3,)
-
-
 def test_shared_texts_draft_for_everybody_and_users_texts_are_not_among_them():
     found = History(1_000, per_user=True)
     found.add_shared([1, 2, 5])

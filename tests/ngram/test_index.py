@@ -5,7 +5,6 @@ import tracemalloc
 
 import pytest
 
-from goodspeed.errors import ConfigError
 from goodspeed.ngram import index
 from goodspeed.ngram.index import GrowingText, NgramIndex
 from goodspeed.ngram.matching import find
@@ -45,12 +44,6 @@ def test_of_a_text_beyond_the_bound_the_end_is_kept():
     found.add(range(9))
     found.add([])
     assert texts_of(found) == [[4, 5, 6, 7, 8]]
-
-
-def test_an_empty_index_has_nothing_to_drop():
-    assert NgramIndex().drop_oldest() == 0
-    with pytest.raises(ConfigError, match="at least 1"):
-        NgramIndex(0)
 
 
 @pytest.mark.thorough

@@ -9,7 +9,7 @@ from draft_node.core.actions import Propose, Request
 from draft_node.model.drafter import Drafter
 from goodspeed.app import generation
 from goodspeed.constraint import compiling
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
@@ -23,7 +23,7 @@ from verify_node.model.target import Target
 from verify_node.scheduler.round import Entry, Round
 
 TARGET, DRAFT = checkpoints.load("tiny-target"), checkpoints.load("tiny-draft-m")
-GRAMMARS = Grammars(TARGET)
+CONSTRAINTS = Constraints(TARGET)
 (END,) = TARGET.eos_ids
 PROMPT = tuple(TARGET.tokenizer("def read_lines(path):")["input_ids"])
 PERSON = Constraint(
@@ -40,7 +40,7 @@ def decode(tokens: Sequence[int]) -> str:
 
 
 def alone(constraint: Constraint, sampling: Sampling, most: int = 60) -> list[int]:
-    matcher = Matcher(GRAMMARS.get(constraint), constraint.after)
+    matcher = Matcher(CONSTRAINTS.get(constraint), constraint.after)
     return list(
         generation.generate(TARGET, Runner(TARGET, num_pages=16), PROMPT, sampling, most, (END,), matcher=matcher)
     )
@@ -54,8 +54,8 @@ class Pair:
             session_id(1), PROMPT, sampling, 60, (END,), verification, constraint=constraint if drafts_in_form else None
         )
         self.constraint = constraint
-        self.drafter = Drafter(DRAFT, Runner(DRAFT, num_pages=64), k=16, grammars=GRAMMARS)
-        self.target = Target(TARGET, Runner(TARGET, num_pages=64), grammars=GRAMMARS)
+        self.drafter = Drafter(DRAFT, Runner(DRAFT, num_pages=64), k=16, constraints=CONSTRAINTS)
+        self.target = Target(TARGET, Runner(TARGET, num_pages=64), constraints=CONSTRAINTS)
         self.num_drafted = self.num_accepted = 0
 
     def write(self):
@@ -117,7 +117,7 @@ def test_the_ratio_rule_writes_within_the_form(seed):
 
 
 def test_a_text_that_the_draft_model_writes_alone_keeps_the_form():
-    drafter = Drafter(DRAFT, Runner(DRAFT, num_pages=64), grammars=GRAMMARS)
+    drafter = Drafter(DRAFT, Runner(DRAFT, num_pages=64), constraints=CONSTRAINTS)
     request = Request(session_id(2), PROMPT, SAMPLINGS[1], 60, (END,), constraint=PERSON)
     tokens: tuple[int, ...] = ()
     while END not in tokens:
@@ -126,8 +126,8 @@ def test_a_text_that_the_draft_model_writes_alone_keeps_the_form():
         tokens += proposed.tokens
     assert set(json.loads(decode(tokens[:-1]))) == {"name", "age"}
     drafter.forget(session_id(2))
-    assert drafter._forms is not None
-    assert len(drafter._forms) == 0
+    assert drafter._matchers is not None
+    assert len(drafter._matchers) == 0
 
 
 # -- a verify node -----------------------------------------------------------------------------------------------------
@@ -137,8 +137,8 @@ class FormDesk(Desk):
     """A verify node with the embedded target, which drafts by itself."""
 
     def __init__(self, **options):
-        grammars = Grammars(TARGET)  # in which nobody else holds anything
-        self.real = Target(TARGET, Runner(TARGET, num_pages=64), grammars=grammars)
+        constraints = Constraints(TARGET)  # in which nobody else holds anything
+        self.real = Target(TARGET, Runner(TARGET, num_pages=64), constraints=constraints)
         settings = CoreSettings(is_shared=False, **options)
         welcome = core_settings.make_welcome(
             settings,
@@ -149,7 +149,7 @@ class FormDesk(Desk):
             max_message_bytes=1 << 20,
         )
         pool = self.real.runner.pool
-        super().__init__(core_settings.make_core(settings, welcome, pool, kind=CheckedCore, grammars=grammars))
+        super().__init__(core_settings.make_core(settings, welcome, pool, kind=CheckedCore, constraints=constraints))
         self.target.run = lambda planned: self.real.run(planned).outcomes  # type: ignore[method-assign]
         self.num_drafted: dict[str | None, int] = {}
 

@@ -103,7 +103,7 @@ def test_two_turns_of_a_chat_are_the_targets_own_with_it_and_without(sampling: S
         assert nodes.write(request(1, sampling)) == [first]
         assert nodes.write(request(2, sampling, turn)) == [second]
         assert nodes.num_cached == ([0, 52] if keeps else [0, 0])
-        assert (nodes.drafter.num_found > 0) == keeps
+        assert (nodes.drafter.caches.num_found > 0) == keeps
 
 
 def test_choices_of_one_prompt_read_it_once() -> None:
@@ -119,7 +119,7 @@ def test_another_user_finds_nothing_and_gets_the_same_text() -> None:
     texts = [nodes.write(request(number, SAMPLINGS[0], salt=salt)) for number, salt in [(1, b"alice"), (2, b"bob")]]
     assert texts[0] == texts[1]
     assert nodes.num_cached == [0, 0]
-    assert nodes.core.counts.num_found == nodes.drafter.num_found == 0
+    assert nodes.core.counts.num_found == nodes.drafter.caches.num_found == 0
 
 
 def test_texts_are_exact_where_memory_is_short() -> None:

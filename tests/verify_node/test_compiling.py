@@ -4,8 +4,8 @@ import asyncio
 import threading
 import time
 
-from goodspeed.constraint.compiling import Grammars
-from goodspeed.errors import GrammarError
+from goodspeed.constraint.compiling import Constraints
+from goodspeed.errors import ConstraintError
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Welcome
@@ -43,55 +43,55 @@ def opening(peer, number, source="a"):
 
 
 def test_openings_with_a_constraint_wait():
-    grammars = Grammars(VOCABULARY)
-    waiting = Compiling(grammars)
+    constraints = Constraints(VOCABULARY)
+    waiting = Compiling(constraints)
     assert waiting.concerns(opening(b"a", 1))
     assert not waiting.concerns(Received(b"a", make_open(1), 100, None))
     assert not waiting.concerns(Received(b"a", Ack(session_id(1), 1, 3), 100, None))
-    assert not waiting.concerns(Received(b"a", GrammarError("bytes that were no message"), 100, None))  # type: ignore[arg-type]
+    assert not waiting.concerns(Received(b"a", ConstraintError("bytes that were no message"), 100, None))  # type: ignore[arg-type]
 
 
 def test_only_what_opens_again_need_not_wait():
     """What others have sent must not be known: the time until the answer would tell."""
-    grammars = Grammars(VOCABULARY)
-    waiting = Compiling(grammars)
-    grammars.hold(session_id(1), Constraint("regex", "a"))
+    constraints = Constraints(VOCABULARY)
+    waiting = Compiling(constraints)
+    constraints.hold(session_id(1), Constraint("regex", "a"))
     assert not waiting.concerns(opening(b"a", 1))
     assert waiting.concerns(opening(b"a", 2))
     assert waiting.concerns(opening(b"a", 1, "b"))
 
 
 def test_what_came_of_it_is_offered_to_the_session_that_is_given_out():
-    grammars = SlowGrammars()
-    waiting = Compiling(grammars)  # type: ignore[arg-type]
+    constraints = SlowGrammars()
+    waiting = Compiling(constraints)  # type: ignore[arg-type]
     for number, source in enumerate("ab"):
         waiting.take(opening(b"a", number, source))
 
     async def take_all():
-        return [((await waiting.next()).message.constraint.source, grammars.offered) for _ in range(2)]
+        return [((await waiting.next()).message.constraint.source, constraints.offered) for _ in range(2)]
 
     assert asyncio.run(take_all()) == [("a", "a"), ("b", "b")]
 
 
 def test_an_opening_that_is_repeated_while_it_waits_is_compiled_once():
     """A draft node repeats it after a second without an answer: just when much waits."""
-    grammars = SlowGrammars()
-    waiting = Compiling(grammars)  # type: ignore[arg-type]
+    constraints = SlowGrammars()
+    waiting = Compiling(constraints)  # type: ignore[arg-type]
     for _ in range(2):
         assert waiting.take(opening(b"a", 1))
 
     async def take_both():
         first = await waiting.next()
-        grammars.holds = lambda session_id, constraint: True  # type: ignore[method-assign]
+        constraints.holds = lambda session_id, constraint: True  # type: ignore[method-assign]
         return first, await waiting.next()
 
     assert asyncio.run(take_both()) == (opening(b"a", 1), opening(b"a", 1))
-    assert grammars.sources == ["a"]
+    assert constraints.sources == ["a"]
 
 
 def test_senders_take_turns_and_the_event_loop_does_not_compile():
-    grammars = SlowGrammars()
-    waiting = Compiling(grammars)  # type: ignore[arg-type]
+    constraints = SlowGrammars()
+    waiting = Compiling(constraints)  # type: ignore[arg-type]
     for number in range(3):
         assert waiting.take(opening(b"greedy", number, f"g{number}"))
     assert waiting.take(opening(b"modest", 9, "m"))
@@ -100,8 +100,8 @@ def test_senders_take_turns_and_the_event_loop_does_not_compile():
         return [(await waiting.next()).peer for _ in range(4)]
 
     assert asyncio.run(take_all()) == [b"greedy", b"modest", b"greedy", b"greedy"]
-    assert grammars.sources == ["g0", "m", "g1", "g2"]
-    assert threading.current_thread().name not in grammars.threads
+    assert constraints.sources == ["g0", "m", "g1", "g2"]
+    assert threading.current_thread().name not in constraints.threads
 
 
 def test_too_many_of_one_sender_are_not_taken(monkeypatch):
@@ -130,8 +130,8 @@ def closing(peer, number, epoch=1, principal=None):
 
 
 def test_what_is_closed_while_it_waits_is_not_opened():
-    grammars = SlowGrammars()
-    waiting = Compiling(grammars)  # type: ignore[arg-type]
+    constraints = SlowGrammars()
+    waiting = Compiling(constraints)  # type: ignore[arg-type]
     for number in (1, 2, 3):
         waiting.take(opening(b"a", number, f"s{number}"))
     waiting.take(opening(b"b", 1, "another's"))
@@ -144,20 +144,20 @@ def test_what_is_closed_while_it_waits_is_not_opened():
         return [(one := await waiting.next()).peer + one.message.session_id[-1:] for _ in range(3)]
 
     assert set(asyncio.run(take_all())) == {b"a" + session_id(n)[-1:] for n in (2, 3)} | {b"b" + session_id(1)[-1:]}
-    assert "s1" not in grammars.sources
+    assert "s1" not in constraints.sources
 
 
 def test_what_is_closed_while_it_is_compiled_is_not_opened():
-    grammars, goes_on, is_compiling = SlowGrammars(), threading.Event(), threading.Event()
-    compiled = grammars.compiled
+    constraints, goes_on, is_compiling = SlowGrammars(), threading.Event(), threading.Event()
+    compiled = constraints.compiled
 
     def held(constraint):
         is_compiling.set()
         assert goes_on.wait(30)
         compiled(constraint)
 
-    grammars.compiled = held  # type: ignore[method-assign]
-    waiting = Compiling(grammars)  # type: ignore[arg-type]
+    constraints.compiled = held  # type: ignore[method-assign]
+    waiting = Compiling(constraints)  # type: ignore[arg-type]
 
     async def close_the_first():
         waiting.take(opening(b"a", 1, "first"))
@@ -169,7 +169,7 @@ def test_what_is_closed_while_it_is_compiled_is_not_opened():
         return await task
 
     assert asyncio.run(close_the_first()).message.session_id == session_id(2)
-    assert grammars.sources == ["first", "second"]
+    assert constraints.sources == ["first", "second"]
 
 
 def test_the_node_opens_no_session_whose_close_overtook_it():

@@ -23,7 +23,7 @@ from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import Outcome, Round, RoundLimits
 from verify_node.scheduler.select import Choice
 from verify_node.scheduler.start import Starting
-from verify_node.session.checks import HALF_DONE, form_failed, round_failed, target_failed
+from verify_node.session.checks import HALF_DONE, constraint_failed, round_failed, target_failed
 from verify_node.session.session import SMOOTHING, Session
 from verify_node.slo.allotting import Allotment
 
@@ -212,7 +212,7 @@ class Rounds:
             if outcome.failed:
                 if outcome.failed in (NOT_NUMBERS, IMPOSSIBLE):
                     self._distrust(session)
-                why = form_failed(outcome.failed) if outcome.breaks_form else target_failed(outcome.failed)
+                why = constraint_failed(outcome.failed) if outcome.breaks_constraint else target_failed(outcome.failed)
                 sends += self.replies.give_up(session, why, now)
             elif entry.samples:
                 moved.append(commit(session, entry, outcome, self.pool))

@@ -6,7 +6,7 @@ cannot be is answered by a `Rejection`.
 
 from collections.abc import Mapping
 
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.enrolled import Enrolled
@@ -50,12 +50,12 @@ class Sessions:
         max_sessions: int,
         max_client_sessions: int,
         tiers: Tiers,
-        grammars: Grammars | None = None,
+        constraints: Constraints | None = None,
     ) -> None:
-        """grammars: of the constraints of sessions; None: sessions with one are refused."""
+        """constraints: of the constraints of sessions; None: sessions with one are refused."""
         self.welcome = welcome
         self.tiers = tiers
-        self._grammars = grammars
+        self._constraints = constraints
         self.max_sessions = max_sessions
         self.max_client_sessions = max_client_sessions
         self.context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
@@ -86,7 +86,7 @@ class Sessions:
             check_open(message, peer.client, known, self._num_free(peer.client))
             or check_text(message, self.welcome, self.context_len)
             or check_prompt_logprobs(message, self._num_prompt_logprobs(peer.client, known))
-            or check_constraint(message, self._grammars)
+            or check_constraint(message, self._constraints)
         )
         if refused:
             return refused
@@ -108,8 +108,10 @@ class Sessions:
         if known is not None:
             self._replace(known, session, in_flight)
         self.sessions[message.session_id] = session
-        if self._grammars is not None and message.constraint is not None:  # the target must not compile it in a round
-            self._grammars.hold(message.session_id, message.constraint)
+        if (
+            self._constraints is not None and message.constraint is not None
+        ):  # the target must not compile it in a round
+            self._constraints.hold(message.session_id, message.constraint)
         if not in_flight:
             self._release_forms(message.session_id)
         return session
@@ -213,19 +215,21 @@ class Sessions:
     def has_form(self, session: Session) -> bool:
         """Whether the session holds the form that it is to keep, if it has one."""
         constraint = session.opened.constraint
-        return constraint is None or self._grammars is None or self._grammars.holds(session.session_id, constraint)
+        return (
+            constraint is None or self._constraints is None or self._constraints.holds(session.session_id, constraint)
+        )
 
     def lost_forms(self) -> list[bytes]:
         """Session ids for which forms are held that nothing will let go: there is no session that has any."""
-        holders = self._grammars.holders if self._grammars is not None else []
+        holders = self._constraints.holders if self._constraints is not None else []
         having = {session.session_id for session in self.sessions.values() if session.opened.constraint is not None}
         return [holder for holder in holders if holder not in having and holder not in self._released]
 
     def _release_forms(self, session_id: bytes) -> None:
         """Lets go of what was held by this id, but for what is open by it; only while no round is in flight."""
-        if self._grammars is not None:
+        if self._constraints is not None:
             session = self.sessions.get(session_id)
-            self._grammars.release(session_id, but=None if session is None else session.opened.constraint)
+            self._constraints.release(session_id, but=None if session is None else session.opened.constraint)
 
 
 def _common_prefix(left: list[int], right: list[int]) -> int:

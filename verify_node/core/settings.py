@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
@@ -103,18 +103,18 @@ def make_core(
     policy: Policy | None = None,
     cost: Refined | None = None,
     self_drafts: SelfDrafts | None = None,
-    grammars: Grammars | None = None,
+    constraints: Constraints | None = None,
     kind: type[VerifyCore] = VerifyCore,
 ) -> VerifyCore:
     """A verify node without sessions.
 
     welcome: of `make_welcome`; its context is cut to the size of the pool. policy: replaces the one that the settings
     name. cost: the model of a round's time, which finished rounds refine; by default it knows nothing yet. self_drafts:
-    what drafts from sessions' own texts, if the settings have it. grammars: of the target's tokenizer, where
+    what drafts from sessions' own texts, if the settings have it. constraints: of the target's tokenizer, where
     constraints are served, which the welcome then says. kind: `CheckedCore` validates itself after every event.
     """
     cost = cost if cost is not None else Refined()
-    welcome = replace(welcome, constraints=grammars is not None)
+    welcome = replace(welcome, constraints=constraints is not None)
     limits = RoundLimits(settings.budget, settings.max_round_tokens)
     allocator = Allocator(
         policy if policy is not None else settings.create_policy(),
@@ -132,7 +132,7 @@ def make_core(
         max_sessions=settings.max_sessions,
         max_client_sessions=settings.max_client_sessions,
         tiers=Tiers({tier.tier: tier for tier in settings.tiers}),
-        grammars=grammars,
+        constraints=constraints,
     )
     return kind(
         register=register,

@@ -4,10 +4,11 @@
 only.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from math import inf, isfinite, isnan
 from operator import eq
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,45 +23,19 @@ from goodspeed.exact.rejection import match, match_tree
 from goodspeed.exact.sampling import Sampling, SamplingBatch, choose, rows_at_once
 
 
-class VerifiedEntry(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
     """One session's part of a round: the target draws at its base and after each of its drafted tokens."""
 
-    @property
-    def first_row(self) -> int:
-        """The row of the logits that decides the token at `base_len`; the others follow it."""
-        ...
-
-    @property
-    def base_len(self) -> int: ...
-    @property
-    def drafted(self) -> Sequence[int]: ...
-    @property
-    def parents(self) -> Sequence[int] | None:
-        """The index of the token that each drafted one follows, or -1; None where each follows the one before it."""
-        ...
-
-    @property
-    def sampling(self) -> Sampling: ...
-    @property
-    def rules(self) -> Rules | None: ...
-    @property
-    def counts(self) -> TextCounts | None:
-        """How often each token is in the prompt and all that is committed, where the session's rules read them."""
-        ...
-
-    @property
-    def allowed(self) -> Words | None:
-        """What each of its rows may draw by its form; None where it has none."""
-        ...
-
-    @property
-    def may_ban(self) -> bool:
-        """Whether `banned_at` returns any token at some position of this round."""
-        ...
-
-    def banned_at(self, position: int) -> tuple[int, ...]:
-        """Token ids that may not be drawn at this position of the text."""
-        ...
+    first_row: int  # of the logits: decides the token at `base_len`; the others follow it
+    base_len: int
+    drafted: Sequence[int]
+    sampling: Sampling
+    parents: Sequence[int] | None = None  # index of the token that each drafted one follows, or -1; None: a chain
+    rules: Rules | None = None
+    counts: TextCounts | None = None  # of all that is committed, prompt included, where its rules read the text
+    allowed: Words | None = None  # what each of its rows may draw by its constraint [num_drafted + 1, num_words]
+    banned_at: Callable[[int], Sequence[int]] | None = None  # ids that may not be drawn at a position of the text
 
 
 class MatchDecision(NamedTuple):
@@ -81,7 +56,7 @@ class MatchDecision(NamedTuple):
         return self.target_tokens[self.accepted[-1] + 1 if self.accepted else 0]
 
 
-def decide_match(entries: Sequence[VerifiedEntry], logits: Tensor, num_tokens: int) -> list[MatchDecision]:
+def decide_match(entries: Sequence[Verified], logits: Tensor, num_tokens: int) -> list[MatchDecision]:
     """Draws the target's own token at every position on the device, then compares with the drafts on the host.
 
     logits [num_rows, vocab], of which the first num_tokens columns can be drawn; one transfer from their device.
@@ -121,7 +96,7 @@ def groups(texts: Sequence[TextRows], num_rows: int) -> Iterator[tuple[slice, Se
     yield slice(first, first + size), group
 
 
-def _decide(entry: VerifiedEntry, target_tokens: list[int], tops: list[float]) -> MatchDecision:
+def _decide(entry: Verified, target_tokens: list[int], tops: list[float]) -> MatchDecision:
     drafted, parents = entry.drafted, entry.parents
     if parents is None:
         num_accepted, agreement = match(target_tokens, drafted)
@@ -135,7 +110,7 @@ def _decide(entry: VerifiedEntry, target_tokens: list[int], tops: list[float]) -
     return MatchDecision(target_tokens, agrees, path, agreement, failure(tops, [0, *(node + 1 for node in path)]))
 
 
-def logit_rows(entries: Sequence[VerifiedEntry]) -> tuple[list[int], list[int], list[int]]:
+def logit_rows(entries: Sequence[Verified]) -> tuple[list[int], list[int], list[int]]:
     """Returns the rows of logits that are drawn from, the text position of each, and each session's number of rows."""
     rows: list[int] = []
     positions: list[int] = []
@@ -148,20 +123,20 @@ def logit_rows(entries: Sequence[VerifiedEntry]) -> tuple[list[int], list[int], 
     return rows, positions, counts
 
 
-def _positions(entry: VerifiedEntry) -> Sequence[int]:
+def _positions(entry: Verified) -> Sequence[int]:
     """Position in the text of what is drawn after the base, and after each drafted token."""
     if entry.parents is None:
         return range(entry.base_len, entry.base_len + len(entry.drafted) + 1)
     return [entry.base_len, *(entry.base_len + depth for depth in trees.depths(entry.parents))]
 
 
-def text_rows(entries: Sequence[VerifiedEntry]) -> list[TextRows]:
+def text_rows(entries: Sequence[Verified]) -> list[TextRows]:
     """The rows that `logit_rows` gives, as the rules for logits see them."""
     return [_text_rows(entry) for entry in entries]
 
 
-def _text_rows(entry: VerifiedEntry) -> TextRows:
-    banned = [entry.banned_at(position) for position in _positions(entry)] if entry.may_ban else None
+def _text_rows(entry: Verified) -> TextRows:
+    banned = None if entry.banned_at is None else list(map(entry.banned_at, _positions(entry)))
     if entry.rules is None:
         return TextRows([()] * (len(entry.drafted) + 1), banned=banned, allowed=entry.allowed)
     return TextRows(

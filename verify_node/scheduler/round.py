@@ -137,7 +137,7 @@ class Outcome(Struct, frozen=True):
     prompt_logprobs: tuple[TokenLogprobs, ...] = ()  # of the entry's `prompt_rows`
     forced: tuple[int, ...] = ()  # what must follow the tokens, by the form that the output is to keep
     path: tuple[int, ...] | None = None  # places of the accepted tokens in a tree; None: the first of a chain
-    breaks_form: bool = False  # whether it failed because of the form that the output is to keep
+    breaks_constraint: bool = False  # whether it failed because of the form that the output is to keep
 
     def is_possible(self, num_drafted: int) -> bool:
         """Whether estimates can learn from it; num_drafted: positions that `agreement` is summed over."""

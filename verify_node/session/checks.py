@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from goodspeed.wire.handshake import VERSION, Hello, Welcome
@@ -118,7 +118,7 @@ def message_failed(why: str) -> Rejection:
     return Rejection("failed", f"this verify node failed on a message: {why}", "see its log, and ask again")
 
 
-def form_failed(why: str) -> Rejection:
+def constraint_failed(why: str) -> Rejection:
     """The form of this session cannot be kept any more: that is the form's fault, or that of its text."""
     what = f"the text cannot go on in the form that it is to have: {why}"
     return Rejection("constraint", what, "send a simpler form, or ask without")
@@ -157,15 +157,15 @@ def num_prompt_logprobs(opened: OpenSession) -> int:
     return 0 if opened.num_prompt_logprobs is None else len(opened.prompt) * (1 + opened.num_prompt_logprobs)
 
 
-def check_constraint(opened: OpenSession, grammars: Grammars | None) -> Rejection | None:
-    """Whether the output can keep the form that is asked for, and end. grammars: None where no form is served."""
+def check_constraint(opened: OpenSession, constraints: Constraints | None) -> Rejection | None:
+    """Whether the output can keep the form that is asked for, and end. constraints: None where no form is served."""
     if opened.constraint is None:
         return None
-    if grammars is None:
+    if constraints is None:
         return Rejection("unsupported", "constraint is not served here", "ask only for what Welcome announces")
-    if (problem := grammars.problem(opened.session_id, opened.constraint)) is not None:
+    if (problem := constraints.problem(opened.session_id, opened.constraint)) is not None:
         return Rejection("constraint", f"constraint: {problem}", "send another one, or ask without")
-    if not any(token in grammars.table.eos_ids for token in opened.stop_ids):
+    if not any(token in constraints.table.eos_ids for token in opened.stop_ids):
         what = "a text with a constraint ends where that says, and none of stop_ids ends a text of this target"
         return Rejection("constraint", what, "send Welcome's eos_ids")
     return None

@@ -97,7 +97,7 @@ class Chain:
             return False
         self._num_asked = 0
         self._tokens += proposal.tokens
-        self._probabilities += proposal.chances or (1.0,) * len(proposal.tokens)
+        self._probabilities += proposal.probabilities or (1.0,) * len(proposal.tokens)
         self._alternatives += proposal.alternatives or (None,) * len(proposal.tokens)
         return True
 

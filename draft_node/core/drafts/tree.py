@@ -1,7 +1,7 @@
 """A chain with alternatives as a token tree: beside a drafted token the one that may be right where it is wrong.
 
 Measured with both embedded draft models at every temperature: where the first choice is wrong, the second is right in
-two of five cases (`python -m experiments.benchmarks.ranks`). So its probabilities follow from those of the first. What
+two of five cases (`python -m experiments.benchmarks.ranks`). So its probability follows from that of the first. What
 follows an alternative is not drafted before the text has taken it.
 """
 
@@ -13,7 +13,7 @@ from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.fields import MAX_DRAFT
 
 SECOND = 0.42
-"""Probabilities that the second choice is right where the first is wrong."""
+"""Probability that the second choice is right where the first is wrong."""
 
 
 class Tree(NamedTuple):
@@ -32,20 +32,17 @@ class Tree(NamedTuple):
         """
         tree = cls(list(chain.tokens), list(chain.probabilities), list(range(-1, len(chain.tokens) - 1)))
         path_probability = 1.0
-        for place, (probabilities, other) in enumerate(zip(chain.probabilities, alternatives, strict=False)):
-            has_room = len(tree.tokens) < MAX_DRAFT
-            if (
-                other is not None
-                and has_room
-                and path_probability * second_probability(probabilities) >= max(least_probability, FLOOR)
-            ):
+        for place, (probability, other) in enumerate(zip(chain.probabilities, alternatives, strict=False)):
+            second = second_probability(probability)
+            is_worth_it = path_probability * second >= max(least_probability, FLOOR)
+            if other is not None and is_worth_it and len(tree.tokens) < MAX_DRAFT:
                 tree.tokens.append(other)
-                tree.probabilities.append(second_probability(probabilities))
+                tree.probabilities.append(second)
                 tree.parents.append(place - 1)
-            path_probability *= probabilities
+            path_probability *= probability
         return tree if len(tree.tokens) > len(chain.tokens) else None
 
 
 def second_probability(first: float) -> float:
-    """Probabilities of the second choice, from those of the first."""
+    """Probability of the second choice, from that of the first."""
     return SECOND * (1.0 - first)

@@ -40,7 +40,7 @@ class TimedModel:
             wanted.round,
             tokens,
             proposal=None if by_match else certain(tokens),
-            chances=claimed[: len(tokens)] if by_match else (),
+            probabilities=claimed[: len(tokens)] if by_match else (),
             alternatives=self._model.alternatives(wanted, tokens) if wanted.wants_alternatives else (),
         )
         return proposed, seconds

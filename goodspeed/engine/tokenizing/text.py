@@ -6,10 +6,10 @@ special tokens.
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.errors import PromptError
 
 MEANING = ("model", "normalizer", "pre_tokenizer", "decoder")
@@ -17,6 +17,17 @@ MEANING = ("model", "normalizer", "pre_tokenizer", "decoder")
 
 PROBE = "A probe, 1 2 3."
 """Encoded for the fingerprint: shows the special tokens that a prompt gets, however the tokenizer writes that down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a chat template is given beside the messages: plain JSON values."""
+
+    tools: tuple[Mapping[str, Any], ...] = ()  # as in OpenAI's API; a template sees None where there are none
+    settings: Mapping[str, Any] = field(default_factory=dict)  # variables of its own, by name
+
+
+NOTHING = Inputs()
 
 
 def fingerprint(tokenizer: Any) -> str:

@@ -1,7 +1,7 @@
 """Decodes token ids to text piece by piece, up to the first stop string, never cutting a character."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from goodspeed.engine.tokenizing.text import decode, decode_all_but
@@ -72,7 +72,7 @@ class StopFinder:
         """Raises ValueError for an empty stop string, which would match everywhere."""
         if "" in stops:
             raise ValueError("a stop string is empty; give at least one character")
-        self._matchers = [_Matcher(stop) for stop in sorted(stops, key=len, reverse=True)]
+        self._stops = stops
         self._held = ""  # what may yet become the beginning of a stop string
         self.found: str | None = None
 
@@ -83,50 +83,30 @@ class StopFinder:
         """
         if self.found is not None:
             return ""
-        text, num_seen = self._held + text, len(self._held)
-        for end, char in enumerate(text[num_seen:], num_seen + 1):
-            complete = [matcher.stop for matcher in self._matchers if matcher.take(char)]
-            if complete and counts:
-                self.found = complete[0]
-                return self._give(text, end - len(self.found), len(text))
-        start = len(text) - max((matcher.num_matched for matcher in self._matchers), default=0)
-        return self._give(text, start, start)
+        text, num_held = self._held + text, len(self._held)
+        ends = list[tuple[int, int, str]]()
+        for stop in self._stops if counts else ():
+            at = text.find(stop, max(0, num_held + 1 - len(stop)))  # what was complete before did not count
+            if at >= 0:
+                ends.append((at + len(stop), at, stop))
+        if ends:
+            _, at, self.found = min(ends)
+            self._held = ""
+            return text[:at]
+        certain = len(text) - max((_num_begun(stop, text) for stop in self._stops), default=0)
+        self._held = text[certain:]
+        return text[:certain]
 
     def end(self) -> str:
         """Returns the text that was held back; call it when the text is complete."""
-        return self._give(self._held, len(self._held), len(self._held))
-
-    def _give(self, text: str, end: int, held_from: int) -> str:
-        self._held = text[held_from:]
-        return text[:end]
+        held, self._held = self._held, ""
+        return held
 
 
-@dataclass(slots=True)
-class _Matcher:
-    """The longest beginning of one stop string that the text so far ends with."""
-
-    stop: str
-    num_matched: int = 0
-    _borders: list[int] = field(init=False)  # by length of a beginning: the longest of its ends that is one, too
-
-    def __post_init__(self) -> None:
-        self._borders = [0, 0]
-        for index in range(1, len(self.stop)):
-            self._borders.append(self._longest(self._borders[index], self.stop[index]))
-
-    def take(self, char: str) -> bool:
-        """Adds a character; returns whether it completes the stop string."""
-        self.num_matched = self._longest(self.num_matched, char)
-        if self.num_matched < len(self.stop):
-            return False
-        self.num_matched = self._borders[self.num_matched]  # of an own end, the next one may begin
-        return True
-
-    def _longest(self, length: int, char: str) -> int:
-        """Returns the longest matching beginning after `char`, where `length` characters matched before it."""
-        while length and self.stop[length] != char:
-            length = self._borders[length]
-        return length + (self.stop[length] == char)
+def _num_begun(stop: str, text: str) -> int:
+    """Returns how many characters of a stop string, short of all, the text ends with."""
+    longest = min(len(stop) - 1, len(text))
+    return next((size for size in range(longest, 0, -1) if text.endswith(stop[:size])), 0)
 
 
 class LeadingWhitespace:

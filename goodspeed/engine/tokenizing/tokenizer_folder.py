@@ -1,7 +1,4 @@
-"""Loads a tokenizer without its model: for nodes that encode, decode and draft without weights.
-
-Where only transformers can read a tokenizer, torch is kept out of its sight.
-"""
+"""Loads a tokenizer without its model and without torch: for nodes that encode, decode and draft without weights."""
 
 import json
 import os
@@ -12,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from goodspeed.embedded import models
-from goodspeed.engine.tokenizing.fast_tokenizer import FILE, FastTokenizer, reads_alike
 from goodspeed.engine.tokenizing.text import fingerprint, num_tokens
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError
 
+FILE = "tokenizer.json"
 EOS_FILES = ("generation_config.json", "config.json")
 """Where the ids that end a text may be, the first that says it counts."""
 
@@ -54,8 +51,6 @@ def load(name: str) -> Vocabulary:
 
 
 def _load_tokenizer(folder: Path) -> Any:
-    if reads_alike(folder):
-        return FastTokenizer.from_folder(folder)
     with _torch_out_of_sight():
         from transformers import AutoTokenizer
 

@@ -19,11 +19,9 @@ from draft_node.core.actions import (
     WriteLocally,
 )
 from draft_node.core.core import DraftCore
-from draft_node.core.line import LATER_S
 from draft_node.core.link import VerifyLink
-from draft_node.core.state import State
-from goodspeed.errors import PeerRefused
-from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Welcome
+from draft_node.core.session import State
+from goodspeed.wire.handshake import VERSION, Hello, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import make_hello, replace_message, session_id
 
@@ -82,10 +80,6 @@ def test_a_text_waits_for_the_verify_node_and_is_opened_when_it_is_there():
     assert [action.message.session_id for action in actions if isinstance(action, Send)] == [ONE, TWO]
 
 
-def test_a_text_is_opened_at_once_while_the_verify_node_is_there(core):
-    assert kinds(core.begin(request(2), 1.0)) == [OpenSession, Propose]
-
-
 def test_tokens_and_the_end_are_for_the_user_of_the_session(core):
     core.begin(request(2), 0.0)
     assert told(core.receive(verdict(2), 1.0)) == [(TWO, Deliver((7,)))]
@@ -100,12 +94,6 @@ def test_who_leaves_closes_the_session_once_and_its_counts_stay(core):
     assert core.forget(ONE, 5.0) == []
     assert core.statistics.num_tokens == 1
     assert core.receive(verdict(base_len=4), 2.0) == []  # it comes too late
-
-
-def test_who_leaves_while_the_verify_node_is_away_has_nothing_to_close():
-    core = make()
-    core.begin(request(), 0.0)
-    assert core.forget(ONE, 5.0) == []
 
 
 def test_statistics_are_of_running_texts_and_of_those_that_are_over(core):
@@ -149,11 +137,6 @@ def test_silence_makes_another_connection_and_texts_wait(core):
     assert core.counts.num_connected == 2
 
 
-def test_signs_of_life_go_out_while_nothing_happens(core):
-    core.receive(Heartbeat(b"verify-1"), 1.0)
-    assert Heartbeat in kinds(core.tick(1.5))
-
-
 def test_a_connection_that_ended_drops_what_was_on_it(core):
     assert kinds(core.broke(1.0)) == [Reconnect, Away, Hello]
     assert core.broke(1.1) == []  # one that was half made
@@ -184,24 +167,6 @@ def test_a_refusal_is_counted_and_one_of_a_session_goes_to_that_session(core):
     core.receive(refusal("not_enrolled"), 1.0)
     assert core.counts.refusals == {"too_many_sessions": 1, "not_enrolled": 1}
     assert core.sessions[ONE].state is State.OFFLINE  # by the second
-
-
-def test_a_text_that_is_told_to_come_later_comes_later(core):
-    core.receive(refusal("draining", ONE), 1.0)
-    assert OpenSession not in kinds(core.tick(1.0 + 0.9 * LATER_S))
-    assert OpenSession in kinds(core.tick(1.0 + LATER_S))
-
-
-def test_a_refusal_that_nothing_mends_is_raised(core):
-    with pytest.raises(PeerRefused):
-        core.receive(refusal("tokenizer"), 1.0)
-
-
-def test_another_target_ends_texts_that_were_begun(core):
-    core.receive(verdict(), 1.0)
-    core.broke(2.0)
-    actions = core.receive(replace_message(WELCOME, target_fingerprint="another"), 3.0)
-    assert [(who, item.code) for who, item in told(actions)] == [(ONE, "target_changed")]
 
 
 # -- an absence that is too long ---------------------------------------------------------------------------------------

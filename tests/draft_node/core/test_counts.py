@@ -26,14 +26,6 @@ def test_a_text_from_its_wish_to_its_end():
     assert (texts.prompt_tokens.total, texts.tokens.total) == (7, 8)
 
 
-def test_a_text_of_one_token_has_no_time_per_token():
-    texts = Texts()
-    text = texts.begin(3, now=0.0)
-    text.delivered(1, now=1.0)
-    text.finished("length", now=1.0)
-    assert texts.per_token_s.num_values == texts.gap_s.num_values == 0
-
-
 def test_a_text_without_tokens_says_nothing_of_its_first():
     texts = Texts()
     text = texts.begin(3, now=0.0)
@@ -60,12 +52,6 @@ def test_reasons_from_the_network_are_bounded():
         counts.refused(code)
         texts.begin(3, now=0.0).failed(code)
     assert counts.refusals == texts.failed == {"prompt": 1, OTHER: 2}
-
-
-def test_statistics_add_up():
-    assert total() == Statistics()
-    one, two = Statistics(num_rounds=1, num_accepted=5), Statistics(num_rounds=2, num_resends=1)
-    assert total(one, two) == Statistics(num_rounds=3, num_accepted=5, num_resends=1)
 
 
 def test_tokens_by_what_drafted_them_add_up_too():

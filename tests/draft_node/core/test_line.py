@@ -7,7 +7,7 @@ from draft_node.core.actions import Fail, Propose, Request, Send, Tell
 from draft_node.core.core import DraftCore
 from draft_node.core.line import LATER_S, Line
 from draft_node.core.link import VerifyLink
-from draft_node.core.state import State
+from draft_node.core.session import State
 from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
 from goodspeed.wire.messages import Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import make_hello, session_id
@@ -101,14 +101,6 @@ def test_a_waiter_who_leaves_gives_up_its_turn_and_closes_nothing():
     assert (node.asked, node.core.line.num_waiting) == ([1, 3], 0)
 
 
-def test_the_node_is_full_when_the_next_one_would_wait():
-    node = Node(num_slots=2)
-    node.begin(1)
-    assert not node.core.line.is_full
-    node.begin(2)
-    assert node.core.line.is_full
-
-
 # -- room at the verify node -------------------------------------------------------------------------------------------
 
 
@@ -121,13 +113,6 @@ def test_who_finds_no_room_waits_in_order_and_the_first_alone_asks_again():
     node.wait(3 * LATER_S)
     assert node.asked == [1, 2, 2, 2, 2]
     assert node.core.sessions[session_id(2)].state is State.POSTPONED
-
-
-def test_the_next_one_is_opened_at_once_when_a_text_of_this_node_ends():
-    node = Node(num_slots=4, num_rooms=1)
-    node.begin(1, 2, 3)
-    node.end(1)
-    assert (node.asked, node.rooms) == ([1, 2, 2], [2])
 
 
 def test_when_one_is_let_in_the_next_asks_at_once():

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from draft_node.core.link import HELLO_S, MAX_BACKOFF_S, REBUILD_S, Command, VerifyLink
+from draft_node.core.link import MAX_BACKOFF_S, REBUILD_S, Command, VerifyLink
 from goodspeed.errors import PeerRefused
 from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
 from goodspeed.wire.messages import Refusal
@@ -25,12 +25,6 @@ def connected(link):
     link.tick(0.0)
     assert link.heard(WELCOME, 0.0) == [Command.OPEN_SESSIONS]
     return link
-
-
-def test_the_first_word_is_hello(link):
-    assert not link.connected
-    assert link.tick(0.0) == [Command.SAY_HELLO]
-    assert link.tick(0.5 * HELLO_S) == []
 
 
 def test_an_unanswered_hello_is_repeated_ever_more_rarely(link):
@@ -94,10 +88,6 @@ def test_a_restart_is_seen_by_the_boot_id(connected):
     assert connected.heard(Heartbeat(b"verify-2"), 1.3) == []
 
 
-def test_another_process_may_answer_a_hello(connected):
-    assert connected.heard(replace_message(WELCOME, boot_id=b"verify-2"), 1.0) == [Command.OPEN_SESSIONS]
-
-
 def test_a_verify_node_that_does_not_know_us_is_greeted_again(connected):
     refusal = Refusal("hello_first", "what", "to do")
     assert connected.heard(refusal, 1.0) == [Command.DROP_SESSIONS, Command.SAY_HELLO]
@@ -116,16 +106,6 @@ def test_a_welcome_of_another_version_is_raised(link):
         link.heard(replace_message(WELCOME, version=VERSION + 1), 1.0)
 
 
-def test_refusals_about_sessions_are_not_about_the_link(connected):
-    assert connected.heard(Refusal("unknown_session", "what", "to do", session_id(1), 1), 1.0) == []
-    assert connected.connected
-
-
-def test_a_message_that_cannot_be_sent_ends_the_connection(connected):
-    assert connected.failed(1.0) == [Command.RECONNECT, Command.DROP_SESSIONS, Command.SAY_HELLO]
-    assert not connected.connected
-
-
 def test_a_connection_that_is_not_taken_is_made_anew_ever_more_rarely(link):
     """ZeroMQ does not try again by itself, or tries all the time."""
     said = {}
@@ -142,13 +122,6 @@ def test_a_connection_that_is_not_taken_is_made_anew_ever_more_rarely(link):
     assert gaps[:4] == [1.0, 2.0, 4.0, MAX_BACKOFF_S]
     assert link.heard(WELCOME, 20.0) == [Command.OPEN_SESSIONS]
     assert link.trouble is None
-
-
-def test_who_is_turned_away_while_connected_is_connected_no_more(connected):
-    assert connected.turned_away("not enrolled", 5.0) == [Command.DROP_SESSIONS]
-    assert not connected.connected
-    assert connected.tick(5.5) == []
-    assert connected.tick(6.0) == [Command.RECONNECT, Command.SAY_HELLO]
 
 
 @pytest.mark.parametrize("code", ["not_enrolled", "wrong_name"])

@@ -9,8 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.core.retransmission import MAX_RESEND_S
-from draft_node.core.session import Session
-from draft_node.core.state import State
+from draft_node.core.session import Session, State
 from goodspeed.wire.fields import FinishReason, Verification
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict
 from tests.draft_node.core.scripted import ScriptedDrafter
@@ -151,7 +150,7 @@ class SessionLaws(RuleBasedStateMachine):
         if isinstance(answered, Draft) or not self.permitted or not self.session.request.max_draft:
             return
         asked = (self.proposals[-1].epoch, self.proposals[-1].round) if self.proposals else None
-        is_at_work = asked == (self.session.epoch, self.session.round) and asked not in self.answered
+        is_at_work = asked == (self.session.epoch, self.session.asking.round) and asked not in self.answered
         assert is_at_work or (newest is not None and newest.complete and newest.epoch == self.session.epoch)
 
     @rule(begin=POSITIONS, length=POSITIONS, back=st.integers(0, 2), may_draft=st.integers(0, 9))
@@ -181,7 +180,7 @@ class SessionLaws(RuleBasedStateMachine):
         proposal = Proposed(ID, wanted.epoch, wanted.round, drafted)
         self.modelled.append((*wanted.tokens, *proposal.tokens))
         self.answered.add((wanted.epoch, wanted.round))
-        is_wanted = (wanted.epoch, wanted.round) == (self.session.epoch, self.session.round)
+        is_wanted = (wanted.epoch, wanted.round) == (self.session.epoch, self.session.asking.round)
         actions = self._take(self.session.proposed(proposal, self.now))
         assert is_wanted or not actions
 

@@ -4,11 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
-from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.core.local import GIVE_UP_S, RETRY_S, Terms
-from draft_node.core.session import Session
-from draft_node.core.state import State
-from goodspeed.wire.messages import OpenSession, Refusal, Sampling, Verdict
+from draft_node.core.session import Session, State
+from goodspeed.wire.messages import OpenSession, Sampling, Verdict
 
 ID = b"0123456789abcdef"
 REQUEST = Request(ID, (1, 2, 3), Sampling(seed=5), max_tokens=6, stop_ids=(0,), max_draft=7)
@@ -21,7 +19,7 @@ def verdict(base_len, tokens, may_draft=0, *, epoch=1):
 
 def drawn(session, *tokens, **changes):
     """What the draft model answers to the last thing that it was asked."""
-    values = {"session_id": ID, "epoch": session.epoch, "round": session.round, "tokens": tokens} | changes
+    values = {"session_id": ID, "epoch": session.epoch, "round": session.asking.round, "tokens": tokens} | changes
     return Proposed(**values)
 
 
@@ -44,18 +42,12 @@ def local(request=REQUEST, tokens=(7,)):
 def test_token_by_token_the_draft_model_writes_on():
     session = offline()
     [asked] = session.fall_back(TERMS, 10.0)
-    assert asked == Propose(REQUEST, 1, session.round, (1, 2, 3, 7), 1, local=True)
+    assert asked == Propose(REQUEST, 1, session.asking.round, (1, 2, 3, 7), 1, local=True)
     delivered, asked = session.proposed(drawn(session, 8), 11.0)
     assert delivered == Deliver((8,), local=True)
-    assert asked == Propose(REQUEST, 1, session.round, (1, 2, 3, 7, 8), 1, local=True)
+    assert asked == Propose(REQUEST, 1, session.asking.round, (1, 2, 3, 7, 8), 1, local=True)
     assert session.committed == (7, 8)
     assert (session.statistics.num_tokens, session.statistics.num_local) == (2, 1)
-
-
-def test_one_that_begins_so():
-    session = Session(REQUEST)
-    assert session.fall_back(TERMS, 10.0) == [Propose(REQUEST, 0, 0, (1, 2, 3), 1, local=True)]
-    assert session.proposed(drawn(session, 8), 11.0)[0] == Deliver((8,), local=True)
 
 
 def test_back_at_the_verify_node_all_of_it_is_committed_and_what_follows_is_verified():
@@ -74,54 +66,7 @@ def test_back_at_the_verify_node_all_of_it_is_committed_and_what_follows_is_veri
     assert session.committed == (7, 8, 4)
 
 
-def test_nothing_happens_before_the_verify_node_is_away():
-    session = Session(REQUEST)
-    session.connect(0.0)
-    assert session.fall_back(TERMS, 10.0) == []
-    assert session.state is State.OPENING
-
-
-def test_told_twice_it_goes_on_once():
-    session = local()
-    assert session.fall_back(TERMS, 11.0) == []
-    session.disconnect()
-    assert session.state is State.LOCAL
-
-
-def test_what_comes_late_from_the_verify_node_is_of_the_past():
-    session = local()
-    assert session.receive(verdict(4, [9, 9]), 11.0) == []
-    assert session.receive(Refusal("unknown_session", "what", "do", ID, 1), 11.0) == []
-    session.proposed(drawn(session, 8), 12.0)
-    session.connect(13.0)
-    assert session.receive(verdict(4, [9, 9]), 13.0) == []
-    assert session.committed == (7, 8)
-
-
-@pytest.mark.parametrize("changes", [{"round": 1}, {"epoch": 0}])
-def test_a_proposal_from_before_is_no_text(changes):
-    session = local()
-    assert (session.epoch, session.round) == (1, 2)
-    assert session.proposed(drawn(session, 8, 9, **changes), 11.0) == []
-    assert session.committed == (7,)
-
-
 # -- the end -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_stop_id_ends_it_and_is_no_part_of_it():
-    session = local()
-    assert session.proposed(drawn(session, 0), 11.0) == [Finish("stop")]
-    assert session.committed == (7,)
-    assert session.connect(12.0) == session.tick(99.0) == session.cancel() == session.fall_back(TERMS, 99.0) == []
-
-
-def test_max_tokens_are_kept():
-    session = local(tokens=(7, 7, 7))
-    for token in (8, 9):
-        assert len(session.proposed(drawn(session, token), 11.0)) == 2
-    assert session.proposed(drawn(session, 4), 11.0) == [Deliver((4,), local=True), Finish("length")]
-    assert session.committed == (7, 7, 7, 8, 9, 4)
 
 
 def test_the_target_s_context_ends_it_as_the_target_would():
@@ -156,10 +101,6 @@ def test_log_probabilities_are_the_target_s_own():
     assert session.done
 
 
-def test_a_user_leaves_and_nobody_is_told():
-    assert local().cancel() == []
-
-
 # -- a draft model that does not draw ----------------------------------------------------------------------------------
 
 
@@ -168,18 +109,8 @@ def test_a_draft_model_that_could_not_is_asked_again():
     assert session.proposed(drawn(session), 11.0) == []
     assert session.tick(11.0 + 0.9 * RETRY_S) == []
     [asked] = session.tick(11.0 + RETRY_S)
-    assert asked == Propose(REQUEST, 1, session.round, (1, 2, 3, 7), 1, local=True)
+    assert asked == Propose(REQUEST, 1, session.asking.round, (1, 2, 3, 7), 1, local=True)
     assert session.proposed(drawn(session, 8), 12.0)[0] == Deliver((8,), local=True)
-
-
-def test_of_two_answers_to_one_question_the_first_counts():
-    session = local()
-    [asked] = session.tick(10.0 + DRAFTING_TIMEOUT_S)
-    first = drawn(session, 8)
-    assert (asked.epoch, asked.round) == (first.epoch, first.round)
-    assert session.proposed(first, 16.0)[0] == Deliver((8,), local=True)
-    assert session.proposed(first, 16.0) == []
-    assert session.committed == (7, 8)
 
 
 def test_one_that_never_draws_is_given_up():

@@ -14,8 +14,7 @@ from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Prop
 from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.core.local import GIVE_UP_S, Terms
 from draft_node.core.retransmission import MAX_RESEND_S
-from draft_node.core.session import Session
-from draft_node.core.state import State
+from draft_node.core.session import Session, State
 from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Sampling, Verdict
 
@@ -192,7 +191,7 @@ class LocalLaws(RuleBasedStateMachine):
         assert self.session.resend_at <= self.now + max(DRAFTING_TIMEOUT_S, MAX_RESEND_S)
         if self.session.state is State.LOCAL:
             newest = self.proposals[-1]
-            assert (newest.local, newest.round, newest.tokens) == (True, self.session.round, self.text)
+            assert (newest.local, newest.round, newest.tokens) == (True, self.session.asking.round, self.text)
 
 
 TestLocalLaws = LocalLaws.TestCase

@@ -1,26 +1,20 @@
-"""Texts that are to keep a form: at a verify node that serves that, and never opened without it elsewhere."""
+"""Texts with a constraint: at a verify node that serves those, and never opened without it elsewhere."""
 
 from msgspec.structs import replace
 
 from draft_node.core.actions import Fail, Request, Send
 from draft_node.core.session import Session
-from goodspeed.wire.messages import Constraint, LogitRules, OpenSession, Redirect, Sampling, Verdict
+from goodspeed.wire.messages import Constraint, OpenSession, Sampling, Verdict
 
 ID = b"0123456789abcdef"
-FORM = Constraint("regex", "[ab]+")
-REQUEST = Request(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, constraint=FORM)
+CONSTRAINT = Constraint("regex", "[ab]+")
+REQUEST = Request(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, constraint=CONSTRAINT)
 
 
 def opened(session: Session) -> OpenSession:
     message = next(action.message for action in session.connect(1.0, "t", 100) if isinstance(action, Send))
     assert isinstance(message, OpenSession)
     return message
-
-
-def test_all_that_a_text_is_to_keep_is_sent() -> None:
-    rules = LogitRules(presence_penalty=0.5)
-    message = opened(Session(replace(REQUEST, logit_rules=rules)))
-    assert (message.constraint, message.logit_rules) == (FORM, rules)
 
 
 def test_where_it_is_not_served_the_text_ends_by_name_and_is_never_opened_without() -> None:
@@ -38,15 +32,6 @@ def test_a_text_under_way_does_not_go_on_at_a_replica_that_would_write_it_otherw
     [fail] = session.connect(3.0, "t", 100, constraints=False)
     assert isinstance(fail, Fail)
     assert "structured output" in fail.what
-
-
-def test_nor_where_it_is_sent() -> None:
-    session = Session(REQUEST)
-    opened(session)
-    assert session.redirected(Redirect(ID, 1, "tcp://10.0.0.2:5555", "", 1, "load"))
-    [fail] = session.connect(3.0, "t", 100, constraints=False)
-    assert isinstance(fail, Fail)
-    assert fail.code == "unsupported"
 
 
 def test_what_asks_for_nothing_is_opened_everywhere() -> None:

@@ -6,7 +6,7 @@ from draft_node.core.actions import Fail, Proposed, Request, Send
 from draft_node.core.local import Terms
 from draft_node.core.session import Session
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import Close, OpenSession, Refusal, Sampling, Slo, Verdict
+from goodspeed.wire.messages import OpenSession, Sampling, Slo, Verdict
 
 ID = b"0123456789abcdef"
 CHAT = Objectives(0.5, 0.05, "chat")
@@ -26,10 +26,6 @@ def test_the_verify_node_is_told_them_and_how_long_the_text_has_waited():
     assert opened(Session(REQUEST), 10.25).slo == Slo(CHAT, 0.25)
 
 
-def test_a_text_without_objectives_says_nothing():
-    assert opened(Session(replace(REQUEST, slo=None)), 10.25).slo is None
-
-
 def test_opened_again_it_tells_for_how_long_the_first_token_has_been_there():
     session = Session(REQUEST)
     opened(session, 10.0)
@@ -43,7 +39,7 @@ def test_opened_again_it_tells_for_how_long_the_first_token_has_been_there():
 def test_a_token_that_the_draft_model_wrote_alone_is_there_too():
     session = Session(REQUEST)
     session.fall_back(Terms("away", 100, None), 12.0)
-    session.proposed(Proposed(ID, session.epoch, session.round, (7,)), 12.5)
+    session.proposed(Proposed(ID, session.epoch, session.asking.round, (7,)), 12.5)
     assert opened(session, 13.0).slo == Slo(CHAT, 3.0, since_first_s=0.5)
 
 
@@ -87,10 +83,3 @@ def test_it_knows_whether_it_is_promised_until_it_is_opened_again():
     session.disconnect()
     opened(session, 11.0)
     assert session.promised is None, "another verify node may keep no book of it"
-
-
-def test_a_text_that_is_refused_a_promise_ends():
-    session = Session(replace(REQUEST, otherwise="refuse"))
-    opened(session, 10.0)
-    close, fail = session.receive(Refusal("not_promised", "not now", "ask later", ID, 1), 10.1)
-    assert (close, fail) == (Send(Close(ID, 1)), Fail("not_promised", "not now; ask later"))

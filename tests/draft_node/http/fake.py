@@ -16,9 +16,9 @@ from draft_node.service.request import Begun, Ended, Target, Wanted
 from draft_node.service.service import Service
 from draft_node.service.state import Levels
 from draft_node.service.tokens import Alternative, PromptTokens, Token, TokenText, TokenTexts
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.tokenizing import tokenizer_folder
-from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
+from goodspeed.engine.tokenizing.text import NOTHING, Inputs
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.serving.web import Keys
 from goodspeed.slo.kept import Kept
@@ -29,7 +29,7 @@ from goodspeed.wire.messages import TokenLogprobs
 from tests.draft_node.service.test_levels import levels
 
 CONTEXT_LEN = 1000
-FORMS = Grammars(tokenizer_folder.load("tiny-target"))
+FORMS = Constraints(tokenizer_folder.load("tiny-target"))
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 

@@ -8,9 +8,8 @@ from draft_node.service.answer import Answer, Piece
 from draft_node.service.chat_forms import ChatForms, opened
 from draft_node.service.request import Begun, Ended, Wanted
 from draft_node.service.tokens import TokenTexts
-from goodspeed.constraint.compiling import Grammars
-from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
-from goodspeed.engine.tokenizing.text import encode_chat
+from goodspeed.constraint.compiling import Constraints
+from goodspeed.engine.tokenizing.text import NOTHING, Inputs, encode_chat
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import TokenLogprobs
 from tests.chats import QWEN3, ids_of, tokenizer, vocabulary
@@ -30,7 +29,7 @@ class SpeakingService(FakeService):
         self.says = says
         self.num_at_once = num_at_once
         self.prompts: list[str] = []
-        self.grammars = Grammars(vocabulary())
+        self.constraints = Constraints(vocabulary())
 
     async def encode_chat(
         self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
@@ -40,7 +39,7 @@ class SpeakingService(FakeService):
         return tuple(ids)
 
     async def check_form(self, constraint: Constraint, user: str) -> None:
-        self.grammars.get(constraint)
+        self.constraints.get(constraint)
 
     async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
         self.wanted.append(wanted)

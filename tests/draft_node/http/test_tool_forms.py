@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from goodspeed.constraint.matcher import Matcher
-from goodspeed.errors import GrammarError
+from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 from tests.chats import QWEN3, R1, function, ids_of
 from tests.draft_node.http.fake import Api, error_of
@@ -25,7 +25,7 @@ def matcher_of(here: Api) -> Matcher:
     assert isinstance(service, SpeakingService)
     constraint = service.wanted[-1].constraint
     assert constraint is not None
-    return Matcher(service.grammars.get(constraint), constraint.after, (ids_of("<|im_end|>")[0],))
+    return Matcher(service.constraints.get(constraint), constraint.after, (ids_of("<|im_end|>")[0],))
 
 
 SAFE = CALL.replace(' </tool_call>"', '"')  # the form has no markers in strings, where they are tokens
@@ -178,7 +178,7 @@ def test_what_a_format_becomes_with_thinking_is_compiled_before_it_is_served(mon
     async def check(constraint: Constraint, user: str) -> None:
         checked.append(constraint.kind)
         if constraint.kind == "grammar":
-            raise GrammarError("it costs too much")
+            raise ConstraintError("it costs too much")
 
     monkeypatch.setattr(here.service, "check_form", check)
     error = error_of(here.chat(**FORMAT))

@@ -6,16 +6,6 @@ from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.model.circuit_breaker import MAX_OPEN_S, OPEN_S, CircuitBreaker
 
 
-def test_a_model_that_works_never_rests():
-    breaker = CircuitBreaker()
-    for now in range(100):
-        assert not breaker.is_open(now)
-        breaker.begin(now)
-        assert breaker.end(now + DRAFTING_TIMEOUT_S)
-        breaker.worked()
-    assert breaker.num_failures == 0
-
-
 def test_after_each_failure_in_a_row_it_rests_for_longer():
     breaker, now, ends = CircuitBreaker(), 0.0, [0.0]
     for _ in range(5):

@@ -257,11 +257,6 @@ def test_the_end_of_the_context_shortens_a_proposal():
     assert fresh(wanted(full, full.prompt, 8)) == ()
 
 
-def test_no_room_is_an_empty_proposal():
-    request = make_request(prompt=(1,) * 20)
-    assert fresh(wanted(request, request.prompt, 3), num_pages=4) == ()
-
-
 def test_those_who_fit_are_not_disturbed_by_one_who_does_not():
     drafter = make_drafter(num_pages=4)
     long, short = make_request(1, prompt=(1,) * 30), make_request(2)
@@ -321,13 +316,6 @@ def test_what_is_sent_is_what_was_sampled_from(kind):
         rounded = proposals.make(to_probs(logits, SamplingBatch.of([sampling])), kind, k=16).probs()[0]
         assert torch.allclose(probs, rounded, atol=1e-4)
         assert int((probs > 0).sum()) <= (16 if kind == "lattice" else VOCAB)
-
-
-def test_under_match_nothing_but_tokens_is_sent():
-    request = make_request()
-    assert run(make_drafter(), wanted(request, request.prompt, 3))[0].proposal is None
-    [empty] = run(make_drafter(), wanted(make_request(verification="ratio"), request.prompt, 0))
-    assert empty.proposal is None
 
 
 @pytest.mark.parametrize(("room", "longest"), [(3.5, 3), (1, 1), (0.5, 0)])

@@ -38,7 +38,7 @@ def test_the_same_users_prompt_is_not_fed_again(monkeypatch: pytest.MonkeyPatch,
     run(drafter, wanted(request_of(1), PROMPT, 1))
     drafter.forget(session_id(1))
     assert fed_by(drafter, wanted(request_of(2, salt), PROMPT, 1), monkeypatch) == num_fed
-    assert (drafter.num_looked_up, drafter.num_found) == (60, 30 - num_fed)
+    assert (drafter.caches.num_looked_up, drafter.caches.num_found) == (60, 30 - num_fed)
 
 
 @pytest.mark.parametrize(("salt", "num_kept"), [(b"alice", 7), (b"", 0)])
@@ -96,4 +96,4 @@ def test_whatever_is_shared_it_proposes_what_a_fresh_one_would(num_pages: int) -
             texts[i] = verdict(rng, texts[i], proposed.tokens)
             if rng.random() < 0.2 or len(texts[i]) > 60:
                 del texts[i][rng.randint(1, len(texts[i]) - 1) :]
-    assert drafter.num_found > 0
+    assert drafter.caches.num_found > 0

@@ -10,7 +10,7 @@ from jsonschema import validate
 from draft_node.parsing.formats import NO_FORMATS, THINKING, TOOLS, Call, Content, Formats, Part, Thinking, joined
 from draft_node.parsing.grammars import MAX_CHARS, Form, Opened, Tool, grammar
 from draft_node.parsing.parser import Parser
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 from goodspeed.wire.generation import Constraint
@@ -20,7 +20,7 @@ from tests.draft_node.parsing.texts import ALL
 TOKENIZER = tokenizer()
 IDS = {token.content: token_id for token_id, token in TOKENIZER.added_tokens_decoder.items()}
 EOS = IDS["<|im_end|>"]
-GRAMMARS = Grammars(vocabulary())
+GRAMMARS = Constraints(vocabulary())
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from draft_node.core.actions import Propose, Request
-from draft_node.model.forms import allowed
+from draft_node.model.drafter import allowed
 from draft_node.model.job import Job
 from draft_node.service.queues import Forms
 from goodspeed.constraint import compiling
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.masks import Matchers
-from goodspeed.errors import Busy, GrammarError
+from goodspeed.errors import Busy, ConstraintError
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
 from tests.constraint.babbler import VOCABULARY
@@ -27,71 +27,73 @@ def request(number: int, user: str, constraint: Constraint | None = FORM) -> Req
     return Request(session_id(number), (1, 2), Sampling(), 9, user=user, constraint=constraint)
 
 
-def masks(grammars: Grammars, request: Request) -> bool:
+def masks(constraints: Constraints, request: Request) -> bool:
     """Whether the draft model finds the form, without compiling anything."""
     job = Job(Propose(request, 1, 0, request.prompt, 1), 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiling, "compiled_matcher", _refuse)
-        return allowed(Matchers(grammars), job) is not None
+        return allowed(Matchers(constraints), job) is not None
 
 
 def _refuse(constraint: Constraint, table: object) -> None:
-    raise GrammarError("not compiled here")
+    raise ConstraintError("not compiled here")
 
 
 @pytest.fixture
-def grammars() -> Grammars:
-    return Grammars(VOCABULARY)
+def constraints() -> Constraints:
+    return Constraints(VOCABULARY)
 
 
 @pytest.fixture
-def forms(grammars: Grammars) -> Iterator[Forms]:
-    forms = Forms(grammars)
+def forms(constraints: Constraints) -> Iterator[Forms]:
+    forms = Forms(constraints)
     yield forms
     forms.close()
 
 
-def test_the_draft_model_has_the_form_while_its_text_is_written(forms: Forms, grammars: Grammars) -> None:
+def test_the_draft_model_has_the_form_while_its_text_is_written(forms: Forms, constraints: Constraints) -> None:
     alices, bobs = request(1, "alice"), request(2, "bob")
 
     async def write() -> None:
         await forms.check(FORM, "alice")
-        assert not masks(grammars, alices)
+        assert not masks(constraints, alices)
         async with forms.held(alices):
-            assert masks(grammars, alices)
-            assert not masks(grammars, bobs)
-        assert not masks(grammars, alices)
+            assert masks(constraints, alices)
+            assert not masks(constraints, bobs)
+        assert not masks(constraints, alices)
 
     asyncio.run(write())
-    assert grammars.holders == []
+    assert constraints.holders == []
 
 
 def test_what_does_not_pass_its_trial_is_refused_with_the_reason() -> None:
     tried: Any = SimpleNamespace(problem=lambda constraint: "compiling it takes too much time")
-    forms = Forms(Grammars(VOCABULARY, tried))
-    with pytest.raises(GrammarError, match="takes too much time"):
+    forms = Forms(Constraints(VOCABULARY, tried))
+    with pytest.raises(ConstraintError, match="takes too much time"):
         asyncio.run(forms.check(FORM, "alice"))
     forms.close()
 
 
 def test_where_too_much_of_a_user_waits_the_text_is_drafted_without_its_form(
-    forms: Forms, grammars: Grammars, monkeypatch: pytest.MonkeyPatch
+    forms: Forms, constraints: Constraints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def busy(*_: object) -> None:
         raise Busy("busy", "too much waits")
 
     async def write() -> bool:
         async with forms.held(request(1, "alice")):
-            return masks(grammars, request(1, "alice"))
+            return masks(constraints, request(1, "alice"))
 
     monkeypatch.setattr(forms._turns, "run", busy)
     assert not asyncio.run(write())
 
 
-def test_a_text_whose_form_cannot_be_compiled_here_is_written_all_the_same(forms: Forms, grammars: Grammars) -> None:
+def test_a_text_whose_constraint_is_not_compiled_here_is_written_all_the_same(
+    forms: Forms, constraints: Constraints
+) -> None:
     async def write(constraint: Constraint | None) -> bool:
         async with forms.held(request(1, "alice", constraint)):
-            return masks(grammars, request(1, "alice", constraint))
+            return masks(constraints, request(1, "alice", constraint))
 
     assert not asyncio.run(write(Constraint("regex", "a(")))
     assert not asyncio.run(write(None))

@@ -134,12 +134,12 @@ def test_a_form_is_held_for_the_draft_model_while_its_text_is_written() -> None:
 
     async def work() -> list[int]:
         async with edge() as here:
-            grammars = here.daemon.drafter.grammars
-            assert grammars is not None
+            constraints = here.daemon.drafter.constraints
+            assert constraints is not None
             async with aclosing(here.service.write(wanted(constraint=form, user="alice"))) as items:
                 await anext(items)
-                held = len(grammars.holders)
-            return [held, len(grammars.holders)]
+                held = len(constraints.holders)
+            return [held, len(constraints.holders)]
 
     assert run(work()) == [1, 0]
 

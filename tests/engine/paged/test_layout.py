@@ -29,24 +29,6 @@ def test_equal_chunks_share_a_group_without_padding() -> None:
     assert made.query_rows(made.groups[0]).tolist() == [[3, 4], [1, 2]]
 
 
-def test_padded_queries_repeat_the_last_one() -> None:
-    layout = lay_out([0, 0], [3, 1], [pages(1), pages(2)], page_size=4)
-    made = plan(layout, None, LOOSE)
-    padding = made.padding()
-    assert padding is not None
-    padded, unpadded = padding
-    assert padded.tolist() == [0, 1, 2, 3, 3, 3]
-    assert padded[unpadded].tolist() == [0, 1, 2, 3]
-    assert made.query_rows(made.groups[0]).tolist() == [[0, 1, 2], [0, 0, 0]]
-
-
-def test_a_window_gathers_only_its_pages() -> None:
-    layout = lay_out([10], [2], [pages(9, 8, 7)], page_size=4)
-    made = plan(layout, 3, LOOSE)  # position 10 sees 8, 9, 10
-    group = made.groups[0]
-    assert (made.pages(group).tolist(), made.query_rows(group).tolist()) == ([7], [[2, 3]])
-
-
 def test_one_long_context_does_not_make_the_others_pay() -> None:
     counts = [5] * 64
     starts = [2000] + [100 + i % 8 for i in range(63)]

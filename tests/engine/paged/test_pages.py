@@ -20,34 +20,6 @@ def test_a_session_takes_a_page_only_when_its_last_one_is_full() -> None:
     assert (pool.num_free, pool.table("a").tolist()) == (1, [0, 1])
 
 
-def test_truncation_frees_pages_and_they_are_used_again() -> None:
-    pool = PagePool(num_pages=3, page_size=4)
-    pool.extend("a", 12)
-    pool.truncate("a", 5)
-    pool.extend("b", 1)
-    assert (pool.table("a").tolist(), pool.table("b").tolist(), pool.num_free) == ([0, 1], [2], 0)
-
-
-def test_exhaustion_changes_nothing() -> None:
-    pool = PagePool(num_pages=2, page_size=4)
-    pool.extend("a", 3)
-    with pytest.raises(PoolExhausted, match="2 pages are needed and 1 of 2 are free"):
-        pool.extend("a", 6)
-    with pytest.raises(PoolExhausted):
-        pool.extend("b", 5)
-    assert (pool.length("a"), pool.num_free, "b" in pool) == (3, 1, False)
-
-
-def test_unknown_sessions_are_empty_and_free_twice_does_no_harm() -> None:
-    pool = PagePool(num_pages=1)
-    assert (pool.length("a"), "a" in pool, pool.pages_needed("a", 17)) == (0, False, 2)
-    pool.extend("a", 0)
-    assert "a" in pool
-    pool.free("a")
-    pool.free("a")
-    assert ("a" in pool, pool.num_free) == (False, 1)
-
-
 @pytest.mark.parametrize("length", [-1, 4])
 def test_truncation_cannot_lengthen(length: int) -> None:
     pool = PagePool(num_pages=1)

@@ -33,13 +33,6 @@ def test_a_text_that_begins_alike_has_whole_pages_of_it() -> None:
     assert pool.find("d", ALICE, [5, 6, 7, 8, 1, 1, 1, 1]).pages == ()  # the same page, after another text
 
 
-def test_one_token_is_always_left_to_read() -> None:
-    pool = make_pool()
-    write(pool, "a", ALICE, [1, 2, 3, 4])
-    assert pool.find("b", ALICE, [1, 2, 3, 4]) == Hit()
-    assert pool.find("c", ALICE, [1, 2, 3, 4, 5]).num_tokens == 4
-
-
 def test_another_scope_finds_nothing_and_neither_does_none() -> None:
     pool = make_pool()
     write(pool, "a", ALICE, [1] * 9)
@@ -52,14 +45,6 @@ def test_two_pools_have_no_digest_in_common() -> None:
     one, other = (make_pool().digests("a", ALICE, [1] * 8) for _ in range(2))
     assert not {*one} & {*other}
     assert len({*one, *other}) == 4
-
-
-def test_a_pool_that_keeps_nothing_finds_nothing() -> None:
-    pool = PagePool(8, 4)
-    write(pool, "a", ALICE, [1] * 9)
-    assert pool.find("b", ALICE, [1] * 9) == Hit()
-    pool.free("a")
-    assert (pool.num_free, pool.num_unused) == (8, 0)
 
 
 def test_pages_outlive_their_session_and_count_as_free() -> None:

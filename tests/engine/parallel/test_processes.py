@@ -19,7 +19,7 @@ def rank_of(verify: VerifyNode) -> int:
     """The process id of rank 1."""
     found = subprocess.run(["pgrep", "-P", str(verify.process.pid)], capture_output=True, text=True, check=True)
     (pid,) = map(int, found.stdout.split())
-    assert b"goodspeed.parallel" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    assert b"goodspeed.engine.parallel" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return pid
 
 

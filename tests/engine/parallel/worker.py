@@ -4,13 +4,15 @@ import os
 
 import numpy as np
 
-from goodspeed.parallel.following import Follower, run
+from goodspeed.engine.paged.memory import KVPool
+from goodspeed.engine.parallel.following import run
 
 LEFT = "GOODSPEED_LEFT"
 
 
-def leave_memory(follower: Follower) -> None:
-    np.save(os.environ[LEFT], np.stack([pages.numpy() for pages in follower.memory.pages]))
+def leave_memory(memory: KVPool | None) -> None:
+    assert memory is not None
+    np.save(os.environ[LEFT], np.stack([pages.numpy() for pages in memory.pages]))
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from goodspeed.engine import checkpoints
+from goodspeed.engine.parallel.joining import Part
+from goodspeed.engine.parallel.ranks import Ranks
 from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.errors import PoolExhausted
-from goodspeed.parallel.part import Part
-from goodspeed.parallel.ranks import Ranks
 from tests.engine.parallel.worker import LEFT
 
 NUM_KNOWN = 258  # ids of the byte tokenizer

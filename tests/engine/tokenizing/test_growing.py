@@ -1,8 +1,10 @@
 """A growing text: cut at its first stop string, without leading whitespace where that is wanted."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from goodspeed.engine.tokenizing.text_stream import GrowingText, Growth
+from goodspeed.engine.tokenizing.text_stream import GrowingText, Growth, LeadingWhitespace
 
 
 class Letters:
@@ -54,3 +56,13 @@ def test_a_token_tells_what_became_of_its_characters():
     assert growing.push(ord(" ")) == Growth(num_decoded=1, num_left_out=1, text="")
     assert growing.push(ord("a")) == Growth(num_decoded=1, num_left_out=0, text="")  # "ab" may begin here
     assert growing.push(ord("c")) == Growth(num_decoded=1, num_left_out=0, text="ac")
+
+
+PIECES = st.lists(st.text(" \n\tab", max_size=4), max_size=8)
+
+
+@given(PIECES)
+def test_leading_whitespace_is_that_of_the_whole_text_and_stays_unasked(pieces: list[str]) -> None:
+    leading, plain = LeadingWhitespace(is_left_out=True), LeadingWhitespace(is_left_out=False)
+    assert "".join(map(leading.push, pieces)) == "".join(pieces).lstrip()
+    assert list(map(plain.push, pieces)) == pieces

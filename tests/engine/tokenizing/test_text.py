@@ -73,12 +73,6 @@ def test_a_stream_gives_piece_by_piece_what_decoding_gives_at_once(make_tokenize
     assert "".join([*pieces, stream.end()]) == prompt
 
 
-@pytest.mark.parametrize("prompt", ["", None, 3, "\ud800"])
-def test_prompts_that_are_none(make_tokenizer: MakeTokenizer, prompt: Any) -> None:
-    with pytest.raises(PromptError):
-        text.encode_prompt(make_tokenizer(), prompt)
-
-
 def test_a_chat_goes_through_the_tokenizers_own_template(make_tokenizer: MakeTokenizer) -> None:
     tokenizer, messages = make_tokenizer(), [{"role": "user", "content": "hi"}]
     with pytest.raises(PromptError, match="no chat template"):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from experiments.simulation.settings import Settings
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies import ClientState
@@ -16,11 +16,11 @@ from verify_node.config import VerifyConfig
 from verify_node.core.settings import DEFAULTS, CoreSettings, make_core, make_welcome
 
 
-def build(settings: CoreSettings, *, context_len=100, num_pages=8, grammars=None):
+def build(settings: CoreSettings, *, context_len=100, num_pages=8, constraints=None):
     welcome = make_welcome(
         settings, boot_id=b"12345678", tokenizer="t", vocab_size=10, context_len=context_len, max_message_bytes=1 << 20
     )
-    return make_core(settings, welcome, PagePool(num_pages, 4), grammars=grammars)
+    return make_core(settings, welcome, PagePool(num_pages, 4), constraints=constraints)
 
 
 def test_the_daemon_has_the_defaults_of_the_core():
@@ -102,4 +102,4 @@ def test_what_is_announced_is_what_is_on():
     assert build(CoreSettings(tiers=(Objectives(tpot_s=0.05, tier="chat"),))).welcome.promises
     assert not build(CoreSettings(admission="none", tiers=(Objectives(tpot_s=0.05, tier="chat"),))).welcome.promises
     assert not build(DEFAULTS).welcome.constraints
-    assert build(DEFAULTS, grammars=Grammars(VOCABULARY)).welcome.constraints
+    assert build(DEFAULTS, constraints=Constraints(VOCABULARY)).welcome.constraints

@@ -136,13 +136,13 @@ def test_an_outcome_that_cannot_be_costs_its_session_and_no_estimate(desk, agree
 
 
 @pytest.mark.parametrize(
-    ("failed", "breaks_form", "code"),
+    ("failed", "breaks_constraint", "code"),
     [("its logits are not numbers", False, "failed"), ("too many items", True, "constraint")],
 )
-def test_an_outcome_that_failed_gives_its_session_up_and_says_whose_fault_it_is(desk, failed, breaks_form, code):
+def test_an_outcome_that_failed_gives_its_session_up_and_says_whose_fault_it_is(desk, failed, breaks_constraint, code):
     planned = desk.core.plan(desk.now)
     outcomes = desk.target.run(planned)
-    outcomes[0] = Outcome(outcomes[0].session_id, (), 0, 0.0, failed=failed, breaks_form=breaks_form)
+    outcomes[0] = Outcome(outcomes[0].session_id, (), 0, 0.0, failed=failed, breaks_constraint=breaks_constraint)
     answers = [send.message for send in desk.core.finish(outcomes, 0.01, 0.01)]
     [refusal] = [answer for answer in answers if isinstance(answer, Refusal)]
     assert (refusal.code, failed in refusal.what) == (code, True)

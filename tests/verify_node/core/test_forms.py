@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Close
 from tests.constraint.babbler import VOCABULARY
@@ -19,15 +19,15 @@ ONE, OTHER = Constraint("regex", "[ab]{5,9}"), Constraint("regex", "[cd]{5,9}")
 
 
 @pytest.fixture
-def grammars() -> Grammars:
-    return Grammars(VOCABULARY)
+def constraints() -> Constraints:
+    return Constraints(VOCABULARY)
 
 
 @pytest.fixture
-def desk(grammars: Grammars) -> Desk:
+def desk(constraints: Constraints) -> Desk:
     plain = Desk()
     welcome, pool = plain.core.welcome, plain.core.pool
-    core = core_settings.make_core(CoreSettings(budget=8), welcome, pool, kind=CheckedCore, grammars=grammars)
+    core = core_settings.make_core(CoreSettings(budget=8), welcome, pool, kind=CheckedCore, constraints=constraints)
     desk = Desk(core)
     desk.hello("a")
     desk.hello("b")
@@ -38,89 +38,92 @@ def open_one(desk: Desk, number: int, constraint: Constraint = ONE, *, peer: str
     desk.open(peer, number, constraint=constraint, stop_ids=tuple(VOCABULARY.eos_ids), **changes)
 
 
-def is_held(grammars: Grammars, number: int, constraint: Constraint = ONE) -> bool:
+def is_held(constraints: Constraints, number: int, constraint: Constraint = ONE) -> bool:
     """Whether the target need not compile it."""
-    return grammars.holds(session_id(number), constraint)
+    return constraints.holds(session_id(number), constraint)
 
 
-def test_an_open_session_holds_its_form_until_it_is_closed(desk: Desk, grammars: Grammars) -> None:
+def test_an_open_session_holds_its_form_until_it_is_closed(desk: Desk, constraints: Constraints) -> None:
     open_one(desk, 1)
-    assert is_held(grammars, 1)
+    assert is_held(constraints, 1)
     desk.round()
     desk.up("a", Close(session_id(1), 1))
-    assert is_held(grammars, 1)  # a round might be in flight
+    assert is_held(constraints, 1)  # a round might be in flight
     desk.round()
-    assert not is_held(grammars, 1)
+    assert not is_held(constraints, 1)
 
 
-def test_a_session_that_is_refused_holds_nothing(desk: Desk, grammars: Grammars) -> None:
+def test_a_session_that_is_refused_holds_nothing(desk: Desk, constraints: Constraints) -> None:
     desk.open("a", 1, constraint=ONE, stop_ids=())
-    assert not is_held(grammars, 1)
+    assert not is_held(constraints, 1)
 
 
 def test_what_opens_again_with_another_form_holds_both_while_a_round_is_in_flight(
-    desk: Desk, grammars: Grammars
+    desk: Desk, constraints: Constraints
 ) -> None:
     open_one(desk, 1)
     planned = desk.core.plan(desk.now)
     assert planned is not None
     open_one(desk, 1, OTHER, epoch=2)
-    assert is_held(grammars, 1)
-    assert is_held(grammars, 1, OTHER)
+    assert is_held(constraints, 1)
+    assert is_held(constraints, 1, OTHER)
     desk.core.finish(desk.target.run(planned), 0.01, desk.now)
     desk.core.plan(desk.now)
-    assert not is_held(grammars, 1)
-    assert is_held(grammars, 1, OTHER)
+    assert not is_held(constraints, 1)
+    assert is_held(constraints, 1, OTHER)
 
 
-def test_what_opens_again_between_rounds_holds_the_newest(desk: Desk, grammars: Grammars) -> None:
+def test_what_opens_again_between_rounds_holds_the_newest(desk: Desk, constraints: Constraints) -> None:
     open_one(desk, 1)
     open_one(desk, 1, OTHER, epoch=2)
-    assert not is_held(grammars, 1)
-    assert is_held(grammars, 1, OTHER)
+    assert not is_held(constraints, 1)
+    assert is_held(constraints, 1, OTHER)
     desk.open("a", 1, epoch=3)
-    assert not is_held(grammars, 1, OTHER)
+    assert not is_held(constraints, 1, OTHER)
 
 
-def test_every_session_has_its_form_compiled_for_itself(desk: Desk, grammars: Grammars) -> None:
+def test_every_session_has_its_form_compiled_for_itself(desk: Desk, constraints: Constraints) -> None:
     for number, peer in enumerate("aab"):
         open_one(desk, number, peer=peer)
-    assert len({id(grammars.of(session_id(number), ONE)) for number in range(3)}) == 3
-    before = grammars.of(session_id(0), ONE)
+    assert len({id(constraints.of(session_id(number), ONE)) for number in range(3)}) == 3
+    before = constraints.of(session_id(0), ONE)
     open_one(desk, 0, epoch=2)
-    assert grammars.of(session_id(0), ONE) is before
+    assert constraints.of(session_id(0), ONE) is before
 
 
-def test_nothing_is_held_for_nobody(desk: Desk, grammars: Grammars) -> None:
+def test_nothing_is_held_for_nobody(desk: Desk, constraints: Constraints) -> None:
     for number in range(4):
         open_one(desk, number, OTHER if number % 2 else ONE)
     desk.round()
     for number in range(4):
         desk.up("a", Close(session_id(number), 1))
     desk.round()
-    assert grammars.holders == []
+    assert constraints.holders == []
 
 
-def _exchange(grammars: Grammars) -> None:
-    grammars.release(session_id(1))
-    grammars.hold(session_id(1), OTHER)
+def _exchange(constraints: Constraints) -> None:
+    constraints.release(session_id(1))
+    constraints.hold(session_id(1), OTHER)
 
 
-BREAKS: dict[str, tuple[Callable[[Grammars], None], str]] = {
-    "a form of nobody": (lambda grammars: grammars.hold(session_id(7), ONE), "that will not be let go"),
-    "a form of a session that has none": (lambda grammars: grammars.hold(session_id(2), ONE), "will not be let go"),
-    "a session without its form": (lambda grammars: grammars.release(session_id(1)), "does not hold its form"),
+BREAKS: dict[str, tuple[Callable[[Constraints], None], str]] = {
+    "a form of nobody": (lambda held: held.hold(session_id(7), ONE), "that will not be let go"),
+    "a form of a session that has none": (
+        lambda constraints: constraints.hold(session_id(2), ONE),
+        "will not be let go",
+    ),
+    "a session without its form": (lambda held: held.release(session_id(1)), "does not hold its form"),
     "a session with another form": (_exchange, "does not hold its form"),
 }
 
 
 @pytest.mark.parametrize(("breaks", "what"), BREAKS.values(), ids=BREAKS)
 def test_whose_forms_are_held_is_looked_at(
-    desk: Desk, grammars: Grammars, breaks: Callable[[Grammars], None], what: str
+    desk: Desk, constraints: Constraints, breaks: Callable[[Constraints], None], what: str
 ) -> None:
     open_one(desk, 1)
     desk.open("a", 2)
     validate(desk.core)
-    breaks(grammars)
+    breaks(constraints)
     with pytest.raises(BrokenInvariant, match=what):
         validate(desk.core)

@@ -1,6 +1,6 @@
 """The match rule's draws where some rows have rules: in groups of any size the same, and few rows are copied."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,29 +8,12 @@ import torch
 
 from goodspeed.exact.counts import TextCounts
 from goodspeed.exact.logit_rules import process
-from goodspeed.exact.masks import Words
 from goodspeed.wire.generation import LogitRules, Sampling
 from verify_node.model import match_sampling
-from verify_node.model.match_sampling import decide_match
+from verify_node.model.match_sampling import Verified, decide_match
 
 VOCAB = 64
 RULES = LogitRules(presence_penalty=1.5, repetition_penalty=1.5, min_p=0.05)
-
-
-@dataclass
-class Verified:
-    first_row: int
-    drafted: tuple[int, ...]
-    sampling: Sampling
-    rules: LogitRules | None = None
-    counts: TextCounts | None = None
-    base_len: int = 3
-    parents: None = None
-    may_ban: bool = False
-    allowed: Words | None = None
-
-    def banned_at(self, position: int) -> tuple[int, ...]:
-        return ()
 
 
 def make_entries() -> list[Verified]:
@@ -38,7 +21,10 @@ def make_entries() -> list[Verified]:
     for number in range(9):
         drafted = tuple(range(number % 4))
         rules = RULES if number in (2, 5, 6) else None
-        entries.append(Verified(first_row, drafted, Sampling(seed=number), rules, TextCounts.of([1, 2], [3])))
+        counts, sampling = TextCounts.of([1, 2], [3]), Sampling(seed=number)
+        entries.append(
+            Verified(first_row=first_row, base_len=3, drafted=drafted, sampling=sampling, rules=rules, counts=counts)
+        )
         first_row += len(drafted) + 1
     return entries
 

@@ -178,10 +178,6 @@ def test_a_recording_target_tells_what_agreed_after_a_disagreement_too():
     assert outcomes[0].tokens == right[:1]
 
 
-def test_a_round_of_nothing_but_prompts_decides_nothing():
-    assert make_target().run(Round(1, (entry(1, range(5), samples=False),))).outcomes == []
-
-
 # -- ratio -------------------------------------------------------------------------------------------------------------
 
 
@@ -334,14 +330,6 @@ def test_each_row_of_a_draft_sees_what_is_drafted_before_it(rules):
     assert (outcome.tokens, outcome.num_accepted) == (right, 8)
 
 
-def test_a_session_with_rules_changes_no_other_in_its_round():
-    plain = make_open(1, prompt=(1, 2, 3), max_tokens=4)
-    right = alone(plain)
-    ruled = entry(2, (1, 2, 3, 5, 5), 2, rules=RULES[1], prompt_len=3, text=(1, 2, 3))
-    outcomes = make_target().run(Round(1, (ruled, entry(1, (1, 2, 3, *right[:3]), 3)))).outcomes
-    assert outcomes[1].tokens == right
-
-
 def test_logprobs_are_of_the_models_own_logits():
     ruled = entry(1, (1, 2, 3), rules=RULES[3], prompt_len=3, text=(1, 2, 3), num_logprobs=5)
     [told], [plain] = (
@@ -383,7 +371,7 @@ def test_masks_are_made_before_a_round_ends_that_failed(monkeypatch):
 
     monkeypatch.setattr(target, "_beside", Beside())
     monkeypatch.setattr(target, "forward", forward)
-    monkeypatch.setattr(target._forms, "prepare", lambda planned: None)
+    monkeypatch.setattr(target._constraint_masks, "prepare", lambda planned: None)
     with pytest.raises(RuntimeError, match="the device is gone"):
         target.run(Round(1, (entry(1, (1, 2, 3), constraint=Constraint("json_object")),)))
     assert waited == [True]

@@ -6,24 +6,25 @@ import torch
 from goodspeed.exact.logit_rules import process
 from goodspeed.wire.generation import LogitRules, Sampling
 from tests.fakes import session_id
-from verify_node.model import target
-from verify_node.model.target import _target_probs, _VerifiedEntry
+from verify_node.model import ratio
+from verify_node.model.entries import VerifiedEntry
+from verify_node.model.ratio import target_probs_of
 from verify_node.scheduler.round import Entry
 
 VOCAB = 40
 LENGTHS = (2, 0, 3, 1)
 
 
-def verified() -> list[_VerifiedEntry]:
+def verified() -> list[VerifiedEntry]:
     """Sessions with drafts of LENGTHS, of which the second and the third have rules."""
-    found: list[_VerifiedEntry] = []
+    found: list[VerifiedEntry] = []
     first_row = 0
     for number, num_drafted in enumerate(LENGTHS):
         rules = LogitRules(min_p=0.3) if number in (1, 2) else None
         entry = Entry(
             session_id(number), 0, (7,) * (num_drafted + 1), num_drafted, True, Sampling(0.8, seed=1), rules=rules
         )
-        found.append(_VerifiedEntry(entry, first_row, num_drafted))
+        found.append(VerifiedEntry.of(entry, first_row, VOCAB))
         first_row += num_drafted + 1
     return found
 
@@ -36,14 +37,14 @@ LOGITS = torch.randn(sum(LENGTHS) + len(LENGTHS), VOCAB, generator=torch.Generat
 def test_rows_are_the_same_together_and_alone(
     monkeypatch: pytest.MonkeyPatch, num_rows: int, dtype: torch.dtype
 ) -> None:
-    monkeypatch.setattr(target, "rows_at_once", lambda logits: num_rows)
+    monkeypatch.setattr(ratio, "rows_at_once", lambda logits: num_rows)
     logits = LOGITS.to(dtype)
-    probs, tops = _target_probs(verified(), logits, VOCAB - 1)
+    probs, tops = target_probs_of(verified(), logits, VOCAB - 1)
     assert probs.shape == (len(LENGTHS), max(LENGTHS) + 1, VOCAB - 1)
     assert tops.shape == probs.shape[:2]
     for number, one in enumerate(verified()):
-        alone, top = _target_probs([one], logits, VOCAB - 1)
-        size = one.num_drafted + 1
+        alone, top = target_probs_of([one], logits, VOCAB - 1)
+        size = len(one.drafted) + 1
         assert torch.equal(probs[number, :size], alone[0])
         assert torch.equal(tops[number, :size], top[0])
         assert torch.equal(probs[number, size:], alone[0, -1:].expand(max(LENGTHS) + 1 - size, -1))
@@ -59,7 +60,7 @@ def test_only_rows_of_texts_with_rules_are_copied(monkeypatch: pytest.MonkeyPatc
             copied.append(len(logits))
         return changed
 
-    monkeypatch.setattr(target, "process", noting)
-    monkeypatch.setattr(target, "rows_at_once", lambda logits: 1)
-    _target_probs(verified(), LOGITS, VOCAB)
+    monkeypatch.setattr(ratio, "process", noting)
+    monkeypatch.setattr(ratio, "rows_at_once", lambda logits: 1)
+    target_probs_of(verified(), LOGITS, VOCAB)
     assert copied == [1, 4]

@@ -73,15 +73,6 @@ def test_where_nothing_of_a_tree_is_right_nothing_is_kept():
     assert target.runner.pool.length(session_id(1)) == len(PROMPT)
 
 
-def test_trees_chains_and_prompts_share_a_pass():
-    right = [alone(make_open(number, prompt=PROMPT, max_tokens=5)) for number in range(3)]
-    tree = entry(0, 0, (*PROMPT, 7, right[0][0], right[0][1]), (-1, -1, 1))
-    chain = Entry(session_id(1), 0, (*PROMPT, *right[1][:2]), 2, True, Sampling(seed=1), epoch=1)
-    plain = Entry(session_id(2), 0, PROMPT, 0, True, Sampling(seed=2), epoch=1)
-    outcomes = make_target().run(Round(1, (tree, chain, plain))).outcomes
-    assert [one.tokens for one in outcomes] == [right[0][:3], right[1][:3], right[2][:1]]
-
-
 def test_eq_3_and_a_recording_count_the_first_choices():
     right = alone(make_open(1, prompt=PROMPT, max_tokens=3))
     wrong = (right[0] + 1) % VOCAB

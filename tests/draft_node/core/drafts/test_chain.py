@@ -14,7 +14,7 @@ REQUEST = Request(ID, PROMPT, Sampling(), max_tokens=50, stop_ids=(0,))
 
 
 def drafted(*tokens, probabilities=0.9):
-    return Proposed(ID, 1, 0, tokens, chances=(probabilities,) * len(tokens))
+    return Proposed(ID, 1, 0, tokens, probabilities=(probabilities,) * len(tokens))
 
 
 def begun(request=REQUEST):
@@ -101,25 +101,3 @@ def test_what_was_not_asked_for_is_no_part_of_it():
     chain.begin(len(PROMPT))
     assert not chain.extend(drafted(4))
     assert chain.rest(PROMPT) == Continuation()
-
-
-def test_a_model_that_failed_has_drafted_nothing():
-    chain = begun()
-    chain.ask(PROMPT, 20, 0.0)
-    assert chain.extend(drafted())
-    assert not chain.is_asked
-    assert chain.rest(PROMPT) == Continuation()
-    assert chain.ask(PROMPT, 20, 0.0) is not None, "it may be asked again"
-
-
-def test_under_the_ratio_rule_the_model_is_asked_for_all_at_once():
-    chain = begun(replace(REQUEST, verification="ratio"))
-    assert chain.ask(PROMPT, 20, 0.9).length == 20
-
-
-def test_the_end_of_the_text_is_not_sent_and_nothing_is_drafted_after_it():
-    chain = begun()
-    chain.ask(PROMPT, 20, 0.0)
-    chain.extend(drafted(4, 0))
-    assert chain.rest(PROMPT).tokens == (4,)
-    assert chain.ask(PROMPT, 20, 0.0) is None

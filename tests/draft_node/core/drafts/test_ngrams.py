@@ -8,7 +8,7 @@ from draft_node.core.actions import Request, Send
 from draft_node.core.core import DraftCore
 from draft_node.core.drafts.ngrams import NgramDrafter, Ngrams
 from draft_node.core.link import VerifyLink
-from draft_node.core.state import State
+from draft_node.core.session import State
 from goodspeed.ngram.history import History
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.handshake import VERSION, Welcome
@@ -64,13 +64,6 @@ def test_a_users_finished_text_drafts_for_their_next_one():
     assert drafted.tokens == TEXT[3 : 3 + len(drafted.tokens)]
 
 
-def test_one_users_text_never_drafts_for_another():
-    core = make_core()
-    write(core, "ann")
-    assert isinstance(answer_to(core, "bob"), Ack)
-    assert isinstance(answer_to(core, "", number=3), Ack)
-
-
 def test_counters_tell_that_nothing_of_another_user_drafted():
     """Every verdict is answered at once, since there is no model: with nothing, but for who wrote before."""
     core = make_core(has_model=False)
@@ -107,17 +100,11 @@ def test_a_texts_own_earlier_part_drafts():
     assert answer.tokens[:2] == PROMPT[4:6]
 
 
-@pytest.mark.parametrize("drafter", ["model", "none"])
-def test_who_wants_no_ngrams_has_none(drafter):
+@pytest.mark.parametrize("changes", [{"drafter": "model"}, {"drafter": "none"}, {"max_draft": 0}])
+def test_who_wants_no_ngrams_has_none(changes):
     core = make_core()
     write(core, "ann")
-    assert isinstance(answer_to(core, "ann", drafter=drafter), Ack)
-
-
-def test_who_allows_no_drafts_gets_none():
-    core = make_core()
-    write(core, "ann")
-    assert isinstance(answer_to(core, "ann", max_draft=0), Ack)
+    assert isinstance(answer_to(core, "ann", **changes), Ack)
 
 
 def test_a_text_without_a_token_and_one_written_alone_are_not_kept():
@@ -224,12 +211,6 @@ def test_choices_of_a_request_share_the_index_of_their_prediction_for_as_long_as
 
 def test_under_the_ratio_rule_a_prediction_drafts_nothing():
     assert drafter_of(verification="ratio").draft(PROMPT, 8).tokens == ()
-
-
-def test_a_prediction_drafts_for_its_own_request_only():
-    ngrams = Ngrams(History(100, True))
-    assert ngrams.begin(make_request(prediction=EXPECTED)).draft(PROMPT, 8).tokens
-    assert ngrams.begin(make_request(2)).draft(PROMPT, 8).tokens == ()
 
 
 @pytest.mark.parametrize(("changes", "drafts"), [({}, True), ({"drafter": "none"}, False), ({"max_draft": 0}, False)])

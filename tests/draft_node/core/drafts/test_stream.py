@@ -38,7 +38,7 @@ def begin(request=REQUEST, *, text=None, chance=0.9, **options):
 
 
 def answer(wanted, *tokens, chance=0.9, **changes):
-    return replace(Proposed(ID, wanted.epoch, wanted.round, tokens, chances=(chance,) * len(tokens)), **changes)
+    return replace(Proposed(ID, wanted.epoch, wanted.round, tokens, probabilities=(chance,) * len(tokens)), **changes)
 
 
 def draft(base_len, *tokens, chance=0.9, source="model", complete=False, **changes):
@@ -98,15 +98,6 @@ def test_a_draft_that_the_text_has_overtaken_counts_as_far_as_it_came_true():
     assert session.proposed(answer(wanted, 11, 12), 1.3)[0] == draft(5, 12)
 
 
-def test_a_draft_that_the_text_has_overtaken_otherwise_begins_a_new_one():
-    session = begin()
-    wanted = drafting(session)
-    session.receive(verdict(4, 20), 1.2)
-    [again] = session.proposed(answer(wanted, 11, 12), 1.3)
-    assert isinstance(again, Propose)
-    assert again.tokens == (*PROMPT, 10, 20)
-
-
 def test_a_chain_is_told_of_again_when_it_is_twice_as_long():
     session = begin()
     sent, wanted = session.proposed(answer(drafting(session), 11, 12), 1.1)
@@ -114,10 +105,6 @@ def test_a_chain_is_told_of_again_when_it_is_twice_as_long():
     [wanted] = session.proposed(answer(wanted, 13), 1.2)
     assert isinstance(wanted, Propose), "each message takes both nodes' time"
     assert session.proposed(answer(wanted, 14), 1.3)[0] == draft(4, 11, 12, 13, 14)
-
-
-def test_the_draft_nodes_own_cap_holds():
-    assert drafting(begin(replace(REQUEST, max_draft=2))).length == 2
 
 
 def test_what_may_not_be_drafted_any_more_does_not_go_up():
@@ -179,13 +166,6 @@ def test_one_that_has_nothing_says_so_and_is_asked_again_with_the_next_verdict()
     assert session.receive(verdict(4, 11), 1.2)[-1].tokens == (*PROMPT, 10, 11)
 
 
-def test_what_is_left_of_a_complete_draft_stays_complete():
-    session = begin(replace(REQUEST, max_draft=3))
-    session.proposed(answer(drafting(session), 11, 12, 13), 1.1)
-    assert session.receive(verdict(4, 11, may_draft=2), 1.2) == [Deliver((11,)), ack(5)], "it may draft no more"
-    assert session.receive(verdict(5, 20, may_draft=0), 1.3) == [Deliver((20,)), ack(6)], "nobody waits for it"
-
-
 def test_what_is_left_of_another_is_completed_where_nothing_is_added():
     session = begin()
     _, wanted = session.proposed(answer(drafting(session), 11, 12, 13), 1.1)
@@ -232,11 +212,6 @@ def test_where_nothing_drafts_an_empty_draft_says_so_in_place_of_the_ack(options
     assert session.receive(verdict(5, 12, may_draft=0), 1.2) == [Deliver((12,)), ack(6)]
 
 
-def test_where_nothing_may_be_drafted_nothing_is_said_of_it():
-    for request in (REQUEST, RATIO):
-        assert begin(request).receive(verdict(3, 10, may_draft=0), 1.0) == [Deliver((10,)), ack(4)]
-
-
 # -- the index ---------------------------------------------------------------------------------------------------------
 
 
@@ -265,12 +240,6 @@ def test_one_that_reaches_far_enough_is_followed_by_acks_and_the_index_is_not_as
         position += 1
     assert len(session.ngrams.asked) == 1
     assert follow(session, position) == by_index(position + 1)
-
-
-def test_one_that_came_true_at_once_is_followed_by_the_next():
-    session = begin(NGRAM, text=TEXT)
-    follow(session, 3)
-    assert follow(session, 4, NGRAM_LENGTH + 1) == by_index(5 + NGRAM_LENGTH)
 
 
 def test_a_short_one_is_not_said_again():
@@ -329,7 +298,7 @@ def test_a_ratio_draft_is_asked_for_once_and_whole_and_goes_up_complete():
     session = begin(RATIO)
     wanted = drafting(session, may_draft=11, least_probability=probabilities.code(0.9))
     assert wanted == Propose(RATIO, 1, 1, (*PROMPT, 10), 11), "no probabilities cut it"
-    assert session.proposed(answer(wanted, *range(11, 22), chances=None, proposal=b"p"), 1.1) == [
+    assert session.proposed(answer(wanted, *range(11, 22), probabilities=None, proposal=b"p"), 1.1) == [
         draft(4, *range(11, 22), complete=True, probabilities=b"", proposal=b"p")
     ]
 
@@ -339,7 +308,7 @@ def test_its_length_does_not_depend_on_its_tokens(tokens):
     """Neither on what they are nor, being cut at an end, on what they would do to the text."""
     session = begin(replace(RATIO, stop_ids=(0,)))
     wanted = drafting(session, may_draft=4)
-    [sent] = session.proposed(answer(wanted, *tokens, chances=None, proposal=b"p"), 1.1)
+    [sent] = session.proposed(answer(wanted, *tokens, probabilities=None, proposal=b"p"), 1.1)
     assert sent.message.tokens == tokens
 
 
@@ -348,12 +317,12 @@ def test_after_each_verdict_a_new_one_is_drafted_with_noise_of_its_own(tokens):
     """However much of the old one came true: nothing of it is sent again."""
     session = begin(RATIO)
     first = drafting(session, may_draft=4)
-    session.proposed(answer(first, 11, 12, 13, 14, chances=None, proposal=b"p"), 1.1)
+    session.proposed(answer(first, 11, 12, 13, 14, probabilities=None, proposal=b"p"), 1.1)
     _, acknowledged, wanted = session.receive(verdict(4, *tokens, may_draft=4), 1.2)
     assert acknowledged == ack(4 + len(tokens))
     assert (wanted.tokens, wanted.length, wanted.num_unverified) == ((*PROMPT, 10, *tokens), 4, 0)
     assert wanted.round > first.round
-    [sent] = session.proposed(answer(wanted, 7, 7, 7, 7, chances=None, proposal=b"q"), 1.3)
+    [sent] = session.proposed(answer(wanted, 7, 7, 7, 7, probabilities=None, proposal=b"q"), 1.3)
     assert sent.message.tokens == (7, 7, 7, 7)
 
 
@@ -392,14 +361,6 @@ def test_else_the_model_drafts_alone_and_without_one_they_go_up_all_the_same(cha
     assert drafting(begin(RATIO, text=text, chance=chance)).length == 8
     [_, sent] = begin(RATIO, text=text, chance=chance, has_model=False).receive(verdict(3, 10), 1.0)
     assert (sent.message.tokens, sent.message.complete) == (text[4:5], True)
-
-
-def test_certain_tokens_of_any_vocabulary_are_read_as_probability_1():
-    tokens = (0, 5, 151_935)
-    probs = proposals.decode(certain(tokens), 3, 151_936, tokens)
-    assert probs.gather(1, probs.argmax(1, keepdim=True)).flatten().tolist() == [1.0] * 3
-    assert tuple(probs.argmax(1).tolist()) == tokens
-    assert certain(()) == b""
 
 
 # -- resting -----------------------------------------------------------------------------------------------------------

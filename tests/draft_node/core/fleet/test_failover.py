@@ -8,10 +8,10 @@ from draft_node.core.directory import Address
 from draft_node.core.line import LATER_S
 from draft_node.core.link import VerifyLink
 from draft_node.core.links import GRACE_S, IDLE_S, JITTER_S, REDIRECT_S, TRY_S
-from draft_node.core.state import State
+from draft_node.core.session import State
 from goodspeed.errors import PeerRefused
 from goodspeed.wire.fields import MAX_HOPS
-from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Sibling, Welcome
+from goodspeed.wire.handshake import VERSION, Heartbeat, Leave, Sibling, Welcome
 from goodspeed.wire.messages import OpenSession, Redirect, Refusal, Sampling, Verdict
 from tests.fakes import make_hello, session_id
 
@@ -98,13 +98,6 @@ def test_a_session_goes_on_elsewhere_with_what_is_committed_once_its_link_is_los
     assert of_kind(actions, Away) == []
     assert opened(core.tick(2.0 + 0.9 * GRACE_S)) == []
     assert opened(core.tick(2.0 + LATER)) == [(1, 2, (7, 8), 0)]
-
-
-def test_a_session_goes_on_at_its_own_verify_node_where_that_is_back_within_the_grace():
-    core = with_both()
-    core.broke(2.0, 0)
-    assert opened(core.receive(welcome("a"), 2.2, 0)) == [(0, 2, (), 0)]
-    assert opened(core.tick(2.0 + LATER)) == []
 
 
 def test_silence_loses_a_link_too():
@@ -221,12 +214,6 @@ def test_two_endpoints_of_one_process_are_one_link_and_nothing_is_opened_twice()
     assert core.receive(verdict(1, 3, 7), 1.6, 1)[0] == Tell(ONE, Deliver((7,)))
 
 
-def test_a_text_is_not_continued_by_another_target_where_its_own_is_elsewhere():
-    core = with_both()
-    core.receive(Heartbeat(b"another-"), 2.0, 0)
-    assert opened(core.receive(welcome("a2", "u"), 2.1, 0)) == [(1, 2, (), 0)]
-
-
 def test_a_text_fails_where_nobody_has_its_target_any_more():
     core = with_both("u")
     core.receive(Heartbeat(b"another-"), 2.0, 0)
@@ -260,19 +247,6 @@ def test_what_a_verify_node_says_of_a_session_that_is_not_with_it_is_ignored():
     assert core.receive(verdict(before, 3, 7), 2.0, 0)[0] == Tell(ONE, Deliver((7,)))
 
 
-def test_late_verdicts_of_the_verify_node_that_a_session_left_are_ignored():
-    core = with_both()
-    core.receive(redirect(), 2.0, 0)
-    assert core.receive(verdict(1, 3, 9), 2.1, 0) == []
-    assert core.receive(verdict(2, 3, 7), 2.1, 1)[0] == Tell(ONE, Deliver((7,)))
-
-
 def test_the_last_word_goes_to_all_who_are_there():
     core = with_both()
     assert sent(core.leave(Fail("closed", "bye")), Leave) == [(0, Leave()), (1, Leave())]
-
-
-def test_a_hello_is_said_on_each_link_by_itself():
-    core = make()
-    said = [link for second in (1.0, 2.1, 3.2) for link, _ in sent(core.tick(second), Hello)]
-    assert set(said) == {0, 1}

@@ -150,13 +150,6 @@ def test_a_session_stays_where_its_link_is_back_in_time():
     assert links.place(ONE, "t", 1.0 + LATER) == 0
 
 
-def test_nothing_is_waited_for_where_the_verify_node_said_that_it_stops():
-    links = connected(A, B)
-    links.place(ONE, "t", 0.0)
-    lose(links, 0, 1.0, in_good_order=True)
-    assert links.place(ONE, "t", 1.11) == 1
-
-
 def test_a_session_goes_only_where_its_target_is():
     links = make(A, B, C)
     arrive(links, 0, target="t")
@@ -191,16 +184,6 @@ def test_who_is_silent_for_too_long_is_not_waited_for():
     links._make(B, 0.0)
     assert links.place(ONE, "t", REDIRECT_S - 0.1) is None
     assert links.place(ONE, "t", REDIRECT_S + 0.1) == 0
-
-
-def test_a_redirected_session_waits_for_its_link_and_then_goes_anywhere():
-    links = connected(A)
-    links.place(ONE, "t", 0.0)
-    links.learn([sibling(B)])
-    made = links.send(ONE, B, 1.0, moves_home=False)
-    assert links.on(ONE) == made
-    assert links.place(ONE, "t", 1.0 + REDIRECT_S - 0.1) is None
-    assert links.place(ONE, "t", 1.0 + REDIRECT_S + 0.1) == 0
 
 
 # -- which links there are ---------------------------------------------------------------------------------------------
@@ -249,17 +232,6 @@ def test_too_many_that_do_not_answer_are_given_up_the_first_of_them_first():
         links._make(links.directory.addresses()[number], 0.0)
     assert links.useless(0.0) == [1, 2, 3]
     assert len(list(links)) - 1 - 3 == MAX_TRIED
-
-
-def test_two_endpoints_of_one_process_become_one_link_with_the_sessions_of_both():
-    links = make(A, B)
-    arrive(links, 0, boot="same")
-    links.place(ONE, "t", 0.0)
-    made = links._make(B, 0.0)
-    assert arrive(links, made, boot="same") == [0]
-    links.drop(0)
-    assert (links.home, links.on(ONE)) == (made, made)
-    assert list(links) == [made]
 
 
 def test_a_number_that_was_dropped_is_not_used_again_and_its_sessions_are_on_none():

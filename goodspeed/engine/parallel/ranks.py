@@ -1,4 +1,4 @@
-"""Rank 0's side: starts the processes of the other ranks, tells them each order, notices when one is lost, ends them.
+"""Rank 0's side: starts the processes of the other ranks, sends them each order, notices when one is lost, ends them.
 
 `check` may be called from another thread than `told`.
 """
@@ -8,20 +8,16 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import IO
 
 import msgspec
 from torch import distributed
-from torch._C._distributed_c10d import TCPStore
 
 from goodspeed.engine.paged.passes import Order
+from goodspeed.engine.parallel import joining, orders
+from goodspeed.engine.parallel.joining import POLL_S, Part
 from goodspeed.engine.splitting import Split
 from goodspeed.errors import GoodSpeedError, RankLost
-from goodspeed.parallel import joining, orders
-from goodspeed.parallel.part import Part
 
-POLL_S = 0.05
 NOTICE_S = 3.0
 """How long a failed order waits for the process that it failed on to be seen ended."""
 
@@ -31,33 +27,36 @@ LONGEST_S = 600.0
 CLOSE_S = 5.0
 """How long a rank may take to end when it is told to."""
 
-WORKER = ("-m", "goodspeed.parallel")
+WORKER = ("-m", "goodspeed.engine.parallel")
 
 
-@dataclass
 class Ranks:
     """The other ranks of a model; this process is rank 0. All end with this process, however that ends."""
 
-    num_ranks: int
-    store: TCPStore
-    processes: "list[subprocess.Popen[bytes]]" = field(default_factory=list)  # of ranks 1 and up
-    _told_at: float | None = None  # since when an order is being computed
-    _has_failed: bool = False
+    def __init__(self, num_ranks: int) -> None:
+        self.num_ranks = num_ranks
+        self._store = joining.make_store(num_ranks)
+        self._processes: list[subprocess.Popen[bytes]] = []  # of ranks 1 and up
+        self._told_at: float | None = None  # since when an order is being computed
+        self._has_failed = False
 
     @classmethod
     def start(cls, part: Part, num_ranks: int, *, worker: Sequence[str] = WORKER) -> "Ranks":
         """Starts processes that load their parts of the model, and joins them; raises RankLost if one ends.
 
-        worker: Python's words for the process of a rank.
+        worker: Python's arguments for the process of a rank.
         """
-        joining.stay_on_this_machine()
-        store, port = joining.make_store(num_ranks)
-        ranks = cls(num_ranks, store)
+        ranks = cls(num_ranks)
+        parts = [
+            msgspec.structs.replace(part, rank=rank, num_ranks=num_ranks, port=ranks._store.port)
+            for rank in range(num_ranks)
+        ]
         try:
-            for rank in range(1, num_ranks):
-                ranks._start(msgspec.structs.replace(part, rank=rank, num_ranks=num_ranks, port=port), worker)
-            ranks.meet(joining.JOINED)
-            joining.join(store, 0, num_ranks, part.device)
+            for other in parts[1:]:
+                words = [sys.executable, *worker, msgspec.json.encode(other).decode()]
+                ranks._processes.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
+            joining.meet(ranks._store, joining.JOINED, num_ranks, ranks.check)
+            joining.join(ranks._store, parts[0])
         except BaseException:
             ranks.close()
             raise
@@ -65,15 +64,8 @@ class Ranks:
 
     @property
     def split(self) -> Split:
-        """How rank 0 loads its own part."""
-        return Split(self.num_ranks, lambda: self.meet(joining.LOADED))
-
-    def meet(self, where: str) -> None:
-        """Waits until every rank is there; raises RankLost if one ends before."""
-        joining.arrive(self.store, where, 0)
-        while not joining.have_arrived(self.store, where, self.num_ranks):
-            self.check()
-            time.sleep(POLL_S)
+        """How rank 0 loads its own part; raises RankLost if another rank ends meanwhile."""
+        return Split(self.num_ranks, lambda: joining.meet(self._store, joining.LOADED, self.num_ranks, self.check))
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -99,8 +91,8 @@ class Ranks:
         self._told_at = time.monotonic()
         try:
             with self.together():
-                for process in self.processes:
-                    _write(_input(process), data)
+                for process in self._processes:
+                    _write(process, data)
                 yield
         finally:
             self._told_at = None
@@ -117,31 +109,18 @@ class Ranks:
 
     def close(self) -> None:
         """Ends all ranks; those that do not end by themselves are killed."""
-        if not self._has_failed:
-            for process in self.processes:
-                with suppress(OSError):
-                    _write(_input(process), orders.encode(None))
-        until = time.monotonic() + (0.0 if self._has_failed else CLOSE_S)
-        for process in self.processes:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, until - time.monotonic()))
+        for process in self._processes:
+            if not self._has_failed:
+                with suppress(OSError, subprocess.TimeoutExpired):
+                    _write(process, orders.encode(None))
+                    process.wait(CLOSE_S)  # the pipe is open till then: at its end a rank ends at once
             process.kill()
-            process.wait()
-            with suppress(OSError):
-                _input(process).close()
+            process.communicate()
         if not self._has_failed and distributed.is_initialized():
             distributed.destroy_process_group()
 
-    def _start(self, part: Part, worker: Sequence[str]) -> None:
-        process = subprocess.Popen(
-            [sys.executable, *worker], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, bufsize=0
-        )
-        self.processes.append(process)
-        with suppress(OSError):  # it has ended, which `check` tells
-            _write(_input(process), msgspec.json.encode(part) + b"\n")
-
     def _refuse_ended(self) -> None:
-        for rank, process in enumerate(self.processes, 1):
+        for rank, process in enumerate(self._processes, 1):
             if (status := process.poll()) is not None:
                 self._has_failed = True
                 how = f"by signal {-status}" if status < 0 else f"with status {status}"
@@ -163,14 +142,8 @@ class Ranks:
         return RankLost(f"{what}; restart the verify node")
 
 
-def _input(process: "subprocess.Popen[bytes]") -> IO[bytes]:
+def _write(process: "subprocess.Popen[bytes]", data: bytes) -> None:
     if process.stdin is None:
         raise RuntimeError("a rank's process was started without a pipe")
-    return process.stdin
-
-
-def _write(pipe: IO[bytes], data: bytes) -> None:
-    """Writes all of it; one write to a pipe may take less."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[pipe.write(rest) :]
+    process.stdin.write(data)
+    process.stdin.flush()

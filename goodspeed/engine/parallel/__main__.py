@@ -1,4 +1,4 @@
-"""The process of one rank of a model that is split: `python -m goodspeed.parallel`, started by rank 0 only."""
+"""The process of one rank of a model that is split: `python -m goodspeed.engine.parallel`, started by rank 0 only."""
 
 import signal
 
@@ -6,6 +6,6 @@ if __name__ == "__main__":
     for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to all; this process ends with rank 0
         signal.signal(number, signal.SIG_IGN)
 
-    from goodspeed.parallel.following import run
+    from goodspeed.engine.parallel.following import run
 
     run()

@@ -1,4 +1,4 @@
-"""Masks of a round's sessions that have a form to keep, from what is drafted; and what their forms force afterwards.
+"""Masks of a round's sessions with a constraint, from what is drafted; and what their constraints force afterwards.
 
 The matchers of sessions are kept here, on the model thread, as long as the session has key/value memory.
 """
@@ -7,28 +7,28 @@ from collections.abc import Callable, Container, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from goodspeed.constraint.compiling import Grammars
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.masks import Asked, Batch, Matchers
 from goodspeed.constraint.matcher import Matcher
-from goodspeed.errors import NOT_NUMBERS, GrammarError
+from goodspeed.errors import NOT_NUMBERS, ConstraintError
 from goodspeed.exact.masks import Words
 from verify_node.scheduler.round import Entry, Outcome, Round
 
 Masks = Mapping[bytes, Words]
-"""By session, for those that have a form: what each of its rows may draw [num_drafted + 1, num_words]."""
+"""By session with a constraint: what each of its rows may draw [num_drafted + 1, num_words]."""
 
 
-class Forms:
-    """What the forms of sessions allow."""
+class ConstraintMasks:
+    """What the constraints of sessions allow."""
 
-    def __init__(self, grammars: Grammars | None) -> None:
-        """grammars: of the target's tokenizer; None: no session has a form."""
-        self._matchers = None if grammars is None else Matchers(grammars)
+    def __init__(self, constraints: Constraints | None) -> None:
+        """constraints: of the target's tokenizer; None: no session has one."""
+        self._matchers = None if constraints is None else Matchers(constraints)
         self._batch = Batch()
-        self._num_words = 0 if grammars is None else grammars.table.num_words
+        self._num_words = 0 if constraints is None else constraints.table.num_words
 
     def prepare(self, planned: Round) -> Callable[[], Masks]:
-        """Returns what makes the masks of the round's entries that have a form; no other method is called until then.
+        """Returns what makes the masks of the round's entries with a constraint; no other method is called until then.
 
         Of each of them that is what may be drawn after the base and after each drafted token.
         """
@@ -44,16 +44,16 @@ class Forms:
         found: list[Outcome] = []
         for outcome in outcomes:
             entry = by_session[outcome.session_id]
-            if outcome.failed:
-                if outcome.failed != NOT_NUMBERS and (problem := self.problem(entry)):  # no numbers are no form's fault
-                    outcome = replace(outcome, failed=problem, breaks_form=True)
+            if outcome.failed:  # logits that are no numbers are no constraint's fault
+                if outcome.failed != NOT_NUMBERS and (problem := self.problem(entry)):
+                    outcome = replace(outcome, failed=problem, breaks_constraint=True)
             elif entry.verification == "match":
                 outcome = replace(outcome, forced=self.forced(entry, outcome.tokens))
             found.append(outcome)
         return found
 
     def forced(self, entry: Entry, tokens: Sequence[int]) -> tuple[int, ...]:
-        """Returns what the form says must follow the entry's text and these tokens; () where nothing must."""
+        """Returns what the constraint says must follow the entry's text and these tokens; () where nothing must."""
         if entry.constraint is None or not tokens or tokens[-1] in entry.stop_ids:
             return ()
         return self._matcher(entry).forced((*_output(entry), *tokens))
@@ -69,7 +69,7 @@ class Forms:
 
     def _matcher(self, entry: Entry) -> Matcher:
         if self._matchers is None or entry.constraint is None:
-            raise GrammarError("no forms are served here; the core refuses sessions with a constraint")
+            raise ConstraintError("no constraints are served here; the core refuses sessions with a constraint")
         return self._matchers.of(entry.session_id, entry.constraint, entry.stop_ids)
 
 

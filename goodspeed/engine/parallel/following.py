@@ -1,0 +1,86 @@
+"""The other ranks' side: load a part of the model, then compute every order that comes, until the last one.
+
+A rank that fails ends, and rank 0 notices.
+"""
+
+import os
+import select
+import sys
+import threading
+from collections.abc import Callable
+from typing import BinaryIO, NoReturn
+
+import msgspec
+import torch
+
+from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.paged.memory import KVPool, KVShape
+from goodspeed.engine.paged.passes import Copy, Memory, Pass, Passes
+from goodspeed.engine.parallel import joining, orders
+from goodspeed.engine.parallel.joining import Part
+from goodspeed.engine.runner import try_model
+from goodspeed.engine.splitting import Split
+from goodspeed.errors import MalformedMessage
+
+FAILED = 1
+
+
+def load(part: Part) -> tuple[Checkpoint, KVShape, int]:
+    """Joins the other ranks, loads this one's part, and tries it together with them; see `try_model`."""
+    torch.set_num_threads(part.threads)
+    store = joining.find_store(part)
+    joining.meet(store, joining.JOINED, part.num_ranks)
+    joining.join(store, part)
+    checkpoint = checkpoints.load(
+        part.model,
+        device=f"cuda:{part.rank}" if part.device == "cuda" else part.device,
+        dtype=part.dtype,
+        generation_config="none",
+        split=Split(part.num_ranks, lambda: joining.meet(store, joining.LOADED, part.num_ranks)),
+    )
+    return checkpoint, *try_model(checkpoint)
+
+
+@torch.inference_mode()
+def follow(stream: BinaryIO, checkpoint: Checkpoint, shape: KVShape, num_layers: int) -> KVPool | None:
+    """Computes orders until the last one, and returns the KV cache; EOFError when the stream ends before it."""
+    passes: Passes | None = None
+    while (order := orders.read(stream)) is not None:
+        match order:
+            case Memory(num_pages, page_size):
+                device = checkpoint.device
+                memory = KVPool(shape, num_layers, num_pages, page_size, checkpoint.dtype, device)
+                passes = Passes(checkpoint.model, memory)
+            case Pass() if passes is not None:
+                passes.run(order)
+            case Copy() if passes is not None:
+                passes.copy(order)
+            case _:
+                raise MalformedMessage("the first order has to be the size of the KV cache")
+    return None if passes is None else passes.memory
+
+
+def run(done: Callable[[KVPool | None], None] = lambda _: None) -> NoReturn:
+    """The process of a rank, from its argument (`Part`) to its end.
+
+    done: called after the last order.
+    """
+    threading.Thread(target=_end_with_rank_0, daemon=True).start()
+    status = FAILED
+    try:
+        part = msgspec.json.decode(sys.argv[-1], type=Part)
+        done(follow(sys.stdin.buffer, *load(part)))
+        status = 0
+    except Exception as error:
+        first_line = str(error).strip().split("\n")[0] or type(error).__name__
+        print(f"a rank of --tp cannot go on: {first_line}", file=sys.stderr, flush=True)
+    os._exit(status)  # torch's threads may still wait for a rank that is gone
+
+
+def _end_with_rank_0() -> None:
+    """Ends this process when nobody holds the other end of its standard input any more, whatever it waits for."""
+    poll = select.poll()
+    poll.register(sys.stdin.fileno(), 0)  # of a pipe that is closed, not of what comes
+    poll.poll()
+    os._exit(FAILED)

@@ -1,0 +1,56 @@
+"""Orders as bytes: a length, then MessagePack of plain integers, so nothing that arrives can become code."""
+
+import struct
+from typing import Any, BinaryIO
+
+import msgspec
+import numpy as np
+
+from goodspeed.engine.paged.passes import Order
+from goodspeed.errors import MalformedMessage
+
+LENGTH = struct.Struct("<Q")
+
+MAX_BYTES = 1 << 29
+"""Most bytes of one order: the page tables of 8,192 sessions with 131,072 cached tokens each."""
+
+
+def encode(order: Order | None) -> bytes:
+    """Returns an order as bytes; None is the last one, after which there are no more."""
+    data = _ENCODER.encode(order)
+    if len(data) > MAX_BYTES:
+        raise MalformedMessage(f"a forward pass of more than {MAX_BYTES} bytes cannot be sent; use smaller rounds")
+    return LENGTH.pack(len(data)) + data
+
+
+def read(stream: BinaryIO) -> Order | None:
+    """Reads the next order; None for the last one. Raises EOFError at the end, MalformedMessage for anything else."""
+    [size] = LENGTH.unpack(_read(stream, LENGTH.size))
+    if size > MAX_BYTES:
+        raise MalformedMessage(f"{size} bytes are no order")
+    try:
+        order: Order | None = _DECODER.decode(_read(stream, size))
+    except msgspec.DecodeError as error:
+        raise MalformedMessage(f"these {size} bytes are no order: {error}") from error
+    return order
+
+
+def _read(stream: BinaryIO, size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) < size:
+        raise EOFError("rank 0 has ended")
+    return data
+
+
+def _pack(array: Any) -> bytes:
+    return np.asarray(array, np.int64).tobytes()
+
+
+def _unpack(_: type, data: Any) -> Any:
+    if not isinstance(data, bytes) or len(data) % 8:
+        raise ValueError("an array of int64 numbers is wanted")
+    return np.frombuffer(bytearray(data), np.int64)  # of its own, since torch wants to be able to write
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_pack)
+_DECODER = msgspec.msgpack.Decoder(Order | None, dec_hook=_unpack)
