@@ -8,7 +8,7 @@ import argparse
 import sys
 from typing import Protocol
 
-from goodspeed.app import chat_command, daemons, demo_command, generate, keygen, models, profile
+from goodspeed.app import chat_command, daemons, demo_command, generate, keygen, models, pad, profile
 from goodspeed.app.daemons import DAEMONS, HINTS
 from goodspeed.serving import running
 from goodspeed.serving.parser import CommandLine
@@ -35,7 +35,7 @@ class Subcommand(Protocol):
         ...
 
 
-SUBCOMMANDS: tuple[Subcommand, ...] = (chat_command, demo_command, generate, keygen, models, profile)
+SUBCOMMANDS: tuple[Subcommand, ...] = (chat_command, demo_command, generate, keygen, models, pad, profile)
 
 
 def main() -> int:
