@@ -72,7 +72,7 @@ def load(part: Part) -> Follower:
         generation_config="none",
         split=Split(part.num_ranks, lambda: _meet(store, joining.LOADED, part)),
     )
-    return Follower(checkpoint, *try_model(checkpoint))
+    return Follower(checkpoint, *try_model(checkpoint, is_split=True)[1:])
 
 
 def run(done: Callable[[Follower], None] = lambda _: None) -> NoReturn:
