@@ -115,9 +115,9 @@ def _join(*layers: nn.Linear) -> nn.Linear:
     """Linear layers with the same input as one, prepacked where that gains."""
     joined = nn.Linear(layers[0].in_features, sum(one.out_features for one in layers), device="meta")
     joined.weight = nn.Parameter(torch.cat([one.weight for one in layers]), requires_grad=False)
-    biases = [torch.zeros(len(one.weight), dtype=one.weight.dtype) if one.bias is None else one.bias for one in layers]
+    biases = [one.weight.new_zeros(one.out_features) if one.bias is None else one.bias.detach() for one in layers]
     has_bias = any(one.bias is not None for one in layers)
-    joined.bias = nn.Parameter(torch.cat(biases), requires_grad=False) if has_bias else None
+    joined.register_parameter("bias", nn.Parameter(torch.cat(biases), requires_grad=False) if has_bias else None)
     prepack(joined)
     return joined
 

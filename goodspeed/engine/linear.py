@@ -31,7 +31,9 @@ class PrepackedLinear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dtype == torch.bfloat16 and input.shape[-2] > BLOCK_ROWS:
-            return torch.cat([_multiply(rows, self.packed, self.bias) for rows in input.split(BLOCK_ROWS, -2)], -2)
+            return torch.cat(
+                [_multiply(rows, self.packed, self.bias) for rows in torch.split(input, BLOCK_ROWS, -2)], -2
+            )
         return _multiply(input, self.packed, self.bias)
 
 
