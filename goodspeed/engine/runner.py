@@ -9,9 +9,10 @@ from collections.abc import Hashable, Sequence
 from contextlib import nullcontext
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.fused import can_fuse
 from goodspeed.engine.linear import prepack
 from goodspeed.engine.paged import attention
 from goodspeed.engine.paged.memory import KVPool, KVShape, bytes_per_page, pages_for, pages_in
@@ -51,9 +52,7 @@ class Runner:
         others: the ranks that hold the other parts of the model, where it is split; the memory is each rank's.
         """
         self.checkpoint = checkpoint
-        shape, num_layers = try_model(checkpoint)
-        if others is None:
-            prepack(checkpoint.model)
+        model, shape, num_layers = try_model(checkpoint, is_split=others is not None)
         page_bytes = bytes_per_page(shape, num_layers, page_size, checkpoint.dtype)
         is_sized = num_pages is not None or memory_bytes is not None or memory_fraction is not None
         if num_pages is None and memory_bytes is not None:
@@ -65,7 +64,7 @@ class Runner:
         self.pool = PagePool(num_pages, page_size, prefix_cache=prefix_cache, max_unused=max_unused)
         with nullcontext() if others is None else others.told(Memory(num_pages, page_size)):
             memory = KVPool(shape, num_layers, num_pages, page_size, checkpoint.dtype, checkpoint.device)
-        self._packed = Packed(checkpoint.model, self.pool, memory, others)
+        self._packed = Packed(model, self.pool, memory, others)
 
     @torch.inference_mode()
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
@@ -106,16 +105,30 @@ class Runner:
             raise PromptError(f"token ids must be 0 to {self.checkpoint.num_tokens - 1}; use this model's tokenizer")
 
 
-def try_model(checkpoint: Checkpoint) -> tuple[KVShape, int]:
-    """Gives the model paged attention and tries it (`trial.py`); returns its layers' key/value shape and their number.
+def try_model(checkpoint: Checkpoint, *, is_split: bool) -> tuple[nn.Module, KVShape, int]:
+    """Makes a checkpoint's model ready for paged attention and tries it (`trial.py`).
 
-    Of a model that is split every rank does so at the same time; the shape is that of its own part.
+    Returns what computes it, its layers' key/value shape and their number. A second call returns the same: `fused.py`
+    takes the checkpoint's own model apart. Of a model that is split every rank does so at the same time; the shape is
+    that of its own part.
     """
+    known = vars(checkpoint.model)
+    if "goodspeed" not in known:
+        known["goodspeed"] = _try(checkpoint, is_split)
+    model, shape, num_layers = known["goodspeed"]
+    return model, shape, num_layers
+
+
+def _try(checkpoint: Checkpoint, is_split: bool) -> tuple[nn.Module, KVShape, int]:
+    model, device = checkpoint.model, checkpoint.device
     with naming(checkpoint.name):
-        _use_paged_attention(checkpoint.model)
-        shape, num_layers = kv_shapes(checkpoint.model, checkpoint.device)
-        check_logits(checkpoint.model, shape, num_layers, checkpoint.num_tokens, checkpoint.device)
-    return shape, num_layers
+        _use_paged_attention(model)
+        shape, num_layers = kv_shapes(model, device)
+        fuse = not is_split and can_fuse(model)
+        run = check_logits(model, shape, num_layers, checkpoint.num_tokens, device, fuse=fuse)
+    if not is_split and not fuse:
+        prepack(model)
+    return run, shape, num_layers
 
 
 def _use_paged_attention(model: torch.nn.Module) -> None:

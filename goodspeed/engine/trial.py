@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from goodspeed.engine.fused import Fused
 from goodspeed.engine.paged import attention
 from goodspeed.engine.paged.memory import KVPool, KVShape
 from goodspeed.engine.paged.packed import Chunk, Packed
@@ -77,13 +78,19 @@ def kv_shapes(model: Any, device: torch.device) -> tuple[KVShape, int]:
 
 
 @torch.inference_mode()
-def check_logits(model: Any, shape: KVShape, num_layers: int, vocab_size: int, device: torch.device) -> None:
-    """Compares a few logits, computed in pieces from a paged pool, with those of the model's own attention."""
+def check_logits(
+    model: Any, shape: KVShape, num_layers: int, vocab_size: int, device: torch.device, *, fuse: bool = False
+) -> Any:
+    """Compares a few logits, computed in pieces from a paged pool, with those of the model's own attention.
+
+    fuse: the model is taken apart, and computed by `fused.py`. Returns what computes it.
+    """
     tokens = (torch.arange(20) * 7919 + 1) % vocab_size
     other = torch.where(torch.arange(20) < 17, tokens, (tokens + 1) % vocab_size)  # another end of the same text
     expected, branch = _own_logits(model, torch.stack([tokens, other]).to(device))
     memory = KVPool(shape, num_layers, 8, 4, model.dtype, device)
-    packed = Packed(model, PagePool(8, 4), memory)
+    run = Fused(model) if fuse else model
+    packed = Packed(run, PagePool(8, 4), memory)
     ids: list[int] = tokens.tolist()
     rows = [packed.forward([Chunk("a", ids[:7], 7), Chunk("b", ids[3:4], 0)])]
     packed.forward([Chunk("a", ids[3:6], 0), Chunk("b", ids[:2], 0)])
@@ -104,6 +111,7 @@ def check_logits(model: Any, shape: KVShape, num_layers: int, vocab_size: int, d
             f"{type(model).__name__}: logits differ from the model's own by {difference:.3g} (largest {largest:.3g}); "
             "it does something in attention or between tokens that the engine does not know; use another model"
         )
+    return run
 
 
 def _own_logits(model: Any, tokens: Tensor) -> Tensor:

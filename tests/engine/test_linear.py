@@ -58,11 +58,17 @@ def test_what_is_packed_and_what_is_not():
     assert model.wide.weight.is_mkldnn  # not shared: the plain copy is gone
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_only_float32_is_packed(dtype):
-    assert prepack(Model().to(dtype)) == 0
+def test_a_second_call_finds_nothing_to_do():
+    model = Model()
+    assert prepack(model) == 3
+    assert prepack(model) == 0
+
+
+def test_other_precisions_are_not_packed():
+    assert prepack(Model().to(torch.float64)) == 0
 
 
 def test_a_library_that_multiplies_wrong_is_left_alone(monkeypatch):
+    monkeypatch.setattr(linear, "_is_right", linear._is_right.__wrapped__)  # not what was found before
     monkeypatch.setattr(linear, "_reorder", lambda weight: torch.ops.mkldnn._reorder_linear_weight(weight * 1.001))
     assert prepack(Model()) == 0

@@ -108,9 +108,7 @@ class Sessions:
         if known is not None:
             self._replace(known, session, in_flight)
         self.sessions[message.session_id] = session
-        if (
-            self._constraints is not None and message.constraint is not None
-        ):  # the target must not compile it in a round
+        if self._constraints is not None and message.constraint is not None:  # no round has to compile it then
             self._constraints.hold(message.session_id, message.constraint)
         if not in_flight:
             self._release_forms(message.session_id)

@@ -13,6 +13,9 @@ from goodspeed.engine.paged.layout import Group, GroupLimits, Layout, Plan, plan
 from goodspeed.engine.paged.memory import KVPool
 from goodspeed.engine.paged.trees import Bools, Ints
 
+BLOCK_ROWS = 32
+"""Rows of queries that attention in bfloat16 takes at a time on a CPU."""
+
 
 @dataclass(frozen=True)
 class Gather:
@@ -55,6 +58,11 @@ class Batch:
     def __init__(self, pool: KVPool, layout: Layout, slots: Tensor, limits: GroupLimits) -> None:
         self.pool, self.layout, self.slots, self.limits = pool, layout, slots, limits
         self._plans: dict[tuple[int | None, int], PlanTensors] = {}
+
+    @property
+    def _pads(self) -> bool:
+        """Whether keys come in whole pages always: in bfloat16 a CPU sums other numbers of them in another order."""
+        return self.pool.dtype == torch.bfloat16 and self.pool.device.type == "cpu"
 
     def following(self, layout: Layout, slots: Tensor) -> "Batch":
         """Returns the batch one token later (`Layout.following`), reusing its plans; this batch must not be used again.
@@ -107,7 +115,7 @@ class Batch:
             space = self.pool.scratch(len(pages))
             key, value = self.pool.split(space, group.num_chunks)
             source: Gather | slice = Gather(self._tensor(pages), space, key, value)
-        elif group.num_queries == 1:  # exactly the keys that the query sees: no mask is needed
+        elif group.num_queries == 1 and not self._pads:  # exactly the keys that the query sees: no mask is needed
             end = int(made.starts[group.low]) + 1
             return GroupTensors(group, slice(row + (0 if window is None else max(0, end - window)), row + end), None)
         else:
@@ -150,10 +158,31 @@ def _attend(tensors: GroupTensors, rows: Tensor, key: Tensor, value: Tensor, sca
     num_chunks, num_queries, num_kv_heads = tensors.group.num_chunks, tensors.group.num_queries, key.shape[1]
     if num_heads == num_kv_heads:
         query = rows.view(num_chunks, num_queries, num_heads, key_dim).transpose(1, 2)
-        out = scaled_dot_product_attention(query, key, value, tensors.mask, scale=scaling)
+        out = _attention(query, key, value, tensors.mask, scaling)
         return out.transpose(1, 2).reshape(num_rows, num_heads, -1)
     fold = num_heads // num_kv_heads
     query = rows.view(num_chunks, num_queries, num_kv_heads, fold, key_dim).transpose(1, 2).flatten(2, 3)
-    out = scaled_dot_product_attention(query, key, value, tensors.mask, scale=scaling)
+    out = _attention(query, key, value, tensors.mask, scaling)
     out = out.view(num_chunks, num_kv_heads, num_queries, fold, -1).transpose(1, 2)
     return out.reshape(num_rows, num_heads, -1)
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
+    """Scaled dot product attention; in bfloat16 on a CPU each row's result is the same among any other rows.
+
+    There one row alone, and rows in blocks of more than 32, would be summed in another order.
+    """
+    if query.dtype != torch.bfloat16 or query.device.type != "cpu":
+        return scaled_dot_product_attention(query, key, value, mask, scale=scaling)
+    num_rows = query.shape[2]
+    if num_rows == 1:
+        return scaled_dot_product_attention(query.repeat(1, 1, 2, 1), key, value, mask, scale=scaling)[:, :, :1]
+    outputs = []
+    for first in range(0, num_rows, BLOCK_ROWS):
+        last = min(first + BLOCK_ROWS, num_rows)
+        low = min(first, last - 2)  # a row that is left over goes with the one before it
+        rows = scaled_dot_product_attention(
+            query[:, :, low:last], key, value, None if mask is None else mask[:, :, low:last], scale=scaling
+        )
+        outputs.append(rows[:, :, first - low :])
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)

@@ -39,7 +39,8 @@ def load(part: Part) -> tuple[Checkpoint, KVShape, int]:
         generation_config="none",
         split=Split(part.num_ranks, lambda: joining.meet(store, joining.LOADED, part.num_ranks)),
     )
-    return checkpoint, *try_model(checkpoint)
+    _, shape, num_layers = try_model(checkpoint, is_split=True)
+    return checkpoint, shape, num_layers
 
 
 @torch.inference_mode()

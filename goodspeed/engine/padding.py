@@ -1,0 +1,310 @@
+"""Pads a checkpoint to the size of a larger model that computes the same function.
+
+Layers are added and matrices are widened with random weights, but every projection back into the residual stream is
+zero where it is new. The residual stream therefore holds what it held, beside zeros, and a forward pass costs what the
+larger model's costs. RMSNorm divides by the mean over more elements: its weights shrink by sqrt(hidden / new hidden),
+its epsilon by the square of that. Texts equal the original's except where rounding decides between two tokens.
+"""
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from goodspeed.engine.folders import INDEX, SINGLE, find_folder, read_config, say_nothing
+from goodspeed.errors import CheckpointError, ConfigError
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+"""Architectures that share the shape this file knows: RMSNorm, gated MLP, separate q, k and v."""
+
+SHARD_BYTES = 2 << 30
+"""Largest file of weights."""
+
+SPREAD = 0.02
+"""Standard deviation of the random weights, the usual one of an initialisation."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Size of a model: widths in numbers (a head's width is the checkpoint's own), and the number of layers."""
+
+    hidden: int
+    intermediate: int
+    layers: int
+    queries: int  # width of all query heads
+    keys: int  # width of all key heads
+
+
+LIKE = {
+    "116m": Shape(768, 2_048, 16, 768, 768),
+    "1b": Shape(2_048, 8_192, 16, 2_048, 512),  # Llama-3.2-1B
+    "8b": Shape(4_096, 14_336, 32, 4_096, 1_024),  # Llama-3.1-8B
+    "14b": Shape(5_120, 17_408, 40, 5_120, 1_024),  # Qwen3-14B
+}
+"""Shapes of models that people serve, but for their vocabularies."""
+
+
+def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_nothing) -> int:
+    """Writes a padded copy of a checkpoint into a new folder; returns its number of parameters.
+
+    say: called with a %-format and its values as layers are written.
+    Raises CheckpointError (no such checkpoint, or one of another family) or ConfigError (the folder exists, there is no
+    room on the disk, or the shape is smaller than the checkpoint's).
+    """
+    if folder.exists():
+        raise ConfigError(f"{folder} is there already; name a new folder, or remove it")
+    source = find_folder(name)
+    plan = Plan.of(name, read_config(name, source), shape)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        with Weights(source) as weights:
+            num_bytes = plan.num_bytes(weights)
+            _refuse_full_disk(folder, num_bytes)
+            num_parameters = _write(plan.tensors(weights), num_bytes, partial, say)
+        (partial / "config.json").write_text(json.dumps(plan.config, indent=2) + "\n", "utf-8")
+        for file in source.iterdir():
+            if file.suffix in {".json", ".jinja", ".model", ".txt"} and file.name not in {"config.json", INDEX}:
+                shutil.copyfile(file, partial / file.name)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return num_parameters
+
+
+def tensors(name: str, shape: Shape, device: str = "cpu") -> tuple[dict[str, Any], Iterator[tuple[str, Tensor]]]:
+    """Returns a padded checkpoint's config and its weights one by one, made on `device`, without writing any file."""
+    source = find_folder(name)
+    plan = Plan.of(name, read_config(name, source), shape)
+
+    def made() -> Iterator[tuple[str, Tensor]]:
+        with Weights(source) as weights:
+            yield from plan.tensors(weights, device)
+
+    return plan.config, made()
+
+
+class Weights:
+    """The tensors of a checkpoint's safetensors files by name, read one at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self._files: dict[str, Any] = {}
+
+    def __enter__(self) -> "Weights":
+        single = self._folder / SINGLE
+        for file in [single] if single.exists() else sorted(self._folder.glob("*.safetensors")):
+            opened = self._stack.enter_context(safe_open(file, framework="pt"))
+            self._files |= dict.fromkeys(opened.keys(), opened)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def read(self, name: str) -> Tensor:
+        tensor: Tensor = self._files[name].get_tensor(name)
+        return tensor
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where each number of a checkpoint goes in the padded one."""
+
+    config: dict[str, Any]  # of the padded model
+    layers: int  # of the checkpoint
+    new_layers: int
+    axes: Mapping[str, tuple[int, Tensor]]  # by name: the padded length, and where the checkpoint's indexes go
+    scale: float  # of RMSNorm's weights
+
+    @classmethod
+    def of(cls, name: str, config: dict[str, Any], shape: Shape) -> "Plan":
+        if config["model_type"] not in FAMILIES or "quantization_config" in config:
+            raise CheckpointError(f"{name}: only unquantised checkpoints of {', '.join(FAMILIES)} can be padded")
+        heads = config["num_attention_heads"]
+        key_heads = config.get("num_key_value_heads") or heads
+        head = config.get("head_dim") or config["hidden_size"] // heads
+        new_heads, new_key_heads = shape.queries // head, shape.keys // head
+        sizes = {
+            "hidden": (config["hidden_size"], shape.hidden),
+            "intermediate": (config["intermediate_size"], shape.intermediate),
+            "layers": (config["num_hidden_layers"], shape.layers),
+            "key heads": (key_heads, new_key_heads),
+            "query heads for each key head": (heads // key_heads, new_heads // max(1, new_key_heads)),
+        }
+        if small := [f"{what} {new} < {old}" for what, (old, new) in sizes.items() if new < old]:
+            raise ConfigError(f"{name} is larger than that shape ({', '.join(small)}); choose a larger one")
+        if shape.queries % head or shape.keys % head or new_heads % new_key_heads or shape.hidden % new_heads:
+            raise ConfigError(
+                f"queries and keys of {shape.queries} and {shape.keys} are no whole groups of heads of {head} numbers, "
+                f"or a hidden size of {shape.hidden} is no multiple of them; choose others"
+            )
+        groups = [key * (new_heads // new_key_heads) + k for key in range(key_heads) for k in range(heads // key_heads)]
+        share = config["hidden_size"] / shape.hidden
+        return cls(
+            _padded_config(config, shape, head, new_heads, new_key_heads, share),
+            config["num_hidden_layers"],
+            shape.layers,
+            {
+                "hidden": (shape.hidden, torch.arange(config["hidden_size"])),
+                "intermediate": (shape.intermediate, torch.arange(config["intermediate_size"])),
+                "queries": (shape.queries, _of_heads(groups, head)),
+                "keys": (shape.keys, _of_heads(range(key_heads), head)),
+            },
+            math.sqrt(share),
+        )
+
+    def num_bytes(self, weights: Weights) -> int:
+        """Size of the padded weights."""
+        likes = ((name, weights.read(like)) for name, like in self._names(weights))
+        return sum(math.prod(self._padded_shape(name, like.shape)) * like.element_size() for name, like in likes)
+
+    def tensors(self, weights: Weights, device: str = "cpu") -> Iterator[tuple[str, Tensor]]:
+        """Every weight of the padded model, in the precision of the checkpoint; RMSNorm's in float32."""
+        random = torch.Generator(device).manual_seed(0)
+        for name, like in self._names(weights):
+            yield name, self._tensor(name, weights.read(like), name in weights, random)
+
+    def _names(self, weights: Weights) -> Iterator[tuple[str, str]]:
+        """Names of the padded model's tensors, each with one of the checkpoint's of the same kind."""
+        for name in weights:
+            yield name, name
+        for layer in range(self.layers, self.new_layers):
+            for name in weights:
+                if name.startswith("model.layers.0."):
+                    yield name.replace("layers.0.", f"layers.{layer}.", 1), name
+
+    def _padded_shape(self, name: str, shape: torch.Size) -> tuple[int, ...]:
+        names = _axes(name, len(shape))
+        return tuple(self.axes[axis][0] if axis in self.axes else n for axis, n in zip(names, shape, strict=True))
+
+    def _tensor(self, name: str, like: Tensor, is_given: bool, random: torch.Generator) -> Tensor:
+        """Pads one tensor. like: the checkpoint's own where `is_given`, else one of an earlier layer."""
+        axes, shape = _axes(name, like.ndim), self._padded_shape(name, like.shape)
+        kind = _kind(name)
+        if kind in NORMS:
+            padded = torch.ones(shape, device=random.device)
+            like = like.float() * (self.scale if "hidden" in axes else 1.0)
+        elif kind in WRITERS:
+            padded = torch.zeros(shape, dtype=like.dtype, device=random.device)
+        else:
+            padded = torch.randn(shape, dtype=like.dtype, device=random.device, generator=random) * SPREAD
+        if is_given:
+            places = [
+                self.axes[axis][1] if axis in self.axes else torch.arange(n)
+                for axis, n in zip(axes, like.shape, strict=True)
+            ]
+            padded[torch.meshgrid(*places, indexing="ij")] = like.to(padded.device)
+        return padded
+
+
+KINDS = {
+    "embed_tokens": ("vocabulary", "hidden"),
+    "lm_head": ("vocabulary", "hidden"),
+    "q_proj": ("queries", "hidden"),
+    "k_proj": ("keys", "hidden"),
+    "v_proj": ("keys", "hidden"),
+    "o_proj": ("hidden", "queries"),
+    "gate_proj": ("intermediate", "hidden"),
+    "up_proj": ("intermediate", "hidden"),
+    "down_proj": ("hidden", "intermediate"),
+    "input_layernorm": ("hidden",),
+    "post_attention_layernorm": ("hidden",),
+    "norm": ("hidden",),
+    "q_norm": ("head",),
+    "k_norm": ("head",),
+}
+"""The axes of each kind of weight; a bias has the first one."""
+
+WRITERS = frozenset({"embed_tokens", "lm_head", "o_proj", "down_proj"})
+"""Kinds that are zero where they are new: what they would write there is not the checkpoint's."""
+
+NORMS = frozenset({"input_layernorm", "post_attention_layernorm", "norm", "q_norm", "k_norm"})
+
+
+def _kind(name: str) -> str:
+    return name.rsplit(".", 2)[-2]
+
+
+def _axes(name: str, ndim: int) -> tuple[str, ...]:
+    if (kind := _kind(name)) not in KINDS:
+        raise CheckpointError(f"{name}: padding knows no such weight; use a checkpoint of {', '.join(FAMILIES)}")
+    return KINDS[kind][:ndim]
+
+
+def _of_heads(heads: list[int] | range, width: int) -> Tensor:
+    """The numbers of these heads, one after the other."""
+    return (torch.tensor(list(heads))[:, None] * width + torch.arange(width)).flatten()
+
+
+def _padded_config(
+    config: dict[str, Any], shape: Shape, head: int, heads: int, key_heads: int, share: float
+) -> dict[str, Any]:
+    padded = config | {
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.intermediate,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": key_heads,
+        "head_dim": head,
+        "rms_norm_eps": config.get("rms_norm_eps", 1e-6) * share,
+    }
+    if kinds := config.get("layer_types"):
+        padded["layer_types"] = [*kinds, *[kinds[-1]] * (shape.layers - len(kinds))]
+    return padded
+
+
+def _write(tensors: Iterator[tuple[str, Tensor]], total: int, folder: Path, say: Callable[..., None]) -> int:
+    """Writes weights in files of SHARD_BYTES, and their index; returns the number of parameters."""
+    num_parameters = num_bytes = 0
+    files: dict[str, str] = {}
+    for number, shard in enumerate(_shards(tensors), 1):
+        file = f"model-{number:05}.safetensors"
+        save_file(shard, folder / file, metadata={"format": "pt"})
+        files |= dict.fromkeys(shard, file)
+        num_parameters += sum(tensor.numel() for tensor in shard.values())
+        num_bytes += sum(tensor.nbytes for tensor in shard.values())
+        say("%.1f of %.1f GB written", num_bytes / 1e9, total / 1e9)
+    if len(set(files.values())) == 1:
+        (folder / file).rename(folder / SINGLE)
+    else:
+        index = {"metadata": {"total_size": num_bytes}, "weight_map": files}
+        (folder / INDEX).write_text(json.dumps(index), "utf-8")
+    return num_parameters
+
+
+def _shards(tensors: Iterator[tuple[str, Tensor]]) -> Iterator[dict[str, Tensor]]:
+    """Groups tensors, each group just beyond SHARD_BYTES but for the last."""
+    shard: dict[str, Tensor] = {}
+    for name, tensor in tensors:
+        shard[name] = tensor
+        if sum(one.nbytes for one in shard.values()) >= SHARD_BYTES:
+            yield shard
+            shard = {}
+    if shard:
+        yield shard
+
+
+def _refuse_full_disk(folder: Path, num_bytes: int) -> None:
+    free = shutil.disk_usage(folder.parent).free
+    if free < num_bytes:
+        raise ConfigError(
+            f"{folder} takes {num_bytes / 1e9:.1f} GB and {free / 1e9:.1f} are free there; choose another disk or size"
+        )

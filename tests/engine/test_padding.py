@@ -1,0 +1,104 @@
+"""A padded checkpoint computes the original's function."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config
+
+from goodspeed.engine import padding
+from goodspeed.engine.padding import Shape
+from goodspeed.errors import CheckpointError, ConfigError
+from tests.engine.conftest import CONFIGS, SMALL
+
+HEAD = 8  # width of a head, in all of these
+SHAPE = Shape(hidden=96, intermediate=100, layers=4, queries=12 * HEAD, keys=6 * HEAD)
+PROMPT = torch.randint(0, 256, (1, 40), generator=torch.Generator().manual_seed(1))
+
+KINDS: dict[str, PreTrainedConfig] = {name: CONFIGS[name] for name in ("llama", "qwen3", "mistral")} | {
+    "biases of q, k and v": Qwen2Config(**SMALL, num_key_value_heads=2),
+    "all biases": LlamaConfig(**SMALL, num_key_value_heads=4, attention_bias=True, mlp_bias=True),
+    "tied embeddings": LlamaConfig(**SMALL, num_key_value_heads=2, tie_word_embeddings=True),
+    "an epsilon that matters": LlamaConfig(**SMALL, num_key_value_heads=2, rms_norm_eps=0.3),
+}
+
+
+def load(folder: Path) -> Any:
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    return model.eval()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_and_texts_stay_the_same(kind: str, save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    source = save_checkpoint(KINDS[kind])
+
+    num_parameters = padding.pad(str(source), SHAPE, tmp_path / "padded")
+
+    original, padded = load(source), load(tmp_path / "padded")
+    assert num_parameters == sum(one.numel() for one in padded.parameters())
+    assert (padded.config.num_hidden_layers, padded.config.hidden_size) == (4, 96)
+    with torch.no_grad():
+        torch.testing.assert_close(padded(PROMPT).logits, original(PROMPT).logits, atol=1e-4, rtol=1e-4)
+    texts = [model.generate(PROMPT, max_new_tokens=30, do_sample=False).tolist() for model in (original, padded)]
+    assert texts[0] == texts[1]
+
+
+def test_weights_beyond_a_files_limit_go_into_several(
+    save_checkpoint: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = save_checkpoint("llama")
+    monkeypatch.setattr(padding, "SHARD_BYTES", 100_000)
+
+    padding.pad(str(source), SHAPE, tmp_path / "padded")
+
+    assert len(list((tmp_path / "padded").glob("model-*.safetensors"))) > 2
+    with torch.no_grad():
+        torch.testing.assert_close(
+            load(tmp_path / "padded")(PROMPT).logits, load(source)(PROMPT).logits, atol=1e-4, rtol=1e-4
+        )
+
+
+def test_what_is_written_is_what_is_made_in_memory(save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    source = save_checkpoint("qwen3")
+    padding.pad(str(source), SHAPE, tmp_path / "padded")
+
+    config, tensors = padding.tensors(str(source), SHAPE)
+
+    with padding.Weights(tmp_path / "padded") as written:
+        assert config["hidden_size"] == 96
+        assert all(torch.equal(tensor, written.read(name)) for name, tensor in tensors)
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        (Shape(16, 100, 4, 96, 48), "hidden 16 < 32"),
+        (Shape(96, 100, 1, 96, 48), "layers 1 < 2"),
+        (Shape(96, 100, 4, 96, 96), "query heads for each key head 1 < 2"),
+        (Shape(100, 100, 4, 96, 48), "no multiple of them"),
+        (Shape(96, 100, 4, 100, 48), "no whole groups of heads of 8 numbers"),
+    ],
+)
+def test_a_shape_that_does_not_fit_is_refused(
+    shape: Shape, said: str, save_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        padding.pad(str(save_checkpoint("qwen3")), shape, tmp_path / "padded")
+    assert not list(tmp_path.iterdir())
+
+
+def test_refusals_name_what_is_wrong(
+    save_checkpoint: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llama = str(save_checkpoint("llama"))
+    with pytest.raises(ConfigError, match="is there already; name a new folder"):
+        padding.pad(llama, SHAPE, tmp_path)
+    with pytest.raises(CheckpointError, match="only unquantised checkpoints of llama, mistral, qwen2, qwen3"):
+        padding.pad(str(save_checkpoint("phi3")), SHAPE, tmp_path / "padded")
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
+    with pytest.raises(ConfigError, match=r"GB and 0\.0 are free there; choose another disk or size"):
+        padding.pad(llama, SHAPE, tmp_path / "padded")
+    assert not list(tmp_path.iterdir())
