@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import torch
 
-from experiments.benchmarks.load.target_texts import TARGET, TargetText, grouped, index_of_others, write
 from experiments.harness import benchmark
+from experiments.simulation.texts.target_texts import TARGET, TargetText, grouped, index_of_others, write
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.ngram.drafting import draft
 from goodspeed.ngram.index import GrowingText, NgramIndex

@@ -31,12 +31,12 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from experiments.benchmarks.load import target_texts
 from experiments.benchmarks.load.bursts import LEAD_S, LENGTHS, Asked, arrivals, asked, requests
-from experiments.benchmarks.load.target_texts import TargetText
 from experiments.benchmarks.nodes.workers import NO_MODEL, DraftWorker, Served, cluster, free_port, serve_all
 from experiments.benchmarks.slo import PATIENCE, TIERS, say
 from experiments.harness import benchmark
+from experiments.simulation.texts import target_texts
+from experiments.simulation.texts.target_texts import TargetText
 from goodspeed.embedded import prompts
 from goodspeed.slo.objectives import Objectives, parse_tiers
 

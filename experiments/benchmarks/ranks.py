@@ -21,8 +21,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from experiments.benchmarks.load.target_texts import TargetText, grouped, index_of_others, write, written_logits
 from experiments.harness import benchmark
+from experiments.simulation.texts.target_texts import TargetText, grouped, index_of_others, write, written_logits
 from goodspeed.engine import checkpoints
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.sampling import SamplingBatch, to_probs

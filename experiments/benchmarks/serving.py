@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.load.http_load import Answer, BadAnswer, Sent, poisson, send_all
 from experiments.benchmarks.load.serving_overhead import compare
+from experiments.benchmarks.nodes.http_load import Answer, BadAnswer, Sent, poisson, send_all
 from experiments.benchmarks.nodes.serving_nodes import Nodes, Text, nodes
 from experiments.harness import benchmark
 from goodspeed.embedded import prompts

@@ -28,9 +28,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from experiments.benchmarks.load import held_out_texts, target_texts
+from experiments.benchmarks.load import held_out_texts
 from experiments.benchmarks.nodes.workers import NO_MODEL, TARGET, DraftWorker, Served, Wanted, cluster, serve_all
 from experiments.harness import benchmark
+from experiments.simulation.texts import target_texts
 from goodspeed.embedded.prompts import NUM_DOMAINS
 from goodspeed.engine import checkpoints
 from goodspeed.engine.tokenizing.text import encode_prompt

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from experiments.benchmarks.load import http_load
+from experiments.benchmarks.nodes import http_load
 from experiments.benchmarks.nodes.processes import START_S
 from experiments.benchmarks.nodes.serving_nodes import command, draft_options
 from experiments.benchmarks.nodes.workers import free_port

@@ -13,9 +13,9 @@ from random import Random
 from experiments.simulation import recordings
 from experiments.simulation.presets import FAMILIES, slower
 from experiments.simulation.recorded.replay import Replay, Replayed
-from experiments.simulation.recorded.texts import RecordedTexts
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.texts.ngrams import NgramKind
+from experiments.simulation.texts.recorded import RecordedTexts
 
 STAND_INS = ("tiny-draft-s", "tiny-draft-m")
 """The embedded draft models whose recorded agreement stands for the family's smaller and larger one."""

@@ -9,8 +9,8 @@ from math import inf
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from experiments.simulation.arrivals import Schedule
-from experiments.simulation.nodes.claims import Claims, Trees
 from experiments.simulation.texts.acceptance import Acceptances
+from experiments.simulation.texts.claims import Claims, Trees
 from experiments.simulation.texts.ngrams import RIGHT, NgramKind
 from goodspeed.fair.policies import Policy
 from goodspeed.fair.round_time import CostModel, Linear

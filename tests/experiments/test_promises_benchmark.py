@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from experiments.benchmarks.load.bursts import LEAD_S, LENGTHS, arrivals, requests
-from experiments.benchmarks.load.target_texts import TargetText
 from experiments.benchmarks.nodes.workers import Served
 from experiments.benchmarks.promises import Comparison, Plain, measures
+from experiments.simulation.texts.target_texts import TargetText
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.messages import Sampling
 

@@ -10,9 +10,10 @@ from dataclasses import astuple
 import pytest
 
 from experiments.benchmarks import serving
-from experiments.benchmarks.load import http_load, serving_overhead
-from experiments.benchmarks.load.http_load import Address, BadAnswer, Sent, events, poisson, send_all
+from experiments.benchmarks.load import serving_overhead
 from experiments.benchmarks.load.serving_overhead import Took
+from experiments.benchmarks.nodes import http_load
+from experiments.benchmarks.nodes.http_load import Address, BadAnswer, Sent, events, poisson, send_all
 from experiments.benchmarks.nodes.serving_nodes import Text
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from experiments.benchmarks.load.target_texts import TargetText
 from experiments.benchmarks.nodes.workers import Wanted
 from experiments.simulation.open_loop.traffic import rescaled
+from experiments.simulation.texts.target_texts import TargetText
 from goodspeed.slo.objectives import Objectives
 
 TRACE, BEGIN_S = "azure_llm_2023_code", 1786.0

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from experiments.benchmarks.load.http_load import BadAnswer, send_all
+from experiments.benchmarks.nodes.http_load import BadAnswer, send_all
 from experiments.benchmarks.nodes.serving_nodes import Nodes, Text
 
 

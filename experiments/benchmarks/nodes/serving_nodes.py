@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from experiments.benchmarks.load.http_load import Address
+from experiments.benchmarks.nodes.http_load import Address
 from experiments.benchmarks.nodes.processes import START_S
 from experiments.benchmarks.nodes.workers import free_port
 from goodspeed.app.demo.processes import Child, Event, Processes, environment

@@ -7,8 +7,8 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from experiments.simulation.nodes.claims import Claims, Trees
 from experiments.simulation.settings import Faults, Settings, with_faults
+from experiments.simulation.texts.claims import Claims, Trees
 from experiments.simulation.texts.ngrams import NgramKind
 from goodspeed.fair.policies import ClientState, Policy
 from goodspeed.fair.round_time import Linear

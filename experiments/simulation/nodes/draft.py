@@ -24,12 +24,12 @@ from draft_node.core.core import DraftCore
 from draft_node.core.directory import Address
 from draft_node.core.link import VerifyLink
 from experiments.simulation.network import Line
-from experiments.simulation.nodes.claims import claimed, shaped
 from experiments.simulation.nodes.connection import Connection
 from experiments.simulation.nodes.surroundings import Surroundings
 from experiments.simulation.nodes.users import Circumstances, Generation, Users
 from experiments.simulation.settings import of_client
 from experiments.simulation.texts.acceptance import Acceptance
+from experiments.simulation.texts.claims import claimed, shaped
 from experiments.simulation.texts.models import BrokenRule, DraftModel
 from experiments.simulation.texts.ngrams import make_ngrams
 from experiments.simulation.texts.timed_model import TimedModel

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from experiments.simulation.network import MAX_BYTES, verdict_bytes
 from experiments.simulation.nodes.failures import WHY, Failures
 from experiments.simulation.nodes.surroundings import Finished, Surroundings
-from experiments.simulation.recorded.texts import RecordedSelfDrafts
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.models import Target
+from experiments.simulation.texts.recorded import RecordedSelfDrafts
 from experiments.simulation.texts.text import VOCAB
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.policies import OwnPolicy

@@ -10,9 +10,9 @@ from typing import Literal, TypeAlias
 
 from draft_node.core.actions import Request
 from draft_node.core.drafts.ngrams import NgramDrafter, Ngrams
-from experiments.simulation.recorded.texts import RecordedDrafter, RecordedText
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.models import drawn
+from experiments.simulation.texts.recorded import RecordedDrafter, RecordedText
 from experiments.simulation.texts.text import VOCAB, feed, feed_all, start
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.drafting import Continuation

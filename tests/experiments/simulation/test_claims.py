@@ -6,8 +6,8 @@ import pytest
 
 from experiments.simulation.checking.checks import Silence, look_back
 from experiments.simulation.checking.worlds import some_settings
-from experiments.simulation.nodes.claims import Claims, claimed
 from experiments.simulation.settings import Settings
+from experiments.simulation.texts.claims import Claims, claimed
 from experiments.simulation.world import World
 from goodspeed.wire.messages import Ack, Draft
 

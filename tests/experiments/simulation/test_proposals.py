@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.benchmarks.load.target_texts import TargetText
 from experiments.simulation.accounts import Run, run
 from experiments.simulation.paper import STAND_INS, TABLE_1, WAYS, Nodes, serving
 from experiments.simulation.record_proposals import _proposals
-from experiments.simulation.recorded import proposals
-from experiments.simulation.recorded.proposals import ModelPath, Proposal, Text
 from experiments.simulation.recorded.replay import Replay
-from experiments.simulation.recorded.texts import RecordedText, RecordedTexts, replayed
 from experiments.simulation.recordings import load as load_agreements
 from experiments.simulation.settings import Settings
+from experiments.simulation.texts import proposals
+from experiments.simulation.texts.proposals import ModelPath, Proposal, Text
+from experiments.simulation.texts.recorded import RecordedText, RecordedTexts, replayed
+from experiments.simulation.texts.target_texts import TargetText
 from experiments.simulation.texts.text import draw, feed
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.index import NgramIndex

@@ -7,8 +7,8 @@ from msgspec.structs import replace as replace_message
 
 from experiments.simulation.checking.checks import Findings, Silence, look_back
 from experiments.simulation.network import Line
-from experiments.simulation.nodes.claims import Trees, shaped
 from experiments.simulation.settings import Faults, Settings
+from experiments.simulation.texts.claims import Trees, shaped
 from experiments.simulation.world import World
 from goodspeed.fair.round_time import Linear
 from goodspeed.wire.messages import Ack, Draft, UpMessage

@@ -39,7 +39,7 @@ class Unread:
         self.pipe.fill()
         bounds = {
             "goodspeed.serving.writer.MAX_WAITING": max_bytes,
-            "goodspeed.serving.standard.LAST_WORD_S": last_word_s,
+            "goodspeed.serving.streams.LAST_WORD_S": last_word_s,
         }
         with Path(os.devnull).open("w") as nobody:
             ends = {1: nobody.fileno(), 2: nobody.fileno()} | dict.fromkeys(streams, self.pipe.writing)

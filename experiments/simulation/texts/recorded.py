@@ -12,9 +12,9 @@ from itertools import cycle
 from random import Random
 
 from draft_node.core.drafts.ngrams import FLOOR, NgramDrafter
-from experiments.simulation.recorded import proposals
-from experiments.simulation.recorded.proposals import Proposal, Source, Text
+from experiments.simulation.texts import proposals
 from experiments.simulation.texts.acceptance import Acceptance
+from experiments.simulation.texts.proposals import Proposal, Source, Text
 from experiments.simulation.texts.text import VOCAB, draw, feed, feed_all, start
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.drafting import Continuation
