@@ -85,9 +85,9 @@ def _ask(process: "subprocess.Popen[bytes]", message: object, wait_s: float) -> 
     timer = Timer(wait_s, process.kill)
     timer.daemon = True
     timer.start()
-    assert process.stdin is not None
-    assert process.stdout is not None
     try:
+        if process.stdin is None or process.stdout is None:
+            return b""
         process.stdin.write(json.dumps(message).encode() + b"\n")
         process.stdin.flush()
         return process.stdout.readline()

@@ -21,20 +21,12 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
 def can_fuse(model: Any) -> bool:
-    """Whether `Fused` knows this model: of one of the families, on a CPU, with plain linear layers."""
-    config = model.config
-    if (
-        config.model_type not in FAMILIES
-        or config.hidden_act != "silu"
-        or next(model.parameters()).device.type != "cpu"
-    ):
+    """Whether `Fused` knows this model: of one of the families, on a CPU, and of no module but that family's own."""
+    family = model.config.model_type
+    if family not in FAMILIES or model.config.hidden_act != "silu" or next(model.parameters()).device.type != "cpu":
         return False
-    return all(
-        type(getattr(part, name)) is nn.Linear
-        for layer in model.model.layers
-        for part, names in ((layer.self_attn, "qkvo"), (layer.mlp, ("gate", "up", "down")))
-        for name in (f"{each}_proj" for each in names)
-    )
+    own = (f"transformers.models.{family}.", "transformers.activations", "torch.nn.modules.")
+    return all(type(one).__module__.startswith(own) and "forward" not in vars(one) for one in model.modules())
 
 
 class Fused(nn.Module):

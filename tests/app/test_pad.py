@@ -11,7 +11,7 @@ from goodspeed.app.models import num_parameters
 def run(*words: str) -> int:
     parser = cli.build_parser()
     namespace = parser.parse_args(["pad", *words])
-    return int(namespace.body(namespace))
+    return int(namespace.subcommand.run(namespace))
 
 
 def test_a_size_of_ones_own_is_made_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

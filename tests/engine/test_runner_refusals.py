@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from goodspeed.engine import checkpoints
-from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.runner import Chunk, Runner, try_model
 from goodspeed.errors import ConfigError, PromptError
 
 
@@ -51,7 +51,7 @@ def test_a_failing_pass_leaves_the_pool_as_it_was(runner: Runner, monkeypatch: p
         raise torch.OutOfMemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner.checkpoint.model, "forward", fail)
+        patch.setattr(try_model(runner.checkpoint, is_split=False)[0], "forward", fail)
         with pytest.raises(torch.OutOfMemoryError):
             runner.forward([Chunk("kept", [4] * 40, 1), Chunk("fresh", [1], 1)])
     assert (runner.pool.length("kept"), runner.pool.num_free, "fresh" in runner.pool) == (3, free, False)

@@ -108,6 +108,6 @@ def test_sixteen_bits_pass_the_trial(save_checkpoint: Callable[..., Path], dtype
 
 
 def test_the_model_alone_says_how_to_call_it(save_checkpoint: Callable[..., Path]) -> None:
-    runner = open_runner(save_checkpoint())
+    runner = open_runner(save_checkpoint("phi3"))
     with pytest.raises(RuntimeError, match="call it through"):
         runner.checkpoint.model(torch.zeros((1, 2), dtype=torch.int64))

@@ -26,6 +26,7 @@ from verify_node.scheduler.start import Starting
 from verify_node.session.checks import HALF_DONE, constraint_failed, round_failed, target_failed
 from verify_node.session.session import SMOOTHING, Session
 from verify_node.slo.allotting import Allotment
+from verify_node.slo.promises import Promises
 
 IMPOSSIBLE = "the agreement of its draft, or the evidence, is a number that it cannot be"
 """Why a session ends whose outcome would spoil the estimates; nothing that came with it is trusted."""
@@ -70,7 +71,7 @@ class Rounds:
         self.register, self.sessions = register, register.sessions
         self.pool, self.allocator = register.pool, register.allocator
         self.limits, self.cost, self.choice = limits, cost, choice
-        self.admission, self.promises, self.preemption = admission, admission.promises, preemption
+        self.admission, self.preemption = admission, preemption
         self.replies, self.counts = replies, counts
         self.starting = Starting(register.sessions, is_barrier=self.allocator.is_barrier)
         self.model_drafts = ModelDrafts(is_shared)
@@ -95,6 +96,11 @@ class Rounds:
         return sum(not one.finished and self.register.has(one) for one in self.taking_part.values())
 
     # -- a round begins --------------------------------------------------------------------------------------------
+
+    @property
+    def promises(self) -> Promises:
+        """Deadlines of sessions with a service level."""
+        return self.admission.promises
 
     def plan(self, now: float) -> Round | None:
         """The next round if it may start now; else `wake_at` says when to ask again."""

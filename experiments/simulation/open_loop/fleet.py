@@ -207,7 +207,7 @@ class Member:
         self._service = service
         self._core = core_of(world)
         self._watched = Watched(self._core)
-        self._core.promises = self._promises = SendingOn(self._core, partial(send_on, self))
+        self._core.admission.promises = self._promises = SendingOn(self._core, partial(send_on, self))
 
     def client_of(self, draft: int) -> int:
         """Returns the number of the client whose draft node it is."""

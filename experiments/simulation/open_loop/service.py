@@ -127,7 +127,7 @@ def serve(settings: Settings, arrivals: Sequence[Arrival], seed: int, *, pool_to
     world = World(seed, roomy(settings, arrivals, schedules, pool_tokens), service.note)
     core = core_of(world)
     watched = Watched(core)
-    core.promises = promises = WatchedPromises(core)
+    core.admission.promises = promises = WatchedPromises(core)
     world.run(LIMIT_S)
     service.seconds, service.selection_s = world.now, watched.seconds
     service.num_preempted, service.scheduling = core.counts.num_preempted, promises.done

@@ -5,11 +5,11 @@ So where a model is split over several processes, each of them can compute a pas
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import torch
-from msgspec import Struct
 from torch import Tensor, nn
 
 from goodspeed.engine.paged.batch import Batch
@@ -21,7 +21,8 @@ GROUP_BYTES = {"cpu": 4 << 20, "cuda": 1 << 29}  # what a group gathers should s
 MAX_PADDING = {"cpu": 1 << 10, "cuda": 1 << 18}  # a launch costs a GPU more than a little padding
 
 
-class Pass(Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Pass:
     """All that a forward pass needs to know; chunk i appends counts[i] tokens to starts[i] cached ones."""
 
     tokens: Ints  # [num_tokens]
@@ -29,7 +30,7 @@ class Pass(Struct, frozen=True, tag=True):
     starts: Sequence[int]  # [num_chunks]
     counts: Sequence[int]  # [num_chunks]
     tables: Sequence[Ints]  # [num_chunks] pages of each session, new ones included; none where the pass follows
-    parents: Mapping[int, Sequence[int]] = {}  # by chunk, of the nodes of its tree
+    parents: Mapping[int, Sequence[int]] = field(default_factory=dict)  # by chunk, of the nodes of its tree
     follows: bool = False  # the last pass, one token later (`Layout.following`)
 
     def __post_init__(self) -> None:
@@ -37,14 +38,16 @@ class Pass(Struct, frozen=True, tag=True):
             raise ValueError(f"{len(self.tokens)} tokens are not those of chunks of {self.counts}")
 
 
-class Copy(Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Copy:
     """Rows of keys and values that are copied within the memory, all at once."""
 
     source: Ints  # [num_rows] slots
     target: Ints  # [num_rows] slots
 
 
-class Memory(Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Memory:
     """The size of the key/value memory."""
 
     num_pages: int

@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
-from goodspeed.engine.paged.passes import Order
+from goodspeed.engine.paged.passes import Copy, Memory, Order, Pass
 from goodspeed.errors import MalformedMessage
 
 LENGTH = struct.Struct("<Q")
@@ -17,7 +17,7 @@ MAX_BYTES = 1 << 29
 
 def encode(order: Order | None) -> bytes:
     """Returns an order as bytes; None is the last one, after which there are no more."""
-    data = _ENCODER.encode(order)
+    data = _ENCODER.encode((type(order).__name__, order))
     if len(data) > MAX_BYTES:
         raise MalformedMessage(f"a forward pass of more than {MAX_BYTES} bytes cannot be sent; use smaller rounds")
     return LENGTH.pack(len(data)) + data
@@ -29,8 +29,9 @@ def read(stream: BinaryIO) -> Order | None:
     if size > MAX_BYTES:
         raise MalformedMessage(f"{size} bytes are no order")
     try:
-        order: Order | None = _DECODER.decode(_read(stream, size))
-    except msgspec.DecodeError as error:
+        kind, fields = _NAMED.decode(_read(stream, size))
+        order: Order | None = _BY_KIND[kind].decode(fields)
+    except (msgspec.DecodeError, KeyError) as error:
         raise MalformedMessage(f"these {size} bytes are no order: {error}") from error
     return order
 
@@ -53,4 +54,7 @@ def _unpack(_: type, data: Any) -> Any:
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_pack)
-_DECODER = msgspec.msgpack.Decoder(Order | None, dec_hook=_unpack)
+_NAMED = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
+_BY_KIND: dict[str, Any] = {
+    kind.__name__: msgspec.msgpack.Decoder(kind, dec_hook=_unpack) for kind in (Pass, Copy, Memory, type(None))
+}
