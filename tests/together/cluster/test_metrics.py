@@ -90,16 +90,17 @@ def served(registry: Registry) -> dict[str, Told]:
 
 
 class OneLost:
-    """A fate: one verdict is lost, so its session says its last word again."""
+    """A fate: the first verdict that ends a text is lost. None follows it, so its session repeats its last message."""
 
     def __init__(self) -> None:
-        self._num_verdicts = 0
+        self._has_lost = False
 
     def __call__(self, packet: Packet) -> Iterable[Packet]:
-        if packet.direction == "down" and isinstance(decode_down(packet.data, MAX_MESSAGE_BYTES), Verdict):
-            self._num_verdicts += 1
-            return [] if self._num_verdicts == 2 else [packet]
-        return [packet]
+        verdict = decode_down(packet.data, MAX_MESSAGE_BYTES) if packet.direction == "down" else None
+        if self._has_lost or not isinstance(verdict, Verdict) or verdict.finish_reason is None:
+            return [packet]
+        self._has_lost = True
+        return []
 
 
 class Pair:
