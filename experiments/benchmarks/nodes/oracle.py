@@ -121,6 +121,7 @@ class Node:
         channel = bind_verify("tcp://127.0.0.1:0")
         runner = assembly.make_runner(config, checkpoint)
         daemon = assembly.build(config, runner, channel, welcome, EventLog(enabled=False), Refined())
+        channel.close()  # what clients say is given to the core by hand
         self.core, self.target = daemon.core, daemon.target
 
     def open(self, clients: list[Client]) -> None:
