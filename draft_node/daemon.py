@@ -112,7 +112,7 @@ class DraftDaemon:
 
     @property
     def is_full(self) -> bool:
-        """Whether another generation would have to wait."""
+        """True if another generation would have to wait."""
         return self.core.line.is_full
 
     @property
@@ -136,7 +136,7 @@ class DraftDaemon:
 
     @property
     def is_local(self) -> bool:
-        """Whether the draft model writes alone now."""
+        """True if the draft model writes alone now."""
         return self.core.is_local
 
     @property

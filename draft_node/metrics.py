@@ -1,4 +1,4 @@
-"""What `/metrics` of a draft node tells: `docs/METRICS.md` lists it. Reads the daemon's numbers when asked.
+"""Metrics of a draft node, listed in `docs/METRICS.md`. Reads the daemon's numbers when asked.
 
 Stems that vLLM's dashboards know are kept. Changes nothing; nothing of this is on the way of a token.
 """

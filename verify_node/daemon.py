@@ -137,7 +137,7 @@ class VerifyDaemon:
         self._report(planned, result, sends, started, finished)
 
     def _abort(self, error: Exception) -> dict[str, object]:
-        """A round failed, wherever that was: its sessions are made consistent, and the next round finds the culprit."""
+        """Makes the sessions of a failed round consistent; the next rounds find the one at fault."""
         failed: dict[str, object] = {
             "round": self.core.newest_number,
             "num_entries": len(self.core.failing),

@@ -47,7 +47,7 @@ class Enrolment:
             raise ConfigError(f"--enrolled {folder}: {'; '.join(clashes)}; remove one of them")
 
     def admits(self, key: str) -> bool:
-        """Whether a key may connect now; the folder may have changed since anybody looked."""
+        """Returns whether a key may connect now; the folder may have changed since anybody looked."""
         if key not in self.enrolled and time.monotonic() - self._looked_at >= LOOK_S:
             self.look()
         if key not in self.enrolled:

@@ -54,7 +54,7 @@ class Compiling:
         self._newest: _Opening | None = None  # which is compiled now, unless it was forgotten
 
     def concerns(self, received: Received) -> bool:
-        """Whether the message opens a session with a constraint that it does not hold yet."""
+        """Returns whether the message opens a session with a constraint that it does not hold yet."""
         message = received.message
         if not isinstance(message, OpenSession) or message.constraint is None:
             return False
@@ -127,7 +127,7 @@ class _Opening(NamedTuple):
 
 
 def _is_closed(waiting: Received, closing: Received) -> bool:
-    """Whether a Close is of the session that waits to be opened, as it is to be opened or later."""
+    """Returns whether a Close is of the session that waits to be opened, as it is to be opened or later."""
     opened, closed = waiting.message, closing.message
     if not isinstance(opened, OpenSession) or not isinstance(closed, Close):
         return False

@@ -1,4 +1,4 @@
-"""What a session is given (`Request`, `Proposed`), the actions that it and the core return, and its counts. Plain data.
+"""Inputs of a session (`Request`, `Proposed`), the actions that it and the core return, and its counts. Plain data.
 
 A session's actions concern its user, the draft model or the line. `DraftCore` names the user (`Tell`) and adds actions
 that concern the connection. Whoever drives the core carries out every action that an event returned, in order.
@@ -27,7 +27,7 @@ from goodspeed.wire.messages import (
 
 
 class Request(Struct, frozen=True):
-    """What a user asked for: prompt ids and how to go on from them."""
+    """A user's request: prompt ids and how to go on from them."""
 
     session_id: bytes
     prompt: tuple[int, ...]
@@ -94,7 +94,7 @@ class Request(Struct, frozen=True):
         return Slo(self.slo, max(0.0, now - self.asked_at), None if first_at is None else now - first_at)
 
     def banned_at(self, position: int) -> tuple[int, ...]:
-        """What may not be drawn at this position of the text."""
+        """Tokens that may not be drawn at this position of the text."""
         return self.stop_ids if position < len(self.prompt) + self.min_tokens else ()
 
 
@@ -125,7 +125,7 @@ class Propose(Struct, frozen=True):
 
 
 class Proposed(Struct, frozen=True):
-    """What came of a Propose; no tokens when the draft model could not."""
+    """The answer to a Propose; no tokens when the draft model could not."""
 
     session_id: bytes
     epoch: int

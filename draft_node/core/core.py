@@ -176,7 +176,7 @@ class DraftCore:
         return self.sessions.get(session_id) if self.links.on(session_id) == link else None
 
     def _placed(self, session: Session, message: Verdict | Refusal, now: float) -> list[NodeAction]:
-        """What this tells about room at the verify node, and whose turn it therefore is."""
+        """Learns from this about room at the verify node, and returns whose turn it is."""
         session_id = session.request.session_id
         if isinstance(message, Refusal) and session.state is State.POSTPONED:
             self.line.refused(session_id, now)

@@ -1,4 +1,4 @@
-"""What the draft node has done since it started, as plain numbers that only grow: for those who watch.
+"""Counters of the draft node since its start: plain numbers that only grow: for those who watch.
 
 No I/O, no clock of its own: every event is given its time.
 """
@@ -119,7 +119,7 @@ class Text:
         return kept
 
     def failed(self, code: str) -> None:
-        """It was not let in, or cannot go on."""
+        """Counts a session that was not admitted, or cannot go on."""
         self._over = True
         self.texts.failed[known(code)] += 1
 

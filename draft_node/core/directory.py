@@ -9,7 +9,7 @@ from goodspeed.wire.handshake import Sibling
 
 
 class Address(NamedTuple):
-    """Where a verify node is, and which key it proves to have."""
+    """A verify node's endpoint, and the key that it proves to have."""
 
     endpoint: str
     server_key: str | None = None  # None: that of the options, if there is one
@@ -30,7 +30,7 @@ class Directory:
         self._siblings = {sibling.endpoint: sibling for sibling in siblings}
 
     def exclude(self, address: Address) -> None:
-        """What it serves is nothing for this draft node."""
+        """Excludes a verify node that serves nothing for this draft node."""
         self._excluded.add(address.endpoint)
 
     def found(self, address: Address, target: str) -> None:
@@ -49,7 +49,7 @@ class Directory:
         return [self._address(endpoint) for endpoint in {**self._of_options, **self._siblings}]
 
     def may_have(self, address: Address, target: str | None) -> bool:
-        """Whether a text of this target may go on there, as far as is known."""
+        """Returns whether a text of this target may go on there, as far as is known."""
         return target is None or self._target(address.endpoint) in (None, target)
 
     def _takes_sessions(self, address: Address) -> bool:
@@ -58,7 +58,7 @@ class Directory:
         return not is_draining and address.endpoint not in self._excluded
 
     def candidates(self, target: str | None) -> list[Address]:
-        """Where to try next: who may have this target, the least waited for first, those of whom nothing is known last.
+        """Returns addresses to try next: those that may have this target, the shortest wait first, unknown ones last.
 
         Equals come in random order, so that the draft nodes of a verify node that died do not all go to one.
         """

@@ -50,7 +50,7 @@ class Line:
 
     @property
     def is_full(self) -> bool:
-        """Whether another text would have to wait."""
+        """True if another text would have to wait."""
         return len(self._entries) >= self._num_places
 
     def has_place(self, session_id: bytes) -> bool:

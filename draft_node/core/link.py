@@ -25,7 +25,7 @@ KEPT_OUT = frozenset({"not_enrolled", "wrong_name", "barred"})
 
 
 class Command(Enum):
-    """What the core has to do about the connection."""
+    """An order to the core about the connection."""
 
     SAY_HELLO = "say_hello"
     OPEN_SESSIONS = "open_sessions"  # the handshake is done
@@ -36,7 +36,7 @@ class Command(Enum):
 
 @dataclass(slots=True)
 class VerifyLink:
-    """Whether the verify node is there, and what to do about it."""
+    """Tracks whether the verify node is there, and says what to do about it."""
 
     hello: Hello
     timeout_s: float  # silence after which it counts as away

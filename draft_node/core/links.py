@@ -79,12 +79,12 @@ class Links:
 
     @property
     def is_anybody_there(self) -> bool:
-        """Whether a verify node is there at all."""
+        """True if a verify node is there at all."""
         return any(known.link.connected for known in self._known.values())
 
     @property
     def welcomes(self) -> list[Welcome]:
-        """What the verify nodes said that are there."""
+        """Returns the `Welcome` of each verify node that is there."""
         links = [known.link for known in self._known.values() if known.link.connected]
         return [link.welcome for link in links if link.welcome is not None]
 
@@ -130,7 +130,7 @@ class Links:
         return own.connected and own.welcome is not None and own.welcome.boot_id == welcome.boot_id
 
     def lost(self, number: int, now: float, *, in_good_order: bool = False) -> None:
-        """It is away; another becomes the home if one is there, so that new sessions do not wait.
+        """Notes that it is away; another becomes the home if one is there, so that new sessions do not wait.
 
         in_good_order: its verify node said that it stops, so there is nothing to wait for.
         """
@@ -148,7 +148,7 @@ class Links:
             self.home = there[0]
 
     def _others(self, number: int) -> bool:
-        """Whether there is any other verify node to go to."""
+        """Returns whether there is any other verify node to go to."""
         return any(address != self._known[number].address for address in self.directory.candidates(None))
 
     def exclude(self, number: int) -> bool:
@@ -187,7 +187,7 @@ class Links:
         return suited[0]
 
     def _may_come(self, target: str | None, now: float) -> bool:
-        """Whether a verify node with this target may answer that has not been tried in vain."""
+        """Returns whether a verify node with this target may answer that has not been tried in vain."""
         known = self._known.values()
         silent = {one.address.endpoint for one in known if one.link.away_s(now) > REDIRECT_S} | self._tried_in_vain
         return any(address.endpoint not in silent for address in self.directory.candidates(target))
@@ -239,11 +239,11 @@ class Links:
         return None
 
     def _is_served(self, target: str | None) -> bool:
-        """Whether a link that is there has this target."""
+        """Returns whether a link that is there has this target."""
         return any(self[number].connected and self._has(number, target) for number in self._known)
 
     def _has(self, number: int, target: str | None) -> bool:
-        """Whether a link that is there has this target; its own Welcome says so, whatever was told of it."""
+        """Returns whether a link that is there has this target; its own Welcome says so, whatever was told of it."""
         welcome = self[number].welcome
         return target is None or (welcome is not None and welcome.target_fingerprint == target)
 

@@ -20,7 +20,7 @@ GIVE_UP_S = 60.0
 
 
 class Terms(NamedTuple):
-    """What the draft model alone can do now, and why it has to."""
+    """Terms on which the draft model writes alone, and the reason."""
 
     away: str  # what is said of the verify node to those who cannot go on
     context_len: int  # of the draft model

@@ -1,4 +1,4 @@
-"""Where sessions are opened: at which verify node, when it is there, and at which other when it is away.
+"""Decides where sessions are opened: at which verify node, when it is there, and at which other when it is away.
 
 `links.py` says where; this carries it out, as actions.
 """
@@ -53,7 +53,7 @@ class Openings:
         return actions
 
     def _waits(self, session: Session) -> bool:
-        """Whether it has its place, and is open nowhere."""
+        """Returns whether it has its place, and is open nowhere."""
         return not session.is_open and not session.done and self._line.has_place(session.request.session_id)
 
     def drop_all(self, link: int, now: float) -> list[NodeAction]:

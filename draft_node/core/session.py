@@ -52,7 +52,7 @@ class State(Enum):
 
     @property
     def is_open(self) -> bool:
-        """Whether a verify node knows a session in this state, as far as this node can tell."""
+        """True if a verify node knows a session in this state, as far as this node can tell."""
         return self in (State.OPENING, State.RUNNING)
 
 
@@ -86,7 +86,7 @@ class Session:
 
     @property
     def epoch(self) -> int:
-        """How often it was opened."""
+        """Number of times it was opened."""
         return self.asking.epoch
 
     @property
@@ -154,7 +154,7 @@ class Session:
         return True
 
     def postpone(self) -> None:
-        """It is not open any more, and waits until `connect`."""
+        """Closes it until `connect`."""
         self.state = State.POSTPONED
 
     def fall_back(self, terms: Terms, now: float) -> list[Action]:
@@ -165,7 +165,7 @@ class Session:
         return self._go_on_locally(self._local, self._local.begin(now))
 
     def receive(self, message: Verdict | Refusal, now: float) -> list[Action]:
-        """What is said of it. A message of another epoch, or for a session that is not open there, is ignored."""
+        """Takes a message for it. One of another epoch, or for a session that is not open there, is ignored."""
         if message.epoch != self.epoch or not self.is_open:
             return []
         return self._apply(message, now) if isinstance(message, Verdict) else self._refused(message, now)

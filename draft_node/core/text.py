@@ -14,7 +14,7 @@ TARGET_CHANGED = "the verify node has another target model now, and a text is no
 
 
 class News(NamedTuple):
-    """What was new of a verdict."""
+    """The new part of a verdict."""
 
     tokens: tuple[int, ...]
     logprobs: tuple[TokenLogprobs, ...]  # one for each of tokens, or none

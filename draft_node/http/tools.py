@@ -52,7 +52,7 @@ def talk_of(
 
 
 def _is_of_object(parameters: Mapping[str, Any]) -> bool:
-    """Whether the schema's own type, where it says one, may be an object."""
+    """Returns whether the schema's own type, where it says one, may be an object."""
     types = parameters.get("type", "object")
     return "object" in types if isinstance(types, list) else types == "object"
 
@@ -129,7 +129,7 @@ def _thinking(thinks: bool | None, chats: ChatForms, *, tools: bool) -> dict[str
 
 
 def has_switch(chats: ChatForms, *, tools: bool) -> bool:
-    """Whether thinking can be switched on and off."""
+    """Returns whether thinking can be switched on and off."""
     return any(chats.knows(name, tools=tools) for name in SWITCHES)
 
 

@@ -1,4 +1,4 @@
-"""What the draft model's key/value cache holds of each session, and whose is evicted where it is full."""
+"""The draft model's KV cache of each session, and whose is evicted where it is full."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ PREFILL_CHUNK = 256
 
 @dataclass(slots=True)
 class _Cache:
-    """What the draft's key/value memory holds of a session."""
+    """A session's part of the draft model's KV cache."""
 
     tokens: list[int] = field(default_factory=list)  # fed, in order
     num_final: int = 0  # leading tokens that no verdict can change any more
@@ -66,13 +66,13 @@ class Caches:
         self._being_read.clear()
 
     def is_read_by_another(self, job: Job) -> bool:
-        """Whether a job of this step, with room, reads what this one would have to: then it finds that afterwards."""
+        """True if another job of this step prefills the same prefix: wait one step, and find it cached."""
         if job.session_id in self._runner.pool:
             return False
         return self._upcoming(job) in self._being_read
 
     def reserve(self, job: Job, jobs: Mapping[bytes, Job]) -> bool:
-        """Whether this step's tokens fit the context and the memory; idle sessions' memory is taken first.
+        """Returns whether this step's tokens fit the context and the memory; idle sessions' memory is taken first.
 
         Of texts written locally the older takes a younger one's: no verify node goes on with what has no room, so one
         at least has to move.
@@ -144,5 +144,5 @@ class Caches:
 
 
 def _scope(request: Request) -> bytes:
-    """Who shares with a session: those of its salt, or without one nobody."""
+    """The scope that shares with a session: its salt, or without one its own."""
     return b"salt\0" + request.cache_salt if request.cache_salt else b"session\0" + request.session_id

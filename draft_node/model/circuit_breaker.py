@@ -22,7 +22,7 @@ class CircuitBreaker:
     _began: float | None = None  # the step that runs
 
     def is_open(self, now: float) -> bool:
-        """Whether the model is not to be asked now. A step that takes too long opens it, too."""
+        """Returns whether the model is not to be asked now. A step that takes too long opens it, too."""
         return now < self._until or self._is_late(now)
 
     def begin(self, now: float) -> None:

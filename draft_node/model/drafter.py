@@ -184,7 +184,7 @@ class Drafter:
         )
 
     def _draw_alternatives(self, jobs: list[Job], logits: Tensor, tokens: Tensor) -> None:
-        """What each job that wants it draws where its token [len(jobs)] is wrong: the likeliest of the others."""
+        """Draws alternatives to tokens [len(jobs)] for the jobs that want them: the likeliest of the others."""
         doubtful = [row for row, job in enumerate(jobs) if job.doubts]
         for job in jobs:
             job.alternatives.append(None)

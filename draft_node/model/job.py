@@ -48,12 +48,12 @@ class Job:
 
     @property
     def by_match(self) -> bool:
-        """Whether it is drawn with the target's noise; a local text always is, also under the ratio rule."""
+        """True if it is drawn with the target's noise; a local text always is, also under the ratio rule."""
         return self.propose.local or self.propose.request.verification == "match"
 
     @property
     def doubts(self) -> bool:
-        """Whether an alternative to its newest token is wanted, and may be worth verifying."""
+        """True if an alternative to its newest token is wanted, and may be worth verifying."""
         if not self.propose.wants_alternatives:
             return False
         return (
@@ -62,7 +62,7 @@ class Job:
 
     @property
     def doubts_all(self) -> bool:
-        """Whether its acceptance as a whole is too improbable to go on; never under the ratio rule, where no draft
+        """True if its acceptance as a whole is too improbable to go on; never under the ratio rule, where no draft
         is cut by what its own tokens are."""
         return prod(self.probabilities) < self.propose.least_probability
 

@@ -249,7 +249,7 @@ def _check_parameters(tool: Tool, properties: Mapping[str, Any], required: Seque
 
 
 def _is_legible(key: str) -> bool:
-    """Whether a parameter of this name is read again as it was written."""
+    """Returns whether a parameter of this name is read again as it was written."""
     return bool(key) and key == key.strip() and not {">", "\n"} & set(key)
 
 

@@ -65,7 +65,7 @@ def needed(wanted: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_options(schema: Any) -> bool:
-    """Whether a schema, or one inside of it, says by `x-guidance` how it is to be kept."""
+    """Returns whether a schema, or one inside of it, says by `x-guidance` how it is to be kept."""
     left = [schema]
     while left:
         one = left.pop()

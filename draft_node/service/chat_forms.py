@@ -58,7 +58,7 @@ class ChatForms:
 
     @property
     def takes_tools(self) -> bool:
-        """Whether the template shows tools to the model."""
+        """True if the template shows tools to the model."""
         return self.knows("tools", tools=True)
 
     def speech(self, schemas: Mapping[str, Mapping[str, Any]] | None, *, one_call: bool = False) -> Speech:

@@ -61,7 +61,7 @@ class SpokenText:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of what follows is part of the text."""
+        """True if nothing of what follows is part of the text."""
         return self.stop is not None or self.has_called
 
     def push(self, token_id: int, *, counts: bool = True) -> Spoken:

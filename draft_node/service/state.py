@@ -30,18 +30,18 @@ class NodeState:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a new text can begin at once, provided that a place is free."""
+        """True if a new text can begin at once, provided that a place is free."""
         return (self._daemon.link.connected or self.is_local) and not self.draining
 
     @property
     def is_within_reach(self) -> bool:
-        """Whether the verify node is there, or was a moment ago."""
+        """True if the verify node is there, or was a moment ago."""
         away_s = self._daemon.away_s(time.monotonic())
         return self._daemon.link.welcome is not None and away_s <= min(MENDING_S, self._daemon.connect_timeout_s)
 
     @property
     def is_local(self) -> bool:
-        """Whether the draft model writes alone now, since the verify node is away."""
+        """True if the draft model writes alone now, since the verify node is away."""
         return self._daemon.is_local
 
     @property

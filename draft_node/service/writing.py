@@ -42,7 +42,7 @@ class Writing:
 
     @property
     def promised(self) -> bool | None:
-        """Whether the verify node promised its service level; None where it said nothing of it."""
+        """True if the verify node promised its service level; None where it said nothing of it."""
         return self._begun.promised
 
     @property
@@ -57,7 +57,7 @@ class Writing:
 
 
 def begins_anew(error: RequestRefused, num_tokens: int, *, restarts: bool = False) -> bool:
-    """Whether a text is asked for again after this error: another target is there, and nothing was delivered yet.
+    """True if a text begins anew after this error: the target is another one, and nothing was delivered yet.
 
     With `restarts` what was delivered is void.
     """

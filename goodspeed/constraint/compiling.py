@@ -179,7 +179,7 @@ class Constraints:
                 self._held[session_id] = left
 
     def holds(self, session_id: bytes, constraint: Constraint) -> bool:
-        """Whether the session holds this constraint's grammar."""
+        """Returns whether the session holds this constraint's grammar."""
         with self._lock:
             return any(each == constraint for each, _ in self._held.get(session_id, ()))
 

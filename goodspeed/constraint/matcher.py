@@ -24,7 +24,7 @@ MAX_FORCED = 64
 
 
 class State(Enum):
-    """What decides the token after a text."""
+    """The state that decides the token after a text."""
 
     FREE = auto()  # nothing yet, but that the text may not end: the tokens that end the free part have not come
     WITHIN = auto()  # the grammar
@@ -90,18 +90,18 @@ class Matcher:
         return self._states[-1] is State.WITHIN and bool(self.inner.is_accepting())
 
     def stands_within(self, output: Sequence[int]) -> bool:
-        """Whether the grammar alone decides what follows the output, at the end of which `inner` stands then."""
+        """True if the grammar alone decides what follows the output, at whose end `inner` then stands."""
         self._follow(output)
         return self._states[-1] is State.WITHIN and not self._closed
 
     @property
     def has_begun(self) -> bool:
-        """Whether `inner` need not be compiled."""
+        """True if `inner` need not be compiled."""
         return self._begun is not None
 
     @property
     def is_spent(self) -> bool:
-        """Whether the library has given up: what was asked of it since this text began costs more than it may."""
+        """True if the library has given up: what was asked of it since this text began costs more than it may."""
         return self._begun is not None and bool(self._begun.is_error())
 
     @property

@@ -101,7 +101,7 @@ def load(
 
 
 def _supported_scheme(name: str, raw: dict[str, Any], split: Split | None) -> Scheme | None:
-    """How its weights are quantised; refuses an architecture or a scheme that would compute a wrong answer."""
+    """Returns the quantisation of its weights; refuses architectures and schemes that would compute a wrong answer."""
     refuse_architecture(name, raw["model_type"])
     if split is not None:
         refuse_quantised(name, raw, split.num_ranks)

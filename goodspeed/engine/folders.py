@@ -138,7 +138,7 @@ def _gguf(name: str) -> UnsupportedModelError:
 
 
 def _has_only_gguf(name: str, folder: Path) -> bool:
-    """Whether a checkpoint has its weights as GGUF only. The hub's are not downloaded: the repository's name tells."""
+    """True if a checkpoint has its weights as GGUF only; the hub's are not downloaded, its name tells."""
     if any(folder.glob("*.safetensors")):
         return False
     return any(folder.glob(f"*{GGUF}")) or (not Path(name).is_dir() and GGUF[1:] in name.lower())
@@ -209,7 +209,7 @@ def _missing_shards(name: str, folder: Path) -> list[str]:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether this is a file; False also for a name that no file can have."""
+    """Returns whether this is a file; False also for a name that no file can have."""
     try:
         return path.is_file()
     except OSError:

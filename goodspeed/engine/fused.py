@@ -21,7 +21,7 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
 def can_fuse(model: Any) -> bool:
-    """Whether `Fused` knows this model: of one of the families, on a CPU, and of no module but that family's own."""
+    """True for a model of one of the families on a CPU, all of whose modules are that family's own."""
     family = model.config.model_type
     if family not in FAMILIES or model.config.hidden_act != "silu" or next(model.parameters()).device.type != "cpu":
         return False

@@ -1,4 +1,4 @@
-"""How much memory this machine, or the container on it, has for processes. Imports no torch."""
+"""Memory of this machine, or of the container on it. Imports no torch."""
 
 import contextlib
 import os

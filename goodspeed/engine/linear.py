@@ -89,7 +89,7 @@ def _reorder(weight: Tensor) -> Tensor:
 @cache
 @torch.no_grad()
 def _is_right(shape: tuple[int, ...], dtype: torch.dtype) -> bool:
-    """Whether this machine's library multiplies a packed weight of this shape correctly."""
+    """Returns whether this machine's library multiplies a packed weight of this shape correctly."""
     generator = torch.Generator().manual_seed(0)
     weight, rows = (torch.randn(size, generator=generator).to(dtype) for size in (shape, (3, shape[1])))
     expected = nn.functional.linear(rows, weight)

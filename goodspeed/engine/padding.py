@@ -126,7 +126,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where each number of a checkpoint goes in the padded one."""
+    """The place of each number of a checkpoint in the padded one."""
 
     config: dict[str, Any]  # of the padded model
     layers: int  # of the checkpoint

@@ -17,7 +17,7 @@ HEADS = ("num_attention_heads", "num_key_value_heads")
 
 @dataclass(frozen=True)
 class Split:
-    """How a model is loaded of which this process holds one part; torch.distributed has joined the ranks already."""
+    """Loads the part of a model that this process holds; torch.distributed has joined the ranks already."""
 
     num_ranks: int
     meet: Callable[[], None]  # waits until every rank has loaded its part

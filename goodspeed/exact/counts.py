@@ -1,4 +1,4 @@
-"""How often each token is in a text, which is not counted again when tokens are appended to it or taken off its end."""
+"""Counts of each token in a text, which is not counted anew when tokens are appended to it or taken off its end."""
 
 from collections.abc import Container, Hashable, Sequence
 
@@ -30,7 +30,7 @@ class TextCounts:
 
     @property
     def in_prompt(self) -> NDArray[np.int64]:
-        """How often each of `tokens` is there."""
+        """Returns the count of each of `tokens`."""
         return self._counts[_PROMPT, : len(self._places)]
 
     @property
@@ -38,7 +38,7 @@ class TextCounts:
         return self._counts[_OUTPUT, : len(self._places)]
 
     def places(self, tokens: Sequence[int]) -> NDArray[np.int64]:
-        """Where each of these is among `tokens`, or -1."""
+        """Returns the index of each of these among `tokens`, or -1."""
         return np.array([self._places.get(token, -1) for token in tokens], np.int64)
 
     def go_to(self, text: tuple[int, ...]) -> None:

@@ -56,7 +56,7 @@ class Rules(Protocol):
 
     @property
     def reads_text(self) -> bool:
-        """Whether what they do depends on the text."""
+        """True if what they do depends on the text."""
         ...
 
 
@@ -101,7 +101,7 @@ def process(logits: Tensor, texts: Sequence[TextRows], *, num_tokens: int | None
 
 @dataclass(frozen=True, slots=True)
 class _Added:
-    """What bias and penalties do to some logits: (logit + bias), by factor, - lost."""
+    """The effect of bias and penalties on some logits: (logit + bias), by factor, - lost."""
 
     index: NDArray[np.int64]  # [num], a token, or row * width + token
     numbers: NDArray[np.float64]  # [3, num]: bias, factor, lost
@@ -162,7 +162,7 @@ def _counts(text: TextRows) -> TextCounts:
 
 
 def _of_text(rules: Rules, counts: TextCounts, width: int) -> _Added:
-    """What the text before a draft, and bias, do to tokens below width."""
+    """Returns the effect of bias and the text before a draft on tokens below width."""
     biases = _biases(rules)
     others = [token for token, place in zip(biases, counts.places(list(biases)).tolist(), strict=True) if place < 0]
     tokens = np.concatenate([counts.tokens, np.array(others, np.int64)])
@@ -178,7 +178,7 @@ def _of_text(rules: Rules, counts: TextCounts, width: int) -> _Added:
 
 
 def _of_paths(rules: Rules, counts: TextCounts, paths: Sequence[Sequence[int]], first_row: int, width: int) -> _Added:
-    """What the text and a row's path do to the tokens of that path, for all rows."""
+    """Returns the effect of the text and each row's path on the tokens of that path."""
     drafted = np.array([token for path in paths for token in path] if rules.reads_text else [], np.int64)
     if not len(drafted):
         return _Added(np.zeros(0, np.int64), np.zeros((3, 0)))

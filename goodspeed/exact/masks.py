@@ -23,7 +23,7 @@ BIASES: NDArray[np.float32] = np.where(
 
 
 class Limits(NamedTuple):
-    """What consecutive rows may not draw."""
+    """Bounds on what consecutive rows may draw."""
 
     num_rows: int
     banned: Sequence[Sequence[int]] | None = None  # ids, of each row; those beyond the vocabulary ban nothing

@@ -78,7 +78,7 @@ def verify_ratio(
 def decide_ratio(
     target_probs: Tensor, draft_tokens: Tensor, draft_probs: Tensor, num_drafted: Tensor, accept_noise: Tensor
 ) -> Tensor:
-    """Whether each drafted token passes its own test, also after a rejection [batch, max_len]; see `verify_ratio`."""
+    """Returns [batch, max_len]: which drafted tokens pass their own test, even after a rejection (`verify_ratio`)."""
     p, q = _probs_of_drafted(target_probs, draft_tokens, draft_probs)  # [batch, max_len]
     # Strict: with <= a token of probability zero would be accepted at noise 0.
     return (accept_noise.double() * q < p) & (q > 0) & _drafted(draft_tokens, num_drafted)

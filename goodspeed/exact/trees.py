@@ -114,7 +114,7 @@ def pick(parents: Sequence[int], nodes: Sequence[int]) -> tuple[int, ...]:
 
 
 def is_chain(parents: tuple[int, ...]) -> bool:
-    """Whether each node follows the one before it."""
+    """Returns whether each node follows the one before it."""
     return not parents or (parents[0] == BASE and parents == tuple(range(BASE, len(parents) - 1)))
 
 

@@ -46,7 +46,7 @@ def elsewhere(
 
 
 def may_take(replica: Replica, now: float, target: str = "") -> bool:
-    """Whether the replica does not stop, has the same target, and has room, as far as that is known."""
+    """Returns whether the replica does not stop, has the same target, and has room, as far as that is known."""
     load = replica.load
     if load is None:
         return True
@@ -71,7 +71,7 @@ def _expected_s(load: Load, more_sessions: int, more_context: int) -> float:
 
 
 def _is_clearly_better(load: Load, own: Replica, request: Ask, now: float) -> bool:
-    """Whether the session waits less there by MARGIN, counted there and not here."""
+    """Returns whether the session waits less there by MARGIN, counted there and not here."""
     if own.load is None or not _is_fresh(own.load, now):
         return False
     here_s = _expected_s(own.load, -1, -request.prompt_tokens)

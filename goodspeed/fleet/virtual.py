@@ -15,7 +15,7 @@ from goodspeed.slo.feasible import Ask, Decoding
 
 
 def fits(load: Load, request: Ask, now: float) -> bool:
-    """Whether a replica with this load would promise the session what it asks for.
+    """Returns whether a replica with this load would promise the session what it asks for.
 
     Prompts that fell due since the load was told count as prefilled: their sessions decode. Best effort takes part in
     none of the planned rounds.

@@ -18,7 +18,7 @@ from goodspeed.ngram.noise_at import match_key, noise_at
 
 
 class Sampling(Protocol):
-    """What matters here of a request's sampling parameters; the wire's `messages.Sampling` has this interface.
+    """The sampling parameters that matter here; the wire's `messages.Sampling` has this interface.
 
     Top-k and top-p are left out: they cut off what the target finds unlikely, and a distribution of the few tokens that
     were seen before does not know what that is.
@@ -39,7 +39,7 @@ class Continuation(NamedTuple):
 
     @property
     def num_expected(self) -> float:
-        """How many of them are accepted on average: each is, if it and all before it agree with the target."""
+        """Returns the expected number of accepted ones: each is, if it and all before it agree with the target."""
         return sum(accumulate(self.probabilities, mul), 0.0)
 
 

@@ -77,7 +77,7 @@ class History:
 
     @property
     def shared(self) -> list[NgramIndex]:
-        """What drafts for everybody, without any text that a user was written."""
+        """Returns the part that drafts for everybody, without any user's text."""
         return [self._shared] if self._shared.num_tokens else []
 
     def save(self, path: str | Path) -> None:

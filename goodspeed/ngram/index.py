@@ -1,4 +1,4 @@
-"""Where drafts come from: an index of many whole texts, and one session's own growing text."""
+"""Sources of drafts: an index of many whole texts, and one session's own growing text."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class NgramIndex:
 
     @property
     def num_bytes(self) -> int:
-        """What the arrays take, those of dropped texts included as long as their segment has others."""
+        """Bytes of the arrays, those of dropped texts included as long as their segment has others."""
         return sum(segment.chains.num_bytes for segment in self._segments)
 
     def add(self, tokens: Sequence[int]) -> None:

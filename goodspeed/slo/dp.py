@@ -100,7 +100,7 @@ class _Search:
         ]
 
     def _joined(self, code: int, digit: int, tpot_s: float | None) -> bool:
-        """Whether with one more session of a tier those who decode can do so for ever."""
+        """Returns whether with one more session of a tier those who decode can do so for ever."""
         if (joined := code + digit) not in self.rates:
             self.decoding[joined] = decoding = self.decoding[code].with_one(tpot_s)
             self.rates[joined] = self.budget.rate(decoding)

@@ -1,4 +1,4 @@
-"""Whether a text kept what it was to keep, judged by the times at which its reader got it. No clock of its own."""
+"""Judges whether a text kept its objectives, by the times at which its reader got it. No clock of its own."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias

@@ -49,7 +49,7 @@ class Objectives(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
 
     @property
     def is_empty(self) -> bool:
-        """Whether it asks for nothing."""
+        """True if it asks for nothing."""
         return self.ttft_s is None and self.tpot_s is None
 
     def at_least(self, least_tpot_s: float) -> "Objectives":

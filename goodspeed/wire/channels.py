@@ -56,7 +56,7 @@ class DraftEnd(Link, Protocol):
         """Returns, once, why the newest connection attempt was refused; the caller rebuilds the link later."""
 
     def broke(self) -> bool:
-        """Whether the connection ended since the last call; the link reconnects, and messages in flight are lost."""
+        """True if the connection ended since the last call; the link reconnects, and messages in flight are lost."""
 
     def rebuild(self) -> None: ...
 
@@ -160,7 +160,7 @@ class DraftChannel:
         return self._link.failure()
 
     def broke(self) -> bool:
-        """Whether the connection ended since the last call; the next one has to begin with a Hello."""
+        """Returns whether the connection ended since the last call; the next one has to begin with a Hello."""
         return self._link.broke()
 
     async def reconnect(self) -> None:

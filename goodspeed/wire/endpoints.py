@@ -49,7 +49,7 @@ def parse_endpoint(endpoint: str, trusted_network: bool, doing: str) -> Endpoint
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Whether only this machine reaches the address, tcp://HOST:PORT; ConfigError for a host that has none."""
+    """Returns whether only this machine reaches the address, tcp://HOST:PORT; ConfigError for a host that has none."""
     host = endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
     return host != "*" and _are_loopback(_resolve(host))
 

@@ -51,7 +51,7 @@ class LogitRules(Message, frozen=True):
 
     @property
     def reads_text(self) -> bool:
-        """Whether what they do depends on the text."""
+        """True if what they do depends on the text."""
         return bool(self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0)
 
 

@@ -49,7 +49,7 @@ class Fleet:
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is no other replica."""
+        """True if there is no other replica."""
         return not self._others
 
     def know(self, own: str, replicas: Sequence[Replica], now: float) -> list[Send]:

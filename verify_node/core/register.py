@@ -152,6 +152,6 @@ class Register(Sessions):
 
 
 def _is_same_draft_node(peer: Peer, client: Client, hello: Hello) -> bool:
-    """Whether a Hello comes from the peer's own process, under the same client name and draft model."""
+    """Returns whether a Hello comes from the peer's own process, under the same client name and draft model."""
     known = (peer.boot_id, peer.draft_fingerprint)
     return peer.client is client and known == (hello.boot_id, hello.draft_fingerprint)

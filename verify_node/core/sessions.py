@@ -170,7 +170,7 @@ class Sessions:
         return frozenset(self._released)
 
     def has(self, session: Session) -> bool:
-        """Whether this one is open, and not another that was opened by the same id."""
+        """Returns whether this one is open, and not another that was opened by the same id."""
         return self.sessions.get(session.session_id) is session
 
     def free_released(self) -> None:
@@ -211,7 +211,7 @@ class Sessions:
             self.pool.free(new.session_id)  # so that it may begin with kept pages
 
     def has_form(self, session: Session) -> bool:
-        """Whether the session holds the form that it is to keep, if it has one."""
+        """Returns whether the session holds the form that it is to keep, if it has one."""
         constraint = session.opened.constraint
         return (
             constraint is None or self._constraints is None or self._constraints.holds(session.session_id, constraint)

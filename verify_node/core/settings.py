@@ -77,7 +77,7 @@ class CoreSettings:
 
     @property
     def is_barrier(self) -> bool:
-        """Whether every round waits for all drafts."""
+        """True if every round waits for all drafts."""
         return self.rounds == "barrier"
 
     @property

@@ -19,7 +19,7 @@ Masks = Mapping[bytes, Words]
 
 
 class ConstraintMasks:
-    """What the constraints of sessions allow."""
+    """Masks of what the constraints of sessions allow."""
 
     def __init__(self, constraints: Constraints | None) -> None:
         """constraints: of the target's tokenizer; None: no session has one."""

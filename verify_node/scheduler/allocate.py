@@ -195,11 +195,11 @@ class Allocator:
         return 0 if self.waits(session) else min(LEAST_PERMISSION, rooms.get(session.session_id, LEAST_PERMISSION))
 
     def waits(self, session: Session) -> bool:
-        """Whether the session waits for its drafts, so that they cost it time."""
+        """Returns whether the session waits for its drafts, so that they cost it time."""
         return self.is_barrier or session.verification == "ratio"
 
     def _is_tried(self, session: Session, number: int, round_s: float) -> bool:
-        """Whether a session that may draft nothing has waited long enough for one token."""
+        """Returns whether a session that may draft nothing has waited long enough for one token."""
         if session.zero_since is None:
             return False
         wait_s = 0.0 if self.is_barrier else min(session.client.answer_s, MOST_TRIED_S) / TRIED_SHARE

@@ -179,7 +179,7 @@ class Laps:
         return Size(rate, remaining_s, self.queues.level(job.attained_s + (remaining_s if is_perceived else 0.0)))
 
     def _may_settle(self, job: Job) -> bool:
-        """Whether this is a ranking in which a perceptible job may be displaced, if it has a place at all."""
+        """Returns whether this is a ranking in which a perceptible job may be displaced, if it has a place at all."""
         return self._sizes[job.job_id].rate is not None and (not job.has_place or job.turn_s >= self.queues.first_s)
 
     def _key(self, job: Job, now: float) -> tuple[tuple[bool, float], int, bool, float, float]:

@@ -90,7 +90,7 @@ class Comparison:
         return self.num >= MIN_COMPARISONS and abs(self.mean) > SIGNIFICANCE * error
 
     def may_try(self, stretch_s: float) -> bool:
-        """Whether there is time for a stretch of the other way."""
+        """Returns whether there is time for a stretch of the other way."""
         share = SHARE if self.is_significant else FIRST_SHARE
         return self.tried_s + stretch_s <= share * self.busy_s
 

@@ -42,7 +42,7 @@ class Job:
         return self.remaining_tokens * seconds / (self.num_drafted * rate + 1.0)
 
     def is_overdue(self, now: float, aging_s: float) -> bool:
-        """Whether it has waited for longer than `aging_s`."""
+        """Returns whether it has waited for longer than `aging_s`."""
         return self.waits_since is not None and now - self.waits_since > aging_s
 
     def overdue_first(self, now: float, aging_s: float) -> tuple[bool, float]:
@@ -66,7 +66,7 @@ class Order(Protocol):
         ...
 
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
-        """Whether `holder` gives up its place so that `waiter` may have it. Both were in the last `rank`."""
+        """Returns whether `holder` gives up its place so that `waiter` may have it. Both were in the last `rank`."""
         ...
 
     def standing(self, waiter: Job, now: float) -> tuple[float, ...]:

@@ -90,7 +90,7 @@ class _Packing:
         self.followed = followers([session for session in ready if session.session_id not in self.promised], self.pool)
 
     def make_room(self, ready: Sequence[Session], resident: Sequence[Session], resolve: Resolve) -> None:
-        """If not all of them can have all that they need, `resolve` decides who can; the others wait.
+        """Makes room for these; where not all of them fit, `resolve` decides who does, and the others wait.
 
         Followers are skipped unless their leader is not admitted; then they compete normally, and the first one
         admitted becomes leader.
@@ -145,7 +145,7 @@ class _Packing:
             self.prefill -= len(entry.tokens) - entry.num_drafted - entry.samples
 
     def _waits_for_reader(self, session: Session) -> bool:
-        """Whether its leader prefills the same pages in this round."""
+        """Returns whether its leader prefills the same pages in this round."""
         reader = self.followed.get(session.session_id)
         if reader is None:
             return False
@@ -228,7 +228,7 @@ def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
 
 
 def _needs_stop_ids(session: Session) -> bool:
-    """Whether the target has to know them: none may be drawn yet, or only where the constraint allows an end."""
+    """True if the target has to know them: none may be drawn yet, or only where the constraint allows an end."""
     return len(session.tokens) < session.may_stop_at or session.opened.constraint is not None
 
 

@@ -127,7 +127,7 @@ class Contention:
                 return
 
     def _who_yield(self, waiter: Job, need: int) -> list[Job]:
-        """As many as it takes, the last first; none if all who do have too few pages, since nobody leaves in vain."""
+        """Returns as many as needed, the last first; none if all of them together have too few pages."""
         if need > self.num_free + self.num_held:
             return []
         standing = self.order.standing(waiter, self.now)
@@ -169,7 +169,7 @@ NUM_GONE = 64
 
 
 class Preemption:
-    """Keeps the accounts, and asks the order where memory is short."""
+    """Keeps each text's service, and asks the order when KV pages are short."""
 
     def __init__(self, order: Order, cost: CostModel, pool: PagePool) -> None:
         """cost: the model of a round's time, which tells what reading a text again costs."""

@@ -140,7 +140,7 @@ class Outcome(Struct, frozen=True):
     breaks_constraint: bool = False  # whether it failed because of the form that the output is to keep
 
     def is_possible(self, num_drafted: int) -> bool:
-        """Whether estimates can learn from it; num_drafted: positions that `agreement` is summed over."""
+        """Returns whether estimates can learn from it; num_drafted: positions that `agreement` is summed over."""
         most = num_drafted * (1.0 + ROUNDING)
         return 0.0 <= self.agreement <= most and all(map(isfinite, self.evidence))
 

@@ -67,7 +67,7 @@ class Choice:
         return ALL
 
     def owes_more(self, session: Session) -> bool:
-        """Whether the last round owed this session more than the token that it brings anyway."""
+        """Returns whether the last round owed this session more than the token that it brings anyway."""
         return False
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:

@@ -160,6 +160,6 @@ class Accounts:
 
 
 def _goes_on(before: Session, session: Session) -> bool:
-    """Whether a session opened again is the same text, at most as far."""
+    """Returns whether a session opened again is the same text, at most as far."""
     is_of_it = session.opened.prompt == before.opened.prompt
     return is_of_it and session.tokens == before.tokens[: len(session.tokens)]

@@ -69,7 +69,7 @@ class Starting:
         return None
 
     def _is_waiting(self, now: float) -> bool:
-        """Whether the same draft is still waited for, so that it need not look at all sessions again."""
+        """Returns whether the same draft is still waited for, so that it need not look at all sessions again."""
         if self._waiting is None:
             return False
         awaited, ready_at = self._waiting

@@ -125,7 +125,7 @@ def constraint_failed(why: str) -> Rejection:
 
 
 def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Rejection | None:
-    """Whether the target can go on from this text as it is asked to."""
+    """Returns whether the target can go on from this text as it is asked to."""
     if not opened.prompt:
         return Rejection("prompt", "the prompt is empty", "send at least one token")
     num_tokens = len(opened.prompt) + len(opened.committed)
@@ -158,7 +158,7 @@ def num_prompt_logprobs(opened: OpenSession) -> int:
 
 
 def check_constraint(opened: OpenSession, constraints: Constraints | None) -> Rejection | None:
-    """Whether the output can keep the form that is asked for, and end. constraints: None where no form is served."""
+    """Refuses an output that cannot keep its constraint and end. constraints: None where none is served."""
     if opened.constraint is None:
         return None
     if constraints is None:
@@ -180,7 +180,7 @@ def _check_logit_bias(opened: OpenSession, vocab_size: int) -> Rejection | None:
 
 
 def _check_min_tokens(opened: OpenSession, vocab_size: int) -> Rejection | None:
-    """Whether there is a text that is as long, and a token to go on with at every position."""
+    """Returns whether there is a text that is as long, and a token to go on with at every position."""
     if opened.min_tokens > opened.max_tokens:
         what = f"min_tokens {opened.min_tokens} is above max_tokens {opened.max_tokens}"
         return Rejection("malformed", what, "lower min_tokens")
@@ -191,7 +191,7 @@ def _check_min_tokens(opened: OpenSession, vocab_size: int) -> Rejection | None:
 
 
 def check_session(session: Session, client: Client, epoch: int) -> Rejection | None:
-    """Whether a message of this client and epoch is about this session as it is open here."""
+    """Returns whether a message of this client and epoch is about this session as it is open here."""
     if session.client is not client:
         return NOT_OWNER
     if epoch > session.epoch:
@@ -225,7 +225,7 @@ def _check_drawn(draft: Draft, session: Session) -> Rejection | None:
 
 
 def check_base(message: Ack | Draft, session: Session) -> Rejection | None:
-    """Whether the session has got as far as its draft node says."""
+    """Returns whether the session has got as far as its draft node says."""
     if message.base_len > len(session.tokens):
         what = f"{message.base_len} tokens are more than the {len(session.tokens)} committed here"
         return Rejection("wrong_base", what, "reopen the session")

@@ -79,7 +79,7 @@ class DraftGain:
 
     @property
     def is_known(self) -> bool:
-        """Whether rounds of both kinds have told enough."""
+        """True if rounds of both kinds have told enough."""
         return min(self._in_time.num, self._too_late.num) >= KNOWN
 
     def observe(self, num_accepted: int, *, in_time: bool) -> None:

@@ -49,7 +49,7 @@ class Drafted(NamedTuple):
         return len(self.tokens) if self.parents is None else max(trees.depths(self.parents))
 
     def outdates(self, draft: Draft) -> bool:
-        """Whether a draft that arrives now says less than this: it is of less text, or was sent before this one."""
+        """True if a draft that arrives now says less than this: it is of less text, or was sent before this one."""
         if draft.base_len != self.made_on:
             return draft.base_len < self.made_on
         return self.complete and not draft.complete

@@ -32,7 +32,7 @@ class Session(SessionState):
 
     @property
     def shares(self) -> bool:
-        """Whether other sessions may find what was read of its text."""
+        """True if other sessions may find what was read of its text."""
         return bool(self.prefix_scope and self.opened.cache_salt)
 
     @classmethod

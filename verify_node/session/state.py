@@ -40,7 +40,7 @@ class ModelCalls:
 
     @property
     def is_called(self) -> bool:
-        """Whether the draft model had to draft anew after the newest verdict."""
+        """True if the draft model had to draft anew after the newest verdict."""
         return self._called_at is not None
 
     @property
@@ -151,7 +151,7 @@ class SessionState:
 
     @property
     def awaits_draft(self) -> bool:
-        """Whether its draft is waited for, and not complete yet."""
+        """True if its draft is waited for, and not complete yet."""
         return self.waits and not self.finished and (self.drafted is None or not self.drafted.complete)
 
     @property
@@ -165,28 +165,28 @@ class SessionState:
 
     @property
     def was_told_nothing(self) -> bool:
-        """Whether its draft node has acknowledged no verdict since it was opened."""
+        """True if its draft node has acknowledged no verdict since it was opened."""
         return self.acked == self.num_given
 
     @property
     def is_held_up(self) -> bool:
-        """Whether only its draft node can move it: by a draft, an Ack or a Close."""
+        """True if only its draft node can move it: by a draft, an Ack or a Close."""
         return self.finished or self.awaits_draft or self.num_unacknowledged >= WINDOW
 
     @property
     def takes_drafts(self) -> bool:
-        """Whether a round that moves it on may verify what is drafted for it, here or there."""
+        """True if a round that moves it on may verify what is drafted for it, here or there."""
         return self.phase is Phase.RUNNING and self.opened.drafter != "none" and self.max_length > 0
 
     @property
     def hopes_for_answer(self) -> bool:
-        """Whether its draft node has the newest verdict still to answer, by a draft of its n-gram index."""
+        """True if its draft node has the newest verdict still to answer, by a draft of its n-gram index."""
         is_known = self.client.has_index and self.allows_ngrams and self.takes_drafts
         return is_known and self.acked < len(self.tokens) and self.drafted is None
 
     @property
     def hopes_for_model(self) -> bool:
-        """Whether its draft model, which is known to answer, has to draft anew."""
+        """True if its draft model, which is known to answer, has to draft anew."""
         is_known = self.model_calls.is_called and self.client.answer_s > 0.0
         return is_known and self.takes_drafts and self.drafted is None
 
@@ -209,16 +209,16 @@ class SessionState:
 
     @property
     def allows_ngrams(self) -> bool:
-        """Whether tokens of indexes may be verified that were not drawn: under ratio they must be certain."""
+        """True if tokens of indexes may be verified that were not drawn: under ratio they must be certain."""
         return self.opened.drafter in ("auto", "ngram") and self.verification == "match"
 
     @property
     def uses_model(self) -> bool:
-        """Whether the draft model of its draft node may draft for it."""
+        """True if the draft model of its draft node may draft for it."""
         return self.opened.drafter in ("auto", "model") and self.client.has_model and self.opened.max_draft > 0
 
     def allows_drafts_of(self, source: DraftSource | None) -> bool:
-        """Whether what this has drafted may be verified."""
+        """Returns whether what this has drafted may be verified."""
         return self.opened.drafter in ("auto", source)
 
     @property
@@ -228,7 +228,7 @@ class SessionState:
 
     @property
     def is_text_read(self) -> bool:
-        """Whether its logits depend on its text beyond what the model makes of it."""
+        """True if its logits depend on its text beyond what the model makes of it."""
         rules = self.opened.logit_rules
         return (rules is not None and rules.reads_text) or self.opened.constraint is not None
 
@@ -248,16 +248,16 @@ class SessionState:
         return int(min(MAX_WINDOW, max(WINDOW, rounds * max(1.0, self.client.goodput.value))))
 
     def is_ready(self, window: int = WINDOW) -> bool:
-        """Whether a round can move it forward now."""
+        """Returns whether a round can move it forward now."""
         return not self.finished and not self.awaits_draft and self.num_unacknowledged < window
 
     def can_move(self, round_s: float) -> bool:
-        """Whether a round can move it: it waits for no draft, and its draft node keeps up."""
+        """Returns whether a round can move it: it waits for no draft, and its draft node keeps up."""
         return self.is_ready(self.window(round_s))
 
     @property
     def lacks_prompt_logprobs(self) -> bool:
-        """Whether some of its prompt has to be read, or read again, for logprobs that are wanted."""
+        """True if some of its prompt has to be read, or read again, for logprobs that are wanted."""
         return self.prompt_logprobs is not None and len(self.prompt_logprobs) < len(self.opened.prompt) - 1
 
     @property

@@ -123,7 +123,7 @@ class Deadline(Times):
 
     @property
     def is_decoding(self) -> bool:
-        """Whether every round may bring it a token: its prompt is read."""
+        """True if every round may bring it a token: its prompt is read."""
         return not self.prompt_left
 
     @property
@@ -139,7 +139,7 @@ class Deadline(Times):
         return inf if self.slo.tpot_s is None else self.due_first + num_delivered * self.slo.tpot_s
 
     def may_begin(self, now: float) -> bool:
-        """Whether its first token is not there yet, and may still come in time."""
+        """Returns whether its first token is not there yet, and may still come in time."""
         return self.first_at is None and now < self.due_first
 
     def request(self, now: float, early_s: float) -> Ask:
@@ -174,7 +174,7 @@ class Deadline(Times):
     # -- whether it is kept ----------------------------------------------------------------------------------------
 
     def is_behind(self, now: float) -> bool:
-        """Whether the text has had fewer tokens than its TPOT asks for by now, or none although its TTFT is over."""
+        """True if the text has fewer tokens than its TPOT asks for by now, or none although its TTFT is over."""
         if self.first_at is None:
             return self.slo.ttft_s is not None and now - self.asked_at > self.slo.ttft_s
         return self.left_s(now) < -SLACK

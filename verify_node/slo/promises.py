@@ -60,17 +60,17 @@ class Promises:
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is promised."""
+        """True if anything is promised."""
         return self.policy != "none"
 
     @property
     def has_undecided(self) -> bool:
-        """Whether a deadline waits to be decided on."""
+        """True if a deadline waits to be decided on."""
         return bool(self._undecided)
 
     @property
     def may_change(self) -> bool:
-        """Whether a promise could lapse, or a declined deadline be admitted now."""
+        """True if a promise could lapse, or a declined deadline be admitted now."""
         return bool(self.promised or self._declined)
 
     @property
@@ -95,7 +95,7 @@ class Promises:
             self._undecided[key] = deadline
 
     def decide(self, sessions: Mapping[bytes, Session], now: float) -> dict[bytes, bool]:
-        """Whether the sessions that wait to be decided on are promised their deadlines, until they are `answered`.
+        """Decides which waiting sessions are promised their deadlines, until they are `answered`.
 
         now: when the next round can begin. A session whose opening only came twice gets the same answer. Those declined
         are decided on again until their first token is there or was due, since others may come to their end; they are
@@ -224,7 +224,7 @@ def _still_open(deadlines: Mapping[bytes, Deadline], sessions: Mapping[bytes, Se
 
 
 def _goes_on(before: Session, session: Session) -> bool:
-    """Whether a session opened again is the same text, at most as far, and asks for no more than before."""
+    """Returns whether a session opened again is the same text, at most as far, and asks for no more than before."""
     old, new = before.deadline, session.deadline
     if old is None or new is None:
         return False

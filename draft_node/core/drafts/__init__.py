@@ -1,1 +1,1 @@
-"""What a session drafts beyond its text, by its draft model and by n-grams."""
+"""Drafts of a session beyond its text, by its draft model and by n-grams."""

@@ -1,4 +1,4 @@
-"""What the draft model is asked for one session. Every question has a number, so that a late answer is recognised."""
+"""Questions to the draft model for one session. Every question has a number, so that a late answer is recognised."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Asking:
         self.round += 1
 
     def is_answered_by(self, proposal: Proposed) -> bool:
-        """Whether this answers the last question."""
+        """Returns whether this answers the last question."""
         return (proposal.epoch, proposal.round) == (self.epoch, self.round)
 
     def warm(self, tokens: Sequence[int]) -> Propose:

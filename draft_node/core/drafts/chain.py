@@ -1,4 +1,4 @@
-"""What the draft model drafts while its session goes on: a chain of tokens after the text. No I/O.
+"""A chain that the draft model drafts while its session goes on: tokens after the text. No I/O.
 
 As long as the text goes on as the chain does, the model drafts on at the chain's end; when the text leaves it, a new
 chain begins at the text's end. So the model drafts all the time that the target takes for its rounds.
@@ -21,7 +21,7 @@ the ratio rule it is asked for a whole draft, whose length may not depend on its
 
 
 class Wanted(NamedTuple):
-    """What the draft model is to be asked for next."""
+    """The next question to the draft model."""
 
     tokens: tuple[int, ...]  # the text, and the chain after it
     length: int
@@ -41,22 +41,22 @@ class Chain:
 
     @property
     def is_asked(self) -> bool:
-        """Whether the draft model is at work on it."""
+        """True if the draft model is at work on it."""
         return self._num_asked > 0
 
     def begin(self, text_len: int) -> None:
-        """A new chain begins after a text of this length."""
+        """Begins a new chain after a text of this length."""
         self._base_len, self._num_asked = text_len, 0
         self._tokens, self._probabilities, self._alternatives = [], [], []
 
     def follows(self, tokens: Sequence[int]) -> bool:
-        """Whether the text `tokens` goes on as the chain does, as far as that is known."""
+        """Returns whether the text `tokens` goes on as the chain does, as far as that is known."""
         new = list(tokens[self._base_len :])
         is_within = len(new) <= len(self._tokens) + self._num_asked
         return is_within and new[: len(self._tokens)] == self._tokens[: len(new)]
 
     def rest(self, tokens: Sequence[int]) -> Continuation:
-        """What it says beyond the text `tokens`, before the text's end; nothing if the text goes on otherwise."""
+        """Returns its tokens beyond the text `tokens`, before the text's end; nothing if the text goes on otherwise."""
         if not self.follows(tokens):
             return Continuation()
         first = len(tokens) - self._base_len
@@ -70,7 +70,7 @@ class Chain:
         return [None if other in stop_ids else other for other in self._alternatives[first:]]
 
     def ask(self, tokens: Sequence[int], permitted: int, least_probability: float) -> Wanted | None:
-        """What the draft model is to be asked for after the text `tokens`, which the chain follows; None: nothing.
+        """Returns the question to the draft model after the text `tokens`, which the chain follows; None: nothing.
 
         permitted: tokens beyond the text; least_probability: of the verify node.
         """

@@ -34,7 +34,7 @@ class Ngrams:
     """Indexes of predictions, as long as one of their texts is written: a request's choices share one."""
 
     def begin(self, request: Request) -> "NgramDrafter | None":
-        """What drafts for this request; None where its user wants no n-gram drafts."""
+        """Returns the drafter of this request; None where its user wants no n-gram drafts."""
         if request.drafter not in ("auto", "ngram") or not request.max_draft:
             return None
         return NgramDrafter(request, self.history, self.least_probability, self._predicted(request))
@@ -45,7 +45,7 @@ class Ngrams:
             self.history.add(request.user, tokens)
 
     def _predicted(self, request: Request) -> NgramIndex | None:
-        """What the request's user expects its text to be; None under the ratio rule.
+        """Returns the user's prediction of the text; None under the ratio rule.
 
         It is a text that drafts for this request alone. The user may have it from an answer to the same request, which
         is not independent of the noise that decides here. It follows the end of the prompt, so that its beginning is
@@ -106,7 +106,7 @@ class NgramDrafter:
 
 
 def _before_end(expected: Continuation, stop_ids: Sequence[int]) -> Continuation:
-    """What comes before the end of the text: the end itself the target draws in the same round, drafted or not."""
+    """Returns the tokens before the text's end, which the target draws in the same round, drafted or not."""
     for at, token in enumerate(expected.tokens):
         if token in stop_ids:
             return Continuation(expected.tokens[:at], expected.probabilities[:at])

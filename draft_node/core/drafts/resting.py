@@ -1,4 +1,4 @@
-"""Whether the draft model drafts, or rests: where its tokens come too late, drafting costs and brings nothing.
+"""Lets the draft model rest where its tokens come too late, drafting costs and brings nothing.
 
 Many draft models on one machine, or one beside a faster target, may never finish a token before the text has it. They
 take time and memory bandwidth from others all the same. So a draft node counts what share of its texts its model's

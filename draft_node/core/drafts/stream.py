@@ -94,7 +94,7 @@ class Stream:
         self._has_answered = True
 
     def answer(self, verdict: Verdict, tokens: Sequence[int]) -> list[Action]:
-        """What answers a verdict after which the text is `tokens`: a Draft or an Ack, and a question to the model."""
+        """Answers a verdict after which the text is `tokens`: a Draft or an Ack, and a question to the model."""
         self.permitted = min(verdict.may_draft, self.request.max_draft)
         self.asking.least_probability = probabilities.bound(verdict.least_probability)
         if self._by_ratio:
@@ -150,13 +150,13 @@ class Stream:
         return self._put(best, source, tokens, tree=tree, is_complete=is_complete)
 
     def _best(self, tokens: Sequence[int], rest: Continuation) -> tuple[Continuation, NodeSource]:
-        """What is expected to bring most: what the index says, or what the draft model has drafted."""
+        """Returns the draft that is expected to bring most: the index's or the draft model's."""
         found = rest if len(rest.tokens) >= ENOUGH else self._find(tokens, NGRAM_LENGTH)
         drafted = self.chain.rest(tokens) if self.chain is not None and self.permitted else Continuation()
         return (drafted, "model") if drafted.num_expected > found.num_expected else (found, "ngram")
 
     def _rest(self, tokens: Sequence[int]) -> Continuation:
-        """What the newest draft says beyond the text; nothing if the text went on otherwise."""
+        """Returns the newest draft's tokens beyond the text; nothing if the text went on otherwise."""
         if self.newest is None:
             return Continuation()
         num_new, newest = len(tokens) - self.newest.base_len, self._newest
@@ -166,11 +166,11 @@ class Stream:
 
     @property
     def _is_complete(self) -> bool:
-        """Whether nothing more comes beyond this text, once the draft model was asked what it is to be asked."""
+        """True if nothing more comes beyond this text, once the draft model was asked what it is to be asked."""
         return self.chain is None or not self.chain.is_asked
 
     def _has_to_complete(self, rest: Continuation, tokens: Sequence[int]) -> bool:
-        """Whether the verify node, which has `rest`, would wait for more in vain."""
+        """Returns whether the verify node, which has `rest`, would wait for more in vain."""
         if not self._is_complete or not self.permitted:
             return False
         newest = self.newest
@@ -196,7 +196,7 @@ class Stream:
     # -- messages --------------------------------------------------------------------------------------------------
 
     def _find(self, tokens: Sequence[int], length: int) -> Continuation:
-        """What the index expects, at most `length` tokens; it is asked once about a text."""
+        """Returns the index's draft, at most `length` tokens; it is asked once about a text."""
         if self.ngrams is None:
             return Continuation()
         if self._looked_at != len(tokens):
@@ -236,5 +236,5 @@ class Stream:
 
 
 def _is_little_more(chain: Continuation, sent: Continuation) -> bool:
-    """Whether a chain goes on from what was sent, and is not twice as long: each message takes both nodes' time."""
+    """True for a chain that continues what was sent and is not twice as long: each message takes both nodes' time."""
     return chain.tokens[: len(sent.tokens)] == sent.tokens and len(chain.tokens) < 2 * len(sent.tokens)

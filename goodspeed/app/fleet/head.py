@@ -64,7 +64,7 @@ class Record(Struct, frozen=True):
 
     @property
     def is_there(self) -> bool:
-        """Whether the fleet's Ray runs: Ray itself would look for it for minutes."""
+        """True if the fleet's Ray runs: Ray itself would look for it for minutes."""
         host, _, port = self.address.rpartition(":")
         with suppress(OSError, ValueError):
             if self.pid is not None:  # another process may have that id, but does not name that folder

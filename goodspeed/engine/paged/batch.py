@@ -61,7 +61,7 @@ class Batch:
 
     @property
     def _pads(self) -> bool:
-        """Whether keys come in whole pages always: in bfloat16 a CPU sums other numbers of them in another order."""
+        """True if keys come in whole pages always: in bfloat16 a CPU sums other numbers of them in another order."""
         return self.pool.dtype == torch.bfloat16 and self.pool.device.type == "cpu"
 
     def following(self, layout: Layout, slots: Tensor) -> "Batch":

@@ -62,7 +62,7 @@ class FreePages:
         return self._touch(number) if may_touch else None
 
     def _take_one(self, page: int) -> bool:
-        """Whether it was there to be taken; of the untouched pages only the next one is."""
+        """Returns whether it was there to be taken; of the untouched pages only the next one is."""
         if page in self._freed:
             del self._freed[page]
             return True

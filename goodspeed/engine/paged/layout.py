@@ -44,7 +44,7 @@ class Layout:
         return replace(self, starts=self.starts + 1, positions=self.positions + 1, slots=self.slots + 1)
 
     def is_followed_by(self, starts: Sequence[int], counts: Sequence[int]) -> bool:
-        """Whether these chunks of the same sessions have the layout that `following` returns."""
+        """Returns whether these chunks of the same sessions have the layout that `following` returns."""
         return (
             max(counts) == 1
             and len(self.positions) == len(counts)
@@ -97,7 +97,7 @@ class Plan:
         return self.starts[group.low : group.high, None] + self._tokens(group)
 
     def hidden_in_trees(self, group: Group, num_keys: int, window: int | None) -> list[tuple[int, Ints, Bools]]:
-        """What the group's trees hide: for each its chunk within the group, the queries that are its nodes, the keys.
+        """Returns what each tree of the group hides: its chunk within the group, the queries that are its nodes, the keys.
 
         The keys are [num_queries, num_keys]; padding repeats a chunk's last query.
         """

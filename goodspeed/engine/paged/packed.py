@@ -32,7 +32,7 @@ class Chunk:
 
 
 class TreePath(NamedTuple):
-    """What is kept of a tree that was fed: indexes of nodes, from a first node down; none to keep nothing of it."""
+    """The path that is kept of a tree: indexes of nodes, from a first node down; none to keep nothing of it."""
 
     key: Hashable
     length: int  # tokens of the session before the tree
@@ -121,7 +121,7 @@ class Packed:
         return logits
 
     def _follows(self, keys: list[Hashable], starts: list[int], counts: list[int]) -> bool:
-        """Whether this pass adds one token to each of the last one's sessions, in the pages that they have.
+        """Returns whether this pass adds one token to each of the last one's sessions, in the pages that they have.
 
         A session that is one token longer than it was before its last token has not been shortened since, so its pages
         are the same.

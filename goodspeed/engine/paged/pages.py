@@ -198,11 +198,11 @@ class PagePool:
                 self._prefix_cache.withdraw(page)
 
     def references(self, page: int) -> int:
-        """How many sessions have a page, of those that one has at least."""
+        """Returns the number of sessions that have a page in use."""
         return self._prefix_cache.references(page)
 
     def is_kept(self, page: int) -> bool:
-        """Whether a page can be found by its text."""
+        """Returns whether a page can be found by its text."""
         return self._prefix_cache.is_kept(page)
 
     def owned(self, keys: Sequence[Hashable], others: Iterable[Hashable] = (), beside: Sequence[int] = ()) -> list[int]:

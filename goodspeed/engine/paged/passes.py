@@ -78,7 +78,7 @@ class Passes:
         self._last: Batch | None = None  # of the last pass, if that succeeded
 
     def is_followed_by(self, starts: Sequence[int], counts: Sequence[int]) -> bool:
-        """Whether a pass of these chunks, of the same sessions as the last, may follow it."""
+        """Returns whether a pass of these chunks, of the same sessions as the last, may follow it."""
         return self._last is not None and self._last.layout.is_followed_by(starts, counts)
 
     def run(self, given: Pass) -> Tensor:

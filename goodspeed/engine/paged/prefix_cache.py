@@ -83,15 +83,15 @@ class PrefixCache:
 
     @property
     def has_shared(self) -> bool:
-        """Whether any page is several sessions'."""
+        """True if any page is several sessions'."""
         return bool(self._references)
 
     def references(self, page: int) -> int:
-        """How many sessions have this page, of those that one has at least."""
+        """Returns the number of sessions that have a page in use."""
         return self._references.get(page, 1)
 
     def is_kept(self, page: int) -> bool:
-        """Whether it can be found by its text."""
+        """Returns whether it can be found by its text."""
         return page in self._digests
 
     def find(self, digests: Sequence[bytes]) -> list[int]:
@@ -105,7 +105,7 @@ class PrefixCache:
         return pages
 
     def num_unused_of(self, pages: Sequence[int]) -> int:
-        """How many of these pages no session has."""
+        """Counts those of these pages that no session has."""
         return sum(page in self._unused for page in pages)
 
     def publish(self, page: int, digest: bytes) -> None:

@@ -1,4 +1,4 @@
-"""How the ranks of one machine find each other: a store on the loopback interface, then torch.distributed."""
+"""Brings the ranks of one machine together: a store on the loopback interface, then torch.distributed."""
 
 import os
 import socket

@@ -64,7 +64,7 @@ class Ranks:
 
     @property
     def split(self) -> Split:
-        """How rank 0 loads its own part; raises RankLost if another rank ends meanwhile."""
+        """Returns the split by which rank 0 loads its own part; raises RankLost if another rank ends meanwhile."""
         return Split(self.num_ranks, lambda: joining.meet(self._store, joining.LOADED, self.num_ranks, self.check))
 
     @contextmanager

@@ -30,7 +30,7 @@ class Fp8:
 
 @dataclass(frozen=True)
 class CompressedTensors:
-    """What llm-compressor writes; transformers dequantises it with the package compressed-tensors."""
+    """The format of llm-compressor; transformers dequantises it with the package compressed-tensors."""
 
     settings: Mapping[str, Any]
 

@@ -80,7 +80,7 @@ def _pack(codes: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def is_right(shape: LayerShape, device: torch.device) -> bool:
-    """Whether the kernels of this device multiply a weight of this shape correctly, by a trial on made numbers."""
+    """True if this device's kernels multiply a weight of this shape correctly, by a trial on made numbers."""
     if shape.group_size not in GROUP_SIZES:
         return False
     generator = torch.Generator().manual_seed(0)

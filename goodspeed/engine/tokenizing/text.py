@@ -21,7 +21,7 @@ PROBE = "A probe, 1 2 3."
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a chat template is given beside the messages: plain JSON values."""
+    """Inputs of a chat template beside the messages: plain JSON values."""
 
     tools: tuple[Mapping[str, Any], ...] = ()  # as in OpenAI's API; a template sees None where there are none
     settings: Mapping[str, Any] = field(default_factory=dict)  # variables of its own, by name
@@ -104,12 +104,12 @@ def encode(tokenizer: Any, text: str, *, chat: bool) -> list[int]:
 
 
 def leaves_blank(tokenizer: Any, prompt_ids: Sequence[int], *, chat: bool) -> bool:
-    """Whether an answer begins with whitespace that belongs to the chat template and not to what is said."""
+    """Returns whether an answer begins with whitespace that belongs to the chat template and not to what is said."""
     return chat and not ends_blank(tokenizer, prompt_ids)
 
 
 def ends_blank(tokenizer: Any, token_ids: Sequence[int]) -> bool:
-    """Whether a prompt's text, special tokens included, ends in whitespace."""
+    """Returns whether a prompt's text, special tokens included, ends in whitespace."""
     return end_of(tokenizer, token_ids)[-1:].isspace()
 
 

@@ -126,7 +126,7 @@ class LeadingWhitespace:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What one token adds. All counts are characters."""
+    """The text that one token adds. All counts are characters."""
 
     num_decoded: int  # some may be held back until it is certain that no stop string begins there
     num_left_out: int  # whitespace before the text, dropped
@@ -154,7 +154,7 @@ class GrowingText:
         return self._grow(len(decoded), self._stops.push(decoded, counts=counts))
 
     def end(self, *, counts: bool = True) -> Growth:
-        """What was held back, when no more tokens come; it may still complete a stop string."""
+        """Returns the text that was held back, when no more tokens come; it may still complete a stop string."""
         decoded = self._stream.end()
         return self._grow(len(decoded), self._stops.push(decoded, counts=counts) + self._stops.end())
 

@@ -120,7 +120,7 @@ class ZapHandler:
         return [b"1.0", request[1] if len(request) > 1 else b"", b"400", b"this key may not connect", b"", b""]
 
     def _admitted(self, key: str) -> bool:
-        """Whether a key may connect. An error refuses this key, and must not leave others without an answer."""
+        """Returns whether a key may connect. An error refuses this key, and must not leave others without an answer."""
         try:
             return self._admits(key)
         except Exception:
@@ -145,7 +145,7 @@ class ConnectionMonitor:
         return newest
 
     def broke(self) -> bool:
-        """Whether a connection, established or not, has ended since the last call."""
+        """Returns whether a connection, established or not, has ended since the last call."""
         self._look()
         broke, self._broke = self._broke, False
         return broke

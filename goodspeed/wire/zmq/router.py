@@ -70,7 +70,7 @@ class RouterLink(SocketLink):
         return frames
 
     def _is_idle(self) -> bool:
-        """Whether every whole message was taken at some moment since the last call."""
+        """Returns whether every whole message was taken at some moment since the last call."""
         was_emptied, self._was_emptied = self._was_emptied, False
         state = int(self._socket.getsockopt(zmq.EVENTS))
         self._wake()
