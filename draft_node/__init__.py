@@ -1,1 +1,1 @@
-"""The edge daemon: runs a small draft model, proposes tokens, and streams what the verify node confirms."""
+"""The draft node: drafts tokens with a small model or n-grams, and streams the tokens that the verify node commits."""

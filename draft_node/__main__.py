@@ -1,4 +1,4 @@
-"""`goodspeed-draft`, which `python -m draft_node` is too."""
+"""Entry point of `goodspeed-draft` and `python -m draft_node`."""
 
 import sys
 
@@ -7,7 +7,7 @@ from goodspeed.serving import starting
 
 def main() -> int:
     starting.begin()
-    from draft_node.cli import main as run  # takes a while
+    from draft_node.cli import main as run  # a slow import
 
     return run()
 

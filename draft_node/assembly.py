@@ -27,16 +27,16 @@ from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.zmq.transport import ClientKeys, DraftChannel, connect_draft
 
 VERIFY_TIMEOUT_S = 3.0
-"""Silence after which the verify node counts as away, and three of its heartbeats at least."""
+"""Silence after which the verify node counts as away; at least three of its heartbeat intervals."""
 
 
 def assemble(
     config: DraftConfig, keys: ClientKeys | None = None, report: Report = QUIET.say
 ) -> tuple[DraftDaemon, Vocabulary]:
-    """Connects and loads the model, or the tokenizer of a node without one, and the texts that n-grams come from.
+    """Connects, and loads the model (or only the tokenizer) and the texts for n-gram drafts.
 
-    Raises the named errors of a model, tokenizer, history file, key or address that cannot be had. keys: as
-    `preflight.read_keys` returns them; by default they are read here. report: is told how far reading is.
+    Raises named errors if model, tokenizer, history file, key or address is not usable. keys: as from
+    `preflight.read_keys`; None: reads them. report: receives progress messages.
     """
     boot_id = secrets.token_bytes(8)
     keys = keys or read_keys(config)
@@ -50,7 +50,7 @@ def assemble(
 
 
 def load(config: DraftConfig) -> Vocabulary:
-    """Returns the model's checkpoint, or the tokenizer of a node without a model."""
+    """Returns the model's checkpoint, or only the tokenizer for a node without a model."""
     if config.tokenizer is not None:
         return tokenizer_folder.load(config.tokenizer)
     from draft_node.model import loading  # torch
@@ -59,9 +59,9 @@ def load(config: DraftConfig) -> Vocabulary:
 
 
 def read_history(settings: NgramSettings, vocabulary: Vocabulary, report: Report) -> History:
-    """Returns the texts that n-gram drafts come from beside each session's own: of the file, and of the corpora.
+    """Returns the texts for n-gram drafts in addition to each session's own: from the history file and the corpora.
 
-    Raises ConfigError for a file that is damaged, of another tokenizer or of another --history.
+    Raises ConfigError for a history file that is damaged, or written with another tokenizer or another --history.
     """
     per_user = settings.history == "user"
     history = History(settings.history_tokens, per_user=per_user, tokenizer=vocabulary.tokenizer_fingerprint)
@@ -76,14 +76,14 @@ def read_history(settings: NgramSettings, vocabulary: Vocabulary, report: Report
 
 
 def connect_to(config: DraftConfig, keys: ClientKeys | None) -> ConnectTo:
-    """Returns what makes a channel to another verify node. It must prove the key that it is known by."""
+    """Returns a function that creates a channel to another verify node, which must prove its known key."""
 
     async def connect(address: Address) -> DraftChannel:
         if keys is not None and address.server_key is None and address.endpoint not in config.verify:
             raise ConfigError(f"{address.endpoint}: its key was not told, and this node talks to proven keys only")
         theirs = None if keys is None else keys._replace(verify_key=address.server_key or keys.verify_key)
         trusted = config.trusted_network or keys is not None
-        # Looking a name up may take seconds, in which nothing else would happen here.
+        # A DNS lookup may take seconds, and would block the event loop.
         found = await asyncio.to_thread(parse_endpoint, address.endpoint, trusted, "connecting")
         return connect_draft(address.endpoint, trusted_network=config.trusted_network, keys=theirs, address=found)
 
@@ -98,9 +98,10 @@ def build(
     report: Report = QUIET.say,
     keys: ClientKeys | None = None,
 ) -> DraftDaemon:
-    """Builds a draft node around a channel and a checkpoint, or a tokenizer with --model none, that exist.
+    """Builds a draft node from an open channel and a loaded vocabulary.
 
-    channel: to the first of --verify. keys: as `preflight.read_keys` returns them.
+    vocabulary: a checkpoint, or a tokenizer with --model none. channel: to the first of --verify. keys: as from
+    `preflight.read_keys`.
     """
     hello = Hello(
         VERSION,
@@ -116,7 +117,7 @@ def build(
 
         drafting = make_drafting(config, vocabulary)
     settings = config.ngram
-    history = read_history(settings, vocabulary, report)  # before the clock of the link starts
+    history = read_history(settings, vocabulary, report)  # before the link's timers start
     path = settings.history_file
     link = VerifyLink.begin(hello, VERIFY_TIMEOUT_S, time.monotonic())
     core = DraftCore(

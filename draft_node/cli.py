@@ -15,7 +15,7 @@ from goodspeed.serving.running import daemon_parser, run, until_signal
 from goodspeed.serving.starting import INTERRUPTED
 from goodspeed.wire import descriptors
 
-if TYPE_CHECKING:  # they import HTTP
+if TYPE_CHECKING:  # these modules import HTTP
     from draft_node.daemon import DraftDaemon
     from draft_node.service.console import Console
     from goodspeed.serving import web
@@ -37,9 +37,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def serve(namespace: argparse.Namespace) -> int:
-    """Serves HTTP until told to stop, or the prompts of the file, or of standard input until it ends.
+    """Serves HTTP until a stop signal, or the prompts in a file, or standard input until it ends.
 
-    Exit status 1 when a prompt failed, 130 when a signal left a text unfinished.
+    Exit status: 1 if a prompt failed, 130 if a signal left a text unfinished.
     """
     reporter = Reporter(PROGRAM, quiet=namespace.quiet)
     descriptors.check_limit()
@@ -52,9 +52,9 @@ def serve(namespace: argparse.Namespace) -> int:
 
 
 def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, reporter: Reporter) -> int:
-    """Finishes running texts when told to stop; the last event says whether all were."""
-    # Imported late, since HTTP and torch, if there is a model, take seconds: after the checks, but before the node is
-    # built, which starts the clock of --connect-timeout-s.
+    """Serves HTTP. At a stop signal finishes the running texts; the final event reports whether all were finished."""
+    # A late import, since HTTP and (with a model) torch take seconds: after the checks, but before the node is built,
+    # which starts the --connect-timeout-s timer.
     from draft_node.assembly import assemble
     from draft_node.http.server import Face
 
@@ -92,14 +92,14 @@ def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
         if events.enabled:
             print_json({"name": config.name, "model": config.model, "prompts": console.results})
     if not interrupted:
-        streams.wait()  # these are the user's results; after an error `run` waits for a while only
+        streams.wait()  # waits for all of the user's results; after an error `run` waits a limited time
     return 1 if console.num_failed else 0
 
 
 async def _work(
     config: DraftConfig, daemon: "DraftDaemon", console: "Console", events: EventLog, reporter: Reporter
 ) -> None:
-    """Serves until the prompts are done, or the daemon gives up."""
+    """Runs daemon and console until the prompts are done or the daemon gives up."""
     from draft_node.service.connection import tell
 
     serving = asyncio.create_task(daemon.serve())
@@ -113,7 +113,7 @@ async def _work(
                 task.result()
         asking.result()
     finally:
-        for tasks in ((asking, telling), (serving,)):  # while it still serves, sessions can be closed
+        for tasks in ((asking, telling), (serving,)):  # sessions can only be closed while the daemon serves
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

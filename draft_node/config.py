@@ -15,7 +15,7 @@ from goodspeed.serving.options import NO_MODEL, History
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
-"""Names of clients."""
+"""Pattern of a client's name."""
 
 PRESETS = {"paper": {"verification": "ratio", "proposal": "dense-fp32", "drafter": "model"}}
 """Settings of each `--preset`."""
@@ -23,16 +23,16 @@ PRESETS = {"paper": {"verification": "ratio", "proposal": "dense-fp32", "drafter
 
 @dataclass(frozen=True, kw_only=True)
 class NgramSettings:
-    """Sources of n-gram drafts, besides a session's own text."""
+    """Sources of n-gram drafts in addition to a session's own text."""
 
     history: History = "node"
-    history_tokens: int = 1_000_000  # most tokens kept, and of the corpora; the oldest texts are dropped whole
-    history_file: str | None = None  # keeps the history over restarts
+    history_tokens: int = 1_000_000  # most tokens of history, and of corpora; the oldest texts are dropped whole
+    history_file: str | None = None  # preserves the history across restarts; None: not saved
     corpora: tuple[str, ...] = ()  # folders of documents
 
 
 def default_name() -> str:
-    """This process's own, so that the verify node's lines and metrics tell draft nodes apart."""
+    """Returns a name for this process, so that the verify node's logs and metrics distinguish draft nodes."""
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()) or "draft"
     return f"{host[:48]}-{os.getpid()}"
 
@@ -214,7 +214,7 @@ class DraftConfig(Settings):
         check_together(self)
 
     def _take_preset(self, name: str) -> None:
-        """Takes a preset's settings; ConfigError where another was given for one of them."""
+        """Applies a preset; ConfigError if one of its settings was given another value."""
         for entry in fields(self):
             if (value := PRESETS[name].get(entry.name)) is None:
                 continue
@@ -224,7 +224,7 @@ class DraftConfig(Settings):
 
     @property
     def has_model(self) -> bool:
-        """False for a node that drafts with n-grams alone."""
+        """False if the node drafts with n-grams alone."""
         return self.model != NO_MODEL
 
     @property

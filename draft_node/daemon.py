@@ -1,7 +1,7 @@
-"""The draft node as a process: carries out, with channels, a draft model and a clock, what `core/core.py` decides.
+"""The draft node as a process: carries out the actions of `core/core.py` with channels, a draft model and a clock.
 
-The event loop owns the channels and the core; the draft model has a thread of its own. `generate` is what faces users:
-a request goes in, deliveries come out as they are verified. No rule is here.
+The event loop owns the channels and the core; the draft model has its own thread. `generate` is the interface to users:
+it takes a request, and yields tokens as they are verified. All decisions are in the core.
 """
 
 import asyncio
@@ -35,24 +35,24 @@ from goodspeed.wire.messages import (
 )
 from goodspeed.wire.zmq.transport import DraftChannel
 
-if TYPE_CHECKING:  # they import torch, which a node without a model never does
+if TYPE_CHECKING:  # these modules import torch, which a node without a model never does
     from draft_node.model.drafter import Drafter
     from draft_node.model.drafting import Drafting
 
 logger = logging.getLogger("goodspeed.draft")
 
 ENDS = (PeerRefused, TransportError)
-"""What ends this node: it is refused for good, or no verify node is there for too long."""
+"""Errors that end this node: a permanent refusal, or an absence of all verify nodes that is too long."""
 
 MAX_NAMED = 4
-"""Verify nodes that are named where none of them answers."""
+"""Most verify nodes named in the message that none of them answers."""
 
 TICK_S = 0.1
-"""How often silence and repetitions are looked at."""
+"""Seconds between checks for silence and retransmissions."""
 
 
 class DraftDaemon:
-    """Serves sessions until cancelled; start `serve` beside the calls of `generate`."""
+    """Serves sessions until cancelled; run `serve` concurrently with `generate` calls."""
 
     def __init__(
         self,
@@ -62,23 +62,23 @@ class DraftDaemon:
         history: HistoryKeeper | None = None,
         connect: ConnectTo | None = None,
     ) -> None:
-        """channel: of link 0. drafting: None for a node without a draft model; history: None where no file keeps it.
+        """drafting: None: no draft model. channel: of link 0. history: None: the history is not saved in a file.
 
-        connect: makes a channel to another verify node; None where there is none.
+        connect: creates a channel to another verify node; None: there is no other.
         """
         self.drafting = drafting
         self.core = core
         self.lines = Lines(channel, connect, self._handle, self._not_sent, self._unreachable)
         self.connected = asyncio.Event()
-        self.ready = asyncio.Event()  # texts can be begun
+        self.ready = asyncio.Event()  # new texts can be started
         self._history = history
         self._failed_looks = Failures(logger, "a look around", ENDS)
-        self._outboxes: dict[bytes, asyncio.Queue[Deliver | Finish | Fail]] = {}  # of users who are there
+        self._outboxes: dict[bytes, asyncio.Queue[Deliver | Finish | Fail]] = {}  # of running `generate` calls
 
     # -- for users -------------------------------------------------------------------------------------------------
 
     async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
-        """Tokens as they come, then Finish or Fail. Waits its turn (`core/line.py`).
+        """Yields tokens as they are verified, then Finish or Fail. May wait for a place first (`core/line.py`).
 
         Leaving the iteration early closes the session at both nodes.
         """
@@ -97,7 +97,7 @@ class DraftDaemon:
             del self._outboxes[request.session_id]
 
     async def end_generations(self, fail: Fail) -> None:
-        """Closes what is running at both nodes; its users, and all that come later, are told why."""
+        """Closes the running sessions at both nodes; their users and all later ones get `fail`."""
         self._carry_out(self.core.drain(fail))
 
     @property
@@ -107,7 +107,7 @@ class DraftDaemon:
 
     @property
     def num_waiting(self) -> int:
-        """Generations that wait for one."""
+        """Generations that wait for a place."""
         return self.core.line.num_waiting
 
     @property
@@ -117,21 +117,21 @@ class DraftDaemon:
 
     @property
     def drafter(self) -> "Drafter | None":
-        """The draft model; None without one."""
+        """The draft model; None: the node has none."""
         return None if self.drafting is None else self.drafting.drafter
 
     @property
     def channel(self) -> DraftChannel:
-        """The home link's."""
+        """The home link's channel."""
         return self.lines.channel(self.core.links.home)
 
     @property
     def link(self) -> VerifyLink:
-        """The home link: new texts are begun on it."""
+        """The home link, on which new sessions are opened."""
         return self.core.link
 
     def away_s(self, now: float) -> float:
-        """Returns for how long no verify node has been there; 0 while one is."""
+        """Returns the seconds since the last verify node was lost; 0 while one is connected."""
         return self.core.away_s(now)
 
     @property
@@ -145,17 +145,17 @@ class DraftDaemon:
 
     @property
     def statistics(self) -> Statistics:
-        """Over all sessions so far."""
+        """Totals over all sessions since the start."""
         return self.core.statistics
 
     def session(self, session_id: bytes) -> Session:
-        """The state of a generation that is being served; KeyError when there is none."""
+        """Returns the session of a running generation; KeyError if there is none."""
         return self.core.sessions[session_id]
 
     # -- the process -----------------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Serves until cancelled; raises PeerRefused or TransportError when going on is hopeless."""
+        """Serves until cancelled. Raises PeerRefused or TransportError for a failure that ends the node (`ENDS`)."""
         why = Fail("closed", "this draft node is shutting down")
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -169,7 +169,7 @@ class DraftDaemon:
             why = Fail("verify_away", self.link.absence(time.monotonic()))
             raise group.exceptions[0] from None
         finally:
-            self.lines.clear()  # a verify node ends all our sessions when we leave
+            self.lines.clear()  # Leave ends all sessions: queued messages are not needed
             self._carry_out(self.core.leave(why))
             await self.lines.flush()
             if self.drafting is not None:
@@ -189,7 +189,7 @@ class DraftDaemon:
             logger.info("the verify node refused", extra=extra)
 
     async def _watch(self) -> None:
-        """The clock, and what became of the connections."""
+        """Checks connections and advances the core's time, every TICK_S."""
         while True:
             async with self._failed_looks.survived():
                 self._look_around()
@@ -207,17 +207,17 @@ class DraftDaemon:
             logger.info("the verify node does not let us in, and is asked again", extra=extra)
             self._carry_out(self.core.turned_away(why, now, link))
         if channel.broke():
-            for message in channel.receive_ready():  # the last words on it
+            for message in channel.receive_ready():  # messages that arrived before the end
                 self._handle(link, message)
             self._carry_out(self.core.broke(now, link))
 
     def _unreachable(self, link: int, why: Exception) -> None:
-        """No channel could be made to a verify node that another one named."""
+        """Handles a sibling verify node to which no channel could be created."""
         logger.warning("a verify node cannot be connected to", extra={"why": why})
         self.core.unreachable(link)
 
     async def _draft(self, drafting: "Drafting") -> None:
-        """Whatever the draft model proposes goes to its session."""
+        """Passes the draft model's proposals to their sessions."""
         while True:
             for proposed in await drafting.take():
                 with self._of(proposed.session_id):
@@ -225,7 +225,7 @@ class DraftDaemon:
 
     @contextmanager
     def _of(self, session_id: bytes | None) -> Iterator[None]:
-        """An event of one text, or of none: if it raises, that is told, and its text ends by name and no other."""
+        """Context of one event: logs an exception, and fails only the session of the event. None: no session."""
         try:
             yield
         except ENDS:

@@ -1,4 +1,4 @@
-"""Refuses options of the draft node that exclude each other: none is ignored in silence."""
+"""Refuses options of the draft node that exclude each other, so that no option is silently ignored."""
 
 from collections.abc import Container, Iterator
 from dataclasses import fields
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from draft_node.config import DraftConfig
 
 OF_PROMPTS = ("prompts", "temperature", "seed", "tier")
-"""Settings that requests over HTTP bring themselves."""
+"""Settings that HTTP requests specify themselves."""
 
 OF_CHATS = ("tool_parser", "reasoning_parser", "chat_template_kwargs")
-"""Settings that count for chats over HTTP only."""
+"""Settings for chats over HTTP only."""
 
 OF_MODEL = (
     *("fallback", "device", "dtype", "memory_fraction", "threads"),
     *("preset", "proposal"),
 )
-"""Settings that a node without a model cannot obey."""
+"""Settings that need a draft model."""
 
 
 def check_together(config: "DraftConfig") -> None:
-    """ConfigError for options that exclude each other, or need one that is not there."""
+    """Raises ConfigError for options that exclude each other, or that need a missing option."""
     _check_model(config)
     _check_history(config)
     if config.http is None and config.api_key is not None:
@@ -36,7 +36,7 @@ def check_together(config: "DraftConfig") -> None:
 
 
 def _check_model(config: "DraftConfig") -> None:
-    """Refuses options that need a model without one, and a tokenizer beside a model's own."""
+    """Refuses model options without a model, and a tokenizer in addition to a model's own."""
     if config.has_model:
         if config.tokenizer is not None:
             raise ConfigError(
@@ -53,7 +53,7 @@ def _check_model(config: "DraftConfig") -> None:
 
 
 def _check_history(config: "DraftConfig") -> None:
-    """Refuses a history of users who cannot be told apart, and a file for no history."""
+    """Refuses a history per user if users cannot be distinguished, and a history file without a history."""
     if config.history == "user" and config.api_key is None:
         raise ConfigError(
             "--history user needs --api-key FILE: without keys no user is told from another; give --history node or off"
@@ -63,19 +63,19 @@ def _check_history(config: "DraftConfig") -> None:
 
 
 def _check_that_chats_are_left_out(config: "DraftConfig") -> None:
-    """On the console there are no tools, and all of a text is shown."""
+    """Refuses chat options without HTTP: prompts use no tools, and their whole text is printed."""
     for flag in _given(config, OF_CHATS):
         raise ConfigError(f"{flag} is for chats over HTTP; give --http HOST:PORT too")
 
 
 def _check_that_prompts_are_left_out(config: "DraftConfig") -> None:
-    """HTTP requests say all this themselves."""
+    """Refuses prompt options with HTTP: requests specify them."""
     for flag in _given(config, OF_PROMPTS):
         raise ConfigError(f"{flag} is for prompts, and --http serves requests, which say it themselves; drop one")
 
 
 def _given(config: "DraftConfig", names: Container[str]) -> Iterator[str]:
-    """The options among these settings that are not at their default."""
+    """Yields the options among these settings that differ from their default."""
     for entry in fields(config):
         if entry.name in names and getattr(config, entry.name) != entry.default:
             yield "--" + entry.name.replace("_", "-")

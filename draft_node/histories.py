@@ -1,4 +1,4 @@
-"""The texts that n-gram drafts come from: folders of documents, and the file that keeps texts that are over."""
+"""Sources of n-gram drafts on disk: folders of documents, and the file that stores finished texts."""
 
 import asyncio
 import os
@@ -17,22 +17,22 @@ SUFFIXES = frozenset(
     ".txt .md .rst .tex .html .xml .csv .tsv .json .jsonl .yaml .yml .toml .ini .cfg .log .sql .sh "
     ".py .pyi .ipynb .js .ts .jsx .tsx .css .c .h .cc .cpp .hpp .rs .go .java .kt .swift .rb .php .pl .lua .r".split()
 )
-"""Endings of files that hold text, in small letters."""
+"""Suffixes of text files, in lower case."""
 
 MAX_FILE_BYTES = 16 << 20
-"""Larger files are left out: a tokenizer takes a hundred times their size in memory."""
+"""Larger files are skipped: a tokenizer takes a hundred times their size in memory."""
 
 PROGRESS_S = 5.0
-"""A folder that takes longer is told of once in so many seconds."""
+"""Seconds between progress reports while a folder is read."""
 
 Report = Callable[..., None]
-"""Takes a %-format and its values, as `Reporter.say` does."""
+"""Takes a %-format and its values, like `Reporter.say`."""
 
 
 def read_corpus(folders: tuple[str, ...], tokenizer: Any, max_tokens: int, report: Report) -> Iterator[tuple[int, ...]]:
-    """Yields the token ids of file after file, max_tokens in all at most; the last one may be cut.
+    """Yields the token ids of each file, at most max_tokens in all; the final file may be truncated.
 
-    Tells of each folder how much it gave, in between too, and of each file that it leaves out why.
+    Reports progress and totals of each folder, and the reason for each skipped file.
     """
     num_left = max_tokens
     tell_at = time.monotonic() + PROGRESS_S
@@ -55,7 +55,7 @@ def read_corpus(folders: tuple[str, ...], tokenizer: Any, max_tokens: int, repor
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """Yields the text files in a folder and its folders, in order of their names; links that lead out are left out."""
+    """Yields the text files in a folder and its subfolders, in order of name; skips links that lead outside."""
     root = os.path.realpath(folder)
     for place, folders, names in os.walk(root):  # does not follow links to folders
         folders.sort()
@@ -66,7 +66,7 @@ def files(folder: Path) -> Iterator[Path]:
 
 
 def _encoded(path: Path, tokenizer: Any, report: Report) -> tuple[int, ...]:
-    """Returns a file's token ids without special tokens around them; none for a file that cannot be read."""
+    """Returns a file's token ids without special tokens around them; empty for a file that cannot be read."""
     try:
         if not path.is_file():
             raise ValueError("it is no regular file")
@@ -80,34 +80,34 @@ def _encoded(path: Path, tokenizer: Any, report: Report) -> tuple[int, ...]:
 
 
 SAVE_S = 60.0
-"""Seconds between saves of a history that has changed: so much is lost where a node is killed."""
+"""Seconds between saves of a changed history: a killed node loses at most this much."""
 
 
 class HistoryKeeper:
-    """Saves a history in its file. The event loop copies the texts; a thread encodes and writes them."""
+    """Saves a history to its file. The event loop copies the texts; a thread encodes and writes them."""
 
     def __init__(self, history: History, path: str, report: Report) -> None:
-        """history: as the file has it."""
+        """history: as loaded from the file."""
         self._history = history
         self._path = path
         self._report = report
-        self._lock = threading.Lock()  # a write that is under way must not replace a later one
+        self._lock = threading.Lock()  # a write in progress must not replace a later one
         self._num_saved = history.num_added
         self._has_failed = False
 
     async def run(self) -> None:
-        """Saves now and then, until cancelled."""
+        """Saves every SAVE_S, until cancelled."""
         while True:
             await asyncio.sleep(SAVE_S)
             await self.save()
 
     async def save(self) -> None:
-        """Saves what has changed, if anything has."""
+        """Saves the history if it has changed."""
         if self._has_changed:
             await asyncio.to_thread(self._write, self._history.num_added, self._history.contents())
 
     def save_last(self) -> None:
-        """Saves what has changed, and waits for the disk: the node stops."""
+        """Saves a changed history when the node stops, and waits for the disk."""
         if self._has_changed:
             self._write(self._history.num_added, self._history.contents())
 
@@ -116,7 +116,7 @@ class HistoryKeeper:
         return self._history.num_added > self._num_saved
 
     def _write(self, number: int, contents: SavedHistory) -> None:
-        """A failure is told once, until a write succeeds; later texts are worth more than this file."""
+        """Writes the file. Consecutive failures are reported once; the node continues without the file."""
         with self._lock:
             if number <= self._num_saved:
                 return

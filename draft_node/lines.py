@@ -1,6 +1,6 @@
-"""The channels of a draft node's links, each with what waits to be sent on it and the task that listens to it.
+"""The channels of a draft node's links, each with its send queue and its receiving task.
 
-Link 0 has a channel from the beginning; the others are made and ended as `core/core.py` says.
+Link 0 has a channel from the beginning; the others are created and closed by actions of `core/core.py`.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from goodspeed.wire.channels import DraftChannel, Traffic
 from goodspeed.wire.messages import DownMessage, UpMessage
 
 ConnectTo: TypeAlias = Callable[[Address], Awaitable[DraftChannel]]
-"""Makes a channel to a verify node; a named error where that cannot be."""
+"""Creates a channel to a verify node; raises a named error if that is impossible."""
 
 Heard: TypeAlias = Callable[[int, DownMessage | ProtocolError], None]
 NotSent: TypeAlias = Callable[[int, UpMessage, MessageTooLarge | TransportError], None]
@@ -34,7 +34,7 @@ class _Line:
 
 
 class Lines:
-    """The channels by the numbers of their links."""
+    """The channels by link number."""
 
     def __init__(
         self,
@@ -44,22 +44,23 @@ class Lines:
         not_sent: NotSent,
         unreachable: Unreachable,
     ) -> None:
-        """heard: told of every message of a link; not_sent: of every one that could not be sent on one."""
+        """Callbacks: heard for every received message, not_sent for every message that could not be sent, unreachable
+        for a channel that could not be created. connect: None: only link 0 exists."""
         self._connect = connect
         self._heard = heard
         self._not_sent = not_sent
         self._unreachable = unreachable
         self._group: asyncio.TaskGroup | None = None
         self._lines: dict[int, _Line] = {0: self._make(0, first)}
-        self._gone = Traffic()  # what channels that are gone have moved
-        self._last = first  # also after its link is gone
-        self._early: dict[int, list[UpMessage]] = {}  # for links whose channel is being made
+        self._gone = Traffic()  # of closed channels
+        self._last = first  # most recently used channel, even if its link is closed
+        self._early: dict[int, list[UpMessage]] = {}  # messages for links whose channel is being created
 
     def _make(self, link: int, channel: DraftChannel) -> _Line:
         return _Line(channel, Outgoing(channel, partial(self._not_sent, link)))
 
     def begin(self, group: asyncio.TaskGroup) -> None:
-        """Sends and listens from now on, by tasks of this group."""
+        """Starts sending and receiving, in tasks of this group."""
         self._group = group
         for link, line in self._lines.items():
             self._start(group, link, line)
@@ -77,33 +78,33 @@ class Lines:
                 self._heard(link, message)
 
     def channel(self, link: int) -> DraftChannel:
-        """The link's channel, or the last one that was used where it has none yet."""
+        """Returns the link's channel; if it has none yet, the most recently used channel."""
         line = self._lines.get(link)
         if line is not None:
             self._last = line.channel
         return self._last
 
     def channels(self) -> list[tuple[int, DraftChannel]]:
-        """All that there are, with their links."""
+        """Returns all channels with their link numbers."""
         return [(link, line.channel) for link, line in self._lines.items()]
 
     @property
     def traffic(self) -> Traffic:
-        """Counts what all channels have moved since the node started, those that are gone included."""
+        """Traffic of all channels since the node started, closed ones included."""
         total = copy(self._gone)
         for line in self._lines.values():
             _add(total, line.channel.traffic)
         return total
 
     def put(self, link: int, message: UpMessage) -> None:
-        """Queues a message; what is for a link that is gone is dropped."""
+        """Queues a message; drops one for a closed link."""
         if link in self._lines:
             self._lines[link].outgoing.put(message)
         elif link in self._early:
             self._early[link].append(message)
 
     def connect(self, link: int, address: Address) -> None:
-        """Makes a channel for a link; what is sent on it meanwhile waits."""
+        """Creates a channel for a link; messages queue up meanwhile."""
         self._early[link] = []
         if self._group is not None:
             self._group.create_task(self._open(link, address))
@@ -118,7 +119,7 @@ class Lines:
             self._unreachable(link, error)
             return
         early = self._early.pop(link, None)
-        if early is None or self._group is None:  # it was given up meanwhile
+        if early is None or self._group is None:  # the link was closed meanwhile
             channel.close()
             return
         line = self._lines[link] = self._make(link, channel)
@@ -127,7 +128,7 @@ class Lines:
         self._start(self._group, link, line)
 
     def disconnect(self, link: int) -> None:
-        """Ends a link's channel; what was sent on it leaves first, as far as that is possible at once."""
+        """Closes a link's channel, after sending its queue if the verify node ever answered."""
         self._early.pop(link, None)
         line = self._lines.pop(link, None)
         if line is not None and self._group is not None:
@@ -140,29 +141,29 @@ class Lines:
             await asyncio.gather(*line.tasks, return_exceptions=True)
             if line.channel.traffic.num_received:
                 await line.outgoing.flush()
-            else:  # nobody was ever there, and closing would wait for what is queued
+            else:  # the verify node never answered, and closing would wait for the queued messages
                 await line.channel.reconnect()
         finally:
             line.channel.close()
             _add(self._gone, line.channel.traffic)
 
     def reconnect(self, link: int) -> None:
-        """Drops a link's connection with all that waits for it, and makes another."""
+        """Replaces a link's connection; drops its queued messages."""
         if link in self._lines:
             self._lines[link].outgoing.reconnect()
 
     def clear(self) -> None:
-        """Drops all that waits to be sent."""
+        """Drops all queued messages."""
         for line in self._lines.values():
             line.outgoing.clear()
 
     async def flush(self) -> None:
-        """Sends what waits; only while no task does."""
+        """Sends the queued messages; only while no sending task runs."""
         for line in self._lines.values():
             await line.outgoing.flush()
 
     def close(self) -> None:
-        """Ends all channels; what was sent still leaves, within their links' bounds."""
+        """Closes all channels; messages already passed to a channel still go out within its limits."""
         for line in self._lines.values():
             line.channel.close()
 

@@ -1,6 +1,6 @@
-"""Metrics of a draft node, listed in `docs/METRICS.md`. Reads the daemon's numbers when asked.
+"""Metrics of a draft node, listed in `docs/METRICS.md`. Reads the daemon's numbers at each scrape.
 
-Stems that vLLM's dashboards know are kept. Changes nothing; nothing of this is on the way of a token.
+Names match vLLM's where possible, for its dashboards. Read-only, and not on the path of tokens.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class DraftCollector(Collector):
         self._answered = answered
 
     def collect(self) -> Iterator[Metric]:
-        """Yields one family after another."""
+        """Yields the metric families."""
         yield metrics.build_info("draft", self._daemon.link.hello.draft_model or NO_MODEL)
         yield metrics.target_info(self._daemon.link.welcome)
         yield from self._requests()
@@ -65,7 +65,7 @@ class DraftCollector(Collector):
         yield histogram("request_generation_tokens", "Of complete texts.", texts.tokens)
 
     def _slos(self) -> Iterator[Metric]:
-        """By the tiers that this node and the verify node were given, and `other` for objectives of no tier."""
+        """Yields SLO metrics by tier: those of this node and the verify node, and `other` for objectives of no tier."""
         texts = self._texts
         tiers = sorted({*self._levels.tiers, *texts.slo_tokens, OTHER})
         kinds: tuple[Outcome, ...] = get_args(Outcome)
@@ -117,5 +117,5 @@ class DraftCollector(Collector):
 
 
 def create_registry(daemon: DraftDaemon, texts: Texts, levels: Levels, answered: ResponseCounts) -> metrics.Registry:
-    """The registry behind `/metrics`; `texts`, `levels`: the service's."""
+    """Returns the registry behind `/metrics`. texts, levels: of the service."""
     return metrics.create_registry(DraftCollector(daemon, texts, levels, answered))

@@ -1,7 +1,4 @@
-"""A draft node's messages on their way into its channel: one at a time, in the order in which they were put.
-
-One task sends them, so whoever puts a message goes on at once, however busy the line is.
-"""
+"""The send queue of a channel: one task sends messages one at a time, in order, so that `put` never waits."""
 
 import asyncio
 import logging
@@ -19,10 +16,10 @@ Failed: TypeAlias = Callable[[UpMessage, MessageTooLarge | TransportError], None
 
 
 class Outgoing:
-    """A queue in front of a channel, which `run` empties."""
+    """A send queue in front of a channel; `run` sends its messages."""
 
     def __init__(self, channel: DraftChannel, failed: Failed) -> None:
-        """failed: told of every message that could not be sent; may put others, or ask for a reconnection."""
+        """failed: called for every message that could not be sent; may put messages, or request a reconnection."""
         self._channel = channel
         self._failed = failed
         self._waiting: deque[UpMessage | None] = deque()  # None: reconnect
@@ -35,13 +32,13 @@ class Outgoing:
         self._something_waits.set()
 
     def reconnect(self) -> None:
-        """Drops all messages, which were for the old connection, and makes another one."""
+        """Drops all messages, which were for the old connection, and queues a reconnection."""
         self.clear()
         self._waiting.append(None)
         self._something_waits.set()
 
     def clear(self) -> None:
-        """Drops all messages, the one too that is being sent."""
+        """Drops all messages, including the one being sent."""
         self._waiting.clear()
         if self._sending is not None:
             self._sending.reschedule(asyncio.get_running_loop().time())
@@ -53,7 +50,7 @@ class Outgoing:
             await self.flush()
 
     async def flush(self) -> None:
-        """Sends until nothing waits; only while `run` is not running."""
+        """Sends until the queue is empty; never concurrently with `run`."""
         while self._waiting:
             message = self._waiting.popleft()
             if message is None:

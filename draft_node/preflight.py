@@ -1,6 +1,6 @@
-"""Checks a draft node's settings before the model, and with it torch, is loaded. Imports no torch.
+"""Checks a draft node's settings before it loads the model and torch. Imports no torch.
 
-Loading takes seconds to minutes, which a port in use or an unreadable key should not cost.
+Loading takes seconds to minutes; a port in use or an unreadable key should fail sooner.
 """
 
 import re
@@ -21,24 +21,24 @@ from goodspeed.wire.keys import read_draft_pair, read_verify_key
 from goodspeed.wire.zmq.authentication import checked_pair
 from goodspeed.wire.zmq.transport import ClientKeys
 
-if TYPE_CHECKING:  # HTTP is imported only where it is served
+if TYPE_CHECKING:  # HTTP is imported only if it is served
     from goodspeed.serving import web
 
 
 @dataclass(frozen=True)
 class Found:
-    """Keys, addresses and prompts that the checks read and bound, for `assembly.py` and the commands."""
+    """Results of the checks: keys read, HTTP address bound, prompts read."""
 
-    config: DraftConfig  # with the name that a key brings
-    keys: ClientKeys | None  # this node's and the verify node's; None where the wire has no keys
+    config: DraftConfig  # with the name from the key
+    keys: ClientKeys | None  # this node's and the verify node's; None: the wire uses no keys
     http: "web.BoundAddress | None"  # None without --http
-    prompts: list[Prompt] | None  # None: those of standard input, or of HTTP
+    prompts: list[Prompt] | None  # None: prompts come from standard input or HTTP
 
 
 def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
-    """Checks all that can be checked without torch; raises the named error of the first fault.
+    """Checks everything possible without torch; raises the named error of the first fault.
 
-    Downloads a model of the hub.
+    Downloads a model from the hub.
     """
     keys = read_keys(config)
     if keys is not None:
@@ -69,18 +69,18 @@ def _check_folders(config: DraftConfig) -> None:
         parent = Path(config.history_file).absolute().parent
         if not parent.is_dir():
             raise ConfigError(f"--history-file {config.history_file}: there is no folder {parent}; make it")
-        history_file.read(config.history_file, config.ngram.history_tokens)  # a damaged one is refused
+        history_file.read(config.history_file, config.ngram.history_tokens)  # raises for a damaged file
 
 
 def read_keys(config: DraftConfig) -> ClientKeys | None:
-    """This node's key and the verify node's; None where the wire has no keys."""
+    """Reads this node's key and the verify node's; None: the wire uses no keys."""
     if config.key is None or config.verify_key is None:
         return None
     return ClientKeys(checked_pair(read_draft_pair(config.key)), read_verify_key(config.verify_key).public_key)
 
 
 def _named_by_key(config: DraftConfig, name: str) -> DraftConfig:
-    """A key has a name, and --name may only repeat it."""
+    """Returns the config with the key's name; ConfigError if --name differs from it."""
     if config.name not in (name, default_name()):
         raise ConfigError(f"--name {config.name!r} is not what --key {config.key} is made for, {name!r}; leave it out")
     return replace(config, name=name)

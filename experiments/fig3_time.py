@@ -4,7 +4,7 @@ The paper's parts: *receiving* lasts while the verify node waits for draft nodes
 batch is complete; *verifying* is the verification itself; *sending* hands accepted tokens and next lengths back. Wall
 time ends when every client has the same number of tokens. Barrier rounds are
 the paper's; continuous ones are how GoodSpeed serves by default. The same clients are then served the texts of
-`simulation/proposals.jsonl` with continuous rounds and the match rule, in each of the ways of drafting (`WAYS`).
+`simulation/texts/proposals.jsonl` with continuous rounds and the match rule, in each of the ways of drafting (`WAYS`).
 """
 
 import sys

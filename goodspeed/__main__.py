@@ -1,4 +1,4 @@
-"""`goodspeed`, which `python -m goodspeed` is too."""
+"""Entry point of `goodspeed` and `python -m goodspeed`."""
 
 import sys
 
@@ -7,7 +7,7 @@ from goodspeed.serving import starting
 
 def main() -> int:
     starting.begin()
-    from goodspeed.app.cli import main as run  # takes a while
+    from goodspeed.app.cli import main as run  # slow to import
 
     return run()
 

@@ -1,4 +1,4 @@
-"""Admission under this name, for programs that import it; it lies in `goodspeed/slo`."""
+"""Public import path of admission; see `goodspeed/slo/admit.py`."""
 
 from goodspeed.slo.admit import admit, can_keep, names
 from goodspeed.slo.feasible import Ask

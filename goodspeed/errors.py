@@ -1,44 +1,44 @@
-"""Every error that GoodSpeed raises for the world (a user, a peer, a file), as one tree.
+"""All errors that GoodSpeed raises for outside causes (a user, a peer, a file), as one tree.
 
     GoodSpeedError
     ├── ConfigError             an option or a setting is wrong
     │   ├── UnknownPolicyError  no policy of that name
     │   └── NotInstalled        a package of an extra is missing
     ├── CheckpointError         a model folder or name cannot be loaded
-    │   └── UnsupportedModelError  it would load, and compute a wrong answer
+    │   └── UnsupportedModelError  the model would load, but compute wrong outputs
     ├── PromptError             a prompt is empty, too long, or not text
     ├── ConstraintError         a constraint on a text cannot be served
-    ├── PoolExhausted           no free page of key/value memory
+    ├── PoolExhausted           no free KV page
     ├── ProtocolError           bytes or a message from a peer are not acceptable
     │   ├── MalformedMessage
     │   ├── MessageTooLarge
     │   ├── WrongVersion        a peer speaks another version of the protocol
-    │   └── InvalidProposal     a draft distribution is not one
-    ├── PeerRefused             the peer refused, and said why
-    ├── PolicyError             a policy of one's own failed, or shared out what it must not
-    ├── NodeFailed              what a daemon does again and again fails every time
-    ├── RankLost                a process that holds a part of the target model ended, or answers no more
+    │   └── InvalidProposal     a draft distribution is malformed
+    ├── PeerRefused             the peer refused, with a reason
+    ├── PolicyError             a user's own policy failed, or returned an invalid allocation
+    ├── NodeFailed              a daemon's repeated step keeps failing
+    ├── RankLost                a process with a part of the target model ended or hangs
     ├── TransportError          a socket cannot be bound, reached, or written to
-    ├── ServiceError            a draft node does not write a text
-    │   ├── Busy                too many texts wait already
-    │   ├── Draining            it is shutting down
+    ├── ServiceError            a draft node does not generate a text
+    │   ├── Busy                too many texts are queued
+    │   ├── Draining            the draft node is shutting down
     │   ├── VerifyAway          the verify node cannot be reached
-    │   └── RequestRefused      by the target or by a limit, with a code
+    │   └── RequestRefused      refused by the target or by a limit, with a code
     ├── OutputError             standard output cannot be written to
-    ├── ChatError               a conversation over HTTP cannot begin, or go on
-    └── ProcessError            a process that we started ended too early, or never got ready
+    ├── ChatError               a conversation over HTTP cannot start or continue
+    └── ProcessError            a child process ended too early, or never got ready
 
-Each message says what was wrong and what to do. Our own broken invariants are not here: they are bugs.
+Each message states the problem and what to do. Broken invariants of our own are bugs and not in this tree.
 """
 
 
 def reason(error: OSError | UnicodeDecodeError) -> str:
-    """Returns why a file cannot be read, in the system's words, without its path and the error's number."""
+    """Returns the system's reason why a file cannot be read, without path and error number."""
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 class GoodSpeedError(Exception):
-    """Root of the tree; catch it at the edge of a program."""
+    """Root of the tree; to be caught at a program's outermost level."""
 
 
 class ConfigError(GoodSpeedError):
@@ -53,18 +53,18 @@ class NotInstalled(ConfigError):
     """Packages of one of this project's extras are not installed."""
 
     def __init__(self, what: str, extra: str, *packages: str) -> None:
-        """what: needs the packages. The index has no package of this name, so the extra comes from the folder."""
+        """what: the feature that needs the packages. GoodSpeed is in no package index: pip installs from its folder."""
         missing = f"{', '.join(packages)}, which {'is' if len(packages) == 1 else 'are'} not installed"
         install = f"pip install -c constraints.txt '.[{extra}]'"
         super().__init__(f"{what} needs {missing}; in GoodSpeed's folder, try: {install}")
 
 
 class CheckpointError(GoodSpeedError):
-    """A model or tokenizer cannot be loaded from that name or folder."""
+    """A model or tokenizer cannot be loaded from its name or folder."""
 
 
 class UnsupportedModelError(CheckpointError):
-    """The engine would compute a wrong answer with this model."""
+    """The engine would compute wrong outputs with this model."""
 
 
 class PromptError(GoodSpeedError):
@@ -72,19 +72,19 @@ class PromptError(GoodSpeedError):
 
 
 class ConstraintError(GoodSpeedError):
-    """A schema, pattern or grammar cannot be compiled, costs too much, or leaves no text."""
+    """A schema, pattern or grammar cannot be compiled, costs too much, or admits no text."""
 
 
 class PoolExhausted(GoodSpeedError):
-    """No free page of key/value memory is left."""
+    """No free KV page remains."""
 
 
 class ProtocolError(GoodSpeedError):
-    """A peer sent something that is not acceptable."""
+    """A peer sent unacceptable bytes or an unacceptable message."""
 
 
 class MalformedMessage(ProtocolError):
-    """A peer sent bytes that are no message of this protocol."""
+    """A peer sent bytes that are not a message of this protocol."""
 
 
 class MessageTooLarge(ProtocolError):
@@ -92,15 +92,15 @@ class MessageTooLarge(ProtocolError):
 
 
 class WrongVersion(ProtocolError):
-    """A peer speaks another version of this protocol; nothing else it says can be understood."""
+    """A peer uses another version of this protocol; its messages cannot be decoded."""
 
 
 class InvalidProposal(ProtocolError):
-    """A draft distribution that is malformed or does not add up."""
+    """A draft distribution is malformed or does not sum to 1."""
 
 
 class PeerRefused(GoodSpeedError):
-    """The peer refused; `code` is for programs, `what` happened and `what_to_do` are for people."""
+    """The peer refused. code: for programs. what, what_to_do: the reason and the advice, for people."""
 
     def __init__(self, code: str, what: str, what_to_do: str = "") -> None:
         super().__init__(f"{what} ({code})" + (f"; {what_to_do}" if what_to_do else ""))
@@ -110,15 +110,15 @@ class PeerRefused(GoodSpeedError):
 
 
 class PolicyError(GoodSpeedError):
-    """A policy of a user's own failed, or shared out what it must not."""
+    """A user's own policy failed, or returned an invalid allocation."""
 
 
 class NodeFailed(GoodSpeedError):
-    """Round after round fails, or what else a daemon does again and again, whichever sessions take part."""
+    """A daemon's repeated step, such as a verify round, keeps failing, whatever sessions take part."""
 
 
 class RankLost(GoodSpeedError):
-    """A process that holds a part of the target model ended, or does not answer any more."""
+    """A process with a part of the target model ended or stopped responding."""
 
 
 class TransportError(GoodSpeedError):
@@ -126,7 +126,7 @@ class TransportError(GoodSpeedError):
 
 
 class ServiceError(GoodSpeedError):
-    """A draft node does not write a text, or not to its end; the code is for programs."""
+    """A draft node does not generate a text, or not to its end. code: for programs."""
 
     def __init__(self, code: str, what: str) -> None:
         super().__init__(what)
@@ -135,19 +135,19 @@ class ServiceError(GoodSpeedError):
 
 
 class Busy(ServiceError):
-    """Too many texts wait for their turn already; ask again later."""
+    """Too many texts are queued; retry later."""
 
 
 class Draining(ServiceError):
-    """This draft node is shutting down; ask another one."""
+    """This draft node is shutting down; use another one."""
 
 
 class VerifyAway(ServiceError):
-    """The verify node cannot be reached now; ask again later."""
+    """The verify node cannot be reached now; retry later."""
 
 
 class RequestRefused(ServiceError):
-    """This text cannot be written: the request is at fault, or the node that would serve it."""
+    """This text cannot be generated: the request or the node that would serve it is at fault."""
 
 
 class OutputError(GoodSpeedError):
@@ -155,12 +155,12 @@ class OutputError(GoodSpeedError):
 
 
 class ChatError(GoodSpeedError):
-    """The node of a chat cannot be reached, refuses, or breaks off its answer."""
+    """The node cannot be reached, refuses, or breaks off its answer."""
 
 
 class ProcessError(GoodSpeedError):
-    """A process that we started ended too early, or never got ready."""
+    """A child process ended too early, or never got ready."""
 
 
 NOT_NUMBERS = "its logits are not numbers"
-"""Why the target gives a session up whose KV cache may be no numbers, either; its other reasons are rules and forms."""
+"""Reason to fail a session whose KV cache may contain NaN, too; other reasons concern its rules or constraint."""

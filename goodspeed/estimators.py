@@ -1,4 +1,4 @@
-"""The estimators of Eq. (3) and Eq. (4), for other programs; see `goodspeed/fair/estimators.py`."""
+"""Public import path of the estimators, Eq. (3) and Eq. (4); see `goodspeed/fair/estimators.py`."""
 
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator, expected_tokens
 

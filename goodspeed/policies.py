@@ -1,4 +1,4 @@
-"""The scheduling policies, for other programs; see `goodspeed/fair/policies`."""
+"""Public import path of the scheduling policies; see `goodspeed/fair/policies`."""
 
 from goodspeed.fair.policies import (
     ClientState,

@@ -1,4 +1,4 @@
-"""The two verification rules, as other programs import them; see `goodspeed/exact/rejection.py`."""
+"""Public import path of the two verification rules; see `goodspeed/exact/rejection.py`."""
 
 from goodspeed.exact.rejection import match_tree, verify_match, verify_ratio
 

@@ -1,4 +1,4 @@
-"""The draw of the match rule, as other programs import it; see `goodspeed/exact/sampling.py`."""
+"""Public import path of sampling under the match rule; see `goodspeed/exact/sampling.py`."""
 
 from goodspeed.exact.sampling import Role, Sampling, SamplingBatch, choose, draw, sample, to_probs, uniform
 

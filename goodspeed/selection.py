@@ -1,4 +1,4 @@
-"""Which drafted tokens are worth verifying, as other programs import it; see `goodspeed/fair/selection.py`."""
+"""Public import path of the selection of drafted tokens to verify; see `goodspeed/fair/selection.py`."""
 
 from goodspeed.fair.candidates import Candidate
 from goodspeed.fair.selection import Selection, select

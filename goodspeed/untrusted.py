@@ -1,4 +1,4 @@
-"""Untrusted input: files are read up to a size limit, text is sanitized for a log or a terminal."""
+"""Untrusted input: reads files up to a size limit, and sanitizes text for logs and terminals."""
 
 import os
 import re
@@ -6,28 +6,28 @@ import stat
 from pathlib import Path
 
 MAX_CHARS = 300
-"""Of sanitized text: room for every refusal of a verify node, with what to do about it."""
+"""Longest sanitized text; every refusal of a verify node fits, with its advice."""
 
 MAX_QUOTED = 40
 
-_quotation = re.compile(r"(?<!\w)'[^']*(?:'|\Z)")  # not the apostrophe of "the node's"
+_quotation = re.compile(r"(?<!\w)'[^']*(?:'|\Z)")  # does not match the apostrophe in "the node's"
 
 
 def read_bytes(path: str | Path, max_bytes: int) -> bytes:
-    """Reads a regular file of at most max_bytes. OSError for a longer one, and for what is no regular file."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would be waited for
+    """Reads a regular file of at most max_bytes. OSError for a longer or non-regular file."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # O_NONBLOCK: opening a FIFO would block
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(0, "it is no file")
-        data = file.read(min(status.st_size, max_bytes) + 1)  # allocates as much as is asked for
+        data = file.read(min(status.st_size, max_bytes) + 1)  # read() allocates the requested size
     if len(data) > max_bytes:
         raise OSError(0, f"it has more than {max_bytes} bytes")
     return data
 
 
 def sanitize(text: str) -> str:
-    """Returns text of at most 300 characters: unprintable ones become `?`, quotations of 40 or more become '...'."""
+    """Returns at most 300 characters: unprintable ones become `?`, quotations of 40 or more become '...'."""
     printable = "".join(c if c.isprintable() else "?" for c in text[:1000])
     short = _quotation.sub(lambda found: found[0] if len(found[0]) < MAX_QUOTED + 2 else "'...'", printable)
     return short if len(short) <= MAX_CHARS else short[: MAX_CHARS - 3] + "..."

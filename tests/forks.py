@@ -152,7 +152,8 @@ def _run(module: str, words: tuple[str, ...], settings: dict[str, object], strea
     os.chdir(Path(__file__).parents[1])
     for name, value in settings.items():
         holder, _, attribute = name.rpartition(".")
-        setattr(import_module(holder), attribute, value)
+        getattr(within := import_module(holder), attribute)  # an error where it is not there
+        setattr(within, attribute, value)
     sys.argv = [module, *words]
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -1,1 +1,1 @@
-"""The cloud daemon: runs the target model over everybody's drafts and decides who may draft how much next."""
+"""The cloud daemon: verifies all clients' drafts with the target model, and decides how much each may draft next."""

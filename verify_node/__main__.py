@@ -1,4 +1,4 @@
-"""`goodspeed-verify`, which `python -m verify_node` is too."""
+"""Entry point of `goodspeed-verify`, also available as `python -m verify_node`."""
 
 import sys
 

@@ -39,9 +39,9 @@ logger = logging.getLogger("goodspeed.verify")
 
 
 def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Reporter = QUIET) -> VerifyDaemon:
-    """Loads the model and binds the address; raises the named errors of whatever cannot be had.
+    """Loads the model and binds the address; raises the named error of a missing resource.
 
-    found: what `preflight.check` returned.
+    found: result of `preflight.check`.
     """
     torch.set_num_threads(config.threads or 1)
     ranks = start_ranks(config) if config.tp > 1 else None
@@ -76,14 +76,14 @@ def _assemble(
 
 
 def start_ranks(config: VerifyConfig) -> Ranks:
-    """Starts the other processes that the model is split over, unless it cannot be."""
+    """Starts the other processes that share the model; raises an error if the model cannot be split."""
     refuse_split(config.model, config.tp, config.device)
     part = Part(model=config.model, device=config.device, dtype=config.dtype, threads=config.threads or 1)
     return Ranks.start(part, config.tp)
 
 
 def load_runner(config: VerifyConfig, ranks: Ranks | None) -> Runner:
-    """The model, or rank 0's part of it, with its key/value memory."""
+    """Loads the model, or rank 0's part of it, with its KV cache."""
     with nullcontext() if ranks is None else ranks.together():
         checkpoint = checkpoints.load(
             config.model,
@@ -96,7 +96,7 @@ def load_runner(config: VerifyConfig, ranks: Ranks | None) -> Runner:
 
 
 def make_runner(config: VerifyConfig, checkpoint: Checkpoint, ranks: Ranks | None = None) -> Runner:
-    """The model with its key/value memory."""
+    """Wraps the model with its KV cache."""
     return Runner(
         checkpoint,
         num_pages=config.kv_pages,
@@ -115,7 +115,7 @@ def build(
     cost: Refined,
     enrolment: Enrolment | None = None,
 ) -> VerifyDaemon:
-    """Builds a verify node around a model and a channel that exist; `config.budget` must be a number."""
+    """Builds a verify node around an existing model and channel; `config.budget` must be a number."""
     constraints = read_constraints(runner.checkpoint)
     core = make_core(config.core, welcome, runner.pool, cost=cost, constraints=constraints)
     target = Target(runner.checkpoint, runner, records=config.record, constraints=constraints)
@@ -125,7 +125,7 @@ def build(
 
 
 def read_constraints(checkpoint: Checkpoint) -> Constraints | None:
-    """The compiler of constraints; None, and a warning, for a tokenizer that llguidance cannot read."""
+    """Returns the compiler of constraints; None, with a warning, for a tokenizer that llguidance cannot read."""
     constraints = Constraints(checkpoint, Trial(checkpoint))
     try:
         logger.debug("structured output is served", extra={"num_words": constraints.table.num_words})
@@ -136,7 +136,7 @@ def read_constraints(checkpoint: Checkpoint) -> Constraints | None:
 
 
 def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:
-    """The Welcome that every draft node gets."""
+    """Returns the Welcome for all draft nodes."""
     longest = min(config.num_drafted, MAX_DRAFT)
     welcome = core_assembly.make_welcome(
         config.core,

@@ -1,4 +1,4 @@
-"""`goodspeed-verify`: loads the target model, binds the address, and serves until it is told to stop."""
+"""`goodspeed-verify`: loads the target model, binds the address, and serves until stopped."""
 
 import argparse
 import asyncio
@@ -15,7 +15,7 @@ from goodspeed.wire import descriptors
 from verify_node.config import VerifyConfig
 from verify_node.preflight import check
 
-if TYPE_CHECKING:  # they import torch, and HTTP
+if TYPE_CHECKING:  # these import torch and HTTP
     from goodspeed.serving import web
     from verify_node.daemon import VerifyDaemon
     from verify_node.watch.window import Window
@@ -39,7 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def serve(namespace: argparse.Namespace) -> int:
-    """Serves until SIGINT or SIGTERM; draft nodes keep their committed tokens and come back to a restarted verify
+    """Serves until SIGINT or SIGTERM; draft nodes retain their committed tokens and return to a restarted verify
     node."""
     if namespace.record and not namespace.json:
         raise ConfigError("--record adds to the events that --json prints; give both, or neither")
@@ -59,19 +59,19 @@ def serve(namespace: argparse.Namespace) -> int:
 
 
 def check_words(words: Sequence[str], reporter: Reporter) -> None:
-    """Checks options as far as that needs no torch; raises the named error, or exits, as the command does."""
+    """Checks options without torch; raises the named error, or exits, as the command does."""
     found = check(from_namespace(VerifyConfig, build_parser().parse_args(words)), reporter)
     if found.http is not None:
         found.http.listener.close()
 
 
 def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) -> "Loaded":
-    """Loads the model and binds the addresses; returns the node, and what serves until it is cancelled."""
+    """Loads the model and binds the addresses; returns the node, and a function that serves until cancelled."""
     config = from_namespace(VerifyConfig, namespace)
     descriptors.check_limit()
     found = check(config, reporter)
     reporter.say("loading %s ...", config.model)
-    # After all that may be wrong was looked at: importing torch takes seconds, and loading a model minutes.
+    # After all checks: importing torch takes seconds, and loading a model minutes.
     from verify_node.assembly import assemble
 
     daemon = assemble(config, events, found, reporter)
@@ -95,7 +95,7 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
 
 
 def open_window(config: VerifyConfig, daemon: "VerifyDaemon", http: "web.BoundAddress | None") -> "Window | None":
-    """Opens the page of --http; None without it."""
+    """Opens the page of --http; None without --http."""
     if http is None:
         return None
     from verify_node.watch.window import Window

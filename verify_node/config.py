@@ -13,10 +13,10 @@ from verify_node.core.settings import DEFAULTS, CoreSettings, Rounds, check_roun
 from verify_node.scheduler.preempt import ORDERS
 
 PAPER_BETA = 0.5
-"""The smoothing step of goodput in the paper's figures."""
+"""Smoothing step of goodput in the paper's figures."""
 
 LEASE_HEARTBEATS = 3
-"""A draft node that is silent for so many heartbeats loses its sessions: one lost heartbeat must not end them."""
+"""Silent heartbeats after which a draft node loses its sessions: one lost heartbeat must not end them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,12 +166,12 @@ class VerifyConfig(Settings):
         self._check_core()
 
     def _check_core(self) -> None:
-        """Raises ConfigError for options of the rules that do not go together, before anything is loaded."""
+        """Raises ConfigError for conflicting options of the rules, before anything is loaded."""
         CoreSettings(**self._rules)
 
     @property
     def _rules(self) -> dict[str, Any]:
-        """The settings of the rules that do not depend on what is measured."""
+        """The settings of the rules that do not depend on measurements."""
         return {
             "policy": self.policy,
             "rounds": self.rounds,
@@ -183,17 +183,17 @@ class VerifyConfig(Settings):
 
     @property
     def is_paper(self) -> bool:
-        """True if rounds are the paper's."""
+        """True if rounds follow the paper."""
         return self.preset == "paper"
 
     @property
     def rounds(self) -> Rounds:
-        """`barrier`: rounds wait for every draft."""
+        """`barrier` if rounds wait for every draft, else `continuous`."""
         return "barrier" if self.is_paper else "continuous"
 
     @property
     def core(self) -> CoreSettings:
-        """The settings of the verify node's rules; `auto` has to be resolved before (`costs.with_budget`)."""
+        """The settings of the verify node's rules; `auto` must be resolved before (`costs.with_budget`)."""
         return CoreSettings(
             **self._rules,
             budget=self.num_drafted,
@@ -209,12 +209,12 @@ class VerifyConfig(Settings):
 
     @property
     def round_tokens(self) -> int:
-        """All tokens of one forward pass."""
+        """Most tokens of one forward pass."""
         return self.max_round_tokens or max(DEFAULTS.max_round_tokens, 4 * self.num_drafted)
 
     @property
     def num_drafted(self) -> int:
-        """The budget as a number; `auto` has to be resolved before (`costs.with_budget`)."""
+        """The budget as a number; `auto` must be resolved before (`costs.with_budget`)."""
         if self.budget == "auto":
             raise RuntimeError("the budget is still to be measured")
         return self.budget

@@ -1,6 +1,6 @@
-"""Finds out how long a round takes on this device: from a saved profile, or from a quick one at the start.
+"""Obtains the round time on this device: from a saved profile, or from a quick one at the start.
 
-Reports what is measured and which budget is chosen.
+Reports the measurements and the chosen budget.
 """
 
 from dataclasses import replace
@@ -17,14 +17,14 @@ from verify_node.config import VerifyConfig
 
 QUICK_S = 1.5
 QUICK = profiler.Grid(max_tokens=512, max_context=128, max_sessions=8, session_step=8, num_contexts=1)
-"""Coarse on purpose, so that each shape comes several times and a busy moment does not count: a node should be ready
-soon, and finished rounds refine what this finds."""
+"""Coarse, so that each shape is measured several times and a busy moment does not matter: a node should be ready soon,
+and finished rounds refine the measurements."""
 
 POOR_R2 = 0.9
 
 
 def find_profile(config: VerifyConfig, runner: Runner, reporter: Reporter = QUIET) -> Profile | None:
-    """The profile of this model and device: loaded from --profile, measured now, or None when nothing needs one.
+    """Returns the profile of this model and device: loaded from --profile, or measured now; None if none is needed.
 
     Raises ConfigError for a file that is damaged, or of another model or device.
     """
@@ -38,7 +38,7 @@ def find_profile(config: VerifyConfig, runner: Runner, reporter: Reporter = QUIE
         return found
     if config.budget != "auto" and config.is_paper:
         return None
-    most = min(QUICK.max_tokens, config.max_round_tokens or QUICK.max_tokens)  # more might not fit into the memory
+    most = min(QUICK.max_tokens, config.max_round_tokens or QUICK.max_tokens)  # larger rounds may exceed the memory
     reporter.say("profiling %s for about %g s ...", config.model, QUICK_S)
     found, measured = profiler.profile(runner, replace(QUICK, max_tokens=most), QUICK_S)
     where = f"{setting.model} on {setting.hardware}, {setting.dtype}, {setting.threads} threads"
@@ -48,12 +48,12 @@ def find_profile(config: VerifyConfig, runner: Runner, reporter: Reporter = QUIE
 
 
 def make_cost(profile: Profile | None) -> Refined:
-    """The latency model that finished rounds refine; without a profile it learns from these alone."""
+    """Returns the round time model, which finished rounds refine; without a profile it learns from rounds alone."""
     return Refined(profile.roofline if profile is not None else None)
 
 
 def with_budget(config: VerifyConfig, profile: Profile | None, reporter: Reporter = QUIET) -> VerifyConfig:
-    """The settings with a budget that is a number: `auto` becomes the knee of the profile."""
+    """Returns the settings with a numeric budget: `auto` becomes the knee of the profile."""
     if config.budget != "auto":
         return config
     if profile is None:

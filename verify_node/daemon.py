@@ -1,7 +1,7 @@
 """Joins the core, the target and the channel: the verify node as a process.
 
-The event loop owns the channel and the core; the model has a thread of its own, so heartbeats are answered during a
-long forward pass. Every rule is in `core.py`; here are only the loop and its clock.
+The event loop owns the channel and the core. The model has its own thread, so heartbeats are answered during a long
+forward pass. `core.py` has all rules; this module has only the loop and its clock.
 """
 
 import asyncio
@@ -31,18 +31,18 @@ from verify_node.watch.visits import Visits
 logger = logging.getLogger("goodspeed.verify")
 
 LOOK_S = 1.0
-"""Time between two looks at the enrolment folder, or a heartbeat if that is less."""
+"""Seconds between two checks of the enrolment folder, or a heartbeat if that is less."""
 
 TICK_S = 0.25
-"""Time between two looks at the leases, or a heartbeat if that is less: that soon a loss is noticed."""
+"""Seconds between two checks of the leases, or a heartbeat if that is less: how soon a loss is noticed."""
 
 HANGING_S = 5.0
-"""Longest wait of a stopping node for a forward pass of several ranks, of which one may be lost."""
+"""Longest wait of a stopping node for a forward pass over several ranks, in seconds; one of them may be lost."""
 
 
 @dataclass
 class VerifyDaemon:
-    """Runs until cancelled, and then says so to the draft nodes."""
+    """Runs until cancelled, and then notifies the draft nodes."""
 
     core: VerifyCore
     target: Target
@@ -52,7 +52,7 @@ class VerifyDaemon:
     enrolment: Enrolment | None = None  # None: the wire has no keys
     reporter: Reporter = QUIET
     ranks: Ranks | None = None  # None: the model is not split
-    member: Member | None = None  # None: no replica of a fleet
+    member: Member | None = None  # None: not part of a fleet
     compiling: InitVar[Compiling | None] = None  # None: no constraints are served
     wall: WallTime = field(default_factory=WallTime)
     _failed_decisions: Failures = field(default_factory=lambda: Failures(logger, "a decision on promises", ENDS))
@@ -70,14 +70,14 @@ class VerifyDaemon:
             self.enrolment.on_refused = self._turned_away
 
     async def serve(self) -> None:
-        """Collects and runs rounds until cancelled; then the round in flight ends, and everybody is told."""
+        """Receives messages and runs rounds until cancelled; then finishes the round in flight and notifies peers."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for loop in self._loops():
                     tasks.create_task(loop)
                 rounds = tasks.create_task(self._rounds())
                 try:
-                    await asyncio.wait([rounds])  # which leaves them alone when we are cancelled
+                    await asyncio.wait([rounds])  # a cancellation does not cancel the rounds
                 finally:
                     await self._drain(rounds)
         finally:
@@ -89,7 +89,7 @@ class VerifyDaemon:
             self.channel.close()
 
     def _loops(self) -> Iterator[Coroutine[None, None, None]]:
-        """The tasks beside the rounds."""
+        """Yields the tasks other than the rounds."""
         heartbeat_s = self.core.welcome.heartbeat_s
         yield self.messages.collect()
         tick = partial(self._tick, Visits(self.core.diary))
@@ -104,7 +104,7 @@ class VerifyDaemon:
             yield self.messages.open_compiled(compiling)
 
     async def _drain(self, rounds: "asyncio.Task[None]") -> None:
-        """Lets nobody in, and starts no round; draft nodes learn at once, and not from silence."""
+        """Admits no session and starts no round; draft nodes are notified at once, instead of noticing the silence."""
         num_unfinished = sum(not session.finished for session in self.core.sessions.values())
         texts = "1 unfinished text stays with its draft node" if num_unfinished == 1 else None
         self.reporter.say("stopping; %s", texts or f"{num_unfinished} unfinished texts stay with their draft nodes")
@@ -116,28 +116,28 @@ class VerifyDaemon:
             self.messages.reply(self.core.farewell(time.monotonic()))
 
     async def _rounds(self) -> None:
-        """Makes rounds until the node stops. One that fails is told and made again; too many in a row end the node."""
+        """Runs rounds until the node stops. Reports a failed round and repeats it; too many in a row end the node."""
         failures = Failures(logger, "a round", ENDS)
         while not self.core.draining:
             async with failures.survived(self._abort):
                 await self._round()
 
     async def _round(self) -> None:
-        """The way of a round: collect, plan, forward, verify, observe, allocate, reply."""
+        """Runs a round: receive, plan, forward, verify, observe, allocate, reply."""
         planned = await self._next_round()
         if planned is None:
             return
         started = time.monotonic()
         result = await self._forward_and_verify(planned)
         duration_s = time.monotonic() - started
-        self.messages.hear(self.channel.arriving())  # what waited, so that this round's verdicts know of it
+        self.messages.hear(self.channel.arriving())  # so that this round's verdicts reflect the queued messages
         sends = self._finish(result, duration_s)
         finished = time.monotonic()
         self.messages.reply(sends)
         self._report(planned, result, sends, started, finished)
 
     def _abort(self, error: Exception) -> dict[str, object]:
-        """Makes the sessions of a failed round consistent; the next rounds find the one at fault."""
+        """Makes the sessions of a failed round consistent; the next rounds find the session at fault."""
         failed: dict[str, object] = {
             "round": self.core.newest_number,
             "num_entries": len(self.core.failing),
@@ -147,7 +147,7 @@ class VerifyDaemon:
         return failed
 
     async def _forward_and_verify(self, planned: Round) -> RoundResult:
-        """The round on the model thread."""
+        """Runs the round on the model thread."""
         self.messages.between_rounds.clear()
         try:
             return await self._thread.run(partial(self.target.run, planned))
@@ -155,7 +155,7 @@ class VerifyDaemon:
             self.messages.between_rounds.set()
 
     async def _next_round(self) -> Round | None:
-        """Waits until the planner has a round; None when the node stops."""
+        """Waits until a round is planned; None when the node stops."""
         started = time.perf_counter()
         while not self.core.draining:
             planning = time.perf_counter()
@@ -170,13 +170,13 @@ class VerifyDaemon:
         return None
 
     def _withdraw(self, _: Exception) -> dict[str, object]:
-        """Ends all promises after a failed decision: sessions are served as well as can be, and told so."""
+        """Ends all promises after a failed decision; sessions continue as best effort, and are told so."""
         num_promises = len(self.core.promises.promised)
         self.messages.reply(self.core.withdraw(time.monotonic()))
         return {"num_promises": num_promises}
 
     async def _wait(self, timeout_s: float) -> None:
-        """Waits until a message arrives, or the core's next moment comes."""
+        """Waits until a message arrives, or until the core's next wake-up."""
         self.messages.woken.clear()
         try:
             async with asyncio.timeout(max(timeout_s, 0.0005)):
@@ -185,7 +185,7 @@ class VerifyDaemon:
             pass
 
     def _finish(self, result: RoundResult, duration_s: float) -> list[Send]:
-        """The round's duration, hand-over between threads included, is what the cost of the next ones is told from."""
+        """Finishes the round. duration_s, including the hand-over between threads, trains the round time model."""
         self.wall.forward += result.forward_s
         self.wall.verify += result.verify_s
         now, scheduling = time.monotonic(), time.perf_counter()
@@ -194,7 +194,7 @@ class VerifyDaemon:
         return verdicts
 
     def _report(self, done: Round, result: RoundResult, sends: Iterable[Send], started: float, finished: float) -> None:
-        """Reports a finished round to those who watch (`--json`), and to the recording."""
+        """Reports a finished round to `--json`, and to the recording."""
         verdicts = [send.message for send in sends if isinstance(send.message, Verdict)]
         if self.events.enabled:
             fields = round_event(done, verdicts, self.core.sessions)
@@ -203,7 +203,7 @@ class VerifyDaemon:
             self.recorder.finished(done, result.outcomes, verdicts, self.core.sessions, started, finished)
 
     async def _repeat(self, what: str, period_s: float, step: Callable[[], None]) -> None:
-        """Does a step again and again. One that fails is told and done again; too many in a row end the node."""
+        """Repeats a step. A failed step is reported and repeated; too many in a row end the node."""
         failures = Failures(logger, what, ENDS)
         while True:
             async with failures.survived():
@@ -211,7 +211,7 @@ class VerifyDaemon:
             await asyncio.sleep(period_s)
 
     def _tick(self, visits: Visits) -> None:
-        """Time passes."""
+        """Advances the core's time, and reports lost clients and other news of visits."""
         self.messages.woken.set()
         now = time.monotonic()
         self.messages.reply(self.core.tick(now))
@@ -221,23 +221,23 @@ class VerifyDaemon:
         self.reporter.say_all(visits.news())
 
     async def _look_after(self, ranks: Ranks) -> None:
-        """Ends this node, by an error, when a process is lost that holds a part of the model."""
+        """Ends this node with an error when a process with a part of the model is lost."""
         while True:
             ranks.check()
             await asyncio.sleep(TICK_S)
 
     def _take_part_in(self, fleet: Member) -> None:
-        """Replicas come and go while this node runs; what it has to do itself is told."""
+        """Reports this node's load to the fleet, and passes changes among the replicas to the core."""
         now = time.monotonic()
         if (replicas := fleet.look(self.core.load(now))) is not None:
             self.messages.reply(self.core.know_replicas(fleet.name, by_clock(replicas, now - time.time()), now))
 
     def _enrol(self) -> None:
-        """The enrolment changed: whose key is gone is told, after its sessions ended."""
+        """Applies a changed enrolment: ends the sessions of removed keys, then notifies their draft nodes."""
         if self.enrolment is not None:
             self.messages.reply(self.core.enrol(self.enrolment.enrolled, time.monotonic()))
             self.messages.woken.set()
 
     def _turned_away(self, key: str) -> None:
-        """A key that is not enrolled got no connection, so there is nobody to send a refusal to."""
+        """Records a denied connection of a key that is not enrolled; there is no peer to send a refusal to."""
         self.core.turned_away(key, time.monotonic())

@@ -1,4 +1,4 @@
-"""Reads which keys may connect from the enrolment folder, again whenever a file in it changes."""
+"""Reads the keys that may connect from the enrolment folder, again whenever a file in it changes."""
 
 import logging
 import os
@@ -14,27 +14,27 @@ from goodspeed.wire.keys import read_enrolled
 logger = logging.getLogger("goodspeed.enrolment")
 
 LOOK_S = 0.2
-"""Least time between two looks at the folder for the sake of unknown keys."""
+"""Least time between two checks of the folder because of unknown keys, in seconds."""
 
 MARK = ".pub"
 
-State: TypeAlias = tuple[int, ...]  # what changes with a file
+State: TypeAlias = tuple[int, ...]  # values that change with a file
 
 
 class Enrolment:
-    """The clients whose public files lie in a folder, by key. A file that is broken, or clashes, enrols nobody."""
+    """Clients by key, from the public files in a folder. A broken or clashing file enrols no client."""
 
     def __init__(self, folder: str) -> None:
-        """ConfigError for a folder that cannot be read, or in which two files have one key or one name."""
+        """Raises ConfigError for an unreadable folder, or one with two files of the same key or name."""
         self.folder = Path(folder)
         self.enrolled: dict[str, Enrolled] = {}
         self.on_change: Callable[[], None] = lambda: None
         self.on_refused: Callable[[str], None] = lambda key: None
-        self.barred: Container[bytes] = ()  # keys that may not connect for a while, though they are enrolled
-        self._files: dict[str, tuple[State, Enrolled | None]] = {}  # by name; None: broken
-        self._refused: dict[str, Enrolled] = {}  # by name: what files say that clashed with another
+        self.barred: Container[bytes] = ()  # enrolled keys that may not connect for a while
+        self._files: dict[str, tuple[State, Enrolled | None]] = {}  # by file name; None: broken
+        self._refused: dict[str, Enrolled] = {}  # by file name: contents that clashed with another file
         self._looked_at = 0.0
-        self._is_told = True  # `on_change` was called, and did not fail
+        self._is_told = True  # the latest call of `on_change` did not fail
         try:
             self._read(self._states())
         except OSError as error:
@@ -47,7 +47,7 @@ class Enrolment:
             raise ConfigError(f"--enrolled {folder}: {'; '.join(clashes)}; remove one of them")
 
     def admits(self, key: str) -> bool:
-        """Returns whether a key may connect now; the folder may have changed since anybody looked."""
+        """True if a key may connect now; checks the folder for changes first if the key is unknown."""
         if key not in self.enrolled and time.monotonic() - self._looked_at >= LOOK_S:
             self.look()
         if key not in self.enrolled:
@@ -55,10 +55,10 @@ class Enrolment:
         return key in self.enrolled and key.encode() not in self.barred
 
     def look(self) -> None:
-        """Reads the files that changed, and calls `on_change` if that changes who is enrolled.
+        """Reads changed files, and calls `on_change` if the enrolment changed.
 
-        A client that was enrolled before wins over a newcomer with the same key or name. The newcomer stays refused
-        until its file changes: revoking a key must not hand its name to another.
+        An enrolled client wins over a newcomer with the same key or name. The newcomer stays refused until its file
+        changes: revoking a key must not hand its name to another.
         """
         try:
             states, is_there = self._states(), True
@@ -71,7 +71,7 @@ class Enrolment:
         if self._is_told and states == {name: state for name, (state, _) in self._files.items()}:
             return
         self._read(states)
-        if is_there:  # a folder that was away for a moment forgets nothing
+        if is_there:  # a folder that disappears for a moment must not clear the refusals
             self._refused = {name: one for name, one in self._refused.items() if name in states}
         enrolled, clashes = self._resolve_clashes()
         for clash in clashes:
@@ -84,7 +84,7 @@ class Enrolment:
             self._is_told = True
 
     def _states(self) -> dict[str, State]:
-        """Returns the files' states by name, without hidden files: editors and mounts of secrets make them."""
+        """Returns the files' states by name, without hidden files, which editors and secret mounts create."""
         self._looked_at = time.monotonic()
         states: dict[str, State] = {}
         with os.scandir(self.folder) as entries:
@@ -95,7 +95,7 @@ class Enrolment:
                     seen = entry.stat()
                 except FileNotFoundError:
                     continue  # removed just now
-                except OSError:  # a link to itself, say: reading it tells
+                except OSError:  # for example a link to itself: reading it will report the error
                     states[entry.name] = ()
                     continue
                 states[entry.name] = (seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino, seen.st_mode)
@@ -118,9 +118,9 @@ class Enrolment:
             return None
 
     def _resolve_clashes(self) -> tuple[dict[str, Enrolled], list[str]]:
-        """The keys that the files enrol, and the files refused because another one has the same key or name.
+        """Returns the keys that the files enrol, and the clashes: files with the key or name of another file.
 
-        Notes the refused files, so that they stay refused until they change.
+        Remembers the refused files, so that they stay refused until they change.
         """
         files = {
             name: one for name, (_, one) in self._files.items() if one is not None and self._refused.get(name) != one

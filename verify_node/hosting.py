@@ -1,4 +1,4 @@
-"""Serves a verify node on a thread of a process that is not its own, without signals and without output."""
+"""Serves a verify node on a thread of another program's process, without signals and without output."""
 
 import asyncio
 import threading
@@ -12,10 +12,10 @@ from verify_node.member import Member
 
 
 class Hosted:
-    """A verify node on a thread, from the start of its loading until it is stopped or fails."""
+    """A verify node on a thread, from the start of loading until it is stopped or fails."""
 
     def __init__(self, words: Sequence[str], member: Member, failed: Callable[[str], None]) -> None:
-        """words: options of goodspeed-verify. failed: called with the reason, on that thread, unless it is stopped."""
+        """words: options of goodspeed-verify. failed: called with the reason, on that thread, unless stopped."""
         self._words, self._member, self._failed = words, member, failed
         self._cancel: Callable[[], object] | None = None  # once it serves
         self._is_stopped = False
@@ -23,7 +23,7 @@ class Hosted:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Has it send its sessions to other replicas, and end. One that still loads is left to end with its process."""
+        """Makes the node redirect its sessions and end. A node that is still loading ends only with its process."""
         self._is_stopped = True
         if self._cancel is not None:
             self._cancel()

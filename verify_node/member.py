@@ -1,4 +1,4 @@
-"""One replica of a fleet: learns who the others are, from the peers file whenever that changes."""
+"""One replica of a fleet: reads the other replicas from the peers file whenever the file changes."""
 
 import logging
 from collections.abc import Sequence
@@ -13,28 +13,28 @@ from goodspeed.fleet.table import Table
 logger = logging.getLogger("goodspeed.fleet")
 
 PEERS_LOOK_S = 1.0
-"""Time between two looks at the fleet, which is told this node's load then."""
+"""Seconds between two checks of the fleet, each of which reports this node's load."""
 
 
 class Member(Protocol):
-    """This node as one of a fleet."""
+    """This node as a member of a fleet."""
 
     @property
     def name(self) -> str: ...
 
     def look(self, load: Load) -> Sequence[Replica] | None:
-        """Takes this node's load; returns all replicas when anything changed since the last look, else None."""
+        """Takes this node's load; returns all replicas if anything changed since the previous call, else None."""
 
 
 class PeersFile:
-    """The fleet as a file names it; nobody is told this node's load. A damaged file changes nothing."""
+    """A fleet listed in a file; this node's load is not reported. A damaged file changes nothing."""
 
     def __init__(self, path: str, name: str, table: Table) -> None:
-        """`join` makes one."""
+        """`join` creates a PeersFile."""
         self.name = name
         self._path = path
         self._table = table
-        self._seen: tuple[int, ...] | None = None  # what changes with the file
+        self._seen: tuple[int, ...] | None = None  # the file's state when last read
         self._told = False
 
     def look(self, load: Load) -> Sequence[Replica] | None:
@@ -59,10 +59,10 @@ class PeersFile:
 
 
 def join(peers_path: str | None, name: str | None, key: str | None, endpoint: str) -> PeersFile | None:
-    """Makes the member that --peers and --replica ask for; None without --peers.
+    """Makes the member for --peers and --replica; None without --peers.
 
-    key: this node's public key, where the wire has keys. ConfigError where the file is damaged, or this node is not
-    found in it.
+    key: this node's public key; None: the wire has no keys. Raises ConfigError if the file is damaged or this node is
+    not in it.
     """
     if peers_path is None:
         return None
@@ -71,7 +71,7 @@ def join(peers_path: str | None, name: str | None, key: str | None, endpoint: st
 
 
 def name_in(table: Table, path: str, name: str | None, key: str | None, endpoint: str) -> str:
-    """Returns this node's name in the table: the one that is given, or that of its key or else its endpoint."""
+    """Returns this node's name in the table: the given name, else that of its key, else that of its endpoint."""
     known = ", ".join(replica.name for replica in table.replicas)
     if name is not None:
         if table.find(name) is None:
@@ -88,7 +88,7 @@ def name_in(table: Table, path: str, name: str | None, key: str | None, endpoint
 
 
 def _state(path: str) -> tuple[int, ...] | None:
-    """Values that change with a file; None where there is none."""
+    """Returns values that change with a file; None if there is no file."""
     try:
         seen = Path(path).stat()
     except OSError:

@@ -1,8 +1,8 @@
-"""Messages on their way from the channel to the core and back.
+"""Passes messages from the channel to the core and back.
 
-Sessions with a constraint wait until that is compiled, before the core sees them. It is compiled on a thread, which
-drops Python's lock, one at a time: whoever sends many that are costly waits, since senders take turns, and neither the
-event loop nor the model's thread does.
+Sessions with a constraint wait until the constraint is compiled, before the core sees them. Constraints are compiled
+one at a time, on a thread that releases the GIL, so neither the event loop nor the model's thread waits. Senders take
+turns: many costly constraints delay only their sender.
 """
 
 import asyncio
@@ -30,38 +30,38 @@ from verify_node.watch.round_events import WallTime
 logger = logging.getLogger("goodspeed.verify")
 
 TURN_S = 0.005
-"""Longest look at what arrives: verdicts, other peers' messages and HTTP wait no longer for a burst."""
+"""Longest time for reading arrivals, in seconds, so that a burst does not delay verdicts, other peers and HTTP."""
 
 PAUSE_S = 0.02
-"""Between two looks during a round, after one that brought nothing but what is refused, or that left something. In all
-looks take a fifth of the time of a round then, whoever sends how much."""
+"""Pause between two reads during a round, in seconds, after a read with only refused messages or with more pending. So
+reads take at most a fifth of a round's time, whatever is sent."""
 
 ENDS = (RankLost, TransportError, OutputError, BrokenPipeError, BrokenInvariant)
-"""Errors that end this node at once: no later round could compute, hear or tell. (A core that checks its invariants is
-of tests.)"""
+"""Errors that end this node at once: no later round could compute, receive or report. (Only tests use a core that
+checks its invariants.)"""
 
 MAX_WAITING = 256
-"""Messages of one sender that wait; one more is refused."""
+"""Most waiting messages per sender; further ones are refused."""
 
 
 class Compiling:
-    """`take` messages as they come, and give them out by `next` once the core need not compile anything for them."""
+    """Queues messages by `take`, and returns each by `next` once its constraint is compiled."""
 
     def __init__(self, constraints: Constraints) -> None:
         self._constraints = constraints
-        self._waiting: OrderedDict[bytes, deque[_Opening]] = OrderedDict()  # by sender, whose turn it is first
+        self._waiting: OrderedDict[bytes, deque[_Opening]] = OrderedDict()  # by sender, the next turn first
         self._there = asyncio.Event()
-        self._newest: _Opening | None = None  # which is compiled now, unless it was forgotten
+        self._newest: _Opening | None = None  # the one being compiled; None once its session was closed
 
     def concerns(self, received: Received) -> bool:
-        """Returns whether the message opens a session with a constraint that it does not hold yet."""
+        """True if the message opens a session with a constraint that the session does not hold yet."""
         message = received.message
         if not isinstance(message, OpenSession) or message.constraint is None:
             return False
         return not self._constraints.holds(message.session_id, message.constraint)
 
     def take(self, received: Received) -> bool:
-        """Has an opening wait that it concerns; returns False where too many of its sender do."""
+        """Queues a message for which `concerns` is true; returns False if its sender has too many waiting."""
         message = received.message
         if not isinstance(message, OpenSession) or message.constraint is None:
             raise TypeError(f"{type(message).__name__} has nothing that is compiled")
@@ -73,9 +73,9 @@ class Compiling:
         return True
 
     def forget(self, closing: Received) -> None:
-        """A Close came: openings of that session by the same sender that wait, or are compiled now, are over.
+        """Handles a Close: discards the sender's openings of that session that wait or are being compiled.
 
-        Else they would open it afterwards, for nobody.
+        Otherwise they would open an abandoned session later.
         """
         if self._newest is not None and _is_closed(self._newest.received, closing):
             self._newest = None
@@ -86,21 +86,21 @@ class Compiling:
             self._waiting.pop(closing.peer, None)
 
     async def next(self) -> Received:
-        """Waits for the next message whose constraint is compiled, or was found to be wrong.
+        """Waits for the next message whose constraint is compiled, or was found to be invalid.
 
-        What came of it is offered: the message is to be handled at once, before anything else is.
+        The result is offered to the core: the message must be handled at once, before any other.
         """
         while True:
             self._newest = opening = await self._first()
             if not self.concerns(opening.received):
-                return opening.received  # repeated while it waited; its session is open by now
+                return opening.received  # a repeated message; its session is open by now
             compiled = await self._compiled(opening)
             if self._newest is not None:
                 self._constraints.offer(opening.constraint, compiled)
                 return opening.received
 
     async def _compiled(self, opening: "_Opening") -> Compiled:
-        """Compiles on a thread. An unforeseen exception costs this session only."""
+        """Compiles on a thread. An unexpected exception affects only this session."""
         try:
             return await asyncio.to_thread(self._constraints.compiled, opening.constraint)
         except Exception as error:
@@ -120,14 +120,14 @@ class Compiling:
 
 
 class _Opening(NamedTuple):
-    """A message that opens a session, and what is compiled for it."""
+    """A message that opens a session, and the constraint to compile for it."""
 
     received: Received
     constraint: Constraint
 
 
 def _is_closed(waiting: Received, closing: Received) -> bool:
-    """Returns whether a Close is of the session that waits to be opened, as it is to be opened or later."""
+    """True if a Close is for the waiting session, in its epoch or a later one."""
     opened, closed = waiting.message, closing.message
     if not isinstance(opened, OpenSession) or not isinstance(closed, Close):
         return False
@@ -137,19 +137,19 @@ def _is_closed(waiting: Received, closing: Received) -> bool:
 
 @dataclass
 class Messages:
-    """Feeds the core with what arrives, and sends what it answers."""
+    """Passes arriving messages to the core, and sends its replies."""
 
     core: VerifyCore
     channel: VerifyChannel
     recorder: RoundRecorder | None
     compiling: Compiling | None  # None: no constraints are served
     wall: WallTime
-    uplink_bytes: int = 0  # of messages that carry drafted tokens
-    woken: asyncio.Event = field(default_factory=asyncio.Event)  # something came that the planner should know of
+    uplink_bytes: int = 0  # of messages with drafts
+    woken: asyncio.Event = field(default_factory=asyncio.Event)  # an event that may let the planner start a round
     between_rounds: asyncio.Event = field(default_factory=asyncio.Event)  # no round is in flight
 
     async def collect(self) -> None:
-        """Feeds the core with what arrives, also while a round is in flight."""
+        """Passes arriving messages to the core, also while a round is in flight."""
         failures = Failures(logger, "a look at what arrives", ENDS)
         while True:
             async with failures.survived():
@@ -161,7 +161,7 @@ class Messages:
                     await self._ignore()
 
     def hear(self, messages: Iterable[Received]) -> bool:
-        """Takes messages for TURN_S. Whether any of it was of use, or ended a session; what is refused is not."""
+        """Handles messages for at most TURN_S. True if any message was accepted, or a session was opened or ended."""
         changed, num_sessions = False, len(self.core.sessions)
         until = time.monotonic() + TURN_S
         for received in messages:
@@ -174,9 +174,9 @@ class Messages:
         return changed or len(self.core.sessions) != num_sessions
 
     def _waits(self, received: Received) -> bool:
-        """Has a message wait for its constraint to be compiled; too many of one sender are refused.
+        """Queues a message whose constraint must be compiled; refuses it if its sender has too many waiting.
 
-        One by another key than its peer's does not, and takes none of the peer's turns: the core refuses it.
+        A message with another key than its peer's is not queued, nor takes the peer's turns: the core refuses it.
         """
         if self.compiling is not None and isinstance(received.message, Close):
             self.compiling.forget(received)
@@ -190,7 +190,7 @@ class Messages:
         return True
 
     async def open_compiled(self, compiling: Compiling) -> None:
-        """Opens sessions whose constraints are compiled now, or refuses them."""
+        """Opens, or refuses, sessions whose constraints are compiled."""
         failures = Failures(logger, "a session with a constraint", ENDS)
         while True:
             async with failures.survived():
@@ -198,16 +198,16 @@ class Messages:
                 self.woken.set()
 
     async def _ignore(self) -> None:
-        """Reads nothing for a moment, or until the round is done, if one is in flight: after a refusal or in a burst.
+        """Pauses reading, after refusals or in a burst, for PAUSE_S or until the round in flight is done.
 
-        Nothing that comes is of use before that, and each look takes time from the forward pass.
+        Messages cannot be used before that, and each read takes time from the forward pass.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(PAUSE_S):
                 await self.between_rounds.wait()
 
     def _handle(self, received: Received) -> list[Send]:
-        """Answers a message. One that raises an exception costs its session, and nobody else notices."""
+        """Returns the replies to a message. A message that raises an exception affects only its own session."""
         try:
             return self._received(received)
         except ENDS:
@@ -235,7 +235,7 @@ class Messages:
         return sends
 
     def reply(self, sends: Iterable[Send]) -> None:
-        """Gives messages to the channel; what cannot be delivered is asked for again by its receiver."""
+        """Sends messages over the channel; a receiver asks again for an undelivered message."""
         started = time.perf_counter()
         traffic = self.channel.traffic
         for send in sends:
@@ -244,7 +244,7 @@ class Messages:
                 delivery = self.channel.send(send.peer_id, send.message)
             except TransportError:
                 raise
-            except Exception:  # it is too large, say
+            except Exception:  # for example, the message is too large
                 extra = {"peer": send.peer_id.hex(), "kind": type(send.message).__name__}
                 logger.exception("a message could not be sent", extra=extra)
                 continue

@@ -1,6 +1,6 @@
 """Checks a verify node's settings before torch and the model are loaded. Imports no torch.
 
-Loading takes seconds to minutes, which a port in use or an unreadable key should not cost.
+Loading takes seconds to minutes: too long to learn then of a port in use or an unreadable key.
 """
 
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ if TYPE_CHECKING:  # HTTP is imported only where it is served
 
 @dataclass(frozen=True)
 class Found:
-    """Keys, addresses and members that the checks read and bound, for `assembly.py` and the command."""
+    """Keys, addresses and members that the checks obtained, for `assembly.py` and the command."""
 
-    keys: ServerKeys | None  # this node's own, and whom it lets in; None where the wire has no keys
+    keys: ServerKeys | None  # this node's own, and the admitted ones; None: the wire has no keys
     enrolment: Enrolment | None
     http: "web.BoundAddress | None"  # None without --http
-    member: Member | None = None  # None where the node is no replica of a fleet
+    member: Member | None = None  # None: not part of a fleet
 
 
 def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
-    """Checks all that can be checked without torch; raises the named error of the first fault.
+    """Checks the settings as far as possible without torch; raises the named error of the first fault.
 
-    Downloads a model of the hub.
+    Downloads a model from the hub.
     """
     address = parse_endpoint(config.bind, config.trusted_network or config.key is not None, "binding")
     if config.trusted_network:
@@ -57,7 +57,7 @@ def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
 
 
 def read_keys(config: VerifyConfig) -> tuple[ServerKeys, Enrolment] | tuple[None, None]:
-    """This node's key and whom it lets in; neither where the wire has no keys."""
+    """Reads this node's key and the enrolled keys; None for both where the wire has no keys."""
     if config.key is None or config.enrolled is None:
         return None, None
     pair, enrolment = checked_pair(read_verify_pair(config.key)), Enrolment(config.enrolled)

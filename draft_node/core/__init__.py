@@ -1,1 +1,1 @@
-"""The draft node's rules as state machines: sessions and the link to the verify node; time is an argument."""
+"""The draft node's state machines: sessions and links to verify nodes. No I/O; time is an argument."""

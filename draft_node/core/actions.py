@@ -1,7 +1,7 @@
-"""Inputs of a session (`Request`, `Proposed`), the actions that it and the core return, and its counts. Plain data.
+"""Inputs of a session (`Request`, `Proposed`), actions of sessions and of the core, and `Statistics`. Plain data.
 
-A session's actions concern its user, the draft model or the line. `DraftCore` names the user (`Tell`) and adds actions
-that concern the connection. Whoever drives the core carries out every action that an event returned, in order.
+A session's actions concern its user, the draft model or the link. `DraftCore` adds the session id to a user's (`Tell`),
+and adds actions that concern the connection. The driver carries out all actions of an event in order.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ from goodspeed.wire.messages import (
 
 
 class Request(Struct, frozen=True):
-    """A user's request: prompt ids and how to go on from them."""
+    """A user's request for one text: prompt ids and generation parameters."""
 
     session_id: bytes
     prompt: tuple[int, ...]
@@ -36,20 +36,20 @@ class Request(Struct, frozen=True):
     stop_ids: tuple[int, ...] = ()
     verification: Verification = "match"
     max_draft: int = MAX_DRAFT
-    num_logprobs: int | None = None  # alternatives told of each position; None: no logprobs at all
-    num_prompt_logprobs: int | None = None  # likewise of each token of the prompt but the first
-    min_tokens: int = 0  # none of stop_ids is drawn before so many
-    target: str | None = None  # fingerprint of the target that stop_ids and sampling are for; None: for any
-    user: str = ""  # whose text it is, and whose history may draft for it; empty where nobody is told apart
-    drafter: Drafter = "auto"  # what may draft for it
-    slo: Objectives | None = None  # what it is to keep
-    otherwise: Otherwise = "best_effort"  # what becomes of it where that cannot be promised
-    asked_at: float = 0.0  # when its user asked for it
+    num_logprobs: int | None = None  # alternatives reported per position; None: no logprobs
+    num_prompt_logprobs: int | None = None  # the same for each prompt token but the first
+    min_tokens: int = 0  # output tokens before any of stop_ids may be drawn
+    target: str | None = None  # fingerprint of the target that stop_ids and sampling are for; None: any
+    user: str = ""  # owner of the text, whose history may draft for it; empty: users are not distinguished
+    drafter: Drafter = "auto"  # permitted sources of drafts
+    slo: Objectives | None = None  # latency objectives; None: none
+    otherwise: Otherwise = "best_effort"  # what to do if the SLO cannot be promised
+    asked_at: float = 0.0  # time of the user's request
     logit_rules: LogitRules | None = None
-    constraint: Constraint | None = None  # that its output keeps
-    prediction: tuple[int, ...] = ()  # what its user expects it to be
+    constraint: Constraint | None = None  # structured output
+    prediction: tuple[int, ...] = ()  # output that the user expects
     priority: int = 0  # among its user's texts that wait for a place; lower goes first
-    cache_salt: bytes = b""  # texts of one salt may share what was read of them; empty: with none but itself
+    cache_salt: bytes = b""  # texts with the same salt share cached prefixes; empty: shares with no other
 
     def open(
         self,
@@ -61,10 +61,10 @@ class Request(Struct, frozen=True):
         num_hops: int = 0,
         num_prompt_logprobs: int | None = None,
     ) -> OpenSession:
-        """The message that opens the session with what is committed so far.
+        """Returns the message that opens the session with the committed tokens.
 
-        first_at: when its user had the first token. num_hops: redirects since its last token. num_prompt_logprobs:
-        None where they have come already.
+        first_at: when the user got the first token; None: not yet. num_hops: redirects since the latest token.
+        num_prompt_logprobs: None: not requested, or already received.
         """
         return OpenSession(
             session_id=self.session_id,
@@ -94,22 +94,22 @@ class Request(Struct, frozen=True):
         return Slo(self.slo, max(0.0, now - self.asked_at), None if first_at is None else now - first_at)
 
     def banned_at(self, position: int) -> tuple[int, ...]:
-        """Tokens that may not be drawn at this position of the text."""
+        """Returns the tokens that may not be drawn at this position of the text."""
         return self.stop_ids if position < len(self.prompt) + self.min_tokens else ()
 
 
 class Send(Struct, frozen=True):
-    """A message for a verify node, on one of the links."""
+    """Send a message on one of the links to verify nodes."""
 
     message: UpMessage
     link: int = 0
 
 
 class Propose(Struct, frozen=True):
-    """Have the draft model propose up to `length` tokens after `tokens`; 0 only brings its cache up to date.
+    """Have the draft model propose up to `length` tokens after `tokens`; 0 only updates its KV cache.
 
-    With `local` nobody verifies it: what is drawn is the text. The last `num_unverified` of `tokens` are drafted
-    themselves. Under the match rule the proposal ends where the probability that all of it is accepted falls below
+    With `local` the drawn tokens become the text without verification. The final `num_unverified` of `tokens` are
+    drafted tokens. Under the match rule the proposal ends where the probability that all of it is accepted falls below
     `least_probability`.
     """
 
@@ -121,33 +121,33 @@ class Propose(Struct, frozen=True):
     local: bool = False
     least_probability: float = 0.0
     num_unverified: int = 0
-    wants_alternatives: bool = False  # those of `Proposed`, for the verify node
+    wants_alternatives: bool = False  # `Proposed.alternatives` are wanted
 
 
 class Proposed(Struct, frozen=True):
-    """The answer to a Propose; no tokens when the draft model could not."""
+    """The answer to a Propose; without tokens if the draft model failed."""
 
     session_id: bytes
     epoch: int
     round: int
     tokens: tuple[int, ...]
     proposal: bytes | None = None
-    probabilities: tuple[float, ...] | None = None  # match: of each token to be accepted after those before it
+    probabilities: tuple[float, ...] | None = None  # match rule: acceptance probabilities, given the tokens before
     alternatives: tuple[int | None, ...] = ()
-    """For each token what the model would have drafted without it; None where that is hardly worth verifying."""
+    """Each token's second choice; None: too improbable to be worth verifying."""
 
 
 class Deliver(Struct, frozen=True):
-    """Tokens for the user, in order, each exactly once; with the target's logprobs where they are wanted.
+    """Deliver tokens to the user, in order, each exactly once, with the target's logprobs if requested.
 
-    They are verified, but for `local` ones: those the draft model wrote alone, from another distribution.
+    The tokens are verified, unless `local`: those the draft model wrote alone, from another distribution.
     """
 
     tokens: tuple[int, ...]
-    logprobs: tuple[TokenLogprobs, ...] = ()  # one for each of tokens, or none
-    accepted: tuple[bool, ...] = ()  # which of tokens are accepted drafts; empty: none of them
+    logprobs: tuple[TokenLogprobs, ...] = ()  # one per token, or empty
+    accepted: tuple[bool, ...] = ()  # per token: True for an accepted draft token; empty: none is
     local: bool = False
-    prompt_logprobs: tuple[TokenLogprobs, ...] | None = None  # once, with the first tokens or the end, if wanted
+    prompt_logprobs: tuple[TokenLogprobs, ...] | None = None  # once, with the first tokens or the end, if requested
 
 
 class Finish(Struct, frozen=True):
@@ -157,7 +157,7 @@ class Finish(Struct, frozen=True):
 
 
 class Fail(Struct, frozen=True):
-    """The generation cannot go on; the user is told why."""
+    """The generation cannot go on; the user gets the reason."""
 
     code: str
     what: str
@@ -165,7 +165,7 @@ class Fail(Struct, frozen=True):
 
 @dataclass(slots=True)
 class Statistics:
-    """Counts of one session, as its verdicts reported them, and of what was written without any."""
+    """Counts of one session, from its verdicts and from its local tokens."""
 
     num_rounds: int = 0
     num_drafts: int = 0  # verified, with at least one token
@@ -175,13 +175,13 @@ class Statistics:
     num_refusals: int = 0
     num_resends: int = 0
     num_local: int = 0  # of num_tokens, those that the draft model wrote alone
-    num_cached: int = 0  # tokens of the prompt that the verify node had in memory when it first read it
-    drafted: Counter[DraftSource] = field(default_factory=Counter)  # num_drafted by what drafted them
-    accepted: Counter[DraftSource] = field(default_factory=Counter)  # num_accepted likewise
+    num_cached: int = 0  # prompt tokens found in the verify node's prefix cache at the first prefill
+    drafted: Counter[DraftSource] = field(default_factory=Counter)  # num_drafted by source
+    accepted: Counter[DraftSource] = field(default_factory=Counter)  # num_accepted by source
     drafts: Counter[tuple[int, int]] = field(default_factory=Counter)  # num_drafts by (tokens verified, accepted)
 
     def count(self, verdict: Verdict, num_new: int) -> None:
-        """A verdict was applied, and so many of its tokens were new."""
+        """Counts an applied verdict. num_new: tokens of the verdict that were new."""
         if self.num_rounds == 0:
             self.num_cached = verdict.num_cached
         self.num_rounds += 1
@@ -200,13 +200,13 @@ class Statistics:
         return self.num_accepted / self.num_drafted if self.num_drafted else 0.0
 
     def by_name(self) -> dict[str, object]:
-        """All counts by name, for JSON. `dataclasses.asdict` would count a Counter's items instead of copying them."""
+        """Returns all counts by name, for JSON. `dataclasses.asdict` would count a Counter's items, not copy them."""
         numbers = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "drafts"}
         return numbers | {"drafted": by_source(self.drafted), "accepted": by_source(self.accepted)}
 
 
 def by_source(tokens: Counter[DraftSource]) -> dict[DraftSource, int]:
-    """Tokens by what drafted them, those that drafted none included."""
+    """Returns the tokens of every draft source, 0 included."""
     return {source: tokens[source] for source in get_args(DraftSource)}
 
 
@@ -214,41 +214,41 @@ Action: TypeAlias = Send | Propose | Deliver | Finish | Fail
 
 
 class Tell(Struct, frozen=True):
-    """Hand this to the user of the session; after a Finish or a Fail there is nothing more for them."""
+    """Give an item to the session's user; nothing follows a Finish or a Fail."""
 
     session_id: bytes
     item: Deliver | Finish | Fail
 
 
 class Connect(Struct, frozen=True):
-    """Make a link to another verify node; what is sent on it from now on goes there."""
+    """Create a link to another verify node."""
 
     link: int
     address: Address
 
 
 class Disconnect(Struct, frozen=True):
-    """Give up a link, after what was sent on it."""
+    """Close a link, after sending its queued messages."""
 
     link: int
 
 
 class Reconnect(Struct, frozen=True):
-    """Drop the connection of a link with everything queued on it, and make another."""
+    """Replace a link's connection; its queued messages are dropped."""
 
     link: int = 0
 
 
 class Connected(Struct, frozen=True):
-    """The verify node answered the Hello: its limits hold from now on."""
+    """A verify node answered the Hello: its limits apply from now on."""
 
     welcome: Welcome
-    was_local: bool  # the draft model has written alone until now
+    was_local: bool  # the draft model wrote alone until now
     link: int = 0
 
 
 class Away(Struct, frozen=True):
-    """No verify node is in reach; texts wait for one."""
+    """No verify node can be reached; texts wait for one."""
 
 
 class WriteLocally(Struct, frozen=True):

@@ -1,17 +1,18 @@
-"""The rules of a draft node as one state machine: events in, actions out, time as an argument.
+"""The draft node as one state machine: events in, actions out, time as an argument.
 
-Two shapes were compared. If `poll_actions()` drained a queue inside the core (h11, QUIC libraries), a driver that
-forgets to poll would lose nothing, but no test could tell which event caused which action. Here every event returns
-its own list, like the verify node's core does, and the driver keeps the order of the lines it sends.
+Two designs were compared. With `poll_actions()` draining a queue inside the core (h11, QUIC libraries), a driver that
+forgets to poll loses nothing, but no test can tell which event caused which action. Here every event returns its own
+list, as in the verify node's core, and the driver sends messages in that order.
 
-    begin, forget                             a user asks for a text; the user left, or the text is over
-    receive, tick                             a message of a verify node; time passes
-    turned_away, broke, send_failed           what became of a link's connection
-    fail                                      a text cannot go on, by what became of one of its messages
-    proposed                                  the draft model is done
-    drain, leave                              this node stops: no text is begun any more; the last word is said
+    begin, forget                             a user requests a text; the text is over, or its user left
+    receive, tick                             a message from a verify node; time passes
+    turned_away, broke, send_failed           a link's connection was refused, ended, or could not send
+    fail, too_large                           a text cannot go on: one of its events or messages failed
+    proposed                                  the draft model finished a proposal
+    drain, leave                              this node stops: it starts no new text; it sends Leave
 
-`draft_node/daemon.py` drives it with sockets and a model, `experiments/simulation/nodes/draft.py` on a virtual clock.
+Two drivers: `draft_node/daemon.py` with sockets and a model, `experiments/simulation/nodes/draft.py` on a virtual
+clock.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,7 +47,7 @@ from goodspeed.wire.messages import DownMessage, Redirect, Refusal, Verdict
 
 
 class DraftCore:
-    """The links to verify nodes, the sessions, and what becomes of them while all are away."""
+    """Owns the links to verify nodes and the sessions, and handles the absence of all verify nodes."""
 
     def __init__(
         self,
@@ -61,11 +62,11 @@ class DraftCore:
         has_model: bool = True,
         line: Line | None = None,
     ) -> None:
-        """link: to the first of `addresses`, the verify nodes of the options.
+        """link: the link to the first of `addresses`. addresses: the verify nodes in the options.
 
-        context_len: of the draft model. connect_timeout_s: an absence of all verify nodes that is longer is too long;
-        then `stays` has it end the texts that wait, and not this node, and `falls_back` has it end nothing: the draft
-        model writes alone. ngrams: None for no n-gram drafts. has_model: without one, nothing is ever asked of it.
+        context_len: of the draft model, in tokens. connect_timeout_s: longest tolerated absence of all verify nodes.
+        After that the node stops; with `stays` only the waiting texts end; with `falls_back` the draft model writes
+        them alone. ngrams: None: no n-gram drafts. has_model: False: no Propose is ever returned.
         """
         self.links = Links(link, addresses)
         self.context_len = context_len
@@ -73,16 +74,16 @@ class DraftCore:
         self.stays = stays
         self.falls_back = falls_back
         self.ngrams = ngrams
-        self._predictions = Ngrams(History(1, per_user=True), keeps=False)  # drafts from nothing else
+        self._predictions = Ngrams(History(1, per_user=True), keeps=False)  # drafts from predictions alone
         self.has_model = has_model
         self.is_local = False  # the draft model writes alone now
-        self.line = line if line is not None else Line()  # who of the sessions has a place
+        self.line = line if line is not None else Line()  # gives places to sessions
         self.sessions: dict[bytes, Session] = {}
-        self.resting = Resting()  # of the draft model
+        self.resting = Resting()  # pauses the draft model, for all sessions
         self.counts = Counts()
         self.openings = Openings(self.links, self.sessions, self.line, self.counts)
-        self._last_word: Fail | None = None  # what every user is told from now on
-        self._has_left = False  # nothing is sent any more
+        self._last_word: Fail | None = None  # set when this node stops: the answer to every user from then on
+        self._has_left = False  # Leave was said; nothing more is sent
 
     @property
     def link(self) -> VerifyLink:
@@ -91,15 +92,15 @@ class DraftCore:
 
     @property
     def statistics(self) -> Statistics:
-        """Over all sessions so far."""
+        """Totals over all sessions since the start."""
         return total(self.counts.statistics, *(session.statistics for session in self.sessions.values()))
 
     # -- users -----------------------------------------------------------------------------------------------------
 
     def begin(self, request: Request, now: float) -> list[NodeAction]:
-        """A user asks for a text. It waits for its place, and then for the verify node where that is away.
+        """Starts a session for a user's request. The session waits for a place, and then for a verify node.
 
-        The session is kept until `forget`, even when its user is told the last word at once.
+        The session exists until `forget`, even if this node is stopping and its user gets a Fail at once.
         """
         known = self.ngrams if self.ngrams is not None or not request.prediction else self._predictions
         ngrams = known.begin(request) if known is not None else None
@@ -111,7 +112,7 @@ class DraftCore:
         return self._turn(now)
 
     def forget(self, session_id: bytes, now: float) -> list[NodeAction]:
-        """The text is over or its user left: its session is closed, and the next one's turn comes."""
+        """Closes the session of a text that is over or whose user left. Its place goes to the next in line."""
         session = self.sessions.pop(session_id, None)
         if session is None:
             return []
@@ -123,7 +124,7 @@ class DraftCore:
         return [] if self._has_left else closing + self._turn(now)
 
     def _turn(self, now: float) -> list[NodeAction]:
-        """Sessions get the free places. After the last word none does."""
+        """Gives free places to waiting sessions, unless this node is stopping."""
         if self._last_word is not None:
             return []
         actions: list[NodeAction] = []
@@ -132,19 +133,19 @@ class DraftCore:
         return actions
 
     def _start(self, session: Session, now: float) -> list[NodeAction]:
-        """A session that has its place is opened as soon as a verify node is there, unless it is written alone."""
+        """Opens a session that has a place, or has the draft model write alone if no verify node is there."""
         opened = self.openings.open(session, now)
         return opened or (self._fall_back(session, now) if self.is_local else [])
 
     def _keep(self, session: Session) -> None:
-        """Texts that are over may draft for others; those that the draft model wrote a part of are not the target's."""
+        """Adds a finished text to the history, unless the draft model wrote part of it: that is not the target's."""
         if self.ngrams is not None and not session.statistics.num_local:
             self.ngrams.keep(session.request, session.tokens)
 
     # -- the verify node -------------------------------------------------------------------------------------------
 
     def receive(self, message: DownMessage, now: float, link: int = 0) -> list[NodeAction]:
-        """A message of a verify node; PeerRefused for a refusal that no retry can mend, and nobody else to go to."""
+        """Handles a verify node's message. Raises PeerRefused for a permanent refusal with no other node to try."""
         if link not in self.links:
             return []
         if isinstance(message, Refusal):
@@ -172,11 +173,11 @@ class DraftCore:
             return []
 
     def _session_on(self, link: int, session_id: bytes) -> Session | None:
-        """A session that this link's verify node may speak of."""
+        """Returns the session if it is on this link: a verify node may only address its own sessions."""
         return self.sessions.get(session_id) if self.links.on(session_id) == link else None
 
     def _placed(self, session: Session, message: Verdict | Refusal, now: float) -> list[NodeAction]:
-        """Learns from this about room at the verify node, and returns whose turn it is."""
+        """Learns from an answer whether the verify node has room, and starts the sessions that get a place."""
         session_id = session.request.session_id
         if isinstance(message, Refusal) and session.state is State.POSTPONED:
             self.line.refused(session_id, now)
@@ -186,7 +187,7 @@ class DraftCore:
         return []
 
     def tick(self, now: float) -> list[NodeAction]:
-        """Time passes: notices silence, repeats what was not answered, and ends an absence that is too long."""
+        """Detects silent links, retransmits unanswered messages, and handles an absence that is too long."""
         actions: list[NodeAction] = []
         for number in self.links:
             actions += self._obey(number, self.links[number].tick(now), now)
@@ -199,34 +200,34 @@ class DraftCore:
         return actions + self._turn(now)
 
     def away_s(self, now: float) -> float:
-        """Returns for how long no verify node has been there; 0 while one is."""
+        """Returns the seconds since the last verify node was lost; 0 while one is connected."""
         return 0.0 if self.links.is_anybody_there else self.link.away_s(now)
 
     def turned_away(self, why: str, now: float, link: int = 0) -> list[NodeAction]:
-        """A verify node takes no connection of this node."""
+        """Handles a verify node that refuses this node's connection."""
         return self._obey(link, self.links[link].turned_away(why, now), now) if link in self.links else []
 
     def unreachable(self, link: int) -> None:
-        """No channel can be made for a new link: its sessions go elsewhere, and it may be tried again."""
+        """Drops a new link whose channel could not be created. Its sessions go elsewhere; it may be tried again."""
         if link in self.links and link != self.links.home:
             self.links.drop(link)
 
     def broke(self, now: float, link: int = 0) -> list[NodeAction]:
-        """A connection ended, and what was on it is lost."""
+        """Handles a connection that ended; its messages in flight are lost."""
         return self._obey(link, self.links[link].broke(now), now) if link in self.links else []
 
     def send_failed(self, now: float, link: int = 0) -> list[NodeAction]:
-        """A message could not be sent. Does nothing while that verify node is away: that is known already."""
+        """Handles a failed send. Does nothing if that verify node is already known to be away."""
         if self._has_left or link not in self.links or not self.links[link].connected:
             return []
         return self._obey(link, self.links[link].failed(now), now)
 
     def fail(self, session_id: bytes, why: Fail) -> list[NodeAction]:
-        """This text cannot go on, since an event of it raised; `forget` closes it at the verify node."""
+        """Fails a text after one of its events raised an exception; `forget` closes it at the verify node."""
         return [Tell(session_id, why)] if session_id in self.sessions else []
 
     def too_large(self, session_id: bytes, why: Fail) -> list[NodeAction]:
-        """This text cannot go on, since a message of it is over the verify node's limit; nothing more of it is sent."""
+        """Fails a text after one of its messages exceeded the verify node's size limit; sends nothing more of it."""
         if session := self.sessions.get(session_id):
             session.disconnect()
         return self.fail(session_id, why)
@@ -234,14 +235,14 @@ class DraftCore:
     # -- the draft model -------------------------------------------------------------------------------------------
 
     def proposed(self, proposed: Proposed, now: float) -> list[NodeAction]:
-        """The draft model is done, or has given up."""
+        """Takes a proposal from the draft model; an empty one means that it failed."""
         session = self.sessions.get(proposed.session_id)
         return self.openings.of(session, session.proposed(proposed, now)) if session is not None else []
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def drain(self, fail: Fail) -> list[NodeAction]:
-        """Closes what is running at both nodes; its users, and all that come later, are told why."""
+        """Closes the running sessions at both nodes; their users and all later ones get `fail`."""
         actions = self._tell_all(fail)
         self._last_word = fail
         if self._has_left:
@@ -251,7 +252,7 @@ class DraftCore:
         return actions
 
     def leave(self, fail: Fail) -> list[NodeAction]:
-        """Says Leave, so that the verify nodes free the sessions at once; and tells every user."""
+        """Sends Leave, so that the verify nodes free the sessions at once, and `fail` to every user."""
         self._has_left, self._last_word = True, fail
         farewell: list[NodeAction] = [Send(Leave(), number) for number in self.links if self.links[number].connected]
         return farewell + self._tell_all(fail)
@@ -286,7 +287,7 @@ class DraftCore:
         return ended + self._tell_all(Fail("verify_away", f"{self.link.absence(now)}; ask again later"))
 
     def _write_locally(self, now: float) -> list[NodeAction]:
-        """The draft model goes on alone with every text that waits for the verify node."""
+        """Has the draft model continue alone every text that waits for a verify node."""
         actions: list[NodeAction] = [] if self.is_local else [WriteLocally()]
         self.is_local = True
         for session_id, session in self.sessions.items():

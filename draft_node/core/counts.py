@@ -1,6 +1,6 @@
-"""Counters of the draft node since its start: plain numbers that only grow: for those who watch.
+"""Counters of the draft node since its start, for metrics: plain numbers that only grow.
 
-No I/O, no clock of its own: every event is given its time.
+No I/O, no clock: time is an argument.
 """
 
 from collections import Counter
@@ -15,31 +15,31 @@ from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import RefusalCode
 
 OWN = ("busy", "verify_away", "target_changed", "closed", "internal")
-"""Failures that no verify node names."""
+"""Failure codes of the draft node itself."""
 
 KNOWN = (*get_args(RefusalCode), *OWN)
 
 
 def known(code: str) -> str:
-    """The code, if it is one of those that this release knows: names that come from the network are not kept."""
+    """Returns the code, or OTHER for one that this release does not know: names from the network are not stored."""
     return code if code in KNOWN else OTHER
 
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of connections and refusals, and of sessions that are over."""
+    """Counts of connections, refusals and closed sessions."""
 
-    num_connected: int = 0  # handshakes; every one but the first was a reconnection
-    num_redirected: int = 0  # sessions that a verify node sent to another
-    refusals: Counter[str] = field(default_factory=Counter)  # by reason
-    statistics: Statistics = field(default_factory=Statistics)  # of all sessions that are over
+    num_connected: int = 0  # handshakes; all but the first are reconnections
+    num_redirected: int = 0  # sessions that a verify node redirected to another
+    refusals: Counter[str] = field(default_factory=Counter)  # by code
+    statistics: Statistics = field(default_factory=Statistics)  # of all closed sessions
 
     def refused(self, code: str) -> None:
         self.refusals[known(code)] += 1
 
 
 def total(*parts: Statistics) -> Statistics:
-    """Their sum, number by number."""
+    """Returns the sum, field by field."""
     names = Statistics.__dataclass_fields__
     begins = Statistics()
     return Statistics(**{name: sum((getattr(part, name) for part in parts), getattr(begins, name)) for name in names})
@@ -47,11 +47,11 @@ def total(*parts: Statistics) -> Statistics:
 
 @dataclass(slots=True)
 class Texts:
-    """Counts of the texts that were asked for, as their readers saw them."""
+    """Counts of the requested texts, as their users saw them."""
 
     finished: Counter[FinishReason] = field(default_factory=Counter)
-    failed: Counter[str] = field(default_factory=Counter)  # by code; not let in, or not completed
-    num_abandoned: int = 0  # their readers left
+    failed: Counter[str] = field(default_factory=Counter)  # by code; not admitted, or not completed
+    num_abandoned: int = 0  # texts whose users left
     num_prompt_tokens: int = 0  # of texts that got a first token
     num_tokens: int = 0  # generated
     first_token_s: Histogram = field(default_factory=lambda: Histogram(TIME_TO_FIRST_TOKEN_S))
@@ -61,17 +61,17 @@ class Texts:
     prompt_tokens: Histogram = field(default_factory=lambda: Histogram(REQUEST_TOKENS))
     tokens: Histogram = field(default_factory=lambda: Histogram(REQUEST_TOKENS))
     slo_outcomes: Counter[tuple[str, Outcome]] = field(default_factory=Counter)  # of complete texts, by tier
-    promised: Counter[tuple[str, Outcome]] = field(default_factory=Counter)  # of these, what was promised
-    slo_tokens: Counter[str] = field(default_factory=Counter)  # of complete texts that attained all, by tier
+    promised: Counter[tuple[str, Outcome]] = field(default_factory=Counter)  # of these, texts with a promised SLO
+    slo_tokens: Counter[str] = field(default_factory=Counter)  # of complete texts that attained their SLO, by tier
 
     def begin(self, num_prompt_tokens: int, now: float, slo: Objectives | None = None) -> "Text":
-        """A text is asked for. slo: what it is to keep, of a tier that this node knows, or of none."""
+        """Starts counting a requested text. slo: its objectives, of a known tier or of none; None: no objectives."""
         return Text(self, num_prompt_tokens, Times(now), slo)
 
 
 @dataclass(slots=True)
 class Text:
-    """One text, from when it was asked for to its end."""
+    """Counts one text, from its request to its end."""
 
     texts: Texts
     num_prompt_tokens: int
@@ -84,7 +84,7 @@ class Text:
         return self.times.num_tokens
 
     def delivered(self, num_tokens: int, now: float) -> None:
-        """Tokens came, several at once where a draft was accepted."""
+        """Counts delivered tokens; several arrive at once if a draft was accepted."""
         if not num_tokens:
             return
         texts, times = self.texts, self.times
@@ -101,7 +101,7 @@ class Text:
         self.times = Times(self.times.asked_at)
 
     def finished(self, reason: FinishReason, now: float, promised: bool | None = None) -> Kept | None:
-        """The text is complete. Returns what became of its objectives; None if it had none."""
+        """Counts a complete text. Returns whether its objectives were attained; None: it had none."""
         self._over = True
         texts, times = self.texts, self.times
         texts.finished[reason] += 1
@@ -124,7 +124,7 @@ class Text:
         self.texts.failed[known(code)] += 1
 
     def left(self) -> None:
-        """Nobody reads on; what is over already stays as it ended."""
+        """Counts a text whose user left before its end."""
         if not self._over:
             self._over = True
             self.texts.num_abandoned += 1

@@ -1,4 +1,4 @@
-"""The verify nodes that this draft node may connect to: those of its options, and those that one of them told it."""
+"""The verify nodes that this draft node may connect to: those in its options, and the siblings these report."""
 
 from collections.abc import Iterable, Sequence
 from math import inf
@@ -9,14 +9,14 @@ from goodspeed.wire.handshake import Sibling
 
 
 class Address(NamedTuple):
-    """A verify node's endpoint, and the key that it proves to have."""
+    """A verify node's endpoint, and the public key that the node must prove."""
 
     endpoint: str
-    server_key: str | None = None  # None: that of the options, if there is one
+    server_key: str | None = None  # None: the key in the options, if any
 
 
 class Directory:
-    """Addresses by endpoint. Those of the options are always there; the others are what was told last."""
+    """Addresses by endpoint: those in the options permanently, and the siblings reported most recently."""
 
     def __init__(self, of_options: Sequence[Address], random: Random) -> None:
         self._of_options = {address.endpoint: address for address in of_options}
@@ -26,30 +26,30 @@ class Directory:
         self._random = random
 
     def learn(self, siblings: Iterable[Sibling]) -> None:
-        """A verify node told who is in its fleet; it knows better than whoever told before."""
+        """Replaces the siblings by a verify node's newest list of its fleet."""
         self._siblings = {sibling.endpoint: sibling for sibling in siblings}
 
     def exclude(self, address: Address) -> None:
-        """Excludes a verify node that serves nothing for this draft node."""
+        """Excludes a verify node that refuses this draft node for good."""
         self._excluded.add(address.endpoint)
 
     def found(self, address: Address, target: str) -> None:
-        """Its Welcome named this target."""
+        """Records the target in a verify node's Welcome."""
         self._targets[address.endpoint] = target
 
     def find(self, endpoint: str, server_key: str) -> Address | None:
-        """The address of this endpoint, if it is known by this key; None: nobody who may say so has named it."""
+        """Returns the address of an endpoint that is known with this key; None: not known, or with another key."""
         if endpoint not in self._siblings and endpoint not in self._of_options:
             return None
         address = self._address(endpoint)
         return address if (address.server_key or "") == server_key else None
 
     def addresses(self) -> list[Address]:
-        """All of them, those of the options first."""
+        """Returns all addresses, those in the options first."""
         return [self._address(endpoint) for endpoint in {**self._of_options, **self._siblings}]
 
     def may_have(self, address: Address, target: str | None) -> bool:
-        """Returns whether a text of this target may go on there, as far as is known."""
+        """Returns whether the verify node may have this target; True also if the node's is unknown. None: any."""
         return target is None or self._target(address.endpoint) in (None, target)
 
     def _takes_sessions(self, address: Address) -> bool:
@@ -58,9 +58,9 @@ class Directory:
         return not is_draining and address.endpoint not in self._excluded
 
     def candidates(self, target: str | None) -> list[Address]:
-        """Returns addresses to try next: those that may have this target, the shortest wait first, unknown ones last.
+        """Returns the addresses that may have this target, shortest expected wait first, unknown waits at the end.
 
-        Equals come in random order, so that the draft nodes of a verify node that died do not all go to one.
+        Waits are randomized (0.5 to 1.5 times), so that the draft nodes of a dead verify node do not all go to one.
         """
         found = [one for one in self.addresses() if self.may_have(one, target) and self._takes_sessions(one)]
         return sorted(

@@ -1,12 +1,11 @@
-"""The line of a draft node's texts: those that came first have places, the others wait.
+"""The queue ("line") of a draft node's texts: the first to arrive have places, the others wait.
 
-A place is a slot of this node and room for one more session at the verify node. The verify node does not say how much
-room it has for this node; it refuses a session that is too many. A refused text goes back into the line, and the node
-then counts on as many places as other texts have. After LATER_S the first in line tries one more, and the next one
-follows at once if it was admitted. A text that ends makes room for the next without a wait.
+A place is a slot of this node and room for one more session at the verify node. The verify node does not announce its
+room; it refuses a session that is too many. A refused text returns to the queue, and the node then assumes as many
+places as the other texts have. After LATER_S the first in line tries one more place. If that text is admitted, the next
+one follows at once. When a text ends, the next one gets its place without a wait.
 
-Among one user's waiting texts the one of the lowest `priority` goes first, in the places that are that user's turn.
-`core.py` opens and closes the sessions.
+A user's turn goes to that user's waiting text of the lowest `priority`. `core.py` opens and closes the sessions.
 """
 
 from dataclasses import dataclass, field
@@ -15,29 +14,29 @@ from math import inf
 from draft_node.core.session import Session
 
 LATER_S = 1.0
-"""After so long a verify node that had no room is asked again, by one waiting text."""
+"""Seconds after a refusal for lack of room until one waiting text tries again."""
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One text in line or with a place."""
+    """One text, waiting or with a place."""
 
     session: Session
     arrived_at: float
     has_place: bool = False
     placed_at: float = 0.0
-    is_admitted: bool = False  # the verify node answered since it has its place
+    is_admitted: bool = False  # the verify node sent a verdict since the text got its place
 
 
 @dataclass(slots=True)
 class Line:
-    """The texts of a node that has `num_slots` places of its own."""
+    """The queue of a node. num_slots: texts that the node itself serves at once."""
 
     num_slots: float = inf
     _entries: dict[bytes, Entry] = field(default_factory=dict)
-    _num_rooms: float = inf  # at the verify node, as far as is known
-    _refused_at: float = -inf  # the verify node had no room then
-    _asks_at: float = 0.0  # then one more is tried
+    _num_rooms: float = inf  # sessions that the verify node is assumed to have room for
+    _refused_at: float = -inf  # time of the latest refusal for lack of room
+    _asks_at: float = 0.0  # when one more place is tried
 
     @property
     def num_seated(self) -> int:
@@ -61,11 +60,11 @@ class Line:
         self._entries[session.request.session_id] = Entry(session, now)
 
     def leave(self, session_id: bytes) -> None:
-        """The text is over, or its user left."""
+        """Removes a text that is over or whose user left."""
         self._entries.pop(session_id, None)
 
     def moved(self, session_id: bytes, now: float) -> bool:
-        """The verify node sent the session a verdict. Returns whether another text may be admitted at once."""
+        """Notes a verdict for the session. Returns True if another text may try for a place at once."""
         entry = self._entries.get(session_id)
         if entry is None or not entry.has_place or entry.is_admitted:
             return False
@@ -76,7 +75,7 @@ class Line:
         return True
 
     def refused(self, session_id: bytes, now: float) -> None:
-        """The verify node had no room: the session waits on, as if it had never had a place."""
+        """Returns a session to the queue, since the verify node had no room; the session retains its arrival time."""
         entry = self._entries.get(session_id)
         if entry is None or not entry.has_place:
             return
@@ -85,11 +84,11 @@ class Line:
         self._asks_at = now + LATER_S
 
     def forget_rooms(self) -> None:
-        """The verify node is another, or away: nothing is known of its room."""
+        """Drops the estimate of the verify node's room, after that node changed or went away."""
         self._num_rooms = inf
 
     def turn(self, now: float) -> list[Session]:
-        """Gives the free places, and returns the sessions that have one from now on."""
+        """Gives out the free places; returns the sessions that got one."""
         waiting = [entry for entry in self._entries.values() if not (entry.has_place or entry.session.done)]
         if not waiting:
             return []
@@ -105,7 +104,7 @@ class Line:
         return entered
 
     def _ask_again(self, now: float) -> None:
-        """One more place is tried where the verify node had no room a while ago."""
+        """Allows one more place if the latest refusal or attempt was LATER_S ago."""
         if self.num_seated >= self._num_rooms and now >= self._asks_at:
             self._num_rooms = self.num_seated + 1
             self._asks_at = now + LATER_S
@@ -116,9 +115,9 @@ class Line:
 
 
 def _most_urgent(waiting: list[Entry]) -> Entry:
-    """Returns whom the next place goes to: of the first in line's user the text of the lowest priority.
+    """Returns the entry that gets the next place: the lowest priority among the texts of the first one's user.
 
-    It trades its arrival with the first in line, so that no other user's turn comes earlier or later.
+    The two entries swap arrival times, so that no other user's turn changes.
     """
     first = waiting[0]
     user = first.session.request.user

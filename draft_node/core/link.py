@@ -1,6 +1,6 @@
-"""The draft node's connection to the verify node: handshake, signs of life, reconnection. No I/O, no clock.
+"""The draft node's link to a verify node: handshake, heartbeats, reconnection. No I/O, no clock.
 
-Events in (a message, the time, a failed send), commands out; `core.py` turns them into actions.
+Events in (a message, the time, a failed send), commands out; `core.py` turns the commands into actions.
 """
 
 from dataclasses import dataclass
@@ -11,47 +11,47 @@ from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Welcome
 from goodspeed.wire.messages import DownMessage, Refusal
 
 HELLO_S = 1.0
-"""An unanswered Hello is repeated, at first after so long."""
+"""Seconds before an unanswered Hello is sent again; doubles up to MAX_BACKOFF_S."""
 
 MAX_BACKOFF_S = 5.0
 REBUILD_S = 10.0
-"""A socket that received nothing for this long is replaced. An encrypted handshake and a Hello take five round trips,
-and the socket itself begins a handshake again that takes longer than this."""
+"""A socket that received nothing for this long is replaced. An encrypted handshake and a Hello take five round trips.
+The socket itself restarts a handshake that takes longer than this."""
 
 MISSED_BEATS = 3
 FATAL = frozenset({"version", "tokenizer"})
 KEPT_OUT = frozenset({"not_enrolled", "wrong_name", "barred"})
-"""Refusals that somebody at the verify node, or time, can mend: asked again, ever more rarely."""
+"""Refusals that the verify node's operator, or time, can resolve: retried with backoff."""
 
 
 class Command(Enum):
-    """An order to the core about the connection."""
+    """A link's command to the core."""
 
     SAY_HELLO = "say_hello"
     OPEN_SESSIONS = "open_sessions"  # the handshake is done
-    DROP_SESSIONS = "drop_sessions"  # the verify node is away, or knows nothing of us
+    DROP_SESSIONS = "drop_sessions"  # the verify node is away, or has lost this node's sessions
     RECONNECT = "reconnect"  # rebuild the socket
-    BEAT = "beat"  # send a sign of life
+    BEAT = "beat"  # send a heartbeat
 
 
 @dataclass(slots=True)
 class VerifyLink:
-    """Tracks whether the verify node is there, and says what to do about it."""
+    """Tracks whether the verify node is there, and returns commands to reach it."""
 
     hello: Hello
-    timeout_s: float  # silence after which it counts as away
-    welcome: Welcome | None = None
-    away_since: float | None = None  # None while it is there
-    says_goodbye: bool = False  # it went in good order
-    is_silent: bool = False  # it was lost by its silence
-    trouble: str | None = None  # why the verify node refuses this node, and what to do, if it said so
+    timeout_s: float  # silence after which the verify node counts as away
+    welcome: Welcome | None = None  # the latest one
+    away_since: float | None = None  # None while the verify node is there
+    says_goodbye: bool = False  # the verify node announced that it stops
+    is_silent: bool = False  # the verify node was lost by its silence
+    trouble: str | None = None  # why the verify node refuses this node, and what to do; None: not known
     _heard_at: float = 0.0
     _hello_at: float = 0.0
     _backoff_s: float = HELLO_S
     _beat_at: float = 0.0
-    _built_at: float = 0.0  # the socket
+    _built_at: float = 0.0  # when the socket was built
     _must_rebuild: bool = False  # this socket will not connect
-    _barred: str | None = None  # reason of the last `barred` refusal; None after another of KEPT_OUT, or a Welcome
+    _barred: str | None = None  # reason of the latest `barred` refusal; None after another of KEPT_OUT, or a Welcome
 
     @classmethod
     def begin(cls, hello: Hello, timeout_s: float, now: float) -> "VerifyLink":
@@ -59,7 +59,7 @@ class VerifyLink:
 
     @property
     def _patience_s(self) -> float:
-        """Silence that is no accident: three heartbeats at least, however seldom the verify node sends them."""
+        """Silence after which the verify node counts as away: at least three of its heartbeat intervals."""
         return max(self.timeout_s, MISSED_BEATS * self.welcome.heartbeat_s if self.welcome else 0.0)
 
     @property
@@ -67,11 +67,11 @@ class VerifyLink:
         return self.away_since is None
 
     def away_s(self, now: float) -> float:
-        """Returns for how long the verify node has been away; 0 while it is there."""
+        """Returns the seconds since the verify node was lost; 0 while it is there."""
         return 0.0 if self.away_since is None else now - self.away_since
 
     def absence(self, now: float) -> str:
-        """Describes the absence to users; says neither where the verify node is, nor why it refuses this node."""
+        """Describes the absence to users, without the verify node's address or its reason for a refusal."""
         return f"the verify node has been away for {max(1, round(self.away_s(now)))} s"
 
     def absence_at(self, endpoint: str, timeout_s: float) -> str:
@@ -82,7 +82,7 @@ class VerifyLink:
         return f"{what}; start goodspeed-verify there, or check the address"
 
     def heard(self, message: DownMessage, now: float) -> list[Command]:
-        """Any message is a sign of life; PeerRefused for a refusal that no retry can mend."""
+        """Handles a message; any message is a sign of life. Raises PeerRefused for a permanent refusal."""
         self._heard_at = now
         if isinstance(message, Welcome):
             return self._welcomed(message, now)
@@ -97,13 +97,13 @@ class VerifyLink:
             if message.code == "draining" and self.connected:
                 self.says_goodbye = True
                 self._lost(now)
-                return [Command.DROP_SESSIONS]  # it goes in good order: the next Hello is soon enough
+                return [Command.DROP_SESSIONS]  # an orderly stop: the next Hello can wait for its backoff
         if isinstance(message, Heartbeat) and self.welcome and message.boot_id != self.welcome.boot_id:
             return self._lost(now) if self.connected else []
         return []
 
     def tick(self, now: float) -> list[Command]:
-        """Time passes: repeat a Hello that was not answered, notice silence, send heartbeats."""
+        """Repeats an unanswered Hello, detects silence, and sends heartbeats."""
         if self.connected:
             if now - self._heard_at > self._patience_s:
                 self.is_silent = True
@@ -121,7 +121,7 @@ class VerifyLink:
         return [Command.SAY_HELLO]
 
     def turned_away(self, why: str, now: float) -> list[Command]:
-        """The verify node refused the connection. The next Hello goes out on another one, when it is due."""
+        """Handles a refused connection. The next Hello goes out on a new socket, when its backoff is over."""
         self.trouble, self._must_rebuild = self._barred or why, True
         if not self.connected:
             return []
@@ -129,18 +129,18 @@ class VerifyLink:
         return [Command.DROP_SESSIONS]
 
     def broke(self, now: float) -> list[Command]:
-        """The connection ended. It is made anew, so that no message that was still queued goes before the Hello.
+        """Rebuilds a connection that ended, so that no queued message goes out before the Hello.
 
         A connection that ends during the handshake changes nothing: the next Hello is due as before.
         """
         return self._rebuilt(self._lost(now), now) if self.connected else []
 
     def failed(self, now: float) -> list[Command]:
-        """A message could not be sent: the connection is of no use."""
+        """Rebuilds the connection after a failed send."""
         return self._rebuilt(self._lost(now), now)
 
     def _rebuilt(self, commands: list[Command], now: float) -> list[Command]:
-        """Puts a reconnection before `commands`, so that they are carried out on another socket."""
+        """Returns `commands` after a reconnection, so that they are carried out on the new socket."""
         self._built_at, self._must_rebuild = now, False
         return [Command.RECONNECT, *commands]
 

@@ -1,11 +1,11 @@
-"""The links to verify nodes, by number; one is the home. Which link each session is on, and when another is tried.
+"""The links to verify nodes, by number: assigns sessions to links, and decides when to try another verify node.
 
-The home is where new sessions go. It stays the same until it is lost and another is there, or until a verify node says
-that all new sessions are better off elsewhere. A session stays on its link until that is lost for GRACE_S, since its
-verify node has its text in memory, and a connection that only broke is back before.
+New sessions go to the home link. The home changes when it is lost and another link is connected, or when a verify node
+redirects all new sessions. A session stays on its link until the link has been lost for GRACE_S: its verify node has
+the text in its KV cache, and a connection that merely broke is back sooner.
 
-Link 0 is the first of the options. Numbers are not used again, so that nothing late is taken for another's. Knows
-nothing about what sessions do; `openings.py` carries out what is returned here.
+Link 0 leads to the first verify node in the options. Numbers are not reused, so that a late message is not taken for
+another link's. `openings.py` carries out the decisions.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,51 +17,52 @@ from draft_node.core.link import VerifyLink
 from goodspeed.wire.handshake import Sibling, Welcome
 
 GRACE_S = 0.5
-"""A link that broke is waited for so long before its sessions go elsewhere; a silent one was waited for already."""
+"""Seconds that sessions wait for a link that broke; for a link lost by its silence, the wait is already over."""
 
 STOP_JITTER_S = 0.1
 JITTER_S = 0.5
-"""Up to so much longer, at random: all draft nodes of a verify node that stops, or dies, lose it at the same moment."""
+"""Longest random extra wait in seconds: STOP_JITTER_S after an orderly stop, else JITTER_S. All draft nodes of a verify
+node lose it at the same moment when it stops or dies."""
 
 TRY_S = 1.0
-"""A verify node that does not answer for so long is not the only one that is tried."""
+"""Seconds without an answer before the next verify node is tried in addition."""
 
 REDIRECT_S = 3.0
-"""A session that was sent to a verify node which does not answer for so long goes to any other."""
+"""Seconds that a redirected session waits for its verify node before it goes to any other."""
 
 IDLE_S = 10.0
-"""A link without sessions that is not the home is given up after so long."""
+"""Seconds without sessions after which a link is closed, unless it is the home."""
 
 MAX_TRIED = 4
-"""Links that are waited for at once, beside the home."""
+"""Links that may be connecting at once, in addition to the home."""
 
 
 @dataclass(slots=True)
 class Known:
-    """One link, with what the link itself does not know."""
+    """One link with its address and timers."""
 
     link: VerifyLink
     address: Address
     idle_since: float
-    moves_at: float = 0.0  # while it is away, its sessions wait for it until then
+    moves_at: float = 0.0  # until then the sessions of a lost link wait for it
 
 
 class Links:
     """All links of this node, and the sessions on them."""
 
     def __init__(self, first: VerifyLink, addresses: Sequence[Address], random: Random | None = None) -> None:
-        """first: the link to the first of `addresses`, those of the options."""
+        """first: the link to the first of `addresses`. addresses: the verify nodes in the options."""
         self._random = random if random is not None else Random(first.hello.boot_id)
         self.directory = Directory(addresses, self._random)
         self.home = 0
         began = first.away_since or 0.0
         self._known = {0: Known(first, addresses[0], began, began + first.timeout_s)}
         self._num_made = 1
-        self._on: dict[bytes, int] = {}  # links of sessions
-        self._sent_until: dict[bytes, float] = {}  # sessions that were redirected, and wait for their link
-        self._home_to_be: int | None = None  # once it is there
-        self._try_at = began + TRY_S
-        self._tried_in_vain: set[str] = set()  # endpoints that never answered before they were given up
+        self._on: dict[bytes, int] = {}  # each session's link
+        self._sent_until: dict[bytes, float] = {}  # redirected sessions: when they stop waiting for their link
+        self._home_to_be: int | None = None  # becomes the home once it is connected
+        self._try_at = began + TRY_S  # when the next verify node may be tried
+        self._tried_in_vain: set[str] = set()  # endpoints whose links were dropped while not connected
 
     def __contains__(self, number: int) -> bool:
         return number in self._known
@@ -74,22 +75,22 @@ class Links:
 
     @property
     def link(self) -> VerifyLink:
-        """The home's."""
+        """The home link."""
         return self._known[self.home].link
 
     @property
     def is_anybody_there(self) -> bool:
-        """True if a verify node is there at all."""
+        """True if at least one verify node is connected."""
         return any(known.link.connected for known in self._known.values())
 
     @property
     def welcomes(self) -> list[Welcome]:
-        """Returns the `Welcome` of each verify node that is there."""
+        """Returns the `Welcome` of each connected verify node."""
         links = [known.link for known in self._known.values() if known.link.connected]
         return [link.welcome for link in links if link.welcome is not None]
 
     def on(self, session_id: bytes) -> int | None:
-        """Returns the link of a session; None if it was on none yet."""
+        """Returns a session's link; None if it has none."""
         number = self._on.get(session_id)
         return number if number in self._known else None
 
@@ -97,16 +98,16 @@ class Links:
         return [session_id for session_id, on in self._on.items() if on == number]
 
     def forget(self, session_id: bytes) -> None:
-        """The session is over."""
+        """Drops the state of a closed session."""
         self._on.pop(session_id, None)
         self._sent_until.pop(session_id, None)
 
     # -- what becomes of a link ------------------------------------------------------------------------------------
 
     def welcomed(self, number: int, welcome: Welcome) -> list[int]:
-        """The handshake is done. Returns links that lead to the same process, and are to be given up without a word.
+        """Handles a completed handshake. Returns other links to the same process, to be dropped without a Leave.
 
-        It knows this node by the newest connection; the others are no use any more.
+        The verify node knows this node by its newest connection only.
         """
         known = self._known[number]
         self.directory.found(known.address, welcome.target_fingerprint)
@@ -126,13 +127,13 @@ class Links:
     def _leads_to(self, number: int, welcome: Welcome, server_key: str | None) -> bool:
         own = self._known[number].link
         if self._known[number].address.server_key != server_key:
-            return False  # another could say the same boot id
+            return False  # another node could claim the same boot id
         return own.connected and own.welcome is not None and own.welcome.boot_id == welcome.boot_id
 
     def lost(self, number: int, now: float, *, in_good_order: bool = False) -> None:
-        """Notes that it is away; another becomes the home if one is there, so that new sessions do not wait.
+        """Notes a lost link. If it was the home, another connected link becomes the home: new sessions need not wait.
 
-        in_good_order: its verify node said that it stops, so there is nothing to wait for.
+        in_good_order: the verify node announced that it stops, so that there is no wait for it.
         """
         known = self._known[number]
         is_waited_for = not in_good_order and not known.link.is_silent and self._others(number)
@@ -148,16 +149,16 @@ class Links:
             self.home = there[0]
 
     def _others(self, number: int) -> bool:
-        """Returns whether there is any other verify node to go to."""
+        """Returns whether there is another verify node to try."""
         return any(address != self._known[number].address for address in self.directory.candidates(None))
 
     def exclude(self, number: int) -> bool:
-        """Its verify node will never take this draft node; returns whether there is any other to go to."""
+        """Excludes a verify node that refuses this draft node for good. Returns whether there is another to try."""
         self.directory.exclude(self._known[number].address)
         return self._others(number)
 
     def drop(self, number: int) -> None:
-        """The link is given up; its sessions are on none."""
+        """Removes a link; its sessions have none then."""
         gone = self._known.pop(number)
         if not gone.link.connected:
             self._tried_in_vain.add(gone.address.endpoint)
@@ -168,10 +169,10 @@ class Links:
     # -- where a session goes --------------------------------------------------------------------------------------
 
     def place(self, session_id: bytes, target: str | None, now: float) -> int | None:
-        """Returns the link on which a session can be opened now, and puts it there; None: it has to wait.
+        """Assigns a session to a connected link with its target, and returns that link; None: the session has to wait.
 
-        It is one that is connected, and has the session's target. Where no verify node may have that target any more,
-        it is the home, whose target is another: the session ends by what it finds there.
+        target: fingerprint; None: any. If no reachable verify node may have the target, the session gets the home link,
+        where it fails because the target is another.
         """
         own = self.on(session_id)
         if own is not None and not self[own].connected and now < self._waits_until(session_id, own):
@@ -187,7 +188,7 @@ class Links:
         return suited[0]
 
     def _may_come(self, target: str | None, now: float) -> bool:
-        """Returns whether a verify node with this target may answer that has not been tried in vain."""
+        """Returns whether a verify node that may have this target has not yet failed to answer."""
         known = self._known.values()
         silent = {one.address.endpoint for one in known if one.link.away_s(now) > REDIRECT_S} | self._tried_in_vain
         return any(address.endpoint not in silent for address in self.directory.candidates(target))
@@ -196,9 +197,9 @@ class Links:
         return self._sent_until.get(session_id, self._known[own].moves_at)
 
     def send(self, session_id: bytes, address: Address, now: float, *, moves_home: bool) -> int | None:
-        """A verify node sent the session there. Returns the number of a new link if one has to be made.
+        """Moves a redirected session to the link of an address. Returns the new link's number; None: the link existed.
 
-        moves_home: whatever is opened from now on goes there, too, once that verify node is there.
+        moves_home: that link becomes the home once it is connected.
         """
         linked = next((one for one, known in self._known.items() if known.address.endpoint == address.endpoint), None)
         to = self._make(address, now) if linked is None else linked
@@ -213,17 +214,17 @@ class Links:
     # -- which links there are -------------------------------------------------------------------------------------
 
     def learn(self, siblings: Iterable[Sibling]) -> None:
-        """A verify node told who is in its fleet."""
+        """Takes a verify node's list of its fleet."""
         self.directory.learn(siblings)
 
     def address(self, number: int) -> Address:
         return self._known[number].address
 
     def next_to_try(self, wanted: Iterable[str | None], now: float) -> int | None:
-        """Returns the number of a new link that is to be made now, if any is.
+        """Adds a link to the next verify node to try, and returns its number; None: none to try now.
 
-        One is made while the home is away, or while sessions wait whose targets (`wanted`) no link has. While the home
-        is away it may be any: a session whose target nobody has is to find that out.
+        wanted: targets of waiting sessions. A link is added if no connected link has one of them, or if the home is
+        away. In the latter case any verify node will do: a session whose target exists nowhere has to find that out.
         """
         if now < self._try_at:
             return None
@@ -239,11 +240,11 @@ class Links:
         return None
 
     def _is_served(self, target: str | None) -> bool:
-        """Returns whether a link that is there has this target."""
+        """Returns whether a connected link has this target."""
         return any(self[number].connected and self._has(number, target) for number in self._known)
 
     def _has(self, number: int, target: str | None) -> bool:
-        """Returns whether a link that is there has this target; its own Welcome says so, whatever was told of it."""
+        """Returns whether a connected link has this target, by its own Welcome, not by what siblings report."""
         welcome = self[number].welcome
         return target is None or (welcome is not None and welcome.target_fingerprint == target)
 
@@ -254,7 +255,7 @@ class Links:
         return number
 
     def useless(self, now: float) -> list[int]:
-        """Returns the links to be given up: those of no use for IDLE_S, and the first of too many that are tried."""
+        """Returns the links to close: idle for IDLE_S, or the oldest if more than MAX_TRIED spare links connect."""
         num_of = dict.fromkeys(self._known, 0)
         for number in self._on.values():
             if number in num_of:

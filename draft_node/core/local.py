@@ -1,8 +1,8 @@
 """A text that the draft model writes alone while the verify node is away (`--fallback local`), and its end. No I/O.
 
-What it writes is another distribution than the target's, so every such token is marked. It is asked for one at a time:
-were several drawn at once, then which of them are given up when the verify node comes back would depend on what they
-are, and the target's own tokens after them would not be quite the target's.
+These tokens follow the draft model's distribution, not the target's, so each is marked. They are drawn one at a time.
+If several were drawn at once, the number dropped at the verify node's return would depend on the tokens themselves, and
+the target's tokens after them would not quite follow the target's distribution.
 """
 
 from dataclasses import dataclass
@@ -13,34 +13,34 @@ from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S, Asking
 from draft_node.core.text import Text
 
 RETRY_S = 0.5
-"""A draft model that failed, or had no room for a token, is asked again after this time."""
+"""Seconds before the next attempt if the draft model failed or had no room for a token."""
 
 GIVE_UP_S = 60.0
-"""A text that got no token for this long is given up: the draft model cannot go on either."""
+"""Seconds without a token after which the text fails: the draft model cannot go on either."""
 
 
 class Terms(NamedTuple):
-    """Terms on which the draft model writes alone, and the reason."""
+    """Conditions for writing alone: the reason and the context limits."""
 
-    away: str  # what is said of the verify node to those who cannot go on
+    away: str  # the verify node's absence, as described to users whose texts fail
     context_len: int  # of the draft model
     target_context_len: int | None  # None: the verify node has not been seen yet
 
 
 @dataclass(slots=True)
 class Local:
-    """One text that the draft model writes on alone."""
+    """One text that the draft model continues alone."""
 
     text: Text
     asking: Asking
     statistics: Statistics
     terms: Terms
-    wrote_at: float  # when it wrote its last token, or else began
-    ask_at: float = 0.0  # when the draft model is asked again, if it has not answered
+    wrote_at: float  # time of the latest token, or of the beginning
+    ask_at: float = 0.0  # when to ask the draft model again if it has not answered
     is_over: bool = False
 
     def begin(self, now: float) -> list[Action]:
-        """Asks for the first token, if the text goes on."""
+        """Asks the draft model for the next token, or ends the text."""
         end = self._end()
         if end is not None:
             self.is_over = True
@@ -49,7 +49,7 @@ class Local:
         return self._ask(now)
 
     def proposed(self, proposal: Proposed, now: float) -> list[Action]:
-        """The token that the draft model drew is the text's next, if it drew one."""
+        """Appends the token that the draft model drew; without one, asks again after RETRY_S."""
         if not proposal.tokens:
             self.ask_at = now + RETRY_S
             return []
@@ -66,7 +66,7 @@ class Local:
     def ask_again(self, now: float) -> list[Action]:
         """Asks again in the same round: the first answer counts, and a second one would be the same.
 
-        The text is given up if no token was written for GIVE_UP_S.
+        The text fails if no token was written for GIVE_UP_S.
         """
         if now - self.wrote_at <= GIVE_UP_S:
             return self._ask(now)
@@ -78,7 +78,7 @@ class Local:
         return [self.asking.alone(self.text.tokens)]
 
     def _end(self) -> Finish | Fail | None:
-        """Why the text does not go on; None: it does."""
+        """Returns the reason why the text cannot be continued; None: it can."""
         terms, request, num_tokens = self.terms, self.text.request, len(self.text.tokens)
         context_len = terms.context_len if terms.target_context_len is None else terms.target_context_len
         if num_tokens >= min(len(request.prompt) + request.max_tokens, context_len):

@@ -1,6 +1,6 @@
-"""Decides where sessions are opened: at which verify node, when it is there, and at which other when it is away.
+"""Opens sessions at verify nodes, and moves them when a verify node is lost or redirects them.
 
-`links.py` says where; this carries it out, as actions.
+`links.py` decides which link; this module turns the decision into actions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,17 +28,17 @@ from goodspeed.wire.messages import Redirect
 
 
 class Openings:
-    """Opens sessions on links."""
+    """Opens and moves sessions."""
 
     def __init__(self, links: Links, sessions: Mapping[bytes, Session], line: Line, counts: Counts) -> None:
-        """sessions: all of this node. line: says which of them have a place."""
+        """sessions: all sessions of this node. line: decides which sessions have a place."""
         self._links = links
         self._sessions = sessions
         self._line = line
         self._counts = counts
 
     def look_around(self, now: float) -> list[NodeAction]:
-        """Sessions whose verify node stays away go to another; links are made for that, and given up after it."""
+        """Opens waiting sessions elsewhere if their verify node stays away; adds and closes links as needed."""
         waiting = [one for one in self._sessions.values() if self._waits(one)]
         actions: list[NodeAction] = []
         for session in waiting:
@@ -53,11 +53,11 @@ class Openings:
         return actions
 
     def _waits(self, session: Session) -> bool:
-        """Returns whether it has its place, and is open nowhere."""
+        """Returns whether a session has a place but is not open at any verify node."""
         return not session.is_open and not session.done and self._line.has_place(session.request.session_id)
 
     def drop_all(self, link: int, now: float) -> list[NodeAction]:
-        """A verify node is away: its sessions wait for it, or soon go elsewhere."""
+        """Handles a lost verify node: its sessions wait for it, and go elsewhere after a while."""
         self._links.lost(link, now, in_good_order=self._links[link].says_goodbye)
         self._line.forget_rooms()
         for session_id in self._links.sessions_on(link):
@@ -66,7 +66,7 @@ class Openings:
         return [] if self._links.is_anybody_there else [Away()]
 
     def open_all(self, link: int, now: float, *, was_local: bool) -> list[NodeAction]:
-        """A verify node is there: every session that waits and may go on there is opened with what is committed."""
+        """Handles a connected verify node: opens all waiting sessions that it can serve."""
         welcome = self._links[link].welcome
         if welcome is None:
             return []
@@ -81,7 +81,7 @@ class Openings:
         return actions
 
     def open(self, session: Session, now: float) -> list[NodeAction]:
-        """Opens a session that is open nowhere, if there is a verify node for it now."""
+        """Opens a waiting session if a verify node can take it now."""
         link = self._links.place(session.request.session_id, session.target, now)
         welcome = self._links[link].welcome if link is not None else None
         if welcome is None:
@@ -96,7 +96,7 @@ class Openings:
         return self.of(session, opening)
 
     def redirect(self, session: Session, redirect: Redirect, now: float) -> list[NodeAction]:
-        """The session goes on where it is sent, if that is known to be a verify node; else it is opened again later."""
+        """Moves a session to the verify node that the redirect names; opens it later if that node is unknown."""
         session_id, had_hops = session.request.session_id, session.num_hops
         if not session.redirected(redirect):
             return []
@@ -111,7 +111,7 @@ class Openings:
         return [*connecting, *self.open(session, now)]
 
     def of(self, session: Session, actions: Iterable[Action]) -> list[NodeAction]:
-        """A session's actions, with its link, or with the name of the user whom they concern."""
+        """Returns a session's actions as node actions: messages with the link, items for the user with the session."""
         session_id = session.request.session_id
         found: list[NodeAction] = []
         for action in actions:

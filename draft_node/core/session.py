@@ -1,8 +1,7 @@
-"""One generation's life at the draft node, as a state machine: events in, actions out. No I/O, no clock, no torch.
+"""One session at the draft node, as a state machine: events in, actions out. No I/O, no clock, no torch.
 
-Whoever drives it feeds it the verify node's messages, finished proposals and the time, and carries out the actions:
-send a message, have the draft model propose, give tokens to the user.
-Its text is in `text.py`, what is drafted for it in `drafts`.
+Events are the verify node's messages, finished proposals and the time. The driver carries out the actions: send a
+message, have the draft model propose, deliver tokens to the user. The text is in `text.py`, drafting in `drafts`.
 
     OFFLINE --connect--> OPENING --Verdict--> RUNNING --Verdict, proposed--> RUNNING ...
     any state --disconnect, redirected--> OFFLINE; --finish_reason, cancel, failure--> DONE
@@ -25,8 +24,7 @@ from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.messages import Close, Redirect, Refusal, Verdict
 
 MAX_REFUSALS = 20
-"""Refusals in a row, without a token in between, after which the session is given up; on a bad line a few are no
-one's fault."""
+"""Consecutive refusals without a token between them that a session survives; a bad line may cause a few."""
 
 FATAL = frozenset(
     {
@@ -45,14 +43,14 @@ class State(Enum):
 
     OFFLINE = "offline"
     OPENING = "opening"
-    RUNNING = "running"  # it goes on by itself, and what is drafted for it goes up
-    POSTPONED = "postponed"  # the verify node has no room; `line.py` says when to try again
+    RUNNING = "running"  # the verify node sends verdicts, this node sends drafts
+    POSTPONED = "postponed"  # the verify node has no room; `line.py` decides when to retry
     LOCAL = "local"  # the verify node is away, and the draft model writes alone
     DONE = "done"
 
     @property
     def is_open(self) -> bool:
-        """True if a verify node knows a session in this state, as far as this node can tell."""
+        """True if a verify node should have this session open."""
         return self in (State.OPENING, State.RUNNING)
 
 
@@ -61,20 +59,20 @@ class Session:
     """The state machine of one request."""
 
     request: Request
-    ngrams: NgramDrafter | None = None  # what drafts for it beside the draft model
+    ngrams: NgramDrafter | None = None  # drafts in addition to the draft model
     has_model: bool = True  # the node has a draft model
-    resting: Resting = field(default_factory=Resting)  # of that model
+    resting: Resting = field(default_factory=Resting)  # the draft model's, shared by all sessions
     state: State = State.OFFLINE
-    target: str | None = None  # fingerprint of the target that its text is of; None until there was one
+    target: str | None = None  # fingerprint of the target that writes the text; None until the first connection
     statistics: Statistics = field(default_factory=Statistics)
-    resend_at: float = 0.0  # when `tick` has something to do
-    promised: bool | None = None  # its SLO, by the newest verdict; None: nothing was said of it
-    num_hops: int = 0  # redirects since its last token
-    is_complete: bool = False  # the verify node has said that the text is at its end
+    resend_at: float = 0.0  # time of the next `tick` that does something
+    promised: bool | None = None  # whether the newest verdict promises the SLO; None: no information
+    num_hops: int = 0  # redirects since its latest token
+    is_complete: bool = False  # the verify node reported the end of the text
     text: Text = field(init=False)
     asking: Asking = field(init=False)
     _stream: Stream = field(init=False)
-    _local: Local | None = None  # what is written without the verify node
+    _local: Local | None = None  # the draft model's writing without a verify node
     _timer: RetransmissionTimer = field(default_factory=RetransmissionTimer)
     _num_refused: int = 0  # refusals in a row
 
@@ -86,12 +84,12 @@ class Session:
 
     @property
     def epoch(self) -> int:
-        """Number of times it was opened."""
+        """Number of times the session was opened."""
         return self.asking.epoch
 
     @property
     def tokens(self) -> list[int]:
-        """Prompt and committed."""
+        """Prompt and committed tokens."""
         return self.text.tokens
 
     @property
@@ -117,9 +115,10 @@ class Session:
         constraints: bool = True,
         promises: bool = True,
     ) -> list[Action]:
-        """The verify node is there (again), with the target model of this fingerprint and context.
+        """Opens the session at a connected verify node, or ends the session if the node cannot serve it.
 
-        constraints, promises: whether it serves them.
+        target: fingerprint of the target model. context_len: of the target, in tokens; None: unknown. constraints:
+        the node supports structured output. promises: the node promises SLOs.
         """
         if self.done:
             return []
@@ -132,7 +131,7 @@ class Session:
         return [end]
 
     def _open(self, now: float) -> list[Action]:
-        """Opens the session with what is committed, and warms the draft model's cache."""
+        """Sends OpenSession with the committed tokens, and has the draft model prefill the text."""
         self.asking.opened()
         self.promised = None
         self.text.opened()
@@ -141,12 +140,12 @@ class Session:
         return [Send(self.text.open(self.epoch, now, num_hops=self.num_hops)), *self._stream.begin(self.tokens)]
 
     def disconnect(self) -> None:
-        """The verify node is away: keep prompt and committed tokens, and wait for `connect`."""
+        """Waits for `connect` after the verify node went away; retains prompt and committed tokens."""
         if self.state not in (State.DONE, State.LOCAL):
             self.state = State.OFFLINE
 
     def redirected(self, redirect: Redirect) -> bool:
-        """The verify node has closed it, and names another; returns whether that was said of it as it is open now."""
+        """Takes a redirect: the verify node closed the session and names another node. False: outdated redirect."""
         if redirect.epoch != self.epoch or not self.is_open:
             return False
         self.num_hops = min(max(redirect.hops, self.num_hops + 1), MAX_HOPS)
@@ -154,24 +153,24 @@ class Session:
         return True
 
     def postpone(self) -> None:
-        """Closes it until `connect`."""
+        """Waits for `connect`, since the verify node has no room."""
         self.state = State.POSTPONED
 
     def fall_back(self, terms: Terms, now: float) -> list[Action]:
-        """The verify node has been away for too long: the draft model goes on alone, until `connect`."""
+        """Has the draft model write alone until `connect`, since the verify node has been away for too long."""
         if self.state is not State.OFFLINE:
             return []
         self._local = Local(self.text, self.asking, self.statistics, terms, wrote_at=now)
         return self._go_on_locally(self._local, self._local.begin(now))
 
     def receive(self, message: Verdict | Refusal, now: float) -> list[Action]:
-        """Takes a message for it. One of another epoch, or for a session that is not open there, is ignored."""
+        """Handles a verdict or refusal; ignores one of another epoch, or while the session is not open."""
         if message.epoch != self.epoch or not self.is_open:
             return []
         return self._apply(message, now) if isinstance(message, Verdict) else self._refused(message, now)
 
     def proposed(self, proposal: Proposed, now: float) -> list[Action]:
-        """The draft model has answered; an answer to a question of the past is ignored."""
+        """Handles a proposal of the draft model; ignores one that answers an outdated request."""
         self._stream.answered()
         if not self.asking.is_answered_by(proposal):
             return []
@@ -180,7 +179,7 @@ class Session:
         return self._stream.drafted(proposal, self.tokens) if self.state is State.RUNNING else []
 
     def tick(self, now: float) -> list[Action]:
-        """After a silence says again how far the text is, and what is drafted beyond it."""
+        """After a silence, sends the acknowledgement and the newest draft again."""
         if now < self.resend_at or self.state in (State.DONE, State.OFFLINE, State.POSTPONED):
             return []
         if self.state is State.LOCAL and self._local is not None:
@@ -190,14 +189,14 @@ class Session:
         return self._stream.repeat(self.tokens)
 
     def cancel(self) -> list[Action]:
-        """The user went away."""
+        """Ends the session after its user left."""
         was_open, self.state = self.is_open, State.DONE
         return [Send(Close(self.request.session_id, self.epoch))] if was_open else []
 
     # -- verdicts --------------------------------------------------------------------------------------------------
 
     def _apply(self, verdict: Verdict, now: float) -> list[Action]:
-        """Takes what is new of a verdict, once; asks again where something before it is missing."""
+        """Applies a verdict's new tokens exactly once; requests earlier tokens that are missing."""
         if verdict.base_len > len(self.tokens):
             return [Send(self._stream.acknowledgement(self.tokens))] if self.text.asks_for_gap() else []
         new = self.text.apply(verdict, now)
@@ -224,7 +223,7 @@ class Session:
         return self._stream.answer(verdict, self.tokens)
 
     def _go_on_locally(self, local: Local, actions: list[Action]) -> list[Action]:
-        """The draft model writes alone, until the text is at its end or the verify node is back."""
+        """Updates state and timer while the draft model writes alone."""
         self.state = State.DONE if local.is_over else State.LOCAL
         self.resend_at = local.ask_at
         return actions
@@ -252,10 +251,10 @@ class Session:
 
 
 def _accepted(verdict: Verdict, first: int, last: int) -> tuple[bool, ...]:
-    """Tells for each position in [first, last) whether its token is an accepted one of those that were verified.
+    """Returns for each position in [first, last) whether its token is an accepted draft token.
 
-    Accepted tokens are the first ones of a verdict, and the target's own token comes after them. A verdict that is sent
-    again may begin with tokens of verdicts before it, so they are found from its end.
+    A verdict's accepted tokens are followed by the target's own token. A retransmitted verdict may begin with tokens of
+    earlier verdicts, so positions are counted from its end.
     """
     if not verdict.num_accepted:
         return ()

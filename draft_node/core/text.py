@@ -1,7 +1,7 @@
-"""The text of a session as the draft node has it: its prompt, and the committed tokens, each applied exactly once.
+"""A session's text at the draft node: the prompt and the committed tokens, each applied exactly once.
 
-A verdict may come again, or overlap with what is there, or be the one after a lost one; what is new of it is applied,
-and a gap is asked for.
+A verdict may be a duplicate, overlap with the text, or follow a lost verdict. Its new tokens are applied; the tokens of
+a gap are requested.
 """
 
 from dataclasses import dataclass, field
@@ -17,19 +17,19 @@ class News(NamedTuple):
     """The new part of a verdict."""
 
     tokens: tuple[int, ...]
-    logprobs: tuple[TokenLogprobs, ...]  # one for each of tokens, or none
-    of_prompt: tuple[TokenLogprobs, ...] | None  # once, where they are wanted
+    logprobs: tuple[TokenLogprobs, ...]  # one per token, or empty
+    of_prompt: tuple[TokenLogprobs, ...] | None  # the prompt's logprobs, once, if requested
 
 
 @dataclass(slots=True, eq=False)
 class Text:
-    """One session's text; nobody else changes it."""
+    """One session's text; changed by its methods only."""
 
     request: Request
     tokens: list[int] = field(init=False)  # prompt and committed
-    first_at: float | None = None  # when its user had the first token
-    _lacks_prompt_logprobs: bool = field(init=False)  # they are wanted, and have not come
-    _lacking_at: int = -1  # length of the text at which it was said that something is missing
+    first_at: float | None = None  # when the user got the first token
+    _lacks_prompt_logprobs: bool = field(init=False)  # requested, not yet received
+    _lacking_at: int = -1  # length of the text when missing tokens were last requested
 
     def __post_init__(self) -> None:
         self.tokens = list(self.request.prompt)
@@ -40,11 +40,11 @@ class Text:
         return tuple(self.tokens[len(self.request.prompt) :])
 
     def opened(self) -> None:
-        """A verify node is told all of it: what it said before is of no use any more."""
+        """Resets the record of requested gaps, after a verify node was sent the whole text."""
         self._lacking_at = -1
 
     def open(self, epoch: int, now: float, *, num_hops: int) -> OpenSession:
-        """The message that opens the session with all that is committed."""
+        """Returns the message that opens the session with all committed tokens."""
         num_prompt_logprobs = self.request.num_prompt_logprobs if self._lacks_prompt_logprobs else None
         return self.request.open(
             epoch,
@@ -56,10 +56,10 @@ class Text:
         )
 
     def asks_for_gap(self) -> bool:
-        """A verdict begins beyond its end. Returns whether to ask for what is missing: once per gap.
+        """Returns True if an Ack is to request the tokens missing before a verdict: once per gap.
 
-        It is asked for again after a silence: on a slow line hundreds of verdicts may follow the lost one. The verify
-        node answers each Ack with everything unacknowledged, and would take one Ack per verdict for a flood.
+        Only the retransmission timer requests them again: on a slow line hundreds of verdicts may follow the lost one.
+        The verify node answers each Ack with everything unacknowledged, and would treat one Ack per verdict as a flood.
         """
         if self._lacking_at == len(self.tokens):
             return False
@@ -67,7 +67,7 @@ class Text:
         return True
 
     def apply(self, verdict: Verdict, now: float) -> News | None:
-        """Takes what is new of a verdict that begins in it, or at its end; None where nothing is."""
+        """Appends a verdict's new tokens. The verdict begins within the text or at its end. None: nothing is new."""
         num_known = len(self.tokens) - verdict.base_len
         new, logprobs = verdict.tokens[num_known:], (verdict.logprobs or ())[num_known:]
         if not new and verdict.finish_reason is None:
@@ -79,7 +79,7 @@ class Text:
         return News(new, logprobs, of_prompt)
 
     def write(self, token: int, now: float) -> None:
-        """The draft model wrote this token, alone."""
+        """Appends a token that the draft model wrote alone."""
         self.tokens.append(token)
         self.first_at = now if self.first_at is None else self.first_at
 
@@ -87,13 +87,13 @@ class Text:
 def text_end(
     num_prompt: int, num_tokens: int, context_len: int | None, *, before: str | None, now: str
 ) -> Finish | Fail | None:
-    """Why a text of so many tokens, its prompt included, does not go on; None: it does.
+    """Returns the reason why a text cannot be continued; None: it can.
 
-    A session is one target's: it fails when another one is there, since what that one would write, and what would
-    end its text, is not known here. Whoever asked may begin another session.
+    A session belongs to one target and fails at another: this node does not know the other's stop ids.
+    The user may start another session.
 
-    context_len: of the target that is there; None: not known. before, now: fingerprints of the text's target, None
-    until there was one, and of the one that is there.
+    num_prompt, num_tokens: lengths of the prompt, and of prompt and output. context_len: of the connected target, in
+    tokens; None: unknown. before: fingerprint of the text's target; None: none so far. now: of the connected target.
     """
     if before not in (None, now):
         return Fail("target_changed", TARGET_CHANGED)
@@ -106,9 +106,10 @@ def text_end(
 
 
 def unserved(request: Request, *, constraints: bool, promises: bool, begins: bool) -> Fail | None:
-    """Why a verify node that serves these cannot write the text as it is asked for; None: it can.
+    """Returns the reason why a verify node cannot serve the request; None: it can.
 
-    begins: nothing of the text is there yet. One that is under way goes on though its SLO is not promised.
+    constraints, promises: the node supports structured output, promises SLOs. begins: nothing is generated yet. A text
+    in progress continues even if its SLO is not promised.
     """
     if request.constraint is not None and not constraints:
         return Fail("unsupported", "the verify node does not know structured output; ask without")

@@ -1,1 +1,1 @@
-"""The draft node's HTTP side: the OpenAI API over a `Service`."""
+"""The draft node's HTTP server: the OpenAI API over a `Service`."""

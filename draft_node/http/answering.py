@@ -1,6 +1,6 @@
-"""One path from a request to its answer, whole or as a stream, for every endpoint that writes texts.
+"""Handles a request from body to answer, whole or as a stream, for every endpoint that generates texts.
 
-An endpoint says by an `Endpoint` what it takes, and by a `Shape` what it sends.
+An `Endpoint` describes the request of an endpoint, a `Shape` builds the answer.
 """
 
 import time
@@ -34,57 +34,58 @@ from goodspeed.serving.web import user_of
 B = TypeVar("B", bound=Asking)
 
 LARGE = 1 << 11
-"""Tokens and alternatives from which an answer is written on another thread: the event loop has sessions to drive."""
+"""Tokens and alternatives from which an answer is serialized on another thread, to keep the event loop free."""
 
 
 class Shape(ABC):
-    """One request's answer in the format of its endpoint. `take` every item before its events are asked for."""
+    """One request's answer in its endpoint's format. Call `take` for each item before `events`."""
 
     def __init__(self, wish: Wish) -> None:
         self.wish = wish
         self.choices = [Choice() for _ in wish.texts]
 
     def take(self, index: int, item: Begun | Piece | Ended) -> None:
-        """Adds an item of the text with this number."""
+        """Adds an item of text number `index`."""
         self.choices[index].take(item)
 
     @abstractmethod
     def whole(self) -> bytes:
-        """Returns the answer as JSON, once all texts have ended."""
+        """Returns the answer as JSON after all texts have ended."""
 
     @abstractmethod
     def events(self, index: int, item: Piece | Ended) -> list[bytes]:
-        """Returns the events that an item adds to a stream."""
+        """Returns the stream events for an item."""
 
     @abstractmethod
     def last(self) -> list[bytes]:
-        """Returns what ends a stream after its last text."""
+        """Returns the events that end a stream after all texts."""
 
     @abstractmethod
     def broken(self, error: ApiError) -> bytes:
-        """Returns what ends a stream that cannot go on."""
+        """Returns the bytes that end a failed stream."""
 
 
 ShapeOf: TypeAlias = Callable[[B, Service, DraftConfig, str, Mapping[str, str]], Coroutine[Any, Any, Shape]]
-"""Takes a body, the service, the node's settings, the user's name and the headers."""
+"""Builds the shape from body, service, the node's settings, user name and headers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint(Generic[B]):
-    """A route that writes texts."""
+    """A route that generates texts."""
 
     path: str
+    name: str  # in the OpenAPI document
     body: type[B]
     answer: type[BaseModel]
     shape_of: ShapeOf[B]
-    ignored: Callable[[B, Service], Iterable[str]] = lambda body, service: ()  # members that this model has no use for
+    ignored: Callable[[B, Service], Iterable[str]] = lambda body, service: ()  # members this model ignores
     description: str = ""
 
 
 def add_route(routes: APIRouter, endpoint: Endpoint[B], service: Service, config: DraftConfig, work: LargeWork) -> None:
     @routes.post(
         endpoint.path,
-        name=endpoint.path.rpartition("/")[2],
+        name=endpoint.name,
         description=endpoint.description,
         response_model=endpoint.answer,
         responses=WORK,
@@ -99,7 +100,7 @@ def add_route(routes: APIRouter, endpoint: Endpoint[B], service: Service, config
 
 
 def check_stream(body: Asking) -> None:
-    """Refuses what only a stream can have, and what a stream cannot."""
+    """Refuses stream options without a stream, and options that streams do not support."""
     own = body.goodspeed or Extension()
     if body.stream_options is not None and not body.stream:
         raise ApiError(400, "stream_options needs stream: true; send both, or neither", param="stream_options")
@@ -114,9 +115,9 @@ def check_stream(body: Asking) -> None:
 async def answer(
     request: Request, shape: Shape, service: Service, config: DraftConfig, answers: FairQueue, *, streams_it: bool
 ) -> Response:
-    """Starts the texts, all or none, and answers with them; they end when their user leaves.
+    """Generates all texts of a request, or refuses all, and answers. A user's disconnect ends the texts.
 
-    answers: runs the writing of large ones.
+    answers: queue that serializes large answers.
     """
     user = user_of(request.scope)
     _check_room(shape.wish, service, config)
@@ -131,7 +132,7 @@ async def answer(
 
 
 def _check_room(wish: Wish, service: Service, config: DraftConfig) -> None:
-    """Admits all of a request's texts, or none."""
+    """Refuses a request unless all of its texts can be admitted."""
     num_texts, most = len(wish.texts), config.max_sessions + config.http_max_waiting
     if num_texts > most:
         what = f"the request asks for {num_texts} texts; this node takes {most} at most; send several requests"
@@ -141,7 +142,7 @@ def _check_room(wish: Wish, service: Service, config: DraftConfig) -> None:
 
 
 async def _items(shape: Shape, service: Service) -> AsyncGenerator[tuple[int, Piece | Ended], None]:
-    """Yields what the texts bring, once the shape has taken it."""
+    """Yields the texts' items after passing them to the shape."""
     async with aclosing(streams.write(service, shape.wish.texts)) as items:
         async for index, arrived in items:
             item = _without_text(arrived) if shape.wish.is_only_echo else arrived
@@ -151,7 +152,7 @@ async def _items(shape: Shape, service: Service) -> AsyncGenerator[tuple[int, Pi
 
 
 def _without_text(item: Begun | Piece | Ended) -> Begun | Piece | Ended:
-    """Leaves out the one token that no text is without, where only the prompt is wanted."""
+    """Removes the one mandatory token from an item of a request for the prompt only (`is_only_echo`)."""
     match item:
         case Piece():
             return Piece("", (), prompt=item.prompt)
@@ -167,7 +168,7 @@ async def _collect(shape: Shape, service: Service) -> None:
 
 
 async def _events(shape: Shape, service: Service, answers: FairQueue, user: str) -> AsyncGenerator[bytes, None]:
-    """Yields the events of a stream. Those that tell of a long prompt are made as large answers are."""
+    """Yields the events of a stream. Serializes a long prompt's log-probabilities on the thread for large answers."""
     async with aclosing(_items(shape, service)) as items:
         async for index, item in items:
             work = partial(shape.events, index, item)
@@ -179,13 +180,13 @@ async def _events(shape: Shape, service: Service, answers: FairQueue, user: str)
 
 
 async def to_json(shape: Shape, answers: FairQueue, user: str) -> bytes:
-    """The whole answer; a large one is written in its turn, on a thread."""
+    """Returns the whole answer; serializes a large one in turn, on a thread."""
     size = _size(shape)
     return shape.whole() if size < LARGE else await answers.run(user, size, shape.whole)
 
 
 def _size(shape: Shape) -> int:
-    """Counts an answer's entries for its texts' tokens and those of prompts: themselves and alternatives."""
+    """Counts an answer's entries: tokens and alternatives, of texts and of prompts with log-probabilities."""
     told = sum(_size_of_prompt(shape.wish, choice.prompt) for choice in shape.choices)
     texts = zip(shape.choices, shape.wish.texts, strict=True)
     return told + sum(choice.num_tokens * (1 + (text.num_logprobs or 0)) for choice, text in texts)

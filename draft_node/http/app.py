@@ -1,4 +1,4 @@
-"""The application: its routes, errors, limits and keys around one service, and the routes about the node itself."""
+"""The ASGI application around one service: routes, errors, limits and keys, and the routes about the node itself."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ def create_app(
     keys: Keys | None = None,
     work: LargeWork | None = None,
 ) -> ASGIApp:
-    """exposition: the metrics as text with their content type, asked for at each scrape; work: the caller closes it."""
+    """Builds the application. exposition: returns the metrics, called at each scrape; work: closed by the caller."""
     api = create_api(service, config, exposition, keyed=keys is not None, work=work)
     guarded: ASGIApp = BodyLimit(api, MAX_BODY_BYTES)
     return guarded if keys is None else KeyCheck(guarded, keys)
@@ -45,9 +45,9 @@ def create_api(
     keyed: bool = False,
     work: LargeWork | None = None,
 ) -> FastAPI:
-    """Builds the routes, without a limit on bodies or a check of keys; the document says whether keys are needed."""
+    """Builds the routes, without body limit and key check. keyed: the OpenAPI document demands keys."""
     work = work or LargeWork()
-    # Its pages for people load scripts from elsewhere; the document itself is enough.
+    # FastAPI's documentation pages load scripts from other sites; the document itself is enough.
     app = FastAPI(
         title="GoodSpeed draft node",
         version=goodspeed.__version__,
@@ -66,7 +66,7 @@ def create_api(
 
 
 def _complete(app: FastAPI, *, keyed: bool) -> None:
-    """Adds the bodies' schemas to what the framework writes, and that keys are needed, where they are."""
+    """Adds the request bodies' schemas, and the keys if required, to FastAPI's OpenAPI document."""
     written = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _ask_for_keys(document: dict[str, Any]) -> None:
 
 
 LOCAL = "local: the verify node is away, and texts are the draft model's own"
-"""Ready, and another distribution than one asked for."""
+"""Status of `/ready` while texts come from the draft model's distribution instead of the target's."""
 
 LANDING = """\
 GoodSpeed draft node {version}: the OpenAI API for the model {model!r}.
@@ -111,10 +111,10 @@ docs/HTTP.md of the project says what requests may have.
 """
 
 BODIES = (CompletionRequest, ChatRequest, ResponsesRequest, TokenizeRequest, DetokenizeRequest)
-"""Bodies of requests, which the framework does not know."""
+"""Request bodies, which FastAPI does not know."""
 
 Exposition = Callable[[], tuple[bytes, str]]
-"""Metrics as text, and their content type."""
+"""Returns metrics as text, and their content type."""
 
 
 def _node_routes(service: Service, config: DraftConfig, exposition: Exposition) -> APIRouter:
@@ -127,14 +127,14 @@ def _node_routes(service: Service, config: DraftConfig, exposition: Exposition) 
 
     @routes.get("/health", responses=READ)
     async def health() -> Status:
-        """The process lives."""
+        """Answers while the process lives."""
         return Status(status="ok")
 
     @routes.get("/ready", responses={**READ, **declared(503)})
     async def ready() -> Ready:
-        """The model is loaded, the verify node is there, and texts are let in.
+        """Answers 200 while the model is loaded, the verify node is connected, and texts are admitted.
 
-        With `--fallback local` the verify node may be away; the status then says so.
+        With `--fallback local` the verify node may be away; `status` then reports the absence.
         """
         return _ready(service)
 
@@ -144,7 +144,7 @@ def _node_routes(service: Service, config: DraftConfig, exposition: Exposition) 
 
     @routes.get("/v1/models", responses=READ)
     async def models() -> ModelList:
-        """The one model; `max_model_len` is 0 while the verify node, which knows it, is away."""
+        """Lists the only model; `max_model_len` is 0 while the verify node, which knows the length, is away."""
         return ModelList(object="list", data=[_model(service, config, started)])
 
     @routes.get("/v1/models/{name:path}", responses=READ)
@@ -162,7 +162,7 @@ def _node_routes(service: Service, config: DraftConfig, exposition: Exposition) 
 
 
 def _ready(service: Service) -> Ready:
-    """The answer of `/ready`; ApiError says why texts are not let in."""
+    """Returns the answer of `/ready`; ApiError with the reason if texts are not admitted."""
     if service.draining:
         raise ApiError(503, "not ready: shutting down", code="draining")
     if not service.is_ready:
@@ -191,9 +191,9 @@ def _model(service: Service, config: DraftConfig, started: int) -> Model:
 
 
 def _answer_head(routes: APIRouter) -> None:
-    """Serves HEAD wherever GET is served: load balancers ask that way whether a route is there.
+    """Serves HEAD wherever GET is served: load balancers probe routes with HEAD.
 
-    The server leaves the body out; the document leaves out the method.
+    The server omits the body; the OpenAPI document omits the method.
     """
     for route in list(routes.routes):
         if isinstance(route, APIRoute):

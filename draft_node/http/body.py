@@ -1,4 +1,4 @@
-"""A request's body: bounded while it is read, counted, and then read as one of the schemas."""
+"""Reads request bodies: limits their size, counts their elements, and validates them by schema."""
 
 import sys
 from collections.abc import Callable, Coroutine
@@ -16,23 +16,24 @@ from goodspeed.serving.web import OPEN_PATHS, user_of
 M = TypeVar("M", bound=BaseModel)
 
 MAX_BODY_BYTES = 4 << 20
-"""The largest body of a request."""
+"""Largest request body."""
 
 LARGE = 1 << 15
-"""Bytes from which a body is read on another thread: the event loop has sessions to drive."""
+"""Bytes from which a body is parsed on another thread, to keep the event loop free."""
 
 
 IGNORED_MEMBERS = "goodspeed.ignored"
-"""The entry of a request's state with the names of its members that are ignored."""
+"""Key in the request's ASGI state for the names of ignored members."""
 
 
 class BodyLimit:
-    """Reads every body before anything else happens, up to `max_bytes`; compressed ones are refused.
+    """Reads every body of up to `max_bytes` before the application runs; refuses compressed bodies.
 
-    The header `X-GoodSpeed-Ignored` of the answer names members of the body that were ignored.
+    The answer's header `X-GoodSpeed-Ignored` names the body's ignored members.
 
-    What is open to everybody has none, and none is kept for it. The connection stays after a refusal: the server reads
-    what is left of the body and drops it. Closed, it would be reset, and many clients never see the answer.
+    Routes open to everybody take no body, so none is buffered for them. The connection stays open after a refusal: the
+    server reads and drops the rest of the body. Closing would reset the connection, and many clients would never see
+    the answer.
     """
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
@@ -73,13 +74,13 @@ class BodyLimit:
 
 
 def ignored_of(scope: Scope) -> set[str]:
-    """The names of a request's members that are ignored; more can be added until the answer begins."""
+    """Returns the set of a request's ignored members; names may be added until the answer begins."""
     names: set[str] = scope.setdefault("state", {}).setdefault(IGNORED_MEMBERS, set())
     return names
 
 
 def _telling(send: Send, scope: Scope) -> Send:
-    """Adds a header with the names of what was ignored, if anything was."""
+    """Adds a header with the names of ignored members, if any."""
 
     async def tell(message: Message) -> None:
         if message["type"] == "http.response.start" and (names := ignored_of(scope)):
@@ -91,7 +92,7 @@ def _telling(send: Send, scope: Scope) -> Send:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """The body as one message, and then what comes: the end of the connection."""
+    """Replays the body as one message, then passes on `receive` (the disconnect)."""
     given = False
 
     async def again() -> Message:
@@ -105,9 +106,10 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 def reads(schema: type[M], bodies: FairQueue) -> Callable[[Request], Coroutine[Any, Any, M]]:
-    """A dependency: the body as this schema; ApiError names what is wrong with it. Large ones are read in turn.
+    """Returns a FastAPI dependency that parses the body by `schema`; ApiError with the reason if invalid.
 
-    Several at once would pass the interpreter on to each other, and the event loop would have it when all are read.
+    Parses large bodies one at a time: several threads would pass the GIL to each other, and the event loop would wait
+    for all of them.
     """
 
     async def read(request: Request) -> M:
@@ -126,13 +128,13 @@ REF = "#/components/schemas/{model}"
 
 
 def takes(schema: type[BaseModel]) -> dict[str, Any]:
-    """Returns a route's body as the OpenAPI document has it: the framework does not read it."""
+    """Returns the OpenAPI description of a route's body, which FastAPI cannot infer."""
     content = {"application/json": {"schema": {"$ref": REF.format(model=schema.__name__)}}}
     return {"requestBody": {"required": True, "content": content}}
 
 
 def validated(schema: type[M], body: bytes, ignored: set[str] | None = None) -> M:
-    """ignored: gets the names of members that are ignored."""
+    """Parses a body by `schema`; ApiError if invalid. ignored: receives the names of ignored members."""
     check_elements(body)
     try:
         return schema.model_validate_json(body, context=ignored)
@@ -141,27 +143,27 @@ def validated(schema: type[M], body: bytes, ignored: set[str] | None = None) -> 
 
 
 MAX_CONTAINERS = 1 << 12
-"""Lists and objects. A conversation has one for each message and each part of one."""
+"""Most lists and objects in a body. A conversation has one per message and per part of a message."""
 
 MAX_STRINGS = 1 << 14
-"""Strings, names of members included."""
+"""Most strings, including names of members."""
 
 MAX_VALUES = 1 << 18
-"""Numbers and all else that commas part: 64 prompts of 4,096 token ids."""
+"""Most values separated by commas, such as numbers: 64 prompts of 4,096 token ids."""
 
 MAX_BARE_BYTES = 2 << 20
-"""Bytes besides strings and spaces: eight for each value. Numbers of 19 digits and more take longer than others."""
+"""Most bytes outside of strings and spaces: eight per value. Numbers of 19 or more digits are slow to parse."""
 
 
 def check_elements(*texts: bytes) -> None:
-    """ApiError 413 for more than these in all texts; whether each is valid JSON is for others to say.
+    """ApiError 413 if JSON texts together exceed the limits above; does not check whether they are valid JSON.
 
-    A body is one text; what is JSON inside of its strings are others.
+    texts: a body, or the JSON inside of its strings.
     """
     num_strings = 0
     outsides = list[bytes]()
     for text in texts:
-        pieces = _without_escapes(text).split(b'"', 2 * MAX_STRINGS + 1)  # outside of strings, inside, outside...
+        pieces = _without_escapes(text).split(b'"', 2 * MAX_STRINGS + 1)  # alternately outside and inside of strings
         num_strings += len(pieces) // 2
         if num_strings > MAX_STRINGS:
             raise _too_many(MAX_STRINGS, "strings")
@@ -176,7 +178,7 @@ def check_elements(*texts: bytes) -> None:
 
 
 def _without_escapes(body: bytes) -> bytes:
-    """The body without escape sequences, so that each quote left begins or ends a string.
+    """Removes escape sequences, so that each remaining quote begins or ends a string.
 
     A backslash outside a string is invalid JSON; the parser refuses it.
     """
@@ -190,22 +192,22 @@ def _too_many(most: int, what: str) -> ApiError:
 
 
 MAX_BYTES = 1 << 26
-"""The most bytes of one user's large bodies that wait to be read: 16 bodies of 4 MiB."""
+"""Most bytes of one user's large bodies that wait to be parsed: 16 bodies of 4 MiB."""
 
 TOO_MUCH = "your earlier requests still wait to be read; wait for their answers, then ask again"
 
 NO_BOUND = sys.maxsize
-"""No bound on one user's answers that wait: their texts were let in and are complete, so none is refused now."""
+"""No bound on one user's waiting answers: their texts were admitted and are complete, so none is refused now."""
 
 
 class LargeWork:
-    """Lasts as long as the application that uses it."""
+    """Queues for parsing large bodies and serializing large answers; they live as long as the application."""
 
     def __init__(self) -> None:
-        self.bodies = FairQueue(MAX_BYTES, TOO_MUCH, "bodies")  # sized in bytes
+        self.bodies = FairQueue(MAX_BYTES, TOO_MUCH, "bodies")  # size in bytes
         self.answers = FairQueue(NO_BOUND, "", "answers")
 
     def close(self) -> None:
-        """Ends the threads; who still waits is cancelled."""
+        """Ends the threads and cancels waiting calls."""
         self.bodies.close()
         self.answers.close()

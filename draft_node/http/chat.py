@@ -1,4 +1,4 @@
-"""`POST /v1/chat/completions`: a conversation, and the assistant's next turn."""
+"""`POST /v1/chat/completions`: generates the assistant's next turn of a conversation."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ from goodspeed.serving.web.bodies import (
 
 
 class ChatShape(Chunked):
-    """A chunk has a `delta` where a whole answer has a `message`; the first one of a choice says who speaks."""
+    """Chat completions; whole answers have a `message`, chunks a `delta`. A choice's first chunk has the role."""
 
     def __init__(self, body: ChatRequest, wish: Wish, model: str) -> None:
         super().__init__(body, wish, model, "chatcmpl")
@@ -55,7 +55,7 @@ class ChatShape(Chunked):
         )
 
     def _message(self, choice: Choice) -> AssistantMessage:
-        """Says nothing of thinking and calls where there are none."""
+        """Builds the message; omits reasoning and calls if there are none."""
         text, thinking, calls = choice.text, choice.thinking, choice.calls
         message = AssistantMessage(role="assistant", content=text or (None if calls else ""), refusal=None)
         if thinking:
@@ -105,7 +105,7 @@ class ChatShape(Chunked):
 
 
 def _reason(reason: FinishReason, num_calls: int) -> ChatFinishReason:
-    """Returns why an answer ended: a text that is cut is cut, calls or not."""
+    """Returns the finish reason: a truncated text has "length", with or without calls."""
     return "tool_calls" if num_calls and reason == "stop" else reason
 
 
@@ -121,5 +121,10 @@ def _ignored(body: ChatRequest, service: Service) -> list[str]:
 
 
 ENDPOINT = Endpoint(
-    path="/v1/chat/completions", body=ChatRequest, answer=ChatCompletion, shape_of=_shape_of, ignored=_ignored
+    path="/v1/chat/completions",
+    name="chat",
+    body=ChatRequest,
+    answer=ChatCompletion,
+    shape_of=_shape_of,
+    ignored=_ignored,
 )

@@ -1,4 +1,4 @@
-"""One text of a request as far as it is written, and what an answer says of all: models, usage, metrics."""
+"""State of a request's texts while they are generated, and the answer's fingerprint, usage and metrics."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ from goodspeed.slo.kept import Kept
 
 @dataclass(slots=True)
 class Choice:
-    """One text so far."""
+    """One text, as generated so far."""
 
     pieces: list[Piece] = field(default_factory=list)
-    num_tokens: int = 0  # so far
-    num_local: int = 0  # of them, those that the draft model wrote alone
+    num_tokens: int = 0  # generated so far
+    num_local: int = 0  # of them, the draft model's own
     target_fingerprint: str | None = None
     ended: Ended | None = None
 
@@ -63,14 +63,14 @@ class Choice:
 
     @property
     def prompt(self) -> PromptTokens | None:
-        """The prompt with its log-probabilities, where they are told."""
+        """The prompt with log-probabilities; None: not requested, or not yet known."""
         return next((piece.prompt for piece in self.pieces if piece.prompt is not None), None)
 
 
 def system_fingerprint_of(wish: Wish, choices: Sequence[Choice]) -> str | None:
-    """Which models the text depends on: the target, and under the ratio rule the draft model too.
+    """Identifies the models of the texts: the target, and under the ratio rule also the draft model.
 
-    None where not all of it is from one target: some of it the draft model wrote alone, or choices differ.
+    None if choices have different targets, or the draft model generated some tokens alone.
     """
     targets = {choice.target_fingerprint for choice in choices}
     if len(targets) != 1 or None in targets or any(choice.num_local for choice in choices):
@@ -80,7 +80,7 @@ def system_fingerprint_of(wish: Wish, choices: Sequence[Choice]) -> str | None:
 
 
 def usage_of(wish: Wish, choices: Sequence[Choice]) -> Usage:
-    """Returns the usage so far; what drafting did is known of texts that are complete."""
+    """Returns the usage so far; drafting statistics cover complete texts only."""
     num_tokens = sum(choice.num_tokens for choice in choices)
     all_of = total(*(choice.ended.statistics for choice in choices if choice.ended))
     told = Speculation(
@@ -93,7 +93,7 @@ def usage_of(wish: Wish, choices: Sequence[Choice]) -> Usage:
     )
     kept = [choice.ended.kept for choice in choices if choice.ended and choice.ended.kept]
     if kept and len(kept) == len(choices):
-        told.slo = _slo(kept)  # left out where nothing was asked for, and before all is known
+        told.slo = _slo(kept)  # omitted without objectives, and until all texts have ended
     usage = Usage(
         prompt_tokens=wish.num_prompt_tokens,
         completion_tokens=num_tokens,
@@ -108,7 +108,7 @@ def usage_of(wish: Wish, choices: Sequence[Choice]) -> Usage:
 
 
 def _details(wish: Wish, choices: Sequence[Choice], num_ngram: int) -> CompletionDetails:
-    """num_ngram: tokens that n-gram drafts brought into the texts."""
+    """Counts reasoning and prediction tokens. num_ngram: accepted tokens of n-gram drafts."""
     details = CompletionDetails()
     if wish.formats.thinking is not None:
         details.reasoning_tokens = sum(choice.ended.num_thinking for choice in choices if choice.ended)
@@ -119,9 +119,9 @@ def _details(wish: Wish, choices: Sequence[Choice], num_ngram: int) -> Completio
 
 
 def _num_cached(wish: Wish, choices: Sequence[Choice]) -> int:
-    """Counts cached tokens of the prompts: of each prompt by the choice that found the fewest.
+    """Counts the prompts' cached tokens; for each prompt, takes the choice with the fewest.
 
-    The other choices find what that one has prefilled.
+    The other choices hit the KV cache that this choice prefilled.
     """
     fewest: dict[tuple[int, ...], int] = {}
     for wanted, choice in zip(wish.texts, choices, strict=True):
@@ -131,7 +131,7 @@ def _num_cached(wish: Wish, choices: Sequence[Choice]) -> int:
 
 
 def _slo(kept: Sequence[Kept]) -> KeptSlo:
-    """Returns a request's tier, the longest times of its texts, and whether all attained their objectives."""
+    """Returns a request's tier, its texts' longest TTFT and TPOT, and whether all attained their objectives."""
     told = [one.described() for one in kept]
     longest = {
         name: max((one[name] for one in told if one[name] is not None), default=None) for name in ("ttft_ms", "tpot_ms")
@@ -146,14 +146,14 @@ def _slo(kept: Sequence[Kept]) -> KeptSlo:
 
 
 def metrics_of(choices: Sequence[Choice]) -> Metrics | None:
-    """Returns the metrics of a request's only text; None for several texts, as vLLM does, and without drafts."""
+    """Returns the metrics of a request's only text; None for several texts (as in vLLM), or without drafts."""
     if len(choices) != 1 or choices[0].ended is None or not choices[0].ended.statistics.drafts:
         return None
     return Metrics(speculative_decoding=_told(choices[0].ended.statistics.drafts))
 
 
 def _told(drafts: Counter[tuple[int, int]]) -> SpeculativeDecoding:
-    """drafts: how many had so many tokens verified, and so many accepted."""
+    """Computes vLLM's metrics. drafts: number of drafts by (verified tokens, accepted tokens)."""
     longest = max(num_verified for num_verified, _ in drafts)
     histogram = [0] * (longest + 1)
     num_drafted = num_accepted = 0

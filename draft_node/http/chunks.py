@@ -1,4 +1,4 @@
-"""Answers of choices: whole, and in chunks of a stream. What chats and completions have in common."""
+"""Whole answers and streams of chunks; the common part of chat completions and completions."""
 
 import json
 import secrets
@@ -35,7 +35,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 class Chunked(Shape):
-    """A whole answer is a frame around choices; a stream has chunks of one choice each, and a last one of none."""
+    """A whole answer is a frame around choices; a stream has chunks of one choice each, and a final one of none."""
 
     def __init__(self, body: Generation, wish: Wish, model: str, prefix: str) -> None:
         super().__init__(wish)
@@ -58,27 +58,27 @@ class Chunked(Shape):
 
     @abstractmethod
     def piece(self, index: int, piece: Piece) -> Chunk | None:
-        """Returns the chunk of a piece; None where there is nothing to tell."""
+        """Returns the chunk for a piece; None if the piece has nothing to send."""
 
     @abstractmethod
     def ending(self, index: int, ended: Ended) -> Chunk:
-        """Returns a choice's last chunk."""
+        """Returns a choice's final chunk."""
 
     @abstractmethod
     def without_choices(self) -> Chunk:
-        """Returns the chunk of a stream that tells the usage."""
+        """Returns a chunk without choices, for the usage."""
 
     def ids_of(self, tokens: Iterable[Token]) -> dict[str, Any]:
-        """Returns the member with the tokens' ids, where it is asked for."""
+        """Returns the `token_ids` member if requested, else no member."""
         return {"token_ids": [token.id for token in tokens]} if self.wish.returns_token_ids else {}
 
     def show_prompt(self, shown: ChatCompletion | ChatChunk | CompletionChoice, index: int) -> None:
-        """Adds the ids of a text's prompt, where they are asked for."""
+        """Adds the token ids of a text's prompt if requested."""
         if self.wish.returns_token_ids:
             shown.prompt_token_ids = list(self.wish.texts[index].prompt)
 
     def whole(self) -> bytes:
-        """Choice by choice: between them others have the interpreter, and one at a time is in memory as objects."""
+        """Serializes choice by choice: between them other threads get the GIL, and only one is in memory as objects."""
         frame = self.frame(usage_of(self.wish, self.choices))
         self._tell_of_all(frame)
         written = ",".join(self._written(i, choice) for i, choice in enumerate(self.choices))

@@ -1,4 +1,4 @@
-"""`POST /v1/completions`: a prompt, or several, and what follows it."""
+"""`POST /v1/completions`: continues one or several prompts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -18,11 +18,11 @@ from goodspeed.serving.web.bodies import Completion, CompletionChoice, FinishRea
 
 
 class CompletionShape(Chunked):
-    """Whole and in chunks, these look alike."""
+    """Completions; whole answers and chunks have the same type."""
 
     def __init__(self, body: CompletionRequest, wish: Wish, model: str) -> None:
         super().__init__(body, wish, model, "cmpl")
-        self._num_logprobs = body.logprobs  # alternatives told of each token; None: no log-probabilities
+        self._num_logprobs = body.logprobs  # alternatives per token; None: no log-probabilities
         self._offsets = [Offsets() for _ in wish.texts]
 
     def frame(self, usage: Usage) -> Completion:
@@ -36,7 +36,7 @@ class CompletionShape(Chunked):
         return told
 
     def beginnings(self) -> Iterable[Completion]:
-        """Tells the echoes; with log-probabilities they come in the first piece instead."""
+        """Returns chunks with the echoes; none with log-probabilities, where the first piece has the echo."""
         wish = self.wish
         if self._echoes_logprobs:
             return []
@@ -74,7 +74,7 @@ class CompletionShape(Chunked):
         reason: FinishReason | None = None,
         prompt: PromptTokens | None = None,
     ) -> CompletionChoice:
-        """tokens: None where none are told of, () where there are none; a text may end before its first."""
+        """Builds a choice. tokens: None: omit log-probabilities and ids; (): empty ones, of a text without tokens."""
         logprobs: Logprobs | None = None
         if self._num_logprobs is not None and tokens is not None:
             before = echoed(prompt, self._num_logprobs) if prompt is not None else ()
@@ -92,4 +92,6 @@ async def _shape_of(
     return CompletionShape(body, await of_completion(body, service, config, user, headers), config.served_model_name)
 
 
-ENDPOINT = Endpoint(path="/v1/completions", body=CompletionRequest, answer=Completion, shape_of=_shape_of)
+ENDPOINT = Endpoint(
+    path="/v1/completions", name="completions", body=CompletionRequest, answer=Completion, shape_of=_shape_of
+)

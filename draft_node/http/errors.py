@@ -1,4 +1,4 @@
-"""Every error of a request as OpenAI's clients read it: status, message, type, param and code."""
+"""Converts errors to the OpenAI format: status, message, type, param and code."""
 
 import re
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ RETRY_AFTER_S = {429: 1, 503: 5}
 TYPES = {401: "invalid_request_error", 429: "rate_limit_error", 503: "service_unavailable"}
 
 USERS_FAULT = {"prompt", "vocabulary", "unsupported", "constraint", "too_large", "malformed", "slo"}
-"""Codes of refusals that the request brought upon itself."""
+"""Codes of refusals that are the request's fault: they answer 400."""
 
 
 class ApiError(Exception):
-    """An answer other than 200."""
+    """An error answer."""
 
     def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class ApiError(Exception):
 
 
 class ClientGone(Exception):
-    """The user disconnected: nobody reads the answer."""
+    """The user disconnected: no answer can be delivered."""
 
 
 def _code(status: int) -> str:
@@ -62,7 +62,7 @@ def of_service(error: ServiceError | PromptError) -> ApiError:
 
 
 def of_validation(error: ValidationError) -> ApiError:
-    """Returns the first error of a body; of a value that is of no branch of its union, the most deeply nested one."""
+    """Converts a body's first error; for a value that matches no branch of its union, the most deeply nested error."""
     errors = error.errors(include_url=False, include_input=False)
     alike = [one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]]
     found = max(alike, key=lambda one: (len(one["loc"]), not one["type"].endswith("_type")))
@@ -88,7 +88,7 @@ UNIONS = {
     "slo": "must be a tier's name, or an object with ttft_ms, tpot_ms or both",
     "tool_choice": 'must be "none", "auto", "required", or an object that names a function',
 }
-"""Sentences about values of several types."""
+"""Messages for parameters of several types."""
 
 WORDS = (
     (r"Field required", "must be given"),
@@ -105,7 +105,7 @@ WORDS = (
     (r"have at least 1 (item|character)", "not be empty"),
     (r"(\d) items?$", r"\1 members"),
 )
-"""Words of pydantic as patterns, and the words of ours that replace them."""
+"""Patterns of pydantic's messages, and their replacements."""
 
 
 def _sentence(message: str) -> str:
@@ -115,7 +115,7 @@ def _sentence(message: str) -> str:
 
 
 def _param(loc: Sequence[str | int]) -> str:
-    """Returns the dotted name, without pydantic's own words for the branches of a union."""
+    """Returns a location's dotted name, without pydantic's names for union branches."""
     if loc and loc[0] in ("prompt", "stop"):
         return str(loc[0])
     parts = (str(part) for part in loc if isinstance(part, int) or re.fullmatch(r"[a-z_0-9]\w{0,63}", part))
@@ -123,7 +123,7 @@ def _param(loc: Sequence[str | int]) -> str:
 
 
 def install(app: FastAPI) -> None:
-    """Has the application answer with these."""
+    """Registers the exception handlers that answer in this format."""
 
     @app.exception_handler(ApiError)
     async def ours(request: Request, error: ApiError) -> Response:
@@ -136,14 +136,14 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(ClientGone)
     async def gone(request: Request, error: ClientGone) -> Response:
-        return Response(status_code=499)  # sent to nobody
+        return Response(status_code=499)  # the user is gone; never delivered
 
     @app.exception_handler(HTTPException)
     async def frameworks(request: Request, error: HTTPException) -> Response:
         headers = dict(error.headers or {})
         _, version, *rest = request.url.path.split("/")
         if error.status_code == 404 and version == "v1" and rest:
-            # Proxies take 404 for a node that is broken, and leave it alone for a while.
+            # For proxies, 404 means a broken node, to which they send nothing for a while.
             what = f"/v1/{rest[0][:64]} is not served: this node only writes texts; GET / lists what there is"
             return ApiError(400, what, code="not_served").response()
         what = _route(error.status_code, request.method, request.url.path[:200], headers.get("Allow", ""))
@@ -151,7 +151,7 @@ def install(app: FastAPI) -> None:
 
 
 def _route(status: int, method: str, path: str, allowed: str) -> str:
-    """The message for 404 and 405; empty for other statuses."""
+    """Returns the message for 404 and 405; empty for other statuses."""
     if status == 404:
         return f"there is nothing at {path}; GET / lists what there is"
     if status == 405:
@@ -172,7 +172,7 @@ REASONS = {
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Returns the error answers as the OpenAPI document declares them."""
+    """Declares error answers for the OpenAPI document."""
     return {
         status: {"model": ErrorBody, "description": REASONS[status]}
         | ({"headers": {"Retry-After": {"schema": {"type": "string"}}}} if status in RETRY_AFTER_S else {})

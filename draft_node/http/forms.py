@@ -1,4 +1,4 @@
-"""The form that an answer keeps, as one `Constraint` that compiles: of its content, and of its calls."""
+"""Builds the `Constraint` of an answer's content and tool calls, and checks that it compiles."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -29,9 +29,9 @@ async def form_of(
     *,
     ignore_eos: bool | None,
 ) -> Constraint | None:
-    """Returns the form that the answer keeps, which can be served; None where it is free text.
+    """Returns the constraint of the answer's content, after a check; None: free text.
 
-    ApiError 400 with the library's reason for one that cannot be served, 429 where too many of this user's wait.
+    ApiError 400 with llguidance's reason if the constraint cannot be served; 429 if too many of this user's wait.
     """
     found = [each for each in (_of_format(response_format), _of_structured(structured)) if each is not None]
     if not found:
@@ -100,9 +100,10 @@ async def form_with_tools(
     param: str,
     ignore_eos: bool | None,
 ) -> Constraint | None:
-    """Returns the form of all of an answer, which can be served; None where it is free. form: of its content, by param.
+    """Returns the constraint of the whole answer with reasoning and calls, after a check; None: free text.
 
-    ApiError 400 with the reason for one that cannot be served, 429 where too many of this user's wait.
+    form: constraint of the content; param: the parameter that set `form`. ApiError 400 with the reason if the
+    constraint cannot be served; 429 if too many of this user's wait.
     """
     opened = chat_forms.opened(service.chats.tokenizer, prompt, talk.speech)
     with _refused("tools"):
@@ -119,7 +120,7 @@ async def form_with_tools(
 
 @contextmanager
 def _refused(param: str) -> Iterator[None]:
-    """A grammar that cannot be written is the fault of this parameter."""
+    """Converts a ValueError of `grammar` to ApiError 400 for this parameter."""
     try:
         yield
     except ValueError as error:
@@ -127,7 +128,7 @@ def _refused(param: str) -> Iterator[None]:
 
 
 async def _served(form: Constraint, param: str, service: Service, user: str) -> Constraint:
-    """Returns the form, which was made here and compiles; ApiError 400 with the reason where it does not."""
+    """Returns a generated constraint after a check; ApiError 400 with the reason if it cannot be served."""
     try:
         await service.check_form(form, user)
     except ConstraintError as error:
@@ -137,9 +138,9 @@ async def _served(form: Constraint, param: str, service: Service, user: str) -> 
 
 
 def of_tools(form: Constraint | None, talk: Talk, chats: ChatForms, opened: Opened) -> Constraint | None:
-    """Returns the form of an answer with tools; None where they ask for none.
+    """Returns the constraint of an answer with tools; None if the tools require none.
 
-    opened: what the prompt says of thinking.
+    form: constraint of the content; opened: state of reasoning at the prompt's end.
     """
     is_strict = any(function.strict for function in talk.functions)
     if not talk.functions or not (talk.is_forced or is_strict or form is not None):
@@ -154,9 +155,9 @@ def of_tools(form: Constraint | None, talk: Talk, chats: ChatForms, opened: Open
 
 
 def _after_thinking(form: Constraint, talk: Talk, chats: ChatForms, opened: Opened) -> Constraint:
-    """Returns a form of the content alone: what is thought before is free.
+    """Extends a constraint of the content so that reasoning before it is free.
 
-    Where the model may think or not, and the form is no JSON, it does not think.
+    If reasoning is optional ("may") and the constraint is no JSON, the model cannot reason.
     """
     formats = Formats(talk.speech.formats.thinking)
     asked = Form(formats, chats.markers, opened, content=_content(form))
@@ -168,7 +169,7 @@ def _after_thinking(form: Constraint, talk: Talk, chats: ChatForms, opened: Open
 
 
 def _content(form: Constraint | None) -> Mapping[str, Any] | None:
-    """Returns the JSON schema of a form; None where it is no JSON."""
+    """Returns the JSON schema of a constraint; None if it is no JSON."""
     if form is None or form.kind not in ("json_object", "json_schema"):
         return None
     schema = json.loads(form.source) if form.kind == "json_schema" else {"type": "object"}

@@ -1,4 +1,4 @@
-"""Log-probabilities of tokens in the shapes of OpenAI's API: the target's own, before temperature."""
+"""Formats log-probabilities for the OpenAI API: the target's own, before temperature."""
 
 import codecs
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from goodspeed.serving.web.bodies import ChatLogprobs, Logprobs, TokenLogprob, T
 
 
 class Offsets:
-    """Finds where tokens begin in their text, in characters; a token that continues a character begins with it."""
+    """Computes tokens' offsets in their text, in characters; a token inside a character has that character's offset."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -25,7 +25,7 @@ class Offsets:
 
 
 def for_completion(tokens: Sequence[Token], offsets: Offsets, echoed: Sequence[Token] = ()) -> Logprobs:
-    """echoed: a prompt that comes before the tokens; nothing is told of what its first one follows."""
+    """Formats a completion's log-probabilities. echoed: the prompt's tokens; the first has no log-probability."""
     first, told = echoed[:1], [*echoed[1:], *tokens]
     return Logprobs(
         tokens=[name(token) for token in (*first, *told)],
@@ -36,7 +36,7 @@ def for_completion(tokens: Sequence[Token], offsets: Offsets, echoed: Sequence[T
 
 
 def echoed(prompt: PromptTokens, num_top: int) -> list[Token]:
-    """A prompt's tokens with so many alternatives each."""
+    """Returns a prompt's tokens with `num_top` alternatives each."""
     return [replace(token, top=token.top[:num_top]) for token in prompt.read()]
 
 
@@ -50,7 +50,7 @@ def _told(token: Token) -> TokenLogprob:
 
 
 def name(token: Token | Alternative) -> str:
-    """A token's text; that of a part of a character shows its bytes, so that two of them differ."""
+    """Returns a token's text; for part of a character its bytes in hex, so that names of such tokens differ."""
     try:
         return token.raw.decode() or token.text
     except UnicodeDecodeError:
@@ -63,7 +63,7 @@ def _tops(num_untold: int, told: Sequence[Token]) -> Iterator[dict[str, float] |
 
 
 def _by_name(token: Token) -> dict[str, float]:
-    """The token itself, and the likeliest."""
+    """Returns log-probabilities by name: the token itself and its alternatives."""
     named = {name(token): _logprob(token)}
     for other in token.top:
         named.setdefault(name(other), other.logprob)

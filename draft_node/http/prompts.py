@@ -1,4 +1,4 @@
-"""Prompts of requests as token ids, and how many tokens may follow them: both have to fit into the context."""
+"""Encodes prompts and computes max_tokens, so that both fit into the context; also the routes for tokenizing."""
 
 import json
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ async def encode_chat(
     messages: Sequence[Message], service: Service, user: str, inputs: Inputs = NOTHING
 ) -> tuple[int, ...]:
     calls = [call.function.arguments.encode() for message in messages for call in message.tool_calls or ()]
-    check_elements(*calls)  # JSON inside of the body's strings, where it was not counted
+    check_elements(*calls)  # JSON inside of the body's strings, not counted before
     turns = [_turn(message, f"messages.{i}", service) for i, message in enumerate(messages)]
     _check_chars(num_chat_chars(turns, inputs), "messages", service)
     try:
@@ -55,9 +55,9 @@ async def encode_chat(
 
 
 def _turn(message: Message, where: str, service: Service) -> dict[str, Any]:
-    """Returns a message for a chat template: one text, and `system` for what OpenAI has renamed `developer`.
+    """Converts a message for the chat template: joins text parts, and renames OpenAI's role `developer` to `system`.
 
-    where: its dotted name, for errors.
+    where: the message's dotted name, for errors.
     """
     if (message.role == "tool" or message.tool_calls) and not service.chats.takes_tools:
         param = f"{where}.{'role' if message.role == 'tool' else 'tool_calls'}"
@@ -99,7 +99,7 @@ async def encoded(prompt: str | list[int], service: Service, user: str) -> tuple
 async def encode_prediction(
     prediction: Prediction, prompt: tuple[int, ...], service: Service, user: str
 ) -> tuple[int, ...]:
-    """Token ids of what the answer to a conversation is expected to be."""
+    """Returns the token ids of a conversation's expected answer; () if empty."""
     text = _text(prediction.content)
     _check_chars(len(text), "prediction", service)
     return await service.encode_answer(prompt, text, user) if text else ()
@@ -110,21 +110,21 @@ async def decoded(prompt: str | list[int], service: Service, user: str) -> str:
 
 
 def _check_chars(num_chars: int, param: str, service: Service) -> None:
-    """Refuses a long text before the work: a tokenizer takes seconds and a gigabyte for some million characters."""
+    """Refuses a long text before encoding: a tokenizer takes seconds and a gigabyte for some million characters."""
     if num_chars > service.max_chars:
         what = f"{param}: {num_chars} characters do not fit into the context; at most {service.max_chars} can"
         raise ApiError(400, what, param=param, code="context_length_exceeded")
 
 
 def check_within_reach(service: Service) -> None:
-    """Refuses a request before the work while no context length is known, since the verify node is away."""
+    """Refuses a request early if the verify node is away, since the context length is then unknown."""
     if not service.context_len:
         raise VerifyAway("verify_away", service.absence)
 
 
 def max_tokens_of(request: Generation, default: int, ids: Sequence[tuple[int, ...]], service: Service) -> list[int]:
-    """Returns max_tokens for each prompt: what is asked for must fit into the context, the default is cut to it."""
-    check_within_reach(service)  # it may have gone while prompts were encoded
+    """Returns each prompt's max_tokens. A requested one must fit into the context; the default is reduced to fit."""
+    check_within_reach(service)  # the node may have gone while prompts were encoded
     asked = _one_of(request)
     left = [service.context_len - len(prompt) for prompt in ids]
     least = min(left)
@@ -138,7 +138,7 @@ def max_tokens_of(request: Generation, default: int, ids: Sequence[tuple[int, ..
 
 
 def _too_long(request: Generation, context_len: int, num_tokens: int, asked: int | None) -> ApiError:
-    """The error for a prompt of so many tokens, with what is asked for beyond it."""
+    """Returns the error for a prompt of `num_tokens` plus `asked` tokens that do not fit into the context."""
     param, verb = ("messages", "take") if isinstance(request, ChatRequest) else ("prompt", "takes")
     taken = f"the context has {context_len} tokens, and the {param} {verb} {num_tokens} of them"
     if asked and num_tokens < context_len:
@@ -149,13 +149,13 @@ def _too_long(request: Generation, context_len: int, num_tokens: int, asked: int
 
 
 def name_of_max_tokens(request: Generation) -> str:
-    """The name by which the request sent it; the older one if it sent both, or neither."""
+    """Returns the name under which the request sent max_tokens; the older name if it sent both, or neither."""
     only_new = request.max_tokens is None and request.max_completion_tokens is not None
     return "max_completion_tokens" if only_new else "max_tokens"
 
 
 def _one_of(request: Generation) -> int | None:
-    """max_tokens by either of its names."""
+    """Returns max_tokens by either name; None: default; ApiError if both differ."""
     old, new = request.max_tokens, request.max_completion_tokens
     if old is not None and new is not None and old != new:
         raise ApiError(
@@ -165,7 +165,7 @@ def _one_of(request: Generation) -> int | None:
 
 
 SLICE = 1 << 14
-"""Token ids that are written at once."""
+"""Token ids that are serialized at once."""
 
 
 def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
@@ -175,7 +175,7 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
     async def tokenize(
         request: Request, body: Annotated[TokenizeRequest, Depends(reads(TokenizeRequest, work.bodies))]
     ) -> Response:
-        """`prompt`, or `messages` by the chat template; `max_model_len` is 0 while the verify node is away."""
+        """Encodes `prompt`, or `messages` by the chat template; `max_model_len` is 0 while the verify node is away."""
         check_model(body.model, config)
         if (body.prompt is None) == (body.messages is None):
             raise ApiError(400, "send either prompt or messages", param="prompt")
@@ -207,7 +207,7 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
 
 
 def _tokenized(ids: Sequence[int], max_model_len: int) -> str:
-    """The answer, made in slices: between them others have the interpreter."""
+    """Serializes the answer in slices: between them other threads get the GIL."""
     slices = (ids[start : start + SLICE] for start in range(0, len(ids), SLICE))
     tokens = ",".join(json.dumps(each, separators=(",", ":"))[1:-1] for each in slices)
     return json_with(

@@ -1,4 +1,4 @@
-"""Bodies of requests. `wanted.py` checks what depends on settings; `errors.py` words the errors."""
+"""Schemas of request bodies. `wanted.py` makes checks that depend on settings; `errors.py` words the errors."""
 
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -20,7 +20,7 @@ MAX_MESSAGES = MAX_PARTS = 1024
 MAX_DETOKENIZED = 1 << 16
 MAX_BIAS = 100.0
 MAX_TOOLS, MAX_CALLS, MAX_DEPTH = 128, 128, 32
-"""Tools of a request, calls of a message, and lists and objects in each other in a tool's parameters."""
+"""Most tools of a request, calls of a message, and nesting levels in a tool's parameters."""
 
 MAX_DESCRIPTION_CHARS, MAX_ARGUMENTS_CHARS, MAX_ID_CHARS = 1 << 14, 1 << 20, 256
 INT64 = (1 << 63) - 1
@@ -47,11 +47,11 @@ Schema: TypeAlias = dict[str, Any]
 Source: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_CONSTRAINT_CHARS)]
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 ServiceTier: TypeAlias = Literal["auto", "default", "flex", "priority", "scale"]
-"""Tiers that OpenAI's clients may send; all but the first two are served where there is a tier of that name."""
+"""Tiers that OpenAI's clients may send; all but the first two require a tier of that name."""
 
 
 class JsonSchema(Strict):
-    """A named JSON schema, as OpenAI has it."""
+    """A named JSON schema, as in the OpenAI API."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
     schema_: Schema | None = Field(default=None, alias="schema", description="left out: any JSON object")
@@ -65,7 +65,7 @@ class ResponseFormat(Strict):
 
 
 class StructuredOutputs(Strict):
-    """Exactly one of these."""
+    """Exactly one of these members."""
 
     json_: Schema | Source | None = Field(default=None, alias="json", description="a JSON schema, or one as a string")
     regex: Source | None = None
@@ -104,7 +104,7 @@ class CalledFunction(Strict):
 
 
 class ToolCall(Strict):
-    """A call in a message of the assistant, as an answer had it."""
+    """A tool call in an assistant message, as sent in an earlier answer."""
 
     id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
     type: Literal["function"]
@@ -115,7 +115,7 @@ Tools: TypeAlias = Annotated[list[Tool], _few(MAX_TOOLS)] | None
 
 
 class StreamOptions(Strict):
-    """Options of a stream; each endpoint has its own."""
+    """Options of a stream; each endpoint defines its own."""
 
 
 class CompletionStreamOptions(StreamOptions):
@@ -124,7 +124,7 @@ class CompletionStreamOptions(StreamOptions):
 
 
 class Slo(Strict):
-    """Objectives in milliseconds: one, or both."""
+    """Latency objectives in milliseconds: TTFT, TPOT, or both."""
 
     ttft_ms: Milliseconds | None = None
     tpot_ms: Milliseconds | None = None
@@ -168,7 +168,7 @@ class Extension(Strict):
 
 
 class Asking(Strict):
-    """Parameters of every request for texts."""
+    """Parameters of every request that generates texts."""
 
     model: str | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
@@ -181,7 +181,7 @@ class Asking(Strict):
 
 
 class Generation(Asking):
-    """Parameters of both kinds of completion."""
+    """Parameters of completions and chat completions."""
 
     max_tokens: NumTokens | None = None
     max_completion_tokens: NumTokens | None = None
@@ -230,7 +230,7 @@ Text: TypeAlias = str | Annotated[list[TextPart], _few(MAX_PARTS, 1)]
 
 
 class Message(Strict):
-    """A turn; only the assistant calls tools and thinks, and only a tool answers a call."""
+    """A message; only the assistant may have tool calls and reasoning, only a tool may answer a call."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Text | None = Field(default=None, description="may be left out, or null, where there are tool_calls")
@@ -259,7 +259,7 @@ class Message(Strict):
 
 
 class Prediction(Strict):
-    """A text that the answer is expected to be much like."""
+    """Expected output: a text that the answer will probably resemble."""
 
     type: Literal["content"]
     content: Text

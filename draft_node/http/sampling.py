@@ -1,4 +1,4 @@
-"""Checks of what a request asks for beside its text: rules for logits, log-probabilities, service level, priority."""
+"""Checks a request's sampling options: logit biases, stop tokens, log-probabilities, prediction and service level."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,16 +15,16 @@ from goodspeed.wire.generation import TokenBias
 
 
 def biases(request: Generation, vocab_size: int) -> tuple[TokenBias, ...]:
-    """Returns what is added to tokens' logits; ApiError for an id outside a known (not 0) vocabulary."""
+    """Returns the request's logit biases; ApiError for an id >= vocab_size. vocab_size: 0: unknown."""
     given = {int(token): bias for token, bias in (request.logit_bias or {}).items()}
     _check_ids(given, "logit_bias", vocab_size)
     return tuple(TokenBias(token, float(bias)) for token, bias in sorted(given.items()) if bias)
 
 
 def stop_token_ids(request: Generation, vocab_size: int, eos_ids: Collection[int]) -> tuple[int, ...]:
-    """The request's tokens that end the text; ApiError for one outside the vocabulary, if its size is known (not 0).
+    """Returns the request's stop tokens; ApiError for an id >= vocab_size, or for too many with eos_ids.
 
-    eos_ids: those that end it as well. ApiError too where they are too many together.
+    vocab_size: 0: unknown. eos_ids: further tokens that end the text.
     """
     given = tuple(dict.fromkeys(request.stop_token_ids or ()))
     _check_ids(given, "stop_token_ids", vocab_size)
@@ -44,17 +44,17 @@ def _check_ids(tokens: Iterable[int], param: str, vocab_size: int) -> None:
 
 
 MAX_LOGPROBS_TOLD = 1 << 19
-"""Tokens and alternatives that a whole answer may tell of beside its prompts: about 30 MB of JSON."""
+"""Most tokens and alternatives of a whole answer, without those of prompts: about 30 MB of JSON."""
 
 MAX_LEFT_OUT = 256
-"""Tokens of a prediction beyond those that its text may have: it is read before the text begins, on the event loop."""
+"""Most tokens of a prediction beyond its text's max_tokens: predictions are indexed on the event loop, at the start."""
 
 
 def echoed(texts: Sequence[Wanted], request: CompletionRequest) -> list[Wanted]:
-    """Returns the texts with the log-probabilities that an echo tells of their prompts.
+    """Requests prompt log-probabilities for the texts of an echo; returns the changed texts.
 
-    Whoever asks for one token after such an echo leaves the last entry out, and counts on it: that token is not an end
-    of sequence.
+    Clients that request a single token after such an echo discard the final entry and rely on its presence. So that
+    token must not be EOS (min_tokens 1).
     """
     if request.logprobs is None:
         return list(texts)
@@ -72,7 +72,7 @@ def echoed(texts: Sequence[Wanted], request: CompletionRequest) -> list[Wanted]:
 
 
 def check_told(texts: Sequence[Wanted], request: ChatRequest | CompletionRequest) -> None:
-    """ApiError where a whole answer would tell of too many tokens and alternatives; a stream has them as they come."""
+    """ApiError if a whole answer would have log-probabilities of too many tokens and alternatives. Not for streams."""
     num_told = sum(text.max_tokens * (1 + text.num_logprobs) for text in texts if text.num_logprobs is not None)
     if num_told > MAX_LOGPROBS_TOLD and not request.stream:
         what = f"logprobs: {num_told} tokens and alternatives are more than the {MAX_LOGPROBS_TOLD} of one answer"
@@ -81,9 +81,9 @@ def check_told(texts: Sequence[Wanted], request: ChatRequest | CompletionRequest
 
 
 def predicted(texts: Sequence[Wanted], expected: tuple[int, ...], request: ChatRequest) -> list[Wanted]:
-    """The texts, with drafts from what is expected of them, too, unless the node drafts nothing.
+    """Adds the expected output as a source of drafts, unless the node drafts nothing; returns the changed texts.
 
-    Of a long prediction the beginning counts, as much as the text may have, and more for what the text leaves out.
+    Truncates a long prediction to max_tokens plus `MAX_LEFT_OUT`, a margin for parts that the text omits.
     """
     asked = request.goodspeed or Extension()
     if asked.drafter in ("model", "none") or asked.speculate is False or asked.max_draft == 0:
@@ -100,15 +100,15 @@ def predicted(texts: Sequence[Wanted], expected: tuple[int, ...], request: ChatR
 
 
 TTFT, TPOT = "x-slo-ttft-ms", "x-slo-tpot-ms"
-"""Headers with objectives in milliseconds, those of the Kubernetes inference gateway."""
+"""Headers with objectives in milliseconds, as in the Kubernetes inference gateway."""
 
 
 def asked_slo(
     request: ChatRequest | CompletionRequest, levels: Levels, headers: Mapping[str, str]
 ) -> tuple[Objectives | None, Otherwise]:
-    """Returns the service level of the texts, and what becomes of them where it cannot be promised.
+    """Returns the texts' service level, and the action if it cannot be promised.
 
-    `goodspeed.slo`, `service_tier` or headers say it; else the tier called default, if there is one.
+    The level comes from `goodspeed.slo`, `service_tier` or headers; else it is the tier named default, if any.
     """
     own = request.goodspeed or Extension()
     tier = request.service_tier if isinstance(request, ChatRequest) else None
@@ -145,7 +145,7 @@ def _of_headers(headers: Mapping[str, str]) -> Objectives | None:
 
 
 def _header(headers: Mapping[str, str], name: str) -> float | None:
-    """Seconds; None where the header is not there."""
+    """Returns a header's milliseconds in seconds; None if the header is missing."""
     if name not in headers:
         return None
     try:

@@ -1,4 +1,4 @@
-"""`goodspeed-draft --http`: runs the daemon, its service and the HTTP server in one event loop."""
+"""Runs `goodspeed-draft --http`: the daemon, its service and the HTTP server in one event loop."""
 
 import asyncio
 from functools import partial
@@ -18,7 +18,7 @@ from goodspeed.serving.events import QUIET, EventLog, Reporter
 
 
 class Face:
-    """Serves until cancelled; then admits no more texts, and running ones may finish within `drain_timeout_s`."""
+    """Serves until cancelled; then stops admission and lets admitted texts finish within `drain_timeout_s`."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Face:
         bound: web.BoundAddress | None,
         reporter: Reporter = QUIET,
     ) -> None:
-        """bound: what `web.bind_http` gave; None has the settings' address taken now."""
+        """bound: result of `web.bind_http`; None: binds the configured address now."""
         self.config = config
         self.vocabulary = vocabulary
         self.daemon = daemon
@@ -43,7 +43,7 @@ class Face:
             thinking=config.reasoning_parser,
             settings=config.chat_template_kwargs or "",
         )
-        daemon.core.stays = True  # users are told that the verify node is away, for as long as it is
+        daemon.core.stays = True  # users get errors while the verify node is away; the node does not exit
 
     async def run(self) -> None:
         keys = self.bound.keys
@@ -74,7 +74,7 @@ class Face:
                 if not serving.done():
                     self._tell_that_it_ends()
                 self.all_finished = await service.drain(self.config.drain_timeout_s)
-                await _stop(telling, answering)  # while it still serves, sessions can be closed
+                await _stop(telling, answering)  # the daemon still runs, to close sessions
                 await _stop(serving)
                 work.close()
                 service.close()
@@ -90,11 +90,11 @@ class Face:
 
     @property
     def _max_connections(self) -> int:
-        """Room for every user whose text runs or waits, and as many who ask something else."""
+        """Room for every running or waiting text, and as many other requests."""
         return max(web.MAX_CONNECTIONS, 2 * (self.config.max_sessions + self.config.http_max_waiting))
 
     def summary(self) -> dict[str, object]:
-        """Counts over all texts, for the `stopped` event."""
+        """Returns counts over all texts, for the `stopped` event."""
         statistics = self.daemon.statistics
         return {
             "name": self.config.name,

@@ -1,4 +1,4 @@
-"""Writes several texts of one request at once while their user is there, and sends server-sent events."""
+"""Generates a request's texts concurrently while the user is connected, and sends server-sent events."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ Items: TypeAlias = AsyncGenerator[tuple[int, Begun | Piece | Ended], None]
 
 
 async def write(service: Service, texts: Sequence[Wanted]) -> Items:
-    """Yields every text's items as they come, with the text's number. When one fails, all end.
+    """Yields all texts' items as they arrive, with the text's number. If one text fails, all end.
 
     Leaving the iteration early closes all sessions.
     """
@@ -31,7 +31,7 @@ async def write(service: Service, texts: Sequence[Wanted]) -> Items:
             async with aclosing(service.write(wanted)) as items:
                 async for item in items:
                     arrived.put_nowait((index, item))
-        except Exception as error:  # raised again below, where the user is
+        except Exception as error:  # raised again below, in the user's task
             arrived.put_nowait((index, error))
 
     tasks = [asyncio.create_task(run(index, wanted)) for index, wanted in enumerate(texts)]
@@ -50,7 +50,7 @@ async def write(service: Service, texts: Sequence[Wanted]) -> Items:
 
 
 async def unless_gone(receive: Receive, work: Awaitable[T]) -> T:
-    """Returns the result of the work; cancels it, and raises ClientGone, once the user disconnects."""
+    """Returns the result of `work`; cancels the work and raises ClientGone if the user disconnects."""
     working, leaving = asyncio.ensure_future(work), asyncio.create_task(_disconnected(receive))
     try:
         await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -71,16 +71,16 @@ async def _disconnected(receive: Receive) -> None:
 logger = logging.getLogger("goodspeed.http")
 
 PIECE_BYTES = 1 << 18
-"""The most of an answer that is given to its connection at once."""
+"""Most bytes of an answer that are passed to its connection at once."""
 
 
 class EventStream(Response):
-    """Sends events as they come, for as long as somebody reads them; closes their source in any case."""
+    """Sends events as they arrive until the user disconnects; always closes the source."""
 
     media_type = "text/event-stream"
 
     def __init__(self, first: bytes, others: AsyncGenerator[bytes, None], broken: Callable[[ApiError], bytes]) -> None:
-        """broken: makes the end of a stream that cannot go on."""
+        """broken: returns the bytes that end a failed stream."""
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._first = first
@@ -91,7 +91,7 @@ class EventStream(Response):
     async def begun(
         cls, receive: Receive, events: AsyncGenerator[bytes, None], broken: Callable[[ApiError], bytes]
     ) -> "EventStream":
-        """Returns the stream once its first event is there: what fails before that is still told by a status."""
+        """Returns the stream after its first event: an earlier error still sets the HTTP status."""
         return cls(await unless_gone(receive, anext(events)), events, broken)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -122,6 +122,6 @@ async def _send_event(send: Send, event: bytes) -> None:
 
 
 def pieces(content: bytes) -> Iterator[bytes]:
-    """Cuts an answer: each piece is copied for the socket, and between them others have the event loop."""
+    """Splits an answer: each piece is copied for the socket, and other tasks run between pieces."""
     for start in range(0, len(content), PIECE_BYTES):
         yield content[start : start + PIECE_BYTES]

@@ -1,7 +1,7 @@
-"""The strict model that all parts of bodies are: no conversions, no NaN; an unknown member is refused by name.
+"""Base model of all parts of request bodies: no type conversions, no NaN; unknown members are refused by name.
 
-Members that ask for nothing are taken whatever they are called: null, false and empty ones, and those of `NEUTRAL` at
-the value that changes nothing. Those of `IGNORED` are ignored, which the answer's header says.
+Accepts unknown members that request nothing: null, false and empty values, and values in `NEUTRAL`. Ignores members in
+`IGNORED`, which a header of the answer lists.
 """
 
 import re
@@ -11,19 +11,19 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, mod
 from pydantic_core import PydanticCustomError
 
 MEMBER = "member"
-"""The error that `refused` makes: of a member of the object at its place."""
+"""Type of the error that `refused` returns, for a member of the object at the error's location."""
 
 IGNORED = frozenset(
     {
-        *("cache_control", "cache_prompt", "id_slot", "keep_alive", "ttl"),  # what to keep in memory, and where
-        *("chat_id", "request_id", "session_id", "litellm_metadata"),  # names for others' logs
-        *("user", "metadata", "safety_identifier", "prompt_cache_key"),  # who asks: kept nowhere
-        *("provider", "safety_settings"),  # whom a router is to ask, and what a hosted model is to refuse
-        *("parsed", "parsed_arguments", "index"),  # what the official client adds to an answer that is sent back
-        "verbosity",  # a hint; no model is told
+        *("cache_control", "cache_prompt", "id_slot", "keep_alive", "ttl"),  # caching and placement
+        *("chat_id", "request_id", "session_id", "litellm_metadata"),  # ids for other systems' logs
+        *("user", "metadata", "safety_identifier", "prompt_cache_key"),  # the user: not stored
+        *("provider", "safety_settings"),  # options of routers and of hosted models' filters
+        *("parsed", "parsed_arguments", "index"),  # added by the official client when it sends an answer back
+        "verbosity",  # a hint that reaches no model
     }
 )
-"""Members that real clients send for other servers, anywhere in a body: they ask for no other answer of this one."""
+"""Members that real clients send for other servers, anywhere in a body; they do not affect this server's answer."""
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "best_of": (1,),
@@ -33,10 +33,10 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "add_generation_prompt": (True,),
     "verbosity": ("medium",),
     "truncation": ("disabled",),
-    "include": (["reasoning.encrypted_content"],),  # thinking is told in any case, in plain text
+    "include": (["reasoning.encrypted_content"],),  # reasoning is always returned, in plain text
     "top_logprobs": (0,),
 }
-"""Values that change nothing, beside null, false and empty ones."""
+"""Values without effect, in addition to null, false and empty ones."""
 
 INSTEAD = {
     "best_of": "send n for several choices",
@@ -47,18 +47,18 @@ INSTEAD = {
     "store": "no answer is kept here",
     "background": "a response is made while its request waits, or is streamed",
 }
-"""Advice about members that are not served."""
+"""Advice for unsupported members."""
 
 
 def refused(name: str, what: str, code: str = "") -> PydanticCustomError:
-    """Returns the error of a member of the object that is checked; `what` follows its name."""
+    """Returns the error for a member of the validated object. what: the message after the member's name."""
     return PydanticCustomError(MEMBER, "refused", {"name": name, "what": what, "code": code})
 
 
 class Strict(BaseModel):
-    """A part of a body. Its context, where there is one, is the set of ignored members' names."""
+    """A part of a body. Validation context: the set that receives ignored members' names, or None."""
 
-    # Not extra="forbid", which makes an error of every unknown field: a body can have very many.
+    # Not extra="forbid", which creates an error per unknown field: a body can have very many.
     model_config = ConfigDict(
         extra="allow",
         strict=True,
@@ -85,7 +85,10 @@ def _is_neutral(name: str, value: Any) -> bool:
 
 
 def few(most: int, names: str = "", what: str = "") -> BeforeValidator:
-    """Refuses an object with too many members, or other names, at once: very many errors take very long."""
+    """Refuses an object with too many members, or wrong names, by a single error: very many errors take very long.
+
+    most: members; names: pattern of allowed names; what: message for a wrong name.
+    """
 
     def check(given: object) -> object:
         if isinstance(given, dict) and len(given) > most:

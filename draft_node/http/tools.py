@@ -1,4 +1,4 @@
-"""Tools and thinking in requests: what the chat template is given, and how answers are taken apart."""
+"""Tools and reasoning of requests: converts them to the chat template's inputs, and to how answers are parsed."""
 
 import json
 import secrets
@@ -17,17 +17,17 @@ from goodspeed.engine.tokenizing.text import Inputs
 from goodspeed.serving.web.bodies import CalledFunction, MadeCall
 
 SWITCHES = ("enable_thinking", "thinking")
-"""Variables by which templates switch thinking on and off: Qwen3's, SmolLM3's and GLM's; Granite's and DeepSeek's."""
+"""Template variables that switch reasoning on and off: of Qwen3, SmolLM3 and GLM; of Granite and DeepSeek."""
 
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """A chat as its template gets it, and the way its answer is taken apart."""
+    """A chat's inputs for the template, and how to parse its answer."""
 
     inputs: Inputs
     speech: Speech
-    functions: tuple[Function, ...] = ()  # that may be called
-    is_forced: bool = False  # one of them has to be
+    functions: tuple[Function, ...] = ()  # callable ones
+    is_forced: bool = False  # a call is required
 
 
 def talk_of(
@@ -40,7 +40,7 @@ def talk_of(
     thinks: bool | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Talk:
-    """Returns what a request's tools and settings come to; ApiError where this model's template knows no such thing."""
+    """Converts a request's tools and settings; ApiError if invalid, or not supported by this model's template."""
     functions = _functions(tools, choice, chats)
     inputs = Inputs(
         tuple(map(_shown, functions)), _settings(effort, thinks, settings or {}, chats, tools=bool(functions))
@@ -52,13 +52,13 @@ def talk_of(
 
 
 def _is_of_object(parameters: Mapping[str, Any]) -> bool:
-    """Returns whether the schema's own type, where it says one, may be an object."""
+    """True if a schema's own `type` allows objects, or is missing."""
     types = parameters.get("type", "object")
     return "object" in types if isinstance(types, list) else types == "object"
 
 
 def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: ChatForms) -> tuple[Function, ...]:
-    """Returns the tools that the model is shown; with tool_choice none it is shown none."""
+    """Checks the tools and returns those that the model sees: all, or none with tool_choice none."""
     if not tools:
         if choice not in (None, "none", "auto"):
             raise ApiError(400, "tool_choice asks for a call, and there are no tools; send tools", param="tool_choice")
@@ -90,7 +90,7 @@ def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: C
 
 
 def _callable(functions: tuple[Function, ...], choice: ToolChoice | None) -> tuple[Function, ...]:
-    """Returns the tools that may be called: all, or the one that is named."""
+    """Returns the callable tools: all, or the one that tool_choice names."""
     if not isinstance(choice, NamedTool):
         return functions
     named = tuple(function for function in functions if function.name == choice.function.name)
@@ -101,7 +101,7 @@ def _callable(functions: tuple[Function, ...], choice: ToolChoice | None) -> tup
 
 
 def _shown(function: Function) -> dict[str, Any]:
-    """Returns a tool as templates read it."""
+    """Returns a tool in the form that templates expect."""
     parameters = function.parameters or {"type": "object", "properties": {}}
     description = {} if function.description is None else {"description": function.description}
     return {"type": "function", "function": {"name": function.name, **description, "parameters": parameters}}
@@ -110,7 +110,7 @@ def _shown(function: Function) -> dict[str, Any]:
 def _settings(
     effort: Effort | None, thinks: bool | None, given: Mapping[str, Any], chats: ChatForms, *, tools: bool
 ) -> dict[str, Any]:
-    """Returns the template's variables: the request's, those that its effort stands for, and else the node's."""
+    """Returns the template's variables: the request's own, then those for thinking and effort, then the node's."""
     wrong = chats.settings_error(given, tools=tools)
     if wrong is not None:
         raise ApiError(400, f"chat_template_kwargs {wrong}", param="chat_template_kwargs")
@@ -118,7 +118,7 @@ def _settings(
 
 
 def _thinking(thinks: bool | None, chats: ChatForms, *, tools: bool) -> dict[str, Any]:
-    """Returns the template's switches; none where there are none, which is refused of a model that cannot but think."""
+    """Returns the template's reasoning switches, if any; ApiError if reasoning cannot be switched off as requested."""
     if thinks is None:
         return {}
     found = {name: thinks for name in SWITCHES if chats.knows(name, tools=tools)}
@@ -129,12 +129,12 @@ def _thinking(thinks: bool | None, chats: ChatForms, *, tools: bool) -> dict[str
 
 
 def has_switch(chats: ChatForms, *, tools: bool) -> bool:
-    """Returns whether thinking can be switched on and off."""
+    """True if the template can switch reasoning on and off."""
     return any(chats.knows(name, tools=tools) for name in SWITCHES)
 
 
 def _effort(effort: Effort | None, chats: ChatForms, *, tools: bool) -> dict[str, Any]:
-    """Returns the variables that an effort stands for, of those that the template knows."""
+    """Returns the variables for an effort that the template knows; ApiError if it knows none that are needed."""
     if effort is None:
         return {}
     found: dict[str, Any] = {name: effort != "none" for name in SWITCHES if chats.knows(name, tools=tools)}
@@ -147,7 +147,7 @@ def _effort(effort: Effort | None, chats: ChatForms, *, tools: bool) -> dict[str
 
 
 def turn_calls(calls: Sequence[ToolCall], where: str) -> list[dict[str, Any]]:
-    """Returns a message's calls as templates read them: with their arguments as objects."""
+    """Returns a message's calls in the form that templates expect: with arguments as objects."""
     found = []
     for i, call in enumerate(calls):
         try:
@@ -166,12 +166,12 @@ ALPHABET = string.ascii_letters + string.digits
 
 
 def call_id(tools: ToolFormat | None) -> str:
-    """Returns a new id; the templates of some families take those of their own form only."""
+    """Returns a new call id in the family's format; some families' templates accept no other."""
     form = tools or ToolFormat("", "json", ())
     return form.id_prefix + "".join(secrets.choice(ALPHABET) for _ in range(form.id_length))
 
 
 def made(call: Call, tools: ToolFormat | None) -> MadeCall:
-    """Returns a call as an answer has it."""
+    """Returns a call in the answer's format, with a new id."""
     function = CalledFunction(name=call.name, arguments=call.arguments)
     return MadeCall(id=call_id(tools), type="function", function=function)

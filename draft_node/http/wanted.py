@@ -1,4 +1,4 @@
-"""Turns a request into the texts that it asks for: one `Wanted` for each prompt and choice."""
+"""Converts a request to one `Wanted` per prompt and choice."""
 
 import hashlib
 import secrets
@@ -32,33 +32,33 @@ from goodspeed.wire.fields import Drafter
 from goodspeed.wire.generation import Constraint, TokenBias
 
 DEFAULT_MAX_TOKENS = 16
-"""The max_tokens of a completion that does not say; OpenAI's."""
+"""Default max_tokens of a completion, as in the OpenAI API."""
 
 MAX_SEED = (1 << 63) - 1
 
 MAX_PROMPTS = 64
-"""Prompts in one request."""
+"""Most prompts in one request."""
 
 MAX_CHOICES = 16
-"""Choices for each prompt of a request."""
+"""Most choices per prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """All texts of one request: choices in order, prompt by prompt."""
+    """All texts of one request, in order of prompts, then choices."""
 
     texts: list[Wanted]
     num_prompt_tokens: int
-    echoes: list[str]  # what comes before each text
-    draft_fingerprint: str = ""  # under the ratio rule the texts depend on the draft model, too
+    echoes: list[str]  # prefix of each text; "": no echo
+    draft_fingerprint: str = ""  # matters under the ratio rule, where texts depend on the draft model
     returns_token_ids: bool = False
     is_echo: bool = False
-    is_only_echo: bool = False  # nothing is told of what follows the prompts
-    n: int = 1  # choices for each prompt
+    is_only_echo: bool = False  # max_tokens 0: only the prompts are returned
+    n: int = 1  # choices per prompt
 
     @property
     def formats(self) -> Formats:
-        """Formats of the answers' calls and thoughts; the same for all of them."""
+        """Formats of calls and reasoning, the same for all answers."""
         return self.texts[0].speech.formats
 
 
@@ -133,7 +133,7 @@ async def of_chat(
 
 
 def choice_seed(seed: int, choice: int) -> int:
-    """Choice 0 has the request's own seed; the others have theirs from it."""
+    """Returns a choice's seed: the request's own for choice 0, a hash of seed and choice for others."""
     if choice == 0 and seed >= 0:
         return seed
     digest = hashlib.blake2b(f"{seed} {choice}".encode(), digest_size=8).digest()
@@ -158,7 +158,7 @@ def _wanted(
     *,
     is_chat: bool = False,
 ) -> list[Wanted]:
-    """Returns what is wanted of each prompt and choice."""
+    """Builds one `Wanted` per prompt and choice."""
     drafter, max_draft = _drafting(request.goodspeed or Extension(), config)
     slo, otherwise = asked_slo(request, service.levels, headers)
     says = service.defaults(chat=is_chat)
@@ -193,7 +193,7 @@ def _wanted(
 
 
 def _min_tokens(request: ChatRequest | CompletionRequest, max_tokens: Sequence[int]) -> int:
-    """Tokens before which nothing ends a text; ApiError 400 where some text may not have so many."""
+    """Returns min_tokens; ApiError 400 if it exceeds some text's max_tokens."""
     least = request.min_tokens or 0
     if any(least > most for most in max_tokens):
         raise ApiError(400, f"min_tokens must not be more than {name_of_max_tokens(request)}", param="min_tokens")
@@ -217,7 +217,7 @@ def _sampling_request(request: Generation, choice: int, bias: tuple[TokenBias, .
 
 
 def _drafting(extension: Extension, config: DraftConfig) -> tuple[Drafter, int]:
-    """Returns what may draft, and the longest draft: without drafts one is none and the other 0."""
+    """Returns drafter and longest draft; ("none", 0) disables drafting. ApiError 400 for contradictory options."""
     asked, says_none = extension.drafter, extension.speculate is False or extension.max_draft == 0
     if asked == "model" and not config.has_model:
         what = "goodspeed.drafter: this draft node has no model; send auto, ngram or none"

@@ -1,1 +1,1 @@
-"""The draft model: drafting on its thread, when a draft ends early, and when a failing model is left alone."""
+"""The draft model: its thread, drafting, early ends of drafts, KV caches, and a circuit breaker for failures."""

@@ -1,4 +1,4 @@
-"""The draft model's KV cache of each session, and whose is evicted where it is full."""
+"""The draft model's KV caches by session, and eviction when memory is full."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,38 +8,38 @@ from draft_node.model.job import Job
 from goodspeed.engine.runner import Runner
 
 PREFILL_CHUNK = 256
-"""Tokens of a prompt fed per step, so that a long one does not hold the other sessions up."""
+"""Most tokens prefilled per step and session, so that a long prompt does not delay the other sessions."""
 
 
 @dataclass(slots=True)
 class _Cache:
     """A session's part of the draft model's KV cache."""
 
-    tokens: list[int] = field(default_factory=list)  # fed, in order
-    num_final: int = 0  # leading tokens that no verdict can change any more
-    used: int = 0  # step of its last use
-    is_known: bool = False  # it was looked up whether its text begins like one that was read
-    shares: bool = False  # other sessions may find what was read of it
+    tokens: list[int] = field(default_factory=list)  # in the cache, in order
+    num_final: int = 0  # leading tokens that no verdict can change
+    used: int = 0  # step of its latest use
+    is_known: bool = False  # its prefix was already looked up in the prefix cache
+    shares: bool = False  # other sessions may use its cached prefix
 
 
 class Caches:
-    """The caches of all sessions; iterated over by session id, the oldest session first."""
+    """The caches of all sessions; iterates over session ids, oldest session first."""
 
     def __init__(self, runner: Runner, context_len: int) -> None:
         self._runner = runner
         self._context_len = context_len
         self._caches: dict[bytes, _Cache] = {}
         self._num_steps = 0
-        self._reserved = 0  # pages that the jobs of this step will take
-        self._being_read: set[bytes] = set()  # what the jobs of this step read next
-        self.num_looked_up = 0  # tokens of sessions' texts when their cache was begun
-        self.num_found = 0  # of these, those that were in memory already
+        self._reserved = 0  # pages reserved for the jobs of this step
+        self._being_read: set[bytes] = set()  # hashes of the prefixes that this step's jobs prefill next
+        self.num_looked_up = 0  # tokens looked up in the prefix cache
+        self.num_found = 0  # of these, tokens found there
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._caches)
 
     def rewind(self, job: Job) -> None:
-        """Keeps the longest prefix of the cache that the job's text agrees with, at most all but its last token."""
+        """Truncates the cache to its longest common prefix with the job's text, without the text's final token."""
         cache = self._caches.setdefault(job.session_id, _Cache())
         cache.shares = bool(job.propose.request.cache_salt)
         base = job.tokens
@@ -53,31 +53,31 @@ class Caches:
         cache.num_final = min(keep, len(job.propose.tokens) - job.propose.num_unverified)
 
     def forget(self, session_id: bytes) -> None:
-        """The session is over: frees its memory, of which only what others may find is kept."""
+        """Frees a closed session's memory; pages that other sessions may share stay in the prefix cache."""
         cache = self._caches.pop(session_id, None)
         if cache is not None and not cache.shares:
             self._runner.pool.withdraw(session_id)
         self._runner.free(session_id)
 
     def begin_step(self) -> None:
-        """From now on room is reserved for the next forward pass."""
+        """Starts reserving memory for the next forward pass."""
         self._num_steps += 1
         self._reserved = 0
         self._being_read.clear()
 
     def is_read_by_another(self, job: Job) -> bool:
-        """True if another job of this step prefills the same prefix: wait one step, and find it cached."""
+        """Returns True if another job of this step prefills the same prefix: one step later it is cached."""
         if job.session_id in self._runner.pool:
             return False
         return self._upcoming(job) in self._being_read
 
     def reserve(self, job: Job, jobs: Mapping[bytes, Job]) -> bool:
-        """Returns whether this step's tokens fit the context and the memory; idle sessions' memory is taken first.
+        """Reserves pages for this step's tokens of a job. False: context or memory does not suffice.
 
-        Of texts written locally the older takes a younger one's: no verify node goes on with what has no room, so one
-        at least has to move.
+        If memory is short, evicts idle sessions, the least recently used first. A local text also evicts younger local
+        texts: without a verify node at least one text has to make progress.
 
-        jobs: every proposal in the making, by session.
+        jobs: all unfinished proposals, by session.
         """
         cache = self._caches[job.session_id]
         if len(job.tokens) > self._context_len:
@@ -98,7 +98,7 @@ class Caches:
         return True
 
     def _begin(self, job: Job, cache: _Cache) -> None:
-        """The session has no memory: it begins with what is kept of its text, as far as this step leaves it that."""
+        """Fills a session's empty cache from the prefix cache, if this step's reservations leave enough pages."""
         pool = self._runner.pool
         hit = pool.find(job.session_id, _scope(job.propose.request), job.tokens)
         if pool.num_free - self._reserved < hit.num_unused:
@@ -127,16 +127,16 @@ class Caches:
         self._caches[session_id] = _Cache(is_known=cache.is_known, shares=cache.shares)
 
     def num_cached(self, job: Job) -> int:
-        """Tokens of the job's text that its cache holds."""
+        """Returns how many tokens of the job's text are cached."""
         return len(self._caches[job.session_id].tokens)
 
     def lacking(self, job: Job) -> list[int]:
-        """The job's tokens that this step feeds: those that its cache lacks, up to PREFILL_CHUNK."""
+        """Returns the job's tokens that this step feeds: those not cached, at most PREFILL_CHUNK."""
         cached = self.num_cached(job)
         return job.tokens[cached : cached + PREFILL_CHUNK]
 
     def note_fed(self, job: Job, tokens: Sequence[int]) -> None:
-        """The forward pass took these tokens of the job's text in. What no verdict can change is kept for others."""
+        """Notes tokens that the forward pass cached. Publishes the final ones (`num_final`) in the prefix cache."""
         cache, propose = self._caches[job.session_id], job.propose
         cache.tokens += tokens
         num_final = len(propose.tokens) - propose.num_unverified
@@ -144,5 +144,5 @@ class Caches:
 
 
 def _scope(request: Request) -> bytes:
-    """The scope that shares with a session: its salt, or without one its own."""
+    """Returns the scope of prefix sharing: the request's salt, or the session alone without one."""
     return b"salt\0" + request.cache_salt if request.cache_salt else b"session\0" + request.session_id

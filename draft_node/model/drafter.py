@@ -1,9 +1,9 @@
-"""The draft model: many sessions propose at once, one shared forward pass per drafting step.
+"""The draft model: one batched forward pass per drafting step, for all sessions with proposals.
 
-A proposal begins by bringing the session's cache up to date: what the target decided otherwise is rewound, what it
-added is fed (after a time without drafts that can be a lot). Under the match rule the draft draws with the target's own
-noise; under the ratio rule it draws from the very numbers that are sent. What is written locally, for nobody to verify,
-is drawn like a draft under the match rule. Runs on the model thread.
+A proposal first updates the session's KV cache: rejected tokens are truncated, new tokens of the text are prefilled
+(many, after a time without drafts). Under the match rule the draft is drawn with the target's noise; under the ratio
+rule it is drawn from exactly the distribution that is sent. Local texts, which are not verified, are drawn as under the
+match rule. Runs on the model thread.
 """
 
 from itertools import compress
@@ -29,15 +29,15 @@ from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.fields import MAX_DRAFT
 
 AT_NO_CONFIDENCE = 0.4
-"""Probability that a token is accepted whose own is 0; from there to 1 in a line (AdaSpec's confidence prior).
+"""Acceptance probability of a token with draft probability 0; linear from there to 1 (AdaSpec's confidence prior).
 
-Both models draw with one noise, so that even a token of which the draft model is unsure is often the target's own. At
-T = 1, with `tiny-draft-s`, half of those below 0.05 were, about 0.7 of those between 0.1 and 0.6, and nearly all above
-0.9. Lower values stop drafts too soon."""
+Both models draw with the same noise, so that the target often draws even an improbable token of the draft model. At
+T = 1, with `tiny-draft-s`, half of the tokens below 0.05 were accepted, about 0.7 of those between 0.1 and 0.6, and
+nearly all above 0.9. Lower values stop drafts too soon."""
 
 
 class Drafter:
-    """A draft model with its key/value memory; `add` proposals, then `step` until they come out."""
+    """A draft model with its KV caches; `add` proposals, then `step` until they are complete."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class Drafter:
         k: int = 64,
         constraints: Constraints | None = None,
     ) -> None:
-        """kind, k: what is sampled from and sent under the ratio rule (`proposals.make`).
+        """kind, k: form of the distributions under the ratio rule (`proposals.make`).
 
-        constraints: compiles those of texts; None: drafts are made without regard to them.
+        constraints: compiler for structured output; None: drafts ignore constraints.
         """
         self.checkpoint = checkpoint
         self.runner = runner
-        self.num_tokens = checkpoint.num_tokens  # ids below it may be drafted; the target has the same tokenizer
+        self.num_tokens = checkpoint.num_tokens  # drafted ids are below it; the target has the same tokenizer
         self.max_proposal_bytes = MAX_MESSAGE_BYTES
         self.kind = kind
         self.k = k
@@ -66,7 +66,7 @@ class Drafter:
 
     @property
     def context_len(self) -> int:
-        """The longest text that can be written, when no other needs memory."""
+        """Tokens of the longest text that fits the model's context and, alone, the memory."""
         pool = self.runner.pool
         return min(self.checkpoint.context_len, pool.num_pages * pool.page_size)
 
@@ -75,14 +75,14 @@ class Drafter:
         return bool(self._jobs)
 
     def add(self, propose: Propose) -> None:
-        """Starts a proposal; it replaces an unfinished one of the same session."""
+        """Starts a proposal, which replaces an unfinished one of the same session."""
         length = propose.length if propose.local else min(propose.length, self._longest(propose.request))
         job = Job(propose, length)
         self.caches.rewind(job)
         self._jobs[job.session_id] = job
 
     def forget(self, session_id: bytes) -> None:
-        """The session is over: frees its memory."""
+        """Drops the state of a closed session and frees its memory."""
         self._jobs.pop(session_id, None)
         if self._matchers is not None:
             self._matchers.forget(session_id)
@@ -90,13 +90,13 @@ class Drafter:
         self.caches.forget(session_id)
 
     def give_up(self) -> list[Proposed]:
-        """Every proposal in the making, as an empty one: the sessions go on without drafts."""
+        """Drops all unfinished proposals; returns an empty one for each, so that sessions continue without drafts."""
         given_up = [job.proposed(empty=True) for job in self._jobs.values()]
         self._jobs.clear()
         return given_up
 
     def abandon(self) -> list[Proposed]:
-        """Gives up, after the model failed: what the cache holds is not known any more."""
+        """Gives up after the model failed, and drops all caches: their contents are uncertain."""
         given_up = self.give_up()
         for session_id in list(self.caches):
             self.runner.pool.withdraw(session_id)
@@ -105,7 +105,7 @@ class Drafter:
 
     @torch.inference_mode()
     def step(self) -> list[Proposed]:
-        """Runs one forward pass for every proposal in the making; returns those that are complete."""
+        """Runs one forward pass for all unfinished proposals; returns those that are complete."""
         self.caches.begin_step()
         jobs: list[Job] = []
         done: list[Job] = []
@@ -127,7 +127,7 @@ class Drafter:
         return [job.proposed() for job in done]
 
     def _longest(self, request: Request) -> int:
-        """Tokens whose distributions fit into one message."""
+        """Returns the most tokens of a draft; under the ratio rule their distributions must fit into one message."""
         if request.verification == "match":
             return MAX_DRAFT
         return self.max_proposal_bytes // proposals.position_bytes(self.kind, self.num_tokens, self.k)
@@ -156,7 +156,10 @@ class Drafter:
             self._draw_from_proposals([jobs[index] for index in ratio], logits[ratio])
 
     def _apply_rules(self, jobs: list[Job], logits: Tensor) -> tuple[list[Job], Tensor]:
-        """The jobs that have a token to draw, and their logits as their rules have them; other proposals end here."""
+        """Applies the rules to logits; returns the jobs that may draw a token, and their logits.
+
+        The proposals of jobs without a permitted token end here.
+        """
         changed = process(logits, [self._text_rows(job) for job in jobs], num_tokens=self.num_tokens)
         if changed is logits:
             return jobs, logits
@@ -168,7 +171,7 @@ class Drafter:
         return list(compress(jobs, can_draw)), changed[can_draw]
 
     def _text_rows(self, job: Job) -> TextRows:
-        """The next token's row, as the rules for logits see it."""
+        """Returns the input of `process` for the job's next token."""
         request, rules = job.propose.request, job.propose.request.logit_rules
         banned, words = request.banned_at(len(job.tokens)), allowed(self._matchers, job)
         if rules is None:
@@ -184,7 +187,7 @@ class Drafter:
         )
 
     def _draw_alternatives(self, jobs: list[Job], logits: Tensor, tokens: Tensor) -> None:
-        """Draws alternatives to tokens [len(jobs)] for the jobs that want them: the likeliest of the others."""
+        """Draws a second choice in addition to tokens [len(jobs)], for jobs in doubt: the best of the other tokens."""
         doubtful = [row for row, job in enumerate(jobs) if job.doubts]
         for job in jobs:
             job.alternatives.append(None)
@@ -228,20 +231,19 @@ def _append(jobs: list[Job], tokens: Tensor) -> None:
 
 
 def acceptance_probabilities(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Returns probabilities [batch] that the tokens [batch] drawn from logits [batch, vocab] are accepted (match rule).
+    """Returns acceptance probabilities [batch] of tokens [batch] drawn from logits [batch, vocab] (match rule).
 
-    The model's own probabilities count, before temperature and truncation: at temperature 0, too, they tell what is
-    doubtful.
+    Based on the model's probabilities before temperature and truncation, which show doubt even at temperature 0.
     """
-    confidence = logits.softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)  # quicker than by way of logsumexp
+    confidence = logits.softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)  # faster than logsumexp
     return AT_NO_CONFIDENCE + (1.0 - AT_NO_CONFIDENCE) * confidence
 
 
 def allowed(matchers: Matchers | None, job: Job) -> Words | None:
-    """Returns the bits of what a job may draw next [1, num_words]; None where that is any token.
+    """Returns the bit mask of a job's permitted next tokens [1, num_words]; None: any token.
 
-    The verify node decides the text by masks of its own, so one that is missing here costs acceptance only. The model's
-    thread compiles for texts written locally alone.
+    The verify node applies its own masks, so that a missing mask here only costs acceptance. On the model thread, only
+    the constraints of local texts are compiled.
     """
     request = job.propose.request
     if matchers is None or request.constraint is None:

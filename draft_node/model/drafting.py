@@ -1,7 +1,7 @@
-"""Runs the draft model on a thread of its own: queues requests for proposals, and returns the proposals.
+"""Runs the draft model on its own thread: queues requests for proposals, and returns the proposals.
 
-A model that fails, hangs or is much too slow costs its sessions their drafts and nothing else: each request is then
-answered with an empty proposal.
+If the model fails, hangs or is much too slow, its sessions lose only their drafts: each request is answered with an
+empty proposal.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ logger = logging.getLogger("goodspeed.draft")
 
 
 class Drafting:
-    """`want` proposals, and `take` them as they are complete. All but `_steps` runs in the event loop."""
+    """`want` proposals, and `take` complete ones. All methods but `_steps` run in the event loop."""
 
     def __init__(self, drafter: Drafter) -> None:
         self.drafter = drafter
         self.breaker = CircuitBreaker()
-        self._wanted: OrderedDict[bytes, Propose | None] = OrderedDict()  # the newest of each session; None: forget it
-        self._known: set[bytes] = set()  # sessions that the drafter knows, or will
+        self._wanted: OrderedDict[bytes, Propose | None] = OrderedDict()  # newest per session; None: forget the session
+        self._known: set[bytes] = set()  # sessions passed to the drafter, or queued for it
         self._work = asyncio.Event()
         self._thread = ModelThread()
 
     def want(self, propose: Propose, now: float) -> Proposed | None:
-        """Has a proposal made; returns an empty one at once while the circuit breaker is open, or tries another one."""
+        """Queues a request. Returns an empty proposal at once if the circuit breaker is open or tests another one."""
         session_id = propose.request.session_id
         on_trial = self.breaker.num_in_a_row > 0 and (self.drafter.busy or bool(self._wanted))
         if self.breaker.is_open(now) or on_trial:
@@ -40,13 +40,13 @@ class Drafting:
         return None
 
     def forget(self, session_id: bytes) -> None:
-        """The session is over."""
+        """Has the drafter forget a closed session."""
         if session_id in self._known:
             self._known.discard(session_id)
             self._add(session_id, None)
 
     async def take(self) -> list[Proposed]:
-        """Waits for the next proposals that are complete or given up. Keeps the model busy while there are requests."""
+        """Waits for the next proposals, complete or given up. Runs the model while there are requests."""
         await self._work.wait()
         self._work.clear()
         proposed = await self._thread.run(self._steps)
@@ -55,7 +55,7 @@ class Drafting:
         return proposed
 
     def close(self) -> None:
-        """Waits for the step that runs, but no longer than sessions do. Blocks the event loop: call it last."""
+        """Waits at most DRAFTING_TIMEOUT_S for the running step. Blocks the event loop: call it at the very end."""
         if not self._thread.close(DRAFTING_TIMEOUT_S):
             logger.warning("the draft model hangs; this node ends without it")
 
@@ -67,7 +67,7 @@ class Drafting:
     # -- on the model thread ---------------------------------------------------------------------------------------
 
     def _steps(self) -> list[Proposed]:
-        """Steps until a proposal is complete, taking in new ones between steps."""
+        """Runs steps until a proposal is complete; adds new requests between steps."""
         try:
             while True:
                 self._take_wanted()
@@ -82,7 +82,7 @@ class Drafting:
                 if proposed:
                     self.breaker.worked()
                     return proposed
-        except Exception:  # out of memory, say
+        except Exception:  # such as out of memory
             logger.exception("the draft model failed; its sessions go on without drafts")
             self.breaker.failed(time.monotonic())
             return self.drafter.abandon()

@@ -1,4 +1,4 @@
-"""One proposal in the making: what is drafted of it so far. Plain data."""
+"""An unfinished proposal with the tokens drafted so far. Plain data."""
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -11,14 +11,14 @@ from goodspeed.exact import proposals
 
 @dataclass(slots=True)
 class Job:
-    """One proposal in the making."""
+    """One unfinished proposal."""
 
     propose: Propose
-    length: int  # tokens to draft; 0 only brings the cache up to date
-    tokens: list[int] = field(init=False)  # base and what is drafted so far
+    length: int  # tokens to draft; 0 only updates the KV cache
+    tokens: list[int] = field(init=False)  # `propose.tokens` and the tokens drafted so far
     positions: list[bytes] = field(default_factory=list)  # packed distributions, ratio rule
-    probabilities: list[float] = field(default_factory=list)  # of being accepted, of each token drafted; match rule
-    alternatives: list[int | None] = field(default_factory=list)  # to each token drafted, match rule
+    probabilities: list[float] = field(default_factory=list)  # acceptance probability per drafted token, match rule
+    alternatives: list[int | None] = field(default_factory=list)  # second choice per drafted token, match rule
 
     def __post_init__(self) -> None:
         self.tokens = list(self.propose.tokens)
@@ -37,10 +37,10 @@ class Job:
 
     @property
     def noise_seed(self) -> int:
-        """Seed of its session's own draws under the ratio rule, from the session's seed and id.
+        """Seed of the session's draws under the ratio rule, from the request's seed and the session id.
 
-        Sessions of one seed must not draw alike: the verify node tests whether a client's tokens, over all of its
-        sessions, are drawn from the distributions it sends, and equal draws in many sessions would look like a choice.
+        Sessions with the same seed must draw differently: the verify node tests over all sessions of a client whether
+        tokens are drawn from the distributions sent. Equal draws in many sessions would look like deliberate choices.
         """
         request = self.propose.request
         data = request.session_id + request.sampling.seed.to_bytes(8, "little")
@@ -48,12 +48,12 @@ class Job:
 
     @property
     def by_match(self) -> bool:
-        """True if it is drawn with the target's noise; a local text always is, also under the ratio rule."""
+        """True if tokens are drawn with the target's noise: under the match rule, and always for a local text."""
         return self.propose.local or self.propose.request.verification == "match"
 
     @property
     def doubts(self) -> bool:
-        """True if an alternative to its newest token is wanted, and may be worth verifying."""
+        """True if an alternative to the newest token is wanted and probable enough to be verified."""
         if not self.propose.wants_alternatives:
             return False
         return (
@@ -62,21 +62,21 @@ class Job:
 
     @property
     def doubts_all(self) -> bool:
-        """True if its acceptance as a whole is too improbable to go on; never under the ratio rule, where no draft
-        is cut by what its own tokens are."""
+        """True if acceptance of the whole draft is too improbable to continue. Never under the ratio rule, where a
+        draft's length must not depend on its tokens."""
         return prod(self.probabilities) < self.propose.least_probability
 
     @property
     def stopped(self) -> bool:
-        """Nothing after an end of sequence is worth a place in the budget.
+        """True after a stop id: tokens after it are not worth verification budget.
 
-        Under the ratio rule the draft goes on all the same: were it done sooner for some tokens than for others, then
-        a draft that is given up because it takes too long would not be given up by chance alone.
+        Never under the ratio rule: if some tokens ended drafting sooner, then which drafts time out would depend on
+        their tokens.
         """
         return self.by_match and self.num_drafted > 0 and self.tokens[-1] in self.propose.request.stop_ids
 
     def proposed(self, *, empty: bool = False) -> Proposed:
-        """The proposal as it stands; empty: without what is drafted of it."""
+        """Returns the proposal with the tokens drafted so far; empty: without them."""
         if empty or not self.num_drafted:
             return Proposed(self.session_id, self.propose.epoch, self.propose.round, ())
         return Proposed(

@@ -14,15 +14,15 @@ from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 
 
 def load(config: DraftConfig) -> Checkpoint:
-    """Loads the model; raises the named errors of a model, a device or a precision that cannot be had."""
+    """Loads the model; raises named errors if model, device or precision is not available."""
     torch.set_num_threads(config.threads or 1)
-    # How texts are sampled is for the target to say; the draft model's own word counts where it may write alone.
+    # The target determines sampling defaults; the draft model's own matter only if it may write alone.
     generation_config = "auto" if config.fallback == "local" else "none"
     return checkpoints.load(config.model, device=config.device, dtype=config.dtype, generation_config=generation_config)
 
 
 def make_drafting(config: DraftConfig, checkpoint: Vocabulary) -> Drafting:
-    """Allots the model its memory, and a thread; TypeError for a vocabulary without a model."""
+    """Allocates the model's memory and thread; TypeError for a vocabulary without a model."""
     if not isinstance(checkpoint, Checkpoint):
         raise TypeError(f"{checkpoint.name} was loaded without its model, which cannot draft")
     runner = Runner(checkpoint, memory_fraction=config.memory_fraction, prefix_cache=True)

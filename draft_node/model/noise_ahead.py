@@ -1,8 +1,7 @@
-"""The match rule's noise, made for several positions of a text at once and kept until they have passed.
+"""A cache of the match rule's noise, in blocks of several positions of a text.
 
-A draft asks for position after position, and after a rejection for some of them again. For few rows of a small
-vocabulary the calls take longer than the arithmetic. The values are those of `match_noise`, a pure function of seed and
-position, which is only remembered here.
+A draft needs position after position, and after a rejection some of them again. For few rows of a small vocabulary the
+calls take longer than the arithmetic. The values are those of `match_noise`, a pure function of seed and position.
 """
 
 from functools import lru_cache
@@ -15,20 +14,20 @@ from torch import Tensor
 from goodspeed.exact.noise import match_noise
 
 POSITIONS = 8
-"""Positions in one block, which is of one seed."""
+"""Positions in a block; a block has one seed."""
 
 MAX_BLOCKS = 64
-"""Blocks kept, over all seeds."""
+"""Most cached blocks, over all seeds."""
 
 MAX_ROWS = 8
-"""Rows of the largest batch that uses blocks; larger ones are quicker without (16 rows: 460 us, with blocks 730)."""
+"""Rows of the largest batch that uses blocks; larger batches are faster without (16 rows: 460 us, with blocks 730)."""
 
 MAX_VOCAB = 1 << 14
-"""The largest vocabulary that uses blocks: beyond it only arithmetic counts, and they would take more than 32 MB."""
+"""Largest vocabulary that uses blocks: beyond it arithmetic dominates, and the blocks would take more than 32 MB."""
 
 
 def noise_ahead(seeds: Tensor, positions: Tensor, vocab: int) -> Tensor:
-    """`match_noise` [rows, vocab]; a tensor of the caller's own."""
+    """Returns `match_noise` [rows, vocab] as a new tensor, which the caller may overwrite."""
     if seeds.device.type != "cpu" or vocab > MAX_VOCAB or len(seeds) > MAX_ROWS:
         return match_noise(seeds, positions, vocab)
     noise = np.empty((len(seeds), vocab), np.float32)
@@ -40,7 +39,7 @@ def noise_ahead(seeds: Tensor, positions: Tensor, vocab: int) -> Tensor:
 
 @lru_cache(MAX_BLOCKS)
 def _block(seed: int, number: int, vocab: int) -> NDArray[np.float32]:
-    """Noise [POSITIONS, vocab] of the positions from number * POSITIONS on."""
+    """Returns the noise [POSITIONS, vocab] of the positions from number * POSITIONS on."""
     first = number * POSITIONS
     positions = torch.arange(first, first + POSITIONS)
     noise: NDArray[np.float32] = match_noise(torch.tensor(seed), positions, vocab).numpy()

@@ -1,5 +1,5 @@
-"""Takes an assistant's text apart while it comes: what it thinks, the tools that it calls, and what it says.
+"""Parses an assistant's text while it streams: reasoning, tool calls and content.
 
-Pieces of text go in, parts come out, and however a text is cut into pieces, the parts are the same. Formats are data,
-told from a model's chat template (`formats.py`).
+Pieces of text go in, parts come out; the parts do not depend on where the text was split into pieces. Formats are data,
+detected from a model's chat template (`formats.py`).
 """

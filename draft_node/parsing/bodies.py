@@ -1,6 +1,6 @@
-"""Reads what follows the marker of a call, character by character, in the families' three ways of writing it.
+"""Parses the body of a tool call (the text after its marker), character by character, in three syntaxes.
 
-A body is given characters until it has its calls, or refuses one: then what was written is no call, and is content.
+A body takes characters until its calls are complete, or until it rejects one of them: then the text is content.
 """
 
 import re
@@ -14,20 +14,20 @@ from draft_node.parsing.formats import Call
 from draft_node.parsing.schemas import arguments_of
 
 OUTSIDE = frozenset(' \t\r\n{}[]:,"-+.0123456789eEtruefalsn')
-"""All characters that JSON has outside of strings."""
+"""All characters that JSON may have outside of strings."""
 
 
 class JsonScan:
-    """Counts brackets outside of strings; whether all between them is right is for a decoder to say."""
+    """Finds the end of a JSON value by counting brackets outside of strings; a decoder validates the value later."""
 
     def __init__(self) -> None:
         self._depth = 0
         self._in_string = False
         self._escaped = False
-        self.is_complete = False  # the bracket that began the value is closed
+        self.is_complete = False  # the first bracket is closed
 
     def take(self, char: str) -> bool:
-        """Adds a character of an object or a list; returns whether the value may still be JSON."""
+        """Adds a character of an object or a list; False if the value can no longer be JSON."""
         if self._in_string:
             self._in_string = self._escaped or char != '"'
             self._escaped = char == "\\" and not self._escaped
@@ -42,20 +42,20 @@ class JsonScan:
 
 
 Schemas: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""JSON schemas of the tools' parameters, by the tools' names."""
+"""JSON schemas of tools' parameters, by tool name."""
 
 MAX_HEAD = 256
-"""Characters of a Mistral call before its arguments: its name, and perhaps an id."""
+"""Most characters of a Mistral call before its arguments: its name, and perhaps an id."""
 
 UNCERTAIN: tuple[Call, ...] = ()
-"""The call goes on."""
+"""Result of `Body.take` while the call is incomplete."""
 
 
 class Body(Protocol):
-    """One call, or a list of them, while it is written."""
+    """Parser of one call, or of one list of calls."""
 
     def take(self, char: str) -> tuple[Call, ...] | None:
-        """Returns the calls once they are complete, UNCERTAIN before, and None if this character is no part of one."""
+        """Returns the calls once complete, UNCERTAIN before, None if the text with this character is no call."""
         ...
 
 
@@ -63,7 +63,7 @@ class JsonBody:
     """An object with a name and arguments, or a list of such objects."""
 
     def __init__(self, *, known: Collection[str] | None = None) -> None:
-        """known: the only names that a call may have, and it has to give arguments; None: any name will do."""
+        """known: names that a call may have, in which case arguments are required; None: any name."""
         self._known = known
         self._chars = list[str]()
         self._scan = JsonScan()
@@ -81,7 +81,7 @@ class JsonBody:
 
 
 class MistralBody:
-    """A list of objects, or a name, `[ARGS]` and an object with arguments."""
+    """A list of call objects, or a name, `[ARGS]` and an object with arguments."""
 
     def __init__(self) -> None:
         self._head = ""
@@ -117,7 +117,7 @@ class MistralBody:
 
 
 class _Written(Struct):
-    """A call as models write it: Llama says parameters, all others arguments."""
+    """A call in a model's JSON: Llama names the arguments `parameters`, all others `arguments`."""
 
     name: str
     arguments: Raw = Raw()
@@ -125,7 +125,7 @@ class _Written(Struct):
 
 
 def _calls(text: str, known: Collection[str] | None) -> tuple[Call, ...] | None:
-    """Returns the calls that a JSON object, or a list of them, stands for; None where it stands for none."""
+    """Decodes calls from a JSON object or a list of objects; None if any of them is no call."""
     try:
         written: Any = msgspec.json.decode(text, type=list[_Written] if text[0] == "[" else _Written)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
@@ -140,13 +140,13 @@ def _call(written: _Written, known: Collection[str] | None) -> Call | None:
     if not written.name or (known is not None and (written.name not in known or not given)):
         return None
     arguments = given.decode() or "{}"
-    if arguments[:1] == '"':  # an object as a text, as the API itself has it
+    if arguments[:1] == '"':  # an object as a string, as in the OpenAI API
         arguments = msgspec.json.decode(arguments)
     return Call(written.name, arguments) if is_object(arguments) else None
 
 
 def is_object(text: str) -> bool:
-    """Returns whether a text is a JSON object, which every reader of JSON takes."""
+    """True if a text is a strictly valid JSON object, which every JSON parser accepts."""
     try:
         return isinstance(msgspec.json.decode(text), dict)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
@@ -160,17 +160,17 @@ VALUE = re.compile(rf"\s*{PARAMETER}([^>\n]+)>(.*?){PARAMETER_ENDS}(?=\s*(?:{PAR
 
 
 class XmlBody:
-    """One function with its parameters."""
+    """One call as `<function=NAME>` with `<parameter=NAME>` elements (Qwen3-Coder)."""
 
     def __init__(self, opener: str, schemas: Schemas) -> None:
-        """opener: the marker that began the call; it may be that of the function already."""
+        """opener: the marker that began the call, possibly `<function=` itself."""
         self._schemas = schemas
         self._head = opener if opener == FUNCTION else ""
         self._name: str | None = None
         self._chars = list[str]()  # after the name
         self._in_value = False
         self._has_value = False
-        self._word = ""  # in a value its last characters; between values what was written since
+        self._word = ""  # in a value: its final characters; between values: the text since
         self._is_padded = not self._head
 
     def take(self, char: str) -> tuple[Call, ...] | None:
@@ -196,7 +196,7 @@ class XmlBody:
         return None if char in "<\n" else UNCERTAIN
 
     def _take_between(self, char: str) -> tuple[Call, ...] | None:
-        """Takes a character that is in no value, or so it seems as yet."""
+        """Takes a character between values; an end marker before it may still prove to be part of a value."""
         if not self._word and char.isspace():
             return UNCERTAIN
         self._word += char
@@ -208,7 +208,7 @@ class XmlBody:
         elif not (FUNCTION_ENDS.startswith(self._word) or PARAMETER.startswith(self._word)):
             if not self._has_value:
                 return None
-            self._in_value = True  # what seemed to end the value is a part of it
+            self._in_value = True  # the end marker was part of the value
         return UNCERTAIN
 
     def _call(self) -> tuple[Call, ...] | None:

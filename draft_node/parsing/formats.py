@@ -1,7 +1,7 @@
-"""Formats of thinking and tool calls by family of models, told from chat templates; the parts of such a text.
+"""Formats of reasoning and tool calls by model family, their detection from chat templates, and parts of parsed texts.
 
 Sources: the chat templates of Qwen2.5, Qwen3, Qwen3-Coder, Hermes 2 Pro, Llama 3.1 to 3.3, Mistral (v3 to v13),
-Magistral and DeepSeek-R1. Names of formats are those of vLLM's parsers where it has one of that kind.
+Magistral and DeepSeek-R1. A format has the name of the corresponding vLLM parser, if there is one.
 """
 
 import re
@@ -13,7 +13,7 @@ Body = Literal["json", "xml", "mistral"]
 
 @dataclass(frozen=True, slots=True)
 class ThinkingFormat:
-    """Text between two markers, at the beginning of a text or after another marker."""
+    """Markers around reasoning, which stands at the beginning of a text or after another marker."""
 
     name: str
     opens: str
@@ -22,26 +22,26 @@ class ThinkingFormat:
 
 @dataclass(frozen=True, slots=True)
 class ToolFormat:
-    """Calls that begin with a marker."""
+    """Syntax of tool calls; each call begins with a marker."""
 
     name: str
     body: Body
     opens: tuple[str, ...]
-    bare: str = ""  # opens a call where a text begins or a call ended; it is a part of the call
+    bare: str = ""  # opens a call at the beginning of a text or after a call; part of the call
     ends: tuple[str, ...] = ()  # markers that may follow a call
-    inner: tuple[str, ...] = ()  # markers inside of calls
-    id_length: int = 24  # characters of a call's id; templates of some families check them
+    inner: tuple[str, ...] = ()  # markers inside calls
+    id_length: int = 24  # characters of a call's id; some families' templates check them
     id_prefix: str = "call_"
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """All markers, some of which may be special tokens."""
+        """All markers; some may be special tokens."""
         return (*self.opens, *self.ends, *self.inner)
 
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """Formats of one model; None: it does no such thing, or its format is unknown."""
+    """Formats of one model; None: not supported by the model, or unknown."""
 
     thinking: ThinkingFormat | None = None
     tools: ToolFormat | None = None
@@ -78,17 +78,17 @@ AUTO, NONE = "auto", "none"
 OF_TOOLS = (
     ("mistral", r"\[TOOL_CALLS\]"),
     ("qwen3_coder", r"<function="),
-    (NONE, r"<arg_key>"),  # GLM's own, in Hermes' markers
+    (NONE, r"<arg_key>"),  # GLM's own syntax within Hermes' markers
     ("hermes", r"<tool_call>"),
     ("llama3_json", r'<\|python_tag\|>|"parameters": dictionary of argument name'),
 )
-"""Formats with what only their templates say; the first that is found counts."""
+"""Tool formats with a pattern of their chat templates; the first match counts."""
 
 OF_THINKING = (("think", r"</?think>"), ("mistral", r"\[THINK\]"))
 
 
 def formats_of(template: str | None, *, tools: str = AUTO, thinking: str = AUTO) -> Formats:
-    """Returns the formats of a model with this chat template; the names are `auto`, `none` or those of formats."""
+    """Returns the formats of a chat template. tools, thinking: name of a format, `none`, or `auto`: detect."""
     thinks, calls = _named(template, thinking, OF_THINKING), _named(template, tools, OF_TOOLS)
     return Formats(THINKING.get(thinks), TOOLS.get(calls))
 
@@ -100,7 +100,7 @@ def _named(template: str | None, asked: str, told: tuple[tuple[str, str], ...]) 
 
 
 def mentions(template: str | None, name: str) -> bool:
-    """Returns whether a template mentions a variable."""
+    """True if a template mentions a variable."""
     return bool(template) and re.search(rf"\b{re.escape(name)}\b", template or "") is not None
 
 
@@ -117,7 +117,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """Text that the model writes for itself before it answers."""
+    """Reasoning text, before the answer."""
 
     text: str
 
@@ -128,16 +128,16 @@ class Thinking:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool that is called; `arguments` is a JSON object as text."""
+    """A tool call; `arguments` is the text of a JSON object."""
 
     name: str
     arguments: str
-    raw: str = ""  # what was written; empty for all but the first of several calls that came as one list
+    raw: str = ""  # the model's text; empty for all but the first call of a list
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A marker, and the blanks beside it: no part of what is said."""
+    """A marker with adjacent whitespace, which no output shows."""
 
     raw: str
 
@@ -146,7 +146,7 @@ Part: TypeAlias = Content | Thinking | Call | Dropped
 
 
 def joined(parts: list[Part]) -> list[Part]:
-    """Returns the parts with neighbours of one kind as one; calls stay as they are."""
+    """Merges adjacent parts of the same kind, except calls."""
     found = list[Part]()
     for part in parts:
         match found[-1] if found else None, part:

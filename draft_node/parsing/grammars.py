@@ -1,7 +1,8 @@
-"""Grammars for answers with calls, in Lark's syntax with `%json` for what is JSON, as `goodspeed/constraint` has it.
+"""Builds grammars for answers with tool calls, in the Lark syntax with `%json` of `goodspeed/constraint`.
 
-A call that has to be: nothing but calls, after what the model may think. Else: text, and calls that keep their form and
-the schemas of tools that are strict. A marker that is a token is written by its id, since it can be no part of a text.
+If a call is required, the grammar allows only calls after optional reasoning. Otherwise it allows text and well-formed
+calls, whose arguments satisfy the schemas of strict tools. A marker that is a token is written by id, since text cannot
+contain it.
 """
 
 import json
@@ -17,17 +18,17 @@ ANY_TEXT = r"/(.|\n)*/"
 OPENED, CLOSED = ">\n", f"\n{PARAMETER_ENDS}\n"
 
 MAX_CHARS = 1 << 16
-"""The longest grammar: no form of an answer may be longer."""
+"""Longest grammar of an answer."""
 
 NO_CALLS = ToolFormat("", "json", ())
 
 Opened = Literal["open", "may", "closed"]
-"""Whether the prompt opened what the model thinks, whether the model may open it itself, or neither."""
+"""Reasoning at the end of the prompt: open; may: the model may open it; closed: ended, or unknown format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool that may be called."""
+    """A tool that the model may call."""
 
     name: str
     schema: Mapping[str, Any]  # of its parameters
@@ -36,18 +37,18 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """All that an answer's grammar depends on, besides the tools."""
+    """Everything besides the tools on which an answer's grammar depends."""
 
     formats: Formats
-    ids: Mapping[str, int] = field(default_factory=dict)  # of markers that are tokens
+    ids: Mapping[str, int] = field(default_factory=dict)  # token ids of markers that are tokens
     opened: Opened = "closed"
-    is_forced: bool = False  # there has to be a call, and nothing else
+    is_forced: bool = False  # only calls, at least one
     one_call: bool = False
-    content: Mapping[str, Any] | None = None  # the JSON schema of text that calls nothing; None: any text
+    content: Mapping[str, Any] | None = None  # JSON schema of text without calls; None: any text
 
     @property
     def after(self) -> tuple[int, ...]:
-        """The token from which on the grammar counts, where the prompt opened what the model thinks."""
+        """The token after which the grammar applies, if the prompt opened reasoning; else empty."""
         thinking = self.formats.thinking
         if self.opened != "open" or thinking is None or thinking.closes not in self.ids:
             return ()
@@ -55,9 +56,10 @@ class Form:
 
 
 def grammar(form: Form, tools: Sequence[Tool]) -> str:
-    """Returns the grammar of an answer, without tools of thinking and content only.
+    """Returns the grammar of an answer; without tools, of reasoning and content only.
 
-    ValueError where the model's form of calls is not known, and, with the reason, where the grammar is too long.
+    ValueError with the reason if the model's tool format is unknown, a tool's schema does not suit it, or the grammar
+    is too long.
     """
     if form.formats.tools is None and tools:
         raise ValueError("there is no grammar for calls of an unknown form")
@@ -90,13 +92,13 @@ class _Writer:
         self._rules.append(self._counted(rule))
 
     def _counted(self, written: str) -> str:
-        """Counts while the grammar is written: a definition that many parameters need stands in it as often."""
+        """Counts early: a definition is written once for each parameter that needs it, so grammars may get long."""
         self._num_chars += len(written) + 1
         self._check(0)
         return written
 
     def _check(self, num_more: int) -> None:
-        """ValueError where the rules so far, with so many characters more, are too long."""
+        """ValueError if the rules so far plus `num_more` characters are too long."""
         if self._num_chars + num_more > MAX_CHARS:
             raise ValueError(f"the schemas are too long: what they come to has more than {MAX_CHARS} characters")
 
@@ -106,7 +108,7 @@ class _Writer:
         return f"<[{self._form.ids[marker]}]>" if marker in self._form.ids else _quoted(marker)
 
     def _until(self, rule: str, marker: str) -> str:
-        """Returns the name of a rule for any text up to a marker, and the marker."""
+        """Adds a rule for any text up to and including a marker; returns the rule's name."""
         if marker in self._form.ids:
             self._rule(f"{rule}: TEXT {self._mark(marker)}")
         else:
@@ -129,7 +131,7 @@ class _Writer:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     def _with_text(self, calls: str) -> str:
-        """Returns what an answer may be that need not call anything."""
+        """Returns the start of a grammar in which calls are optional."""
         if self._form.content is not None:
             return f"({calls} | {self._content()})"
         if self._format.bare:
@@ -139,7 +141,7 @@ class _Writer:
         return "spoken* TEXT"
 
     def _calls(self) -> str:
-        """Returns one call, or several where they may be."""
+        """Returns the expression for one call, or for several if allowed."""
         opener = "" if self._format.bare else self._mark(self._format.opens[0])
         self._rule(f"call: {opener} rest_of_call")
         between = {"llama3_json": '"; "', "mistral": ""}.get(self._format.name, '"\\n"')
@@ -160,7 +162,7 @@ class _Writer:
         return f"{blank} ({' | '.join(bodies)}) {blank} {ends}".strip()
 
     def _list(self) -> str:
-        """Returns a list of calls, as older models of Mistral's write it."""
+        """Returns the expression for a list of calls, the syntax of older Mistral models."""
         objects = " | ".join(self._value(self._object(tool)) for tool in self._tools)
         self._rule(f"listed: {objects}")
         more = "" if self._form.one_call else ' (", " listed)*'
@@ -181,9 +183,9 @@ class _Writer:
         return self._value({**self._schema(tool), **_options(tool)})
 
     def _schema(self, tool: Tool) -> Mapping[str, Any]:
-        """Returns the schema that arguments keep, which are an object whatever else the tool's schema takes.
+        """Returns the schema of arguments: an object, even if the tool's schema allows other types.
 
-        It is the tool's own where that is strict, or has to be called.
+        The tool's own schema applies only if the tool is strict or a call is required.
         """
         if tool.strict or self._form.is_forced:
             return {**tool.schema, "type": "object"}
@@ -211,7 +213,7 @@ class _Writer:
         return " ".join([*parts, _quoted(FUNCTION_ENDS)])
 
     def _xml_value(self, wanted: Any, tool: Tool) -> str:
-        """Returns a value with the marker that ends it: bare text where a text is wanted, else JSON."""
+        """Returns the expression for a value and its end marker: bare text if a string is allowed, else JSON."""
         choices = choices_of(wanted, tool.schema)
         if choices and any(isinstance(one, str) for one in choices):
             bare = [one if isinstance(one, str) else _dumped(one) for one in choices]
@@ -231,13 +233,13 @@ class _Writer:
 
 
 def _parameters(schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-    """Returns the properties of a tool's schema, and the names of those that are required."""
+    """Returns a schema's properties, and the names of the required ones."""
     properties, required = schema.get("properties"), schema.get("required")
     return properties if isinstance(properties, dict) else {}, required if isinstance(required, list) else []
 
 
 def _check_parameters(tool: Tool, properties: Mapping[str, Any], required: Sequence[Any]) -> None:
-    """ValueError for a name that a call cannot have such that it is read again, or whose value nothing is said of."""
+    """ValueError for a parameter name that cannot be parsed back, or for a required one that is not described."""
     for key in properties:
         if not _is_legible(key):
             what = f"the parameter {key[:64]!r} of {tool.name} cannot be called by this model"
@@ -249,12 +251,12 @@ def _check_parameters(tool: Tool, properties: Mapping[str, Any], required: Seque
 
 
 def _is_legible(key: str) -> bool:
-    """Returns whether a parameter of this name is read again as it was written."""
+    """True if the parser reads a parameter of this name back unchanged."""
     return bool(key) and key == key.strip() and not {">", "\n"} & set(key)
 
 
 def _options(tool: Tool) -> dict[str, Any]:
-    """Returns options of a tool's schema: keywords that are not implemented are errors where it is strict."""
+    """Returns llguidance options for a tool's schema: unimplemented keywords are errors only in strict tools."""
     return {} if tool.strict else {"x-guidance": {"lenient": True}}
 
 

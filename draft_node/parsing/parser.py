@@ -1,7 +1,7 @@
-"""Takes a text apart, character by character, so that it does not matter in which pieces it comes.
+"""Parses a text into parts, character by character, so the split into pieces does not matter.
 
-Nothing is lost: joined, the parts' `raw` is the text. A call is given out when it is complete; what began like one and
-is none is content, marker included. Each character is looked at once or twice, whatever the text says.
+Nothing is lost: the parts' `raw`, joined, is the text. A call is returned when complete; text that begins like a call
+but is none becomes content, marker included. The parser reads each character at most twice, for any text.
 """
 
 from collections.abc import Mapping
@@ -12,37 +12,37 @@ from draft_node.parsing.formats import Call, Content, Dropped, Formats, Part, Th
 
 
 class Parser:
-    """One text. `push` its pieces, then `end`."""
+    """Parser of one text: `push` its pieces, then `end`."""
 
     def __init__(self, formats: Formats, schemas: Mapping[str, Mapping[str, Any]], *, is_thinking: bool) -> None:
-        """schemas: of the parameters of the tools that may be called, by name. is_thinking: the prompt ends in the
-        marker that begins what the model thinks."""
+        """schemas: JSON schemas of the callable tools' parameters, by tool name. is_thinking: the prompt ends in the
+        marker that opens reasoning."""
         self._thinking = formats.thinking
         self._tools = formats.tools
         self._schemas = schemas
         self.is_thinking = is_thinking and formats.thinking is not None
         self._body: Body | None = None
-        self._raw = list[str]()  # of the call that is being written
-        self._blank = ""  # whitespace that belongs to a marker, if one follows
-        self._word = ""  # what may become a marker
-        self._at_border = True  # nothing but markers so far, or since the last one
-        self._after_marker = self.is_thinking  # whitespace that comes now belongs to the marker before
+        self._raw = list[str]()  # text of the call in progress
+        self._blank = ""  # whitespace that belongs to the next marker, if one follows
+        self._word = ""  # possible beginning of a marker
+        self._at_border = True  # only whitespace since the beginning, a marker or a call
+        self._after_marker = self.is_thinking  # whitespace now belongs to the preceding marker
         self._num_calls = 0
         self._parts = list[Part]()
-        self._saying = list[str]()  # text of one kind, not among the parts yet
+        self._saying = list[str]()  # text of one kind, not yet in a part
         bare = formats.tools.bare if formats.tools is not None else ""
         self._beginnings = frozenset(marker[0] for marker in (*formats.markers, bare) if marker)
 
     def push(self, text: str) -> list[Part]:
-        """Returns the parts that are certain now."""
-        if not self._beginnings:  # of completions: nothing can be told apart
+        """Adds text; returns the parts that are now certain."""
+        if not self._beginnings:  # completions: no formats, all text is content
             return [Content(text)] if text else []
         for char in text:
             self._take(char)
         return self._given()
 
     def end(self) -> list[Part]:
-        """Returns what was held back, once the text is complete."""
+        """Ends the text; returns the parts that were held back."""
         if self._body is not None:
             self._give_up()
         if self._after_marker and not self._word:
@@ -81,7 +81,7 @@ class Parser:
             self._read(char)
 
     def _read(self, char: str) -> None:
-        """Takes a character outside of calls: text, whitespace, or a part of a marker."""
+        """Takes a character outside calls: text, whitespace, or part of a marker."""
         if not self._word and char not in self._beginnings and not char.isspace():  # most characters
             self._say(self._blank + char)
             self._blank = ""
@@ -92,7 +92,7 @@ class Parser:
                 self._blank = self._word = ""
             if self._after_marker or self._at_border or self._markers(text=True):
                 self._blank += char
-            else:  # no marker can come any more to which it would belong
+            else:  # no marker can follow to which the whitespace would belong
                 self._say(char)
             return
         self._word += char
@@ -111,7 +111,7 @@ class Parser:
             self._blank, self._word = "", rest
 
     def _markers(self, *, text: bool = False) -> tuple[str, ...]:
-        """Returns the markers that may come now; with `text`, after text."""
+        """Returns the markers that may come now. text: as if text had come since the previous marker."""
         if self.is_thinking and self._thinking is not None:
             return (self._thinking.closes,)
         border = self._at_border and not text
@@ -127,7 +127,7 @@ class Parser:
         return found
 
     def _mark(self, marker: str) -> None:
-        """Acts on a marker that is complete."""
+        """Handles a complete marker."""
         raw, self._blank, self._word = self._blank + marker, "", ""
         if self._tools is not None and not self.is_thinking and marker in (*self._tools.opens, self._tools.bare):
             self._raw = [raw]
@@ -135,7 +135,7 @@ class Parser:
             if marker == self._tools.bare:
                 self._body.take(marker)
             return
-        self._drop(raw)  # before the kind of what follows changes
+        self._drop(raw)  # before `is_thinking` changes
         self._at_border = self._after_marker = True
         if self._thinking is not None:
             self.is_thinking = marker == self._thinking.opens
@@ -158,12 +158,12 @@ class Parser:
         self._at_border = self._after_marker = True
 
     def _give_up(self) -> None:
-        """Gives out what was written: no call."""
+        """Turns the collected text into content, since it is no call."""
         raw, self._body, self._raw = "".join(self._raw), None, []
         self._say(raw)
 
     def _say(self, text: str) -> None:
-        """Gives out text; the whitespace after a marker belongs to it."""
+        """Adds text; leading whitespace after a marker belongs to the marker."""
         if self._after_marker:
             said = text.lstrip()
             self._drop(text[: len(text) - len(said)])

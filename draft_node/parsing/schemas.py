@@ -1,4 +1,4 @@
-"""Reads the JSON schemas of tools: references, types, and arguments that a model wrote as bare text."""
+"""Reads tools' JSON schemas: references, types, and the conversion of bare-text arguments to JSON."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,20 +7,20 @@ from urllib.parse import unquote
 
 DEFINITIONS = ("$defs", "definitions")
 NAMED = (*DEFINITIONS, "properties", "patternProperties", "dependentSchemas")
-"""Keywords whose members are schemas by names that are anybody's."""
+"""Keywords whose values map arbitrary names to schemas."""
 
 DATA = ("enum", "const", "default", "examples")
-"""Keywords whose values are no schemas."""
+"""Keywords whose values are data, not schemas."""
 
 OPTIONS = "x-guidance"
-"""The keyword that llguidance reads options from."""
+"""Keyword with llguidance's options."""
 
 MAX_STEPS = 8
-"""The most steps of a reference, and the most references that are followed one to the next."""
+"""Most path steps of a reference, and most references followed in a chain."""
 
 
 def referred(target: str, schema: Mapping[str, Any]) -> Any:
-    """Returns the part of a schema that a reference like `#/$defs/Name` means; None where there is none."""
+    """Resolves a reference like `#/$defs/Name` in a schema; None if there is no such part."""
     part: Any = schema
     for step in _steps(target):
         part = part.get(step) if isinstance(part, dict) else None
@@ -28,7 +28,7 @@ def referred(target: str, schema: Mapping[str, Any]) -> Any:
 
 
 def followed(wanted: Any, schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Returns a part of a schema, what that refers to, and so on."""
+    """Yields a part of a schema, then the target of its `$ref`, and so on."""
     for _ in range(MAX_STEPS):
         if not isinstance(wanted, dict):
             return
@@ -38,7 +38,7 @@ def followed(wanted: Any, schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]
 
 
 def without_definitions(schema: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns a schema, and apart from it the definitions that its references mean, which belong to the outermost."""
+    """Splits a schema into the rest and its definitions, which must move to the outermost schema."""
     return (
         {key: value for key, value in schema.items() if key not in DEFINITIONS},
         {key: schema[key] for key in DEFINITIONS if key in schema},
@@ -46,9 +46,9 @@ def without_definitions(schema: Mapping[str, Any]) -> tuple[dict[str, Any], dict
 
 
 def needed(wanted: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the definitions of a schema that a part of it refers to, and those that these refer to.
+    """Returns the definitions to which a part of a schema refers, directly or through other definitions.
 
-    All of them where a reference is no path to a definition: it may mean a name that stands anywhere.
+    Returns all definitions if a reference is no path to one: it may be a name defined anywhere.
     """
     _, definitions = without_definitions(schema)
     found = dict[str, dict[str, Any]]()
@@ -65,7 +65,7 @@ def needed(wanted: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_options(schema: Any) -> bool:
-    """Returns whether a schema, or one inside of it, says by `x-guidance` how it is to be kept."""
+    """True if a schema, or one nested in it, sets llguidance options by `x-guidance`."""
     left = [schema]
     while left:
         one = left.pop()
@@ -83,13 +83,13 @@ def has_options(schema: Any) -> bool:
 
 
 def _steps(target: str) -> list[str]:
-    """Returns the members that a reference names, outermost first, as a JSON pointer in a fragment spells them."""
+    """Splits a reference (a JSON pointer in a URI fragment) into member names, outermost first."""
     steps = unquote(target).removeprefix("#/").split("/")[:MAX_STEPS]
     return [step.replace("~1", "/").replace("~0", "~") for step in steps]
 
 
 def _targets(part: Any) -> Iterator[str]:
-    """Returns the references inside of a part of a schema."""
+    """Yields the references in a part of a schema."""
     left = [part]
     while left:
         one = left.pop()
@@ -102,32 +102,35 @@ def _targets(part: Any) -> Iterator[str]:
 
 
 MAX_PARTS = 64
-"""The most parts of one parameter's schema that are looked at: references may be circular."""
+"""Most parts of one parameter's schema that are examined: references may be circular."""
 
 PYTHONS = {"True": "true", "False": "false", "None": "null"}
-"""Constants as models write them that have read much Python."""
+"""Python constants, which models often write instead of JSON's."""
 
 MAX_CHOICES = 64
-"""The most values of an enumeration whose types are looked at; where there are more, any may be text."""
+"""Most values of an enumeration whose types are examined; a longer one is taken to allow strings as well."""
 
 KINDS = {dict: "object", list: "array", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
 def arguments_of(given: Mapping[str, str], schema: Mapping[str, Any]) -> str | None:
-    """Returns a JSON object; None where no JSON stands for a value. One that is not of its types stays a text."""
+    """Converts bare-text arguments to a JSON object. A value that matches none of its types stays a string.
+
+    given: text by parameter; schema: of the parameters. None if JSON cannot express a value.
+    """
     properties = schema.get("properties")
     declared = properties if isinstance(properties, dict) else {}
     values = {key: _value(text, declared.get(key), schema) for key, text in given.items()}
     try:
         written = json.dumps(values, ensure_ascii=False, allow_nan=False)
         written.encode()
-    except ValueError:  # 1e999 is no number for others; lone surrogates are no text
+    except ValueError:  # 1e999 is infinite; lone surrogates are no UTF-8
         return None
     return written
 
 
 def types_of(wanted: Any, schema: Mapping[str, Any]) -> frozenset[str]:
-    """Returns the names of the types that a parameter may have; none where its schema says nothing of it."""
+    """Returns the names of a parameter's allowed types; empty if its schema does not restrict them."""
     types, left = set[str](), [wanted]
     for _ in range(MAX_PARTS):
         part = left.pop() if left else None
@@ -148,7 +151,7 @@ def types_of(wanted: Any, schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def choices_of(wanted: Any, schema: Mapping[str, Any]) -> list[Any] | None:
-    """Returns the values that a parameter may have, of its types; None where they are not listed."""
+    """Returns a parameter's enumerated values that match its types; None if its schema enumerates none."""
     parts = list(followed(wanted, schema))
     choices = next((listed for part in parts if (listed := _listed(part)) is not None), None)
     types = next((part["type"] for part in parts if "type" in part), None)
@@ -168,7 +171,7 @@ def _listed(part: Mapping[str, Any]) -> list[Any] | None:
 
 
 def _types_of_values(part: Mapping[str, Any]) -> set[str]:
-    """Returns the types of the values that are listed, where no types are named."""
+    """Returns the types of the enumerated values."""
     choices = _listed(part) or []
     return {*map(kind_of, choices[:MAX_CHOICES]), *(["string"] if len(choices) > MAX_CHOICES else [])}
 
@@ -184,7 +187,7 @@ def _value(text: str, wanted: Any, schema: Mapping[str, Any]) -> Any:
     if any(type(one) is type(value) and one == value for one in choices):
         return value
     kind = kind_of(value)
-    if kind == "string" or "string" in types:  # where a text is allowed, only null may be meant otherwise
+    if kind == "string" or "string" in types:  # a string is allowed: only null is converted
         return None if kind == "null" and "null" in types else text
     return value if kind in types or (kind == "integer" and "number" in types) else text
 

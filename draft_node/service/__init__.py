@@ -1,4 +1,4 @@
-"""Writes texts for users of a draft node: prompts encoded, sessions begun, tokens made into pieces of text.
+"""Generates texts for a draft node's users: encodes prompts, opens sessions and turns tokens into pieces of text.
 
-HTTP and the console are its users.
+HTTP and the console use this package.
 """

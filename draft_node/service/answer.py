@@ -14,15 +14,15 @@ from goodspeed.wire.fields import FinishReason
 
 
 class Span(NamedTuple):
-    """A part of a text."""
+    """A part of a text from a single origin."""
 
     text: str
-    accepted: bool  # the draft model wrote it, and the target agreed
-    local: bool = False  # the draft model wrote it, and nobody verified it
+    accepted: bool  # an accepted draft
+    local: bool = False  # the draft model's own, not verified
 
 
 class _Origin(NamedTuple):
-    """The origin of so many characters."""
+    """The origin of a run of characters."""
 
     num_chars: int
     accepted: bool
@@ -30,22 +30,22 @@ class _Origin(NamedTuple):
 
 
 class Origins:
-    """Remembers the origin of characters that are held back until they are given out."""
+    """Tracks the origin of decoded characters until they are output."""
 
     def __init__(self) -> None:
-        self._waiting: deque[_Origin] = deque()  # in order
+        self._waiting: deque[_Origin] = deque()  # in order of the text
 
     def push(self, num_chars: int, accepted: bool, local: bool = False) -> None:
-        """Adds so many characters; they may be given out later."""
+        """Adds the origin of the next `num_chars` characters."""
         if num_chars:
             self._waiting.append(_Origin(num_chars, accepted, local))
 
     def drop(self, num_chars: int) -> None:
-        """Drops so many characters, which are not given out."""
+        """Drops the origins of the next `num_chars` characters, which are not output."""
         self.take(" " * num_chars)
 
     def take(self, text: str) -> tuple[Span, ...]:
-        """The text that is given out next, in spans as long as can be."""
+        """Splits the next text of the output into maximal spans of one origin."""
         spans, start = list[Span](), 0
         while start < len(text):
             num_chars, accepted, local = self._waiting.popleft()
@@ -60,22 +60,21 @@ class Origins:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """New text and tokens: text that is certain (whole characters, never a part of a stop string).
+    """New tokens, and text that is certain (whole characters, never part of a stop string).
 
-    The tokens' text may come only with a later piece. `text` is what is said to the user; `parts` are all of it,
-    thoughts and calls included, in order.
+    The tokens' text may come in a later piece. `text` is content only; `parts` also has reasoning and calls, in order.
     """
 
     text: str
     tokens: tuple[Token, ...]
-    spans: tuple[Span, ...] = ()  # the text by where it came from
+    spans: tuple[Span, ...] = ()  # the text by origin
     thinking: str = ""
     call: Call | None = None
-    parts: "tuple[Piece, ...]" = ()  # each with a text, a thought or a call, and with no tokens
-    prompt: PromptTokens | None = None  # in the first piece, where the prompt's log-probabilities are wanted
+    parts: "tuple[Piece, ...]" = ()  # each with text, reasoning or a call, without tokens
+    prompt: PromptTokens | None = None  # in the first piece, if prompt log-probabilities are requested
 
     def each(self) -> "Iterator[Piece]":
-        """Yields the piece in pieces that have only one of text, thinking and call; the first has tokens and prompt."""
+        """Splits into pieces with only one of text, thinking and call; the first one has tokens and prompt."""
         if not self.parts:
             yield self
             return
@@ -85,7 +84,7 @@ class Piece:
 
 
 class Answer:
-    """Takes tokens until a stop string is found or the session ends."""
+    """Turns a session's tokens into pieces until a stop string is found or the session ends."""
 
     def __init__(
         self,
@@ -99,30 +98,30 @@ class Answer:
         speech: Speech = NO_SPEECH,
         is_thinking: bool = False,
     ) -> None:
-        """min_tokens: a stop string does not count before so many tokens are there.
+        """min_tokens: number of tokens before which stop strings are ignored.
 
-        is_trimmed: the text begins with its first character that is no whitespace; tokens stay as they are.
-        speech: how the text is taken apart. is_thinking: the prompt opened what the model thinks.
+        is_trimmed: strips leading whitespace from the text, not from the tokens. speech: how to parse the text.
+        is_thinking: the prompt opened reasoning.
         """
         self._spoken = SpokenText(tokenizer, stops, speech, is_thinking=is_thinking, is_trimmed=is_trimmed)
         self._texts = texts
         self._origins = Origins()
         self._prompt = prompt
         self._min_tokens = min_tokens
-        self._is_local = False  # the newest token
+        self._is_local = False  # of the newest token
         self.num_tokens = 0
-        self.num_local = 0  # of them
-        self.num_thinking = 0  # of them, those that are thought, markers included
+        self.num_local = 0  # of them, the draft model's own
+        self.num_thinking = 0  # of them, reasoning tokens, including markers
         self.is_complete = False
-        self.reason: FinishReason = "length"  # why it is complete, once it is
+        self.reason: FinishReason = "length"  # valid once complete
 
     @property
     def stop(self) -> str | None:
-        """The stop string that ended the answer."""
+        """The stop string that ended the answer; None: none did."""
         return self._spoken.stop
 
     def take(self, item: Deliver | Finish) -> Piece:
-        """Returns the piece that a session's next delivery, or its end, adds."""
+        """Returns the piece for a session's next delivery, or for its end."""
         piece = self._push(item) if isinstance(item, Deliver) else self._end()
         if self._spoken.is_over:
             self.is_complete, self.reason = True, "stop"
@@ -131,7 +130,7 @@ class Answer:
         return piece
 
     def _push(self, delivered: Deliver) -> Piece:
-        """Takes tokens up to the one that completes a stop string, and drops the others."""
+        """Adds tokens up to the one that completes a stop string, and drops the rest."""
         parts, tokens = list[Part](), list[Token]()
         self._is_local = delivered.local
         for token_id, told, accepted in zip_longest(delivered.tokens, delivered.logprobs, delivered.accepted):
@@ -150,7 +149,7 @@ class Answer:
         return self._piece(parts, tokens, prompt)
 
     def _end(self) -> Piece:
-        """Returns what was held back, after the last token; it may still complete a stop string."""
+        """Returns the text held back after the final token; this text may still complete a stop string."""
         return self._piece(self._marked(self._spoken.end(counts=self._stops_count), accepted=False))
 
     @property
@@ -158,14 +157,18 @@ class Answer:
         return self.num_tokens >= self._min_tokens
 
     def _marked(self, grown: Spoken, *, accepted: bool) -> list[Part]:
-        """Remembers the origin of what a token says, some of which may be given out later."""
+        """Records the origin of a token's text, part of which may be held back."""
         self._origins.push(grown.num_decoded, accepted, self._is_local)
         return grown.parts
 
     def _piece(self, spoken: list[Part], tokens: Sequence[Token] = (), prompt: PromptTokens | None = None) -> Piece:
-        """Returns the piece with all of its parts; what is dropped has no origin any more."""
+        """Returns the piece for parsed parts; drops the origins of text that is not output."""
+        spoken = joined(spoken)
+        if all(isinstance(part, Content) for part in spoken):  # as in every answer without reasoning and calls
+            text = "".join(part.raw for part in spoken)
+            return Piece(text, tuple(tokens), self._origins.take(text), prompt=prompt)
         parts = list[Piece]()
-        for part in joined(spoken):
+        for part in spoken:
             match part:
                 case Content(text):
                     parts.append(Piece(text, (), self._origins.take(text)))

@@ -1,4 +1,4 @@
-"""Tells what the chat template of a node's tokenizer knows, and how its chats are taken apart."""
+"""Finds out which features a tokenizer's chat template supports, and how to parse its chats."""
 
 import json
 import re
@@ -15,28 +15,28 @@ from goodspeed.engine.tokenizing.text import end_of
 from goodspeed.errors import ConfigError
 
 MAX_SETTINGS, MAX_SETTINGS_CHARS, MAX_DEPTH = 16, 1 << 14, 8
-"""Bounds of `chat_template_kwargs`: members, characters of its JSON, and lists and objects in each other."""
+"""Bounds of `chat_template_kwargs`: members, characters of JSON, and nesting depth."""
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChatForms:
-    """The forms of one node's chats; without a template there are none."""
+    """A node's chat templates and formats; without a template, no formats."""
 
     tokenizer: Any = field(default=None, repr=False)
     plain: str | None = None  # the template for conversations without tools
-    tooled: str | None = None  # for those with tools; most often the same
+    tooled: str | None = None  # for conversations with tools; usually the same
     formats: Formats = NO_FORMATS
-    special: Mapping[str, int] = field(default_factory=dict)  # ids of special tokens by their texts
-    markers: Mapping[str, int] = field(default_factory=dict)  # ids of the formats' markers that are tokens
-    settings: Mapping[str, Any] = field(default_factory=dict)  # what the node sets for requests that do not
+    special: Mapping[str, int] = field(default_factory=dict)  # ids of special tokens by text
+    markers: Mapping[str, int] = field(default_factory=dict)  # ids of the markers that are tokens, by text
+    settings: Mapping[str, Any] = field(default_factory=dict)  # template variables, unless a request sets them
 
     @classmethod
     def of(cls, tokenizer: Any, *, tools: str = AUTO, thinking: str = AUTO, settings: str = "") -> "ChatForms":
-        """tools, thinking: formats by name, `auto` or `none`. settings: a JSON object of the template's variables.
+        """tools, thinking: name of a format, `auto` or `none`. settings: JSON object with variables for the template.
 
-        Raises ConfigError for settings that are wrong, or that the template does not know.
+        Raises ConfigError for settings that are invalid, or unknown to the template.
         """
         templates = getattr(tokenizer, "chat_template", None)
         plain, tooled = (chat_template.for_tools(templates, tools=one) for one in (False, True))
@@ -53,7 +53,7 @@ class ChatForms:
         return replace(forms, settings=forms.node_settings(settings)) if settings else forms
 
     def knows(self, name: str, *, tools: bool = False) -> bool:
-        """Returns whether the template mentions a variable of this name."""
+        """True if the template mentions a variable of this name. tools: the template for conversations with tools."""
         return mentions(self.tooled if tools else self.plain, name)
 
     @property
@@ -62,7 +62,7 @@ class ChatForms:
         return self.knows("tools", tools=True)
 
     def speech(self, schemas: Mapping[str, Mapping[str, Any]] | None, *, one_call: bool = False) -> Speech:
-        """Returns how an answer is taken apart; schemas: of the tools that may be called, None where there are none."""
+        """Returns how to parse an answer. schemas: of the callable tools' parameters, by name; None: no tools."""
         formats = self.formats if schemas is not None else Formats(self.formats.thinking)
         return Speech(formats, self._hidden(formats.markers), schemas or {}, one_call)
 
@@ -71,7 +71,7 @@ class ChatForms:
         return hidden if len(hidden) < len(self.special) else None
 
     def settings_error(self, settings: Mapping[str, Any], *, tools: bool = False) -> str | None:
-        """Returns what is wrong with variables for the template; None where nothing is."""
+        """Returns what is wrong with variables for the template; None if they are valid."""
         if len(settings) > MAX_SETTINGS:
             return f"must have at most {MAX_SETTINGS} members"
         for name in settings:
@@ -86,7 +86,7 @@ class ChatForms:
         return None
 
     def node_settings(self, text: str) -> dict[str, Any]:
-        """Returns the settings of `--chat-template-kwargs`; ConfigError where they are wrong."""
+        """Parses the settings of `--chat-template-kwargs`; ConfigError if they are invalid."""
         try:
             settings = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -100,7 +100,7 @@ class ChatForms:
 
 
 def depth(value: Any) -> int:
-    """Returns how many lists and objects are in each other, at most; a value that is neither has none."""
+    """Returns the nesting depth of lists and objects; 0 for other values."""
     level, found = [value], 0
     while level := [one for one in level if isinstance(one, dict | list)]:
         found += 1
@@ -109,9 +109,9 @@ def depth(value: Any) -> int:
 
 
 def opened(tokenizer: Any, prompt: tuple[int, ...], speech: Speech) -> Opened:
-    """Returns whether a prompt ends in the marker that begins what the model thinks, in that which ends it, or neither.
+    """Returns the state of reasoning at a prompt's end: open after the opening marker, closed after the closing one.
 
-    What is not told apart is closed.
+    Else "may"; "closed" if the reasoning format is unknown.
     """
     thinking = speech.formats.thinking
     if thinking is None:

@@ -1,4 +1,4 @@
-"""Tells those who started a draft node how it stands with its verify node, as lines and as events."""
+"""Reports a draft node's connection to its verify node to the operator, as lines and as events."""
 
 import asyncio
 import time
@@ -10,22 +10,22 @@ from goodspeed.serving.events import EventLog, Reporter, Sentence
 from goodspeed.untrusted import sanitize
 
 FIRST_S = 2.0
-"""A verify node that is there answers sooner: only then is waiting worth a word."""
+"""Seconds before waiting is first reported: an available verify node answers sooner."""
 
 MOST_S = 600.0
-"""Between two words about the same waiting; it is three times as long each time until then."""
+"""Longest interval between two reports of one wait, in seconds; reports come after 2, 6, 18, ... s of waiting."""
 
 
 class ConnectionStatus:
-    """Remembers what was told last, and when waiting is told again."""
+    """Tracks the latest report, and when to report waiting again."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
-        self._was_connected: bool | None = None  # None before the first time
+        self._was_connected: bool | None = None  # None: never connected
         self._was_local = False
         self._trouble: str | None = None
-        self._target: tuple[str, str] | None = None  # name and fingerprint, as they were last
-        self._away_s = 0.0  # at the last look
+        self._target: tuple[str, str] | None = None  # latest name and fingerprint
+        self._away_s = 0.0  # at the previous look
         self._next_s = FIRST_S
 
     def look(
@@ -37,12 +37,12 @@ class ConnectionStatus:
         local: bool = False,
         target: tuple[str, str] = ("", ""),
     ) -> list[Sentence]:
-        """Returns what is to be said now.
+        """Returns the sentences to report now.
 
-        away_s: for how long it has not been there; trouble: why it lets nobody in; target: name and fingerprint of the
-        target that is there.
+        away_s: seconds that the verify node has been away; trouble: why the verify node refuses this node, None: no
+        refusal; local: the draft model generates alone; target: name and fingerprint of the connected target.
         """
-        trouble = None if trouble is None else sanitize(trouble)  # in the verify node's own words
+        trouble = None if trouble is None else sanitize(trouble)  # from the verify node, untrusted
         found = self._arrived(target) if connected else self._missed(away_s, trouble, local)
         self._away_s, self._was_local = away_s, local and not connected
         return found
@@ -84,13 +84,13 @@ class ConnectionStatus:
 
 
 LOOK_S = 0.1
-"""Seconds between looks. Absences shorter than this are not reported: reconnecting takes about as long."""
+"""Seconds between looks. Shorter absences go unreported: reconnecting takes about as long."""
 
 
 async def tell(
     config: DraftConfig, daemon: DraftDaemon, events: EventLog, reporter: Reporter, url: str | None = None
 ) -> None:
-    """Tells until cancelled. `url` is that of the HTTP face, which is ready as soon as texts can be begun."""
+    """Reports until cancelled. url: of the HTTP server, reported as ready once texts can begin; None: no server."""
     if config.fallback == "local":
         what = "the draft model writes on alone, which is another distribution"
         reporter.say(f"--fallback local: while the verify node is away, {what}")
@@ -114,6 +114,6 @@ async def tell(
         if has_connected:
             await asyncio.sleep(LOOK_S)
             continue
-        with suppress(TimeoutError):  # at once when it is there: a short text may end before the next look
+        with suppress(TimeoutError):  # report a connection at once: a short text may end before the next look
             async with asyncio.timeout(LOOK_S):
                 await daemon.connected.wait()

@@ -1,4 +1,4 @@
-"""Serves prompts on the console: writes verified text, or JSON events, to standard output."""
+"""Runs prompts from the console, and writes texts or JSON events to standard output."""
 
 import asyncio
 import secrets
@@ -26,7 +26,7 @@ from goodspeed.serving.prompts import Prompt, no_prompts_error, parse
 
 @dataclass(slots=True)
 class _Serving:
-    """A prompt with the text that has been written for it so far."""
+    """A prompt with its text so far."""
 
     index: int
     prompt: Prompt
@@ -41,9 +41,10 @@ class _Serving:
         return self.begun.session_id.hex()
 
     def result(self, ended: Ended) -> dict[str, Any]:
-        """`token_ids` go up to the one that completes a stop string; the text ends where the stop string begins.
+        """Returns the result as JSON members.
 
-        What came after it counts for drafting, and not as a token of the answer.
+        `token_ids` include the token that completes a stop string; the text ends where the stop string begins. Later
+        tokens count in the drafting statistics, but not in the answer's tokens.
         """
         statistics = ended.statistics
         told = statistics.by_name() | {"num_tokens": ended.num_tokens, "num_local": ended.num_local}
@@ -74,7 +75,7 @@ class Console:
         events: EventLog,
         prompts: list[Prompt] | None,
     ) -> None:
-        """prompts: None for those of standard input."""
+        """prompts: None: read from standard input."""
         self.config = config
         self.daemon = daemon
         self.events = events
@@ -85,9 +86,9 @@ class Console:
         self._service = Service(daemon, vocabulary, max_waiting=config.max_sessions)
 
     async def run(self) -> None:
-        """Serves all prompts, as many at once as the node serves together.
+        """Runs all prompts, up to the node's `max_sessions` at once.
 
-        PromptError where standard input has none, as of an empty file.
+        PromptError if standard input has no prompt, e.g. an empty file.
         """
         slots = asyncio.Semaphore(self.config.max_sessions)
         try:
@@ -96,13 +97,13 @@ class Console:
                     await streams.room()
                     await slots.acquire()
                     tasks.create_task(self._serve(index, prompt)).add_done_callback(lambda _: slots.release())
-        except* PromptError as group:  # of standard input; those of prompts are reported with these
+        except* PromptError as group:  # of standard input; `_serve` reports a prompt's own errors
             raise group.exceptions[0] from None
         finally:
             self._service.close()
 
     async def _prompts(self) -> AsyncGenerator[tuple[int, Prompt], None]:
-        """Yields prompts with their indexes: those of the list, or each line of standard input that is not blank."""
+        """Yields prompts with index: from the list, or from non-blank lines of standard input."""
         if self.prompts is not None:
             for index, prompt in enumerate(self.prompts):
                 yield index, prompt
@@ -126,12 +127,10 @@ class Console:
             raise no_prompts_error("standard input", jsonl=jsonl)
 
     async def wanted(self, prompt: Prompt) -> Wanted:
-        """Returns the text that a prompt asks for; without any seed it gets a random one.
-
-        PromptError if it cannot be, ServiceError if there is no such tier.
+        """Returns the request for a prompt; its seed is random if none is set.
 
         Waits for the verify node, whose Welcome has the defaults; with `--fallback local`, for --connect-timeout-s at
-        most.
+        most. PromptError if the prompt cannot be encoded, ServiceError if the tier does not exist.
         """
         config, service = self.config, self._service
         seed = prompt.seed if prompt.seed is not None else config.seed
@@ -155,13 +154,13 @@ class Console:
         )
 
     def give_up(self, code: str, what: str) -> None:
-        """Reports every unfinished prompt as failed, with this reason."""
+        """Reports every unfinished prompt as failed for this reason."""
         for index, prompt in self.unfinished.items():
             self._note_failure(index, prompt, code, what)
         self.unfinished.clear()
 
     async def _serve(self, index: int, prompt: Prompt) -> None:
-        """Serves one prompt from beginning to end; a failed one is reported, and the others go on."""
+        """Runs one prompt to its end; reports a failure, and lets other prompts go on."""
         try:
             wanted = await self.wanted(prompt)
             serving = _Serving(index, prompt, wanted.sampling.seed, Begun(None))

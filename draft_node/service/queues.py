@@ -1,4 +1,4 @@
-"""Runs work that would hold up the event loop on threads, with turns for users: tokenizing, compiling forms."""
+"""Runs work that would block the event loop on threads, fairly by user: tokenizing, compiling constraints."""
 
 import asyncio
 import copy
@@ -27,16 +27,16 @@ class _Piece:
 
 @dataclass(slots=True)
 class _User:
-    size: int = 0  # of all that was asked for and is not finished
+    size: int = 0  # of all unfinished pieces
     waiting: deque[_Piece] = field(default_factory=deque)
 
 
 class FairQueue:
-    """Queues each user's pieces, and serves the users round-robin; one user's pieces run in the order they came."""
+    """Queues pieces of work by user, on one thread: round-robin over users, first in, first out within a user."""
 
     def __init__(self, max_size: int, too_much: str, name: str) -> None:
-        """max_size: the most that one user may have waiting and running, in any unit; too_much: what Busy then says;
-        name: the thread's."""
+        """max_size: most work of one user, waiting or running, in any unit; too_much: message of Busy beyond that;
+        name: of the thread."""
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._max_size = max_size
         self._too_much = too_much
@@ -46,13 +46,13 @@ class FairQueue:
 
     @property
     def num_users(self) -> int:
-        """The number of users who have something waiting or running."""
+        """Number of users with work waiting or running."""
         return len(self._users)
 
     async def run(self, user: str, size: int, work: Callable[[], T]) -> T:
-        """Returns what the work gives, or raises; Busy where this user has too much waiting already.
+        """Runs `work` in turn; returns its result or raises its error. Busy if the user would exceed `max_size`.
 
-        One piece is taken whatever its size, from a user who has nothing else. Every piece counts as 1 at least.
+        A user without other work may add a piece of any size. Every piece counts as at least 1.
         """
         size = max(1, size)
         account = self._users.get(user)
@@ -67,12 +67,12 @@ class FairQueue:
             result: T = await piece.done
             return result
         finally:
-            if piece in account.waiting:  # its user left
+            if piece in account.waiting:  # the caller was cancelled
                 account.waiting.remove(piece)
                 self._settle(user, piece)
 
     def close(self) -> None:
-        """Cancels the pieces that wait; a piece that runs goes on to its end, and its thread ends with it."""
+        """Cancels waiting pieces; a running piece finishes, then the thread ends."""
         self._is_closed = True
         for account in self._users.values():
             for piece in account.waiting:
@@ -80,7 +80,7 @@ class FairQueue:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self) -> None:
-        """The next piece, where none is running."""
+        """Starts the next piece if none is running."""
         user = next((name for name, account in self._users.items() if account.waiting), None)
         if self._is_running or self._is_closed or user is None:
             return
@@ -90,17 +90,17 @@ class FairQueue:
         running.add_done_callback(lambda done: self._ended(user, piece, done))
 
     def _ended(self, user: str, piece: _Piece, done: "asyncio.Future[Any]") -> None:
-        """Between this turn of the event loop and the next but one, all who are ready have theirs."""
+        """Defers `_finished` by two turns of the event loop, so that all other ready callbacks run first."""
         loop = asyncio.get_running_loop()
         loop.call_soon(loop.call_soon, self._finished, user, piece, done)
 
     def _finished(self, user: str, piece: _Piece, done: "asyncio.Future[Any]") -> None:
         self._is_running = False
-        self._users[user] = self._users.pop(user)  # behind all others
+        self._users[user] = self._users.pop(user)  # to the end of the round-robin order
         self._settle(user, piece)
         error = None if done.cancelled() else done.exception()
         if piece.done.done():
-            pass  # its user left
+            pass  # the caller was cancelled
         elif done.cancelled():
             piece.done.cancel()
         elif error is not None:
@@ -117,23 +117,23 @@ class FairQueue:
 
 
 LONG = 1 << 14
-"""A text of at least this many characters, or token ids, is long; encoding that many takes about 10 ms."""
+"""Characters or token ids from which a text is long; encoding that many takes about 10 ms."""
 
 MAX_CHARS = 1 << 24
-"""The most characters of one user's texts that wait or are being encoded, for each of the two tokenizers: four bodies
-of 4 MiB. Where token ids become a text, they are counted instead."""
+"""Most characters of one user's texts that wait or are being encoded, per tokenizer (there are two): four bodies of
+4 MiB. For decoding, token ids count instead."""
 
 TOO_MUCH = "your earlier texts still wait for the tokenizer; wait for their answers, then ask again"
 
 
 def num_chat_chars(messages: Sequence[Mapping[str, Any]], inputs: Inputs = NOTHING) -> int:
-    """Counts all that a chat template may write: names and roles are as much work as what is said."""
+    """Counts the characters that a chat template may emit, including names, roles, tools and settings."""
     beside = _num_chars(list(inputs.tools)) + _num_chars(inputs.settings)
     return beside + sum(_num_chars(value) for message in messages for value in message.values())
 
 
 def _num_chars(value: Any) -> int:
-    """Counts the characters of a JSON value, more or less."""
+    """Counts the characters of a JSON value, approximately."""
     match value:
         case str():
             return len(value)
@@ -148,35 +148,35 @@ def _num_chars(value: Any) -> int:
 
 
 class Encoder:
-    """Runs the tokenizers in threads of their own, with turns for users by name."""
+    """Runs two tokenizers, for short and long texts, each on its own thread and fairly by user."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._short = tokenizer, FairQueue(MAX_CHARS, TOO_MUCH, "short-texts")
         self._long = copy.deepcopy(tokenizer), FairQueue(MAX_CHARS, TOO_MUCH, "long-texts")
 
     async def prompt(self, text: str, user: str) -> tuple[int, ...]:
-        """Token ids; PromptError when it has none, Busy when too much of this user's waits."""
+        """Returns a prompt's token ids; PromptError if there are none, Busy if too much of this user's work waits."""
         tokenizer, turns = self._for(len(text))
         return tuple(await turns.run(user, len(text), lambda: encode_prompt(tokenizer, text)))
 
     async def chat(self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING) -> tuple[int, ...]:
-        """Token ids of a conversation; PromptError where the chat template refuses it, Busy as above."""
+        """Returns a conversation's token ids; PromptError if the chat template refuses it, Busy as in `prompt`."""
         num_chars = num_chat_chars(messages, inputs)
         tokenizer, turns = self._for(num_chars)
         return tuple(await turns.run(user, num_chars, lambda: encode_chat(tokenizer, messages, inputs)))
 
     async def part(self, text: str, user: str) -> tuple[int, ...]:
-        """Token ids of a part of a text, without the special tokens of a beginning; none for none. Busy as above."""
+        """Returns the token ids of a text without special tokens; () for an empty text. Busy as in `prompt`."""
         tokenizer, turns = self._for(len(text))
         return tuple(await turns.run(user, len(text), lambda: encode_part(tokenizer, text)))
 
     async def decode(self, token_ids: Sequence[int], user: str) -> str:
-        """Text of token ids, without special tokens; Busy as above."""
+        """Returns the text of token ids, without special tokens; Busy as in `prompt`."""
         tokenizer, turns = self._for(len(token_ids))
         return await turns.run(user, len(token_ids), lambda: decode(tokenizer, token_ids))
 
     def close(self) -> None:
-        """Ends the threads and cancels the calls that still wait."""
+        """Ends the threads and cancels waiting calls."""
         for _, turns in (self._short, self._long):
             turns.close()
 
@@ -185,29 +185,29 @@ class Encoder:
 
 
 MAX_FORM_CHARS = 1 << 18
-"""The most characters of one user's forms that wait or are being compiled."""
+"""Most characters of one user's constraints that wait or are being compiled."""
 
 TOO_MANY_FORMS = "the forms of your earlier requests are still being compiled; wait for their answers, then ask again"
 
 
 class Forms:
-    """`check` a form before it is taken; `held` while its text is written."""
+    """Compiles constraints in turn: `check` before admission, `held` while a text is generated."""
 
     def __init__(self, constraints: Constraints) -> None:
         self._constraints = constraints
         self._turns = FairQueue(MAX_FORM_CHARS, TOO_MANY_FORMS, "forms")
 
     async def check(self, constraint: Constraint, user: str) -> None:
-        """ConstraintError, with the reason, where it cannot be served; Busy where too much of this user's waits."""
+        """ConstraintError with the reason if a constraint cannot be served; Busy if too much of this user's waits."""
         if problem := await self._turns.run(user, len(constraint.source), lambda: self._constraints.tried(constraint)):
             raise ConstraintError(problem)
 
     @asynccontextmanager
     async def held(self, request: Request) -> AsyncGenerator[None, None]:
-        """Compiles the request's form for the draft model, which has it until the session is over.
+        """Compiles the request's constraint for the draft model, and holds it until the session ends.
 
-        One that cannot be compiled here is for the verify node to refuse. Where too much of this user's waits, it is
-        drafted without regard to the form, which costs acceptance only.
+        Leaves the refusal of a constraint that does not compile to the verify node. If too much of this user's work
+        waits, drafts ignore the constraint, which only lowers the acceptance rate.
         """
         if request.constraint is None:
             yield
@@ -224,5 +224,5 @@ class Forms:
         return await self._turns.run(user, len(constraint.source), lambda: self._constraints.compiled(constraint))
 
     def close(self) -> None:
-        """Ends the thread and cancels what still waits."""
+        """Ends the thread and cancels waiting calls."""
         self._turns.close()

@@ -1,10 +1,10 @@
-"""Writes texts for users: admits or refuses them, begins them anew, counts them and drains.
+"""Generates texts for users: admits or refuses, restarts and counts texts, and drains the node.
 
     service = Service(daemon, vocabulary, max_waiting=64)
     async with aclosing(service.write(Wanted(prompt=..., sampling=..., max_tokens=100))) as pieces:
         async for piece in pieces: ...
 
-`service.texts` (`counts.py`) counts the outcome of every text for `/metrics`.
+`service.texts` (`counts.py`) counts every text's outcome for `/metrics`.
 """
 
 import asyncio
@@ -37,21 +37,21 @@ logger = logging.getLogger("goodspeed.draft")
 
 
 class Service(NodeState):
-    """Writes texts through a draft daemon that somebody else runs (`daemon.serve`)."""
+    """Generates texts through a draft daemon, which the caller runs (`daemon.serve`)."""
 
     def __init__(
         self, daemon: DraftDaemon, vocabulary: Vocabulary, *, max_waiting: int, chats: ChatForms | None = None
     ) -> None:
-        """max_waiting: texts that wait to be admitted by the daemon; one more is refused.
+        """max_waiting: most texts in the daemon's queue; further ones are refused.
 
-        chats: the forms of its chats; None: those that the tokenizer's template tells.
+        chats: chat template and formats; None: detected from the tokenizer's template.
         """
         super().__init__(daemon, vocabulary)
         self.max_waiting = max_waiting
         self.texts = Texts()
         self.chats = chats or ChatForms.of(vocabulary.tokenizer)
         self._num_writing = 0
-        self._idle = asyncio.Event()  # nothing is being written
+        self._idle = asyncio.Event()  # no text is in progress
         self._idle.set()
         self._token_texts = TokenTexts(vocabulary.tokenizer)
         self._salts = Salts()
@@ -63,15 +63,15 @@ class Service(NodeState):
     # -- texts -----------------------------------------------------------------------------------------------------
 
     async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
-        """Begun, pieces of text as they are certain, then Ended. Waits its turn.
+        """Yields Begun, pieces of text as they become certain, then Ended. Waits in the queue for admission.
 
-        Tokens that the draft model wrote alone are marked. When the verify node comes back with another target, a text
-        of which nothing was delivered, or that `restarts`, begins anew (Begun a second time), with the defaults of that
-        target; any other one fails with the code `target_changed`.
+        Tokens of the draft model alone are marked. If the verify node returns with another target, a text restarts
+        (yields Begun again) with that target's defaults, if no token was delivered or `restarts` is set. Any other text
+        fails with the code `target_changed`.
 
-        Raises at the first step Busy, Draining or VerifyAway, and at any later one VerifyAway (it went and did not
-        come back in time), Draining (no time is left) or RequestRefused. Leaving the iteration early (`aclosing`, or a
-        cancelled task) closes the session at both nodes.
+        Raises Busy, Draining or VerifyAway at the first step; later VerifyAway (the verify node was away for too long),
+        Draining (the drain time is over) or RequestRefused. Leaving the iteration early (`aclosing`, or a cancelled
+        task) closes the session at both nodes.
         """
         with self._counted(wanted) as text:
             self._let_in(wanted)
@@ -89,7 +89,7 @@ class Service(NodeState):
                     wanted = self._renewed(wanted)
 
     async def _attempt(self, wanted: Wanted, text: Text) -> AsyncGenerator[Begun | Piece | Ended, None]:
-        """Writes the text with one target, in one session."""
+        """Generates the text with one target, in one session."""
         writing = self.begin(wanted, text.times.asked_at)
         answer, is_begun, kept = writing.answer, False, None
         async with self._forms.held(writing.request), aclosing(writing.pieces()) as pieces:
@@ -115,7 +115,7 @@ class Service(NodeState):
         )
 
     def _let_in(self, wanted: Wanted) -> None:
-        """Raises the ServiceError that tells the user why the text is not admitted."""
+        """Raises a ServiceError with the reason if the text is not admitted."""
         if self.draining:
             raise Draining("draining", "this draft node is shutting down; ask another one")
         if self.is_local and (wanted.num_logprobs is not None or wanted.num_prompt_logprobs is not None):
@@ -128,7 +128,7 @@ class Service(NodeState):
 
     @contextmanager
     def _counted(self, wanted: Wanted) -> Iterator[Text]:
-        """Counts a text from its request to its end; `drain` waits until none is left."""
+        """Counts a text from request to end; `drain` waits until no text is in progress."""
         text = self.texts.begin(len(wanted.prompt), time.monotonic(), wanted.slo)
         self._num_writing += 1
         self._idle.clear()
@@ -144,9 +144,9 @@ class Service(NodeState):
                 self._idle.set()
 
     async def drain(self, timeout_s: float) -> bool:
-        """Admits no more texts and waits for the others, queued ones included. Returns whether all were finished.
+        """Stops admission and waits for texts in progress, including queued ones. True if all finished in time.
 
-        After timeout_s the rest is closed at both nodes, and its users get Draining.
+        After timeout_s closes the remaining sessions at both nodes; their users get Draining.
         """
         self.draining = True
         try:
@@ -159,7 +159,7 @@ class Service(NodeState):
             return False
 
     def begin(self, wanted: Wanted, asked_at: float) -> Writing:
-        """Returns a session for the text, asked for at that time; it begins when its pieces are asked for."""
+        """Prepares a session for the text, which opens when `pieces` is iterated. asked_at: time of the request."""
         tokenizer = self._vocabulary.tokenizer
         answer = Answer(
             tokenizer,
@@ -200,7 +200,7 @@ class Service(NodeState):
         )
 
     def _renewed(self, wanted: Wanted) -> Wanted:
-        """Returns the same text with the defaults of the target that is there now."""
+        """Returns the same request with the present target's defaults."""
         sampling, stop, rules = wanted.sampling, wanted.stop, wanted.logit_rules
         if wanted.resolve is not None:
             sampling, stop, rules = wanted.resolve(self.defaults(chat=wanted.is_chat))
@@ -209,29 +209,29 @@ class Service(NodeState):
     # -- tokens ----------------------------------------------------------------------------------------------------
 
     async def encode(self, text: str, user: str) -> tuple[int, ...]:
-        """Token ids of a prompt; PromptError when it has none, Busy when too much of this user's waits."""
+        """Returns a prompt's token ids; PromptError if there are none, Busy if too much of this user's work waits."""
         return await self._encoder.prompt(text, user)
 
     async def encode_chat(
         self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
     ) -> tuple[int, ...]:
-        """Token ids of a conversation, by the chat template; PromptError where there is none, or it refuses; Busy."""
+        """Returns a conversation's token ids; PromptError if there is no chat template, or it refuses; Busy."""
         return await self._encoder.chat(messages, user, inputs)
 
     async def encode_answer(self, prompt: tuple[int, ...], text: str, user: str) -> tuple[int, ...]:
-        """Token ids of an answer to this conversation, as the model would begin it; Busy."""
+        """Returns the token ids of an expected answer, with the leading blank that the model would emit; Busy."""
         blank = " " if leaves_blank(self._vocabulary.tokenizer, prompt, chat=True) else ""
         return await self._encoder.part(blank + text, user)
 
     async def decode(self, token_ids: Sequence[int], user: str) -> str:
-        """Text of token ids, without special tokens; Busy when too much of this user's waits."""
+        """Returns the text of token ids, without special tokens; Busy if too much of this user's work waits."""
         return await self._encoder.decode(token_ids, user)
 
     async def check_form(self, constraint: Constraint, user: str) -> None:
-        """ConstraintError, with the reason, for one that cannot be served; Busy when too much of this user's waits."""
+        """ConstraintError with the reason if a constraint cannot be served; Busy if too much of this user's waits."""
         await self._forms.check(constraint, user)
 
     def close(self) -> None:
-        """Ends the threads for tokens and forms. Call it when no text is written any more."""
+        """Ends the threads for tokenizing and constraints. Call after the final text has ended."""
         self._encoder.close()
         self._forms.close()

@@ -1,6 +1,6 @@
-"""A chat's text as its reader gets it, token by token: taken apart, its content up to the first stop string.
+"""Decodes and parses a text token by token, and ends its content at the first stop string.
 
-Stop strings are looked for in the content alone: thinking and arguments of calls may hold them.
+Stop strings are searched in content only: reasoning and call arguments may contain them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,45 +14,44 @@ from goodspeed.engine.tokenizing.text_stream import LeadingWhitespace, StopFinde
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """The way in which a text is taken apart."""
+    """How to parse a text."""
 
-    formats: Formats = NO_FORMATS  # no tools: none may be called
-    hidden: Collection[int] | None = None  # special tokens that are no markers, and no text; None: all
-    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of the tools' parameters, by name
+    formats: Formats = NO_FORMATS  # tools=None: no calls allowed
+    hidden: Collection[int] | None = None  # special tokens omitted from the text (no markers); None: all
+    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # parameters' JSON schemas by tool
     one_call: bool = False  # the text ends after its first call
 
 
 NO_SPEECH = Speech()
-"""All of the text is content."""
+"""Treats the whole text as content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """Characters and parts that one token adds."""
+    """Characters and parts that a token adds."""
 
-    num_decoded: int  # characters, some of which may be held back
-    parts: list[Part]  # certain, and given out; with what is dropped, in order
+    num_decoded: int  # decoded characters, some may be held back
+    parts: list[Part]  # parts that are certain, including dropped text, in order
 
 
 class SpokenText:
-    """Takes tokens and gives out parts that are certain, until a stop string, or the only call, is complete."""
+    """Turns tokens into certain parts, until a stop string, or the only allowed call, is complete."""
 
     def __init__(
         self, tokenizer: Any, stops: Sequence[str], speech: Speech, *, is_thinking: bool, is_trimmed: bool
     ) -> None:
-        """is_thinking: the prompt opened what the model thinks. is_trimmed: the content begins with its first
-        character that is no whitespace."""
+        """is_thinking: the prompt opened reasoning. is_trimmed: strips leading whitespace from the content."""
         self._stream = TextStream(tokenizer, speech.hidden)
         self._parser = Parser(speech.formats, speech.schemas, is_thinking=is_thinking)
         self._all_stops = stops
         self._stops = StopFinder(stops)
         self._leading = LeadingWhitespace(is_left_out=is_trimmed)
         self._one_call = speech.one_call
-        self.has_called = False  # the only call that it may make
+        self.has_called = False  # made the only allowed call
 
     @property
     def stop(self) -> str | None:
-        """The stop string that ended the text."""
+        """The stop string that ended the text; None: none did."""
         return self._stops.found
 
     @property
@@ -61,16 +60,16 @@ class SpokenText:
 
     @property
     def is_over(self) -> bool:
-        """True if nothing of what follows is part of the text."""
+        """True if the text ignores all further tokens."""
         return self.stop is not None or self.has_called
 
     def push(self, token_id: int, *, counts: bool = True) -> Spoken:
-        """Adds a token; with counts=False, a stop string that it completes is text like any other."""
+        """Adds a token. counts: False: a stop string that the token completes is ordinary text."""
         decoded = self._stream.push([token_id])
         return Spoken(len(decoded), self._grow(self._parser.push(decoded), counts=counts))
 
     def end(self, *, counts: bool = True) -> Spoken:
-        """Returns what was held back, when no more tokens come; it may still complete a stop string."""
+        """Returns the text held back after the final token; this text may still complete a stop string."""
         decoded = self._stream.end()
         parts = self._grow([*self._parser.push(decoded), *self._parser.end()], counts=counts)
         return Spoken(len(decoded), [*parts, *self._content(self._stops.end())])
@@ -84,7 +83,7 @@ class SpokenText:
                 grown += self._content(self._stops.push(part.text, counts=counts))
                 continue
             grown += self._content(self._stops.end())
-            self._stops = StopFinder(self._all_stops)  # a stop string does not span what lies between
+            self._stops = StopFinder(self._all_stops)  # stop strings do not span other parts
             grown.append(part)
             self.has_called = self._one_call and isinstance(part, Call)
         return grown

@@ -1,7 +1,7 @@
-"""Lines of standard input as they come, without holding up the event loop or the end of the process.
+"""Reads lines of standard input as they arrive, without blocking the event loop or the process's exit.
 
-A thread that waits for a line cannot be interrupted, so it is a daemon thread with a file object of its own: when the
-process is told to stop, nobody waits for a line that never comes.
+A thread that waits for a line cannot be interrupted. So it is a daemon thread with its own file object, and a process
+that stops does not wait for a line that never comes.
 """
 
 import asyncio
@@ -13,18 +13,18 @@ from collections.abc import AsyncGenerator
 from goodspeed.errors import PromptError
 
 NAME = "-"
-"""The name of standard input where a file is asked for."""
+"""File name that stands for standard input."""
 
 MAX_WAITING = 64
-"""Lines read ahead; whoever writes more waits, as with any pipe."""
+"""Most lines read ahead; beyond that the writer waits, as for any pipe."""
 
 
 async def lines() -> AsyncGenerator[str, None]:
-    """Every line, without its end; bytes that are no UTF-8 become replacement characters.
+    """Yields every line without its line break; invalid UTF-8 becomes replacement characters.
 
-    PromptError when standard input is closed or cannot be read.
+    PromptError if standard input is closed or cannot be read.
     """
-    if sys.stdin is None:  # its number may stand for something else by now
+    if sys.stdin is None:  # descriptor 0 may be reused by now
         raise PromptError("standard input is closed; give it prompts, or name a file with --prompts")
     loop = asyncio.get_running_loop()
     arrived: asyncio.Queue[str | OSError | None] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""State of a draft node's nodes, as requests need it: readiness, context, defaults, ends of a text, service levels."""
+"""The state of draft node and verify node that requests need: readiness, context, defaults, stop tokens, SLOs."""
 
 import time
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from goodspeed.wire.fields import MAX_STOP_IDS
 from goodspeed.wire.handshake import Defaults
 
 MENDING_S = 5.0
-"""If the verify node was there less than this long ago, new texts wait for it instead of being refused: a broken
-connection is made anew in a tenth of a second nearby, and in five seconds where the other side is a second away."""
+"""Shorter absences of the verify node make new texts wait instead of refusing them: reconnecting takes a tenth of a
+second nearby, and five seconds over a link with a delay of one second."""
 
 
 class NodeState:
-    """Looks at the daemon and the vocabulary whenever it is asked."""
+    """Reads the present state of daemon and vocabulary."""
 
     def __init__(self, daemon: DraftDaemon, vocabulary: Vocabulary) -> None:
         self.draining = False
@@ -30,30 +30,30 @@ class NodeState:
 
     @property
     def is_ready(self) -> bool:
-        """True if a new text can begin at once, provided that a place is free."""
+        """True if a new text can begin at once, provided that a slot is free."""
         return (self._daemon.link.connected or self.is_local) and not self.draining
 
     @property
     def is_within_reach(self) -> bool:
-        """True if the verify node is there, or was a moment ago."""
+        """True if the verify node is connected, or was a moment ago."""
         away_s = self._daemon.away_s(time.monotonic())
         return self._daemon.link.welcome is not None and away_s <= min(MENDING_S, self._daemon.connect_timeout_s)
 
     @property
     def is_local(self) -> bool:
-        """True if the draft model writes alone now, since the verify node is away."""
+        """True if the draft model generates alone now, since the verify node is away."""
         return self._daemon.is_local
 
     @property
     def absence(self) -> str:
-        """The sentence for users while the verify node is out of reach."""
+        """The error message for users while the verify node is out of reach."""
         return f"{self._daemon.link.absence(time.monotonic())}; ask again later"
 
     @property
     def context_len(self) -> int:
-        """Prompt and generated tokens together; 0 while the verify node is out of reach: it is the target's.
+        """Most tokens of prompt and output together, by the target; 0 while the verify node is out of reach.
 
-        While the draft model writes alone, it is the smaller one of both.
+        While the draft model generates alone: the smaller of both models' context lengths.
         """
         welcome = self._daemon.link.welcome
         if self.is_local:
@@ -63,7 +63,7 @@ class NodeState:
 
     @property
     def target(self) -> Target:
-        """The target that writes texts now."""
+        """The present target; empty while the verify node is out of reach."""
         welcome = self._daemon.link.welcome
         if welcome is None or not self.is_within_reach:
             return Target()
@@ -75,14 +75,14 @@ class NodeState:
 
     @property
     def draft_model(self) -> str:
-        """The draft model's name, as others may see it."""
+        """The draft model's public name."""
         return self._daemon.link.hello.draft_model or NO_MODEL
 
     @property
     def max_chars(self) -> int:
-        """The most characters that can fit into the context: its tokens times the longest token.
+        """Most characters that can fit into the context: its length times the longest token.
 
-        While the verify node is away: the target's last known context, or the draft model's if none is known.
+        While the verify node is away, the context is the target's latest known one, else the draft model's.
         """
         welcome = self._daemon.link.welcome
         known = welcome.context_len if welcome is not None else self._daemon.core.context_len
@@ -90,7 +90,7 @@ class NodeState:
 
     @property
     def vocab_size(self) -> int:
-        """Token ids below it mean something."""
+        """Number of token ids: valid ids are below it."""
         return self._vocabulary.num_tokens
 
     @property
@@ -101,33 +101,33 @@ class NodeState:
     def num_waiting(self) -> int:
         return self._daemon.num_waiting
 
-    # -- as the target says ----------------------------------------------------------------------------------------
+    # -- from the target -------------------------------------------------------------------------------------------
 
     @property
     def levels(self) -> "Levels":
-        """The service levels that a text may ask for."""
+        """The service levels (SLOs) that a text may request."""
         return Levels(self._daemon.link)
 
     def defaults(self, *, chat: bool) -> Defaults:
-        """Sampling defaults and stop strings for requests that leave them out."""
+        """Returns sampling defaults and stop strings for requests without their own."""
         return defaults.known(self._daemon.link.welcome, self._vocabulary.settings, chat=chat)
 
     @property
     def target_fingerprint(self) -> str | None:
-        """The fingerprint of the target that was seen last; None before there was one."""
+        """Fingerprint of the latest target; None before the first one."""
         welcome = self._daemon.link.welcome
         return None if welcome is None else welcome.target_fingerprint
 
     @property
     def eos_ids(self) -> tuple[int, ...]:
-        """Tokens that end each text: the target says which; until it has been seen, the draft model has to."""
+        """EOS tokens: the target's, or the draft model's until a target has been seen."""
         welcome = self._daemon.link.welcome
         return tuple(welcome.eos_ids if welcome is not None else self._vocabulary.eos_ids)
 
     def stop_ids(self, stop_token_ids: Sequence[int], *, ignore_eos: bool) -> tuple[int, ...]:
-        """All tokens that end a text: its own, and the target's unless it ignores these; RequestRefused if too many.
+        """Returns a text's stop tokens: its own, and the target's unless `ignore_eos`; RequestRefused if too many.
 
-        So many are only where another target came while the text waited for its turn.
+        Too many are possible only if the target changed while the text waited in the queue.
         """
         found = tuple(dict.fromkeys((*(() if ignore_eos else self.eos_ids), *stop_token_ids)))
         if len(found) > MAX_STOP_IDS:
@@ -137,29 +137,29 @@ class NodeState:
 
 
 CODE = "slo"
-"""Code of the refusal of a level."""
+"""Error code for a refused service level."""
 
 
 class Levels:
-    """Service levels that may be asked for now; none are known before the verify node has said Welcome."""
+    """Service levels that texts may request now; none are known before the verify node's Welcome."""
 
     def __init__(self, link: VerifyLink) -> None:
         self._link = link
 
     @property
     def tiers(self) -> dict[str, Objectives]:
-        """The verify node's tiers by name."""
+        """The verify node's tiers, by name."""
         welcome = self._link.welcome
         return {tier.tier: tier for tier in welcome.slo.tiers if tier.tier} if welcome is not None else {}
 
     @property
     def default(self) -> Objectives | None:
-        """The level of a text that asks for none: the tier called default, if there is one, as the key allows it."""
+        """Level of a text that requests none: the tier named default, if any, with TPOT raised to the key's limit."""
         tier = self.tiers.get(DEFAULT_TIER)
         return None if tier is None else tier.at_least(self._least_tpot_s or 0.0)
 
     def tier(self, name: str) -> Objectives:
-        """The tier of that name; RequestRefused with those that there are, or VerifyAway if these are not known yet."""
+        """Returns a tier by name; RequestRefused with the known tiers if there is none, VerifyAway before Welcome."""
         tiers = self.tiers
         if name not in tiers and self._link.welcome is None:
             what = "the verify node, which may have the tier, has not been reached yet; ask again later"
@@ -170,7 +170,7 @@ class Levels:
         return self.allowed(tiers[name])
 
     def allowed(self, slo: Objectives) -> Objectives:
-        """The same objectives; RequestRefused if this node's key may not ask for so short a TPOT."""
+        """Returns `slo`; RequestRefused if its TPOT is shorter than this node's key allows."""
         least_s = self._least_tpot_s
         if least_s is not None and slo.tpot_s is not None and slo.tpot_s < least_s:
             what = f"a TPOT of {1000 * slo.tpot_s:g} ms is shorter than this draft node's key allows"
@@ -180,6 +180,6 @@ class Levels:
 
     @property
     def _least_tpot_s(self) -> float | None:
-        """The shortest TPOT that this node's key allows; None: any."""
+        """Shortest TPOT that this node's key allows, in seconds; None: no limit."""
         welcome = self._link.welcome
         return welcome.slo.least_tpot_s if welcome is not None else None

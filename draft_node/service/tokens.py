@@ -1,8 +1,8 @@
-"""Tokens of a text or a prompt: each one's own text and bytes, and its log-probabilities.
+"""Tokens of a text or a prompt, with each token's text, bytes and log-probabilities.
 
-A token of byte-level BPE, or one like `<0x0A>`, may be a part of a character: its bytes are exact, its text shows a
-replacement character. Joined, the bytes of a text's tokens are the text in UTF-8; but a decoder that drops the one
-space before a text (Llama 2) leaves it in the first token's bytes.
+A token of byte-level BPE, or one like `<0x0A>`, may be part of a character: its bytes are exact, its text shows a
+replacement character. Joined, the bytes of a text's tokens are the text in UTF-8. One exception: a decoder that strips
+a text's leading space (Llama 2) does not strip it from the first token's bytes.
 """
 
 import json
@@ -20,14 +20,14 @@ BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
 
 
 class TokenText(NamedTuple):
-    """A special token has its name as text and no bytes: it is no part of any text."""
+    """Text and bytes of a token. A special token's text is its name; it has no bytes, since it is part of no text."""
 
     text: str
     raw: bytes
 
 
 class TokenTexts:
-    """Every token's text and bytes, each worked out once."""
+    """Caches each token's text and bytes."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -44,7 +44,7 @@ class TokenTexts:
 
     def _look_up(self, token_id: int) -> TokenText:
         token = self._tokenizer.convert_ids_to_tokens(token_id)
-        if token is None:  # a row that a model has beyond its tokenizer
+        if token is None:  # an embedding row without token
             return TokenText("", b"")
         if token_id in self._special:
             return TokenText(token, b"")
@@ -53,7 +53,7 @@ class TokenTexts:
 
 
 def _reader(tokenizer: Any) -> Callable[[int, str], bytes]:
-    """Returns this tokenizer's way from a token (id and name) to its bytes."""
+    """Returns the function that maps a token's id and name to its bytes, by the tokenizer's decoder."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     described = json.loads(backend.to_str())["decoder"] if backend is not None else None
     steps = list(_steps(described))
@@ -68,7 +68,7 @@ def _reader(tokenizer: Any) -> Callable[[int, str], bytes]:
 
 
 def _steps(described: Any) -> Iterator[dict[str, Any]]:
-    """The parts of a decoder, as its tokenizer.json describes it."""
+    """Yields the steps of a decoder described by a tokenizer.json."""
     if described is None:
         return
     if described["type"] != "Sequence":
@@ -78,7 +78,7 @@ def _steps(described: Any) -> Iterator[dict[str, Any]]:
 
 
 def _byte_level(token: str) -> bytes:
-    """A name in which each character stands for a byte; added tokens with other characters are written as they are."""
+    """Maps each character of a name to a byte; added tokens with other characters are encoded as UTF-8."""
     try:
         return bytes(BYTE_OF[char] for char in token)
     except KeyError:
@@ -94,7 +94,7 @@ def _sentence_piece(token: str, spaces: dict[str, str]) -> bytes:
 
 
 def _byte_characters() -> dict[str, int]:
-    """GPT-2's alphabet: printable bytes of Latin-1 are themselves, the others follow from U+0100 on."""
+    """Returns GPT-2's alphabet: printable Latin-1 bytes map to themselves, the others from U+0100 on."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
@@ -104,9 +104,9 @@ BYTE_OF = _byte_characters()
 
 
 class Alternative(msgspec.Struct, frozen=True, gc=False):
-    """A token that could have stood at a position, with the target's own log-probability of it.
+    """A candidate token at a position, with the target's log-probability.
 
-    Garbage collection leaves these out: an answer has very many, and a collection holds the event loop.
+    Garbage collection skips these objects: an answer has very many, and a collection blocks the event loop.
     """
 
     id: int
@@ -116,22 +116,22 @@ class Alternative(msgspec.Struct, frozen=True, gc=False):
 
 
 class Token(msgspec.Struct, frozen=True, gc=False):
-    """A token of a text; its own text and bytes may be a part of a character (`token_text.py`)."""
+    """A token of a text; its text and bytes may be part of a character (see the module)."""
 
     id: int
     text: str
     raw: bytes
-    logprob: float | None = None  # None where it is not asked for, and of a prompt's first token
+    logprob: float | None = None  # None: not requested, or a prompt's first token
     top: tuple[Alternative, ...] = ()
-    local: bool = False  # the draft model wrote it alone
+    local: bool = False  # from the draft model alone
 
 
 @dataclass(frozen=True, slots=True)
 class PromptTokens:
-    """Made into tokens only when somebody reads them: a long prompt takes a second, which no event loop has."""
+    """A prompt's tokens, built only by `read`: a long prompt takes a second, too long for an event loop."""
 
     ids: tuple[int, ...]
-    logprobs: tuple[TokenLogprobs, ...]  # of each token but the first
+    logprobs: tuple[TokenLogprobs, ...]  # of all tokens but the first
     texts: TokenTexts
 
     def read(self) -> list[Token]:
@@ -141,7 +141,7 @@ class PromptTokens:
 
 
 def token_of(texts: TokenTexts, token_id: int, told: TokenLogprobs | None = None, *, local: bool = False) -> Token:
-    """A token with its own text, and the log-probabilities that are told of it."""
+    """Builds a token with its text, and with log-probabilities if given."""
     text, raw = texts[token_id]
     if told is None:
         return Token(token_id, text, raw, local=local)

@@ -1,4 +1,4 @@
-"""One text in one session of the draft daemon."""
+"""Generates one text in one session of the draft daemon; also salts for prefix caches."""
 
 import secrets
 from collections.abc import AsyncGenerator
@@ -13,7 +13,7 @@ from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, Verif
 
 
 class Writing:
-    """One text by one target, in one session."""
+    """One text from one target, in one session."""
 
     def __init__(self, daemon: DraftDaemon, request: Request, answer: Answer) -> None:
         self.request = request
@@ -22,9 +22,9 @@ class Writing:
         self._session: Session | None = None
 
     async def pieces(self) -> AsyncGenerator[Piece, None]:
-        """Pieces of text as they are certain, the last one when `answer.is_complete`. Waits for the session's turn.
+        """Yields pieces of text as they become certain, the final one with `answer.is_complete`. Waits for admission.
 
-        Raises a ServiceError where the session fails. Leaving the iteration early closes the session at both nodes.
+        Raises a ServiceError if the session fails. Leaving the iteration early closes the session at both nodes.
         """
         async with aclosing(self._daemon.generate(self.request)) as items:
             async for item in items:
@@ -37,12 +37,12 @@ class Writing:
 
     @property
     def target(self) -> str | None:
-        """Fingerprint of the target that writes the text; None while the draft model does so alone."""
+        """Fingerprint of the text's target; None while the draft model generates alone."""
         return self._begun.target
 
     @property
     def promised(self) -> bool | None:
-        """True if the verify node promised its service level; None where it said nothing of it."""
+        """True if the verify node promised the text's SLO; None: not reported."""
         return self._begun.promised
 
     @property
@@ -57,15 +57,15 @@ class Writing:
 
 
 def begins_anew(error: RequestRefused, num_tokens: int, *, restarts: bool = False) -> bool:
-    """True if a text begins anew after this error: the target is another one, and nothing was delivered yet.
+    """True if a text restarts after this error: the target changed, and no token was delivered.
 
-    With `restarts` what was delivered is void.
+    restarts: restart in any case; delivered tokens become void.
     """
     return error.code == "target_changed" and (restarts or not num_tokens)
 
 
 def _error(fail: Fail) -> ServiceError:
-    """Returns a session's failure as the error that its user gets."""
+    """Converts a session's failure to the error that its user gets."""
     if fail.code == "verify_away":
         return VerifyAway(fail.code, fail.what)
     if fail.code in ("draining", "closed"):
@@ -79,11 +79,11 @@ SALT_BYTES = 16
 
 
 class Salts:
-    """Salts of this process, which it forgets with its end."""
+    """Prefix cache salts by user; a new process has new ones."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
 
     def of(self, user: str) -> bytes:
-        """The salt of a user's texts; the empty name is that of whoever has this node to himself."""
+        """Returns the salt of a user's texts. user: empty on the console, where the operator is the only user."""
         return blake2b(user.encode(), digest_size=SALT_BYTES, key=self._secret, person=b"cache salt").digest()

@@ -121,7 +121,7 @@ class Settings:
     budget: int = DEFAULTS.budget
     self_draft: bool = DEFAULTS.self_draft
     is_shared: bool = False  # draft nodes are on its machine: it measures whether their models may draft
-    replays_own: bool = False  # it drafts from sessions' own texts what was recorded: `recorded_texts.py`
+    replays_own: bool = False  # it drafts from sessions' own texts what was recorded: `texts/recorded.py`
     eta: float = DEFAULTS.eta
     weigh_evidence: bool = DEFAULTS.weigh_evidence
     beta: float = DEFAULTS.beta

@@ -1,5 +1,4 @@
-"""The `goodspeed` command: one model alone, the demo, the chat, and the training of the embedded models.
+"""The `goodspeed` command: chat, demo, generation with one model, keys, models, padding, profiling and the fleet.
 
-No node imports it. The libraries of `demo` and `chat` alone are the
-extra `app`.
+No node imports this package. The extra `app` installs the libraries that only `demo` and `chat` need.
 """

@@ -1,7 +1,7 @@
-"""Converses in the terminal with the model behind a draft node, over its OpenAI API.
+"""Chats in the terminal with the model behind a draft node, over its OpenAI API.
 
-Answers go to standard output; all else goes to standard error, so that a pipe carries answers alone. No text of a node
-reaches a terminal as a control character.
+Answers go to standard output and everything else to standard error, so that a pipe carries answers alone. Control
+characters in a node's text never reach the terminal.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ HELP = "/reset forgets the conversation, /quit or Ctrl-D ends; Ctrl-C stops an a
 
 
 def safe(text: str) -> str:
-    """Returns text with what a terminal may obey or cannot show escaped as in a Python string."""
+    """Returns text with control and unprintable characters escaped as in a Python string."""
     return "".join(
         char if char.isprintable() or char in "\n\t\xa0\u200d" else char.encode("unicode_escape").decode()
         for char in text
@@ -46,7 +46,7 @@ def _line(text: str) -> str:
 
 @dataclass
 class Client:
-    """An HTTP client of a node; every failure is a ChatError."""
+    """An HTTP client of a node. Every failure raises a ChatError."""
 
     door: Door
 
@@ -55,7 +55,7 @@ class Client:
         self.http = httpx2.Client(base_url=self.door.url, headers=headers, timeout=TIMEOUT)
 
     def model(self, wanted: str | None) -> str:
-        """Returns the model to use, the wanted or the first; ChatError when it is not served."""
+        """Returns the served model to use. wanted: its name, ChatError if not served; None: the first."""
         with self._errors(), self.http.stream("GET", "/v1/models") as response:
             self._check(response)
             names = [model.id for model in self._parse(response.read(), ModelList).data]
@@ -67,7 +67,7 @@ class Client:
         return wanted or names[0]
 
     def stream(self, request: dict[str, Any]) -> Generator[ChatChunk, None, None]:
-        """Yields an answer's chunks; closing the iterator makes the node end the answer."""
+        """Yields an answer's chunks; closing the iterator cancels the answer at the node."""
         with self._errors(), self.http.sse("/v1/chat/completions", method="POST", json=request) as source:
             self._check(source.response)
             for event in source:
@@ -89,7 +89,7 @@ class Client:
             raise ChatError(f"{self.door.url} does not answer as a draft node does: {what}") from None
 
     def _check(self, response: httpx2.Response) -> None:
-        """Raises ChatError for every status but 200."""
+        """Raises ChatError for a status other than 200."""
         status = response.status_code
         if status == 200:
             return
@@ -104,7 +104,7 @@ class Client:
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turns the network's errors into ChatErrors."""
+        """Turns network errors into ChatErrors."""
         try:
             yield
         except httpx2.ConnectError as error:
@@ -122,12 +122,12 @@ class Answer:
 
     text: str = ""
     reason: str | None = None
-    first_s: float | None = None  # until the first text
+    first_s: float | None = None  # from the request to the first text
     elapsed_s: float = 0.0
-    usage: Usage | None = None  # told with the last chunk, so not of an answer that was stopped
+    usage: Usage | None = None  # in the final chunk; None for an interrupted answer
 
     def figures(self) -> dict[str, Any]:
-        """Returns the text with its figures; null for a figure that the node did not tell."""
+        """Returns the text and its figures; None for figures that the node did not send."""
         usage, own = self.usage, self.usage.goodspeed if self.usage is not None else None
         told = {name: getattr(own, name, None) for name in ("rounds", "drafted", "accepted", "local")}
         return {
@@ -143,7 +143,7 @@ class Answer:
         }
 
     def footer(self) -> str:
-        """Returns one line with the figures, for people."""
+        """Returns the figures as one line for people."""
         told, parts = self.figures(), ["stopped"] if self.reason == INTERRUPTED else []
         if self.usage is not None:
             parts += [f"{told['num_tokens']} tokens", f"{told['tokens_per_s']:.1f} tokens/s"]
@@ -165,7 +165,7 @@ class Answer:
 
 @dataclass
 class Conversation:
-    """The turns so far, each shown as it comes; every request sends all of them."""
+    """The turns of a conversation, all sent with every request. Shows answers as they arrive."""
 
     config: ChatConfig
     client: Client
@@ -180,13 +180,13 @@ class Conversation:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all turns but the system message."""
+        """Drops all turns except the system message."""
         self.messages = [{"role": "system", "content": self.config.system}] if self.config.system else []
 
     def ask(self, text: str) -> Answer:
-        """Returns the answer once it is shown. Ctrl-C stops it; its text so far stays in the conversation.
+        """Sends a turn, shows the answer and returns it. Ctrl-C stops the answer; its text so far is retained.
 
-        A turn without any answer is forgotten, so that it can be tried again.
+        A turn without any answer is dropped, so that it can be retried.
         """
         self.messages.append({"role": "user", "content": text})
         answer, started = Answer(), time.perf_counter()
@@ -217,7 +217,7 @@ class Conversation:
         return answer
 
     def _show(self, choice: ChatChunkChoice) -> None:
-        """Shows what a chunk adds. Thinking is dimmed and goes to standard error; it is no part of the answer."""
+        """Shows a chunk's text. Thinking is not part of the answer: dimmed, on standard error."""
         thinking, spans = choice.delta.reasoning_content or "", _spans(choice)
         if self.json:
             kind = {"event": "thinking" if thinking else "text", "turn": len(self.answers)}
@@ -235,12 +235,12 @@ class Conversation:
         sys.stdout.flush()
 
     def say(self, text: str, end: str = "\n") -> None:
-        """Says something beside the answers, on standard error."""
+        """Prints a dimmed line on standard error, apart from the answers."""
         print(DIM.render(safe(text)) if self.has_colours[1] else safe(text), end=end, file=sys.stderr, flush=True)
 
 
 def _spans(choice: ChatChunkChoice) -> list[MarkedSpan]:
-    """Returns the text in spans; one span of the target's where the node marks none."""
+    """Returns a chunk's text as spans; one span if the node marks none."""
     text, told = choice.delta.content or "", choice.goodspeed
     if told is not None and told.spans is not None and "".join(span.text for span in told.spans) == text:
         return told.spans
@@ -252,7 +252,7 @@ def _has_colours(console: Console) -> bool:
 
 
 def run(config: ChatConfig, door: Door, *, json: bool) -> int:
-    """Converses until the input ends; returns the exit status. ChatError when the node cannot be used."""
+    """Chats until the input ends; returns the exit status. ChatError if the node fails."""
     client = Client(door)
     with client.http:
         conversation = Conversation(config, client, client.model(config.model), json)
@@ -278,7 +278,7 @@ def run(config: ChatConfig, door: Door, *, json: bool) -> int:
 
 
 def converse(conversation: Conversation, turns: Iterable[str]) -> None:
-    """Converses with a person: an error is shown, and the loop goes on."""
+    """Chats with a person: shows errors and continues."""
     for text in filter(None, map(str.strip, turns)):
         if text == "/quit":
             return
@@ -294,8 +294,8 @@ def converse(conversation: Conversation, turns: Iterable[str]) -> None:
 
 
 def typed() -> Iterator[str]:
-    """Yields lines typed at a terminal until Ctrl-D; Ctrl-C discards the current one."""
-    with contextlib.suppress(ImportError):  # a Python without it has no history and no arrow keys
+    """Yields lines typed at a terminal until Ctrl-D; Ctrl-C discards the current line."""
+    with contextlib.suppress(ImportError):  # without it: no history, no arrow keys
         import readline  # noqa: F401 (its import changes `input`)
     while True:
         try:
@@ -307,7 +307,7 @@ def typed() -> Iterator[str]:
 
 
 def given() -> Iterator[str]:
-    """Yields the lines of standard input that are not blank; bytes that are no UTF-8 become replacement characters."""
+    """Yields the nonblank lines of standard input; invalid UTF-8 becomes replacement characters."""
     if sys.stdin is None:
         raise ConfigError("standard input is closed; give it one line for each turn")
     if isinstance(sys.stdin, io.TextIOWrapper):

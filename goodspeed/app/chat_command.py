@@ -1,6 +1,6 @@
-"""Converses with the model behind a draft node's HTTP API, and shows what drafting did for each answer.
+"""Chats with the model behind a draft node's HTTP API, and shows speculation statistics for each answer.
 
-At a terminal the lines typed are the turns; otherwise each line of standard input is one.
+Each line typed at a terminal, or each line of standard input, is one turn.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(ChatConfig, namespace)
     entrance = door(config, os.environ)
-    # After the options are checked: an HTTP client is slow to import.
+    # Imported after the options are checked: an HTTP client is slow to import.
     from goodspeed.app.chat import run as talk
 
     return talk(config, entrance, json=namespace.json)

@@ -40,7 +40,7 @@ class ChatConfig(Settings):
     )
 
     def request(self, model: str, messages: list[dict[str, str]]) -> dict[str, Any]:
-        """Returns the body of a request for the next turn; unset options are left to the node."""
+        """Returns the request body for the next turn; omits unset options, so that the node's defaults apply."""
         own = {"speculate": None if self.speculate else False, "mark_accepted": self.tint or None, "slo": self.tier}
         sampling = {"max_tokens": self.max_tokens, "temperature": self.temperature, "seed": self.seed}
         asked = {**sampling, "goodspeed": _given(own) or None}
@@ -61,7 +61,7 @@ class Door:
 
 
 def door(config: ChatConfig, environment: Mapping[str, str]) -> Door:
-    """Returns the node's URL and key from options and environment. ConfigError for a bad URL or key."""
+    """Reads the node's URL and key from options and environment. ConfigError for a bad URL or key."""
     url = base_url(config.url)
     if config.api_key is not None:
         return Door(url, api_keys.read(config.api_key)[0])
@@ -72,11 +72,11 @@ def door(config: ChatConfig, environment: Mapping[str, str]) -> Door:
 
 
 def base_url(url: str) -> str:
-    """Returns the URL without the /v1 at its end that other clients want."""
+    """Returns the URL without a trailing /v1, which other clients require. ConfigError for a bad URL."""
     try:
         parts = urlsplit(url)
         is_url = parts.scheme in ("http", "https") and parts.hostname is not None and (parts.port or 1) > 0
-    except ValueError:  # a port or an IPv6 address that is none
+    except ValueError:  # an invalid port or IPv6 address
         is_url = False
     if not is_url or not url.isprintable() or parts.query or parts.fragment:
         raise ConfigError(f"--url {url!r} is no address of a node; write http://HOST:PORT")

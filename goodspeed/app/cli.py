@@ -1,7 +1,7 @@
-"""`goodspeed`: a chat, the demo, one model alone, keys, models, a profile, and the daemons by their short names.
+"""The command line of `goodspeed`: its subcommands, and the daemons by their short names.
 
-Each subcommand but the daemons is a file beside this one. Starts light: nothing here imports torch before a
-subcommand has its options and needs it.
+Each subcommand except the daemons is a file in this folder. torch is imported only after a subcommand has checked its
+options.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from goodspeed.serving.parser import CommandLine
 
 
 class Subcommand(Protocol):
-    """Interface of a subcommand's file; its docstring is the description in the help."""
+    """Interface of a subcommand's file, whose docstring is the description in the help."""
 
     __doc__: str | None
 
@@ -33,12 +33,12 @@ class Subcommand(Protocol):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, namespace: argparse.Namespace) -> int:
-        """Runs the subcommand; returns the exit status. A GoodSpeedError becomes one line on standard error."""
+        """Runs the subcommand; returns the exit status. A GoodSpeedError prints one line on standard error."""
         ...
 
 
 LIBRARIES = ("rich", "matplotlib", "httpx2")
-"""The extra `app`, which the demo and the chat need, and no node."""
+"""Libraries of the extra `app`, needed by the demo and the chat only."""
 
 SUBCOMMANDS: tuple[Subcommand, ...] = (chat_command, demo_command, generate, keygen, models, pad, profile)
 
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def _run(namespace: argparse.Namespace) -> int:
-    """Runs a subcommand; raises NotInstalled where a library of the extra is missing that it needs."""
+    """Runs a subcommand; NotInstalled if it needs a missing library of the extra `app`."""
     subcommand: Subcommand = namespace.subcommand
     missing = [name for name in LIBRARIES if find_spec(name) is None]
     if missing and subcommand in (chat_command, demo_command):
@@ -73,6 +73,6 @@ def build_parser() -> argparse.ArgumentParser:
         )
         subcommand.add_arguments(added)
         added.set_defaults(subcommand=subcommand)
-    for name, daemon in DAEMONS.items():  # for the help and its hints: `main` has run them before
+    for name, daemon in DAEMONS.items():  # for the help only: `main` runs daemons before parsing
         chosen.add_parser(name, help=f"{daemon.help} ({daemon.command})")
     return parser

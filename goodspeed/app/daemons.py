@@ -1,4 +1,4 @@
-"""`goodspeed verify`, `draft` and `fleet`: the commands of their own, under this command's name."""
+"""Runs `goodspeed verify`, `draft` and `fleet`, short names of separate commands."""
 
 import sys
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Daemon(NamedTuple):
-    """Another command, and the module whose `main` runs it."""
+    """A separate command. module: its `main` runs the command."""
 
     command: str
     module: str
@@ -23,16 +23,16 @@ DAEMONS = {
 }
 
 HOSTING = "verify_node.hosting"
-"""The module whose `Hosted` is a verify node on a thread of another process."""
+"""Module whose `Hosted` runs a verify node on a thread of another process."""
 
 SERVE = "`goodspeed verify --model NAME` and `goodspeed draft --model NAME --http HOST:PORT` serve, together"
 HINTS = dict.fromkeys(("serve", "server", "api", "--host", "--port"), SERVE)
 
 
 def run(name: str, words: Sequence[str]) -> int:
-    """Runs a daemon's command in this process, which gets its signals; returns its exit status.
+    """Runs a daemon's command in this process, so that signals reach it; returns the exit status.
 
-    No other Python is started: it would lack this one's options (`-I`, `-P`), and `-m` would import from the current
+    A second Python process would lack this process's options (`-I`, `-P`), and `-m` would import from the current
     folder.
     """
     daemon = DAEMONS[name]

@@ -1,4 +1,4 @@
-"""Starts a verify node and draft nodes as processes on this machine, shows live what happens, and sums it up."""
+"""Starts a verify node and draft nodes as processes on this machine, shows them live, and sums up the results."""
 
 import argparse
 import sys
@@ -39,7 +39,7 @@ def run(namespace: argparse.Namespace) -> int:
     if config.preset and namespace.compare:
         raise ConfigError("--compare runs the preset paper beside the others; leave --preset out")
     roster = clients(config)
-    # After the options are checked: what draws and asks for versions is slow to import.
+    # Imported after the options are checked: plotting and version lookups are slow to import.
     from goodspeed.app.demo import compare, summary, view
     from goodspeed.app.demo.processes import run_interruptible
     from goodspeed.app.demo.run import run as run_once
@@ -68,7 +68,7 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 def save_picture(states: "Mapping[str, DemoState]", path: str) -> str | None:
-    """Saves the plot; returns its path, or None if it cannot be written, which is no error."""
+    """Saves the plot; returns its path, or None (not an error) if the file cannot be written."""
     from goodspeed.app.demo import plot
 
     try:

@@ -1,4 +1,4 @@
-"""Runs one model alone with the engine of both nodes: the text that speculative decoding must reproduce."""
+"""Generates a text with one model alone: the text that speculative decoding must reproduce."""
 
 import argparse
 import sys
@@ -36,7 +36,7 @@ def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(GenerateConfig, namespace)
     if not config.prompt:
         raise ConfigError("--prompt is empty; give at least one character")
-    config.constraint()  # a file that cannot be read is told before the model is loaded
+    config.constraint()  # reports an unreadable file before the model is loaded
     reporter = Reporter("goodspeed")
     find_model(config.model, reporter)
     reporter.say("loading %s ...", config.model)
@@ -58,10 +58,10 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable[[str], None]) -> dict[str, Any]:
-    """Generates a text and returns the whole result; on_text gets the text piece by piece.
+    """Generates a text; returns the whole result. on_text: receives the text piece by piece.
 
-    `token_ids` go up to the token that completes a stop string; the text ends where the stop string begins. Before
-    `min_tokens` a stop string is text like any other.
+    The result's `token_ids` include the token that completes a stop string; the text ends where the stop string begins.
+    Stop strings are ignored before `min_tokens`.
     """
     from goodspeed.app import generation
     from goodspeed.engine.runner import Runner
@@ -127,7 +127,7 @@ def _say_if_cut(config: GenerateConfig, num_prompt: int, context_len: int) -> No
 def _write(
     tokens: Generator[int, None, None], growing: GrowingText, min_tokens: int, give: Callable[[str], None]
 ) -> list[int]:
-    """Gives the text of the tokens as they come, up to a stop string; returns those that came."""
+    """Passes the tokens' text to `give` as it grows, up to a stop string; returns the tokens."""
     token_ids = list[int]()
     with closing(tokens):
         for token in tokens:
@@ -139,7 +139,7 @@ def _write(
 
 
 def _matcher(config: GenerateConfig, checkpoint: "Checkpoint") -> Matcher | None:
-    """Returns what follows the text by its constraint; ConfigError for one that does not compile."""
+    """Returns the matcher of the text's constraint; None without; ConfigError if it does not compile."""
     constraint = config.constraint()
     if constraint is None:
         return None
@@ -154,4 +154,4 @@ def show(text: str) -> None:
 
 
 def ignore(text: str) -> None:
-    """Ignores a piece of text: under --json the text is printed as a whole."""
+    """Drops a piece of text: with --json the text is printed as a whole."""

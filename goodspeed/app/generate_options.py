@@ -1,4 +1,4 @@
-"""The settings of `goodspeed generate`, and the constraint and the tokens that they name."""
+"""Settings of `goodspeed generate`, with their constraint, biases and stop tokens parsed."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -132,7 +132,7 @@ class GenerateConfig(Settings):
     threads: int | None = options.threads()
 
     def constraint(self) -> Constraint | None:
-        """Returns the constraint; ConfigError for a file that cannot be read, or for two constraints."""
+        """Returns the constraint; ConfigError for an unreadable file or for two constraints."""
         given: Mapping[ConstraintKind, str | None] = {
             "json_schema": None if self.json_schema is None else _read("--json-schema", self.json_schema),
             "json_object": "" if self.json_object else None,
@@ -147,7 +147,7 @@ class GenerateConfig(Settings):
         return found[0] if found else None
 
     def sampling_request(self, vocab_size: int) -> SamplingRequest:
-        """Returns how the text is to be sampled; ConfigError for biases of tokens that are not below vocab_size."""
+        """Returns the sampling options; ConfigError for a bad bias or a token id not below vocab_size."""
         return SamplingRequest(
             temperature=self.temperature,
             top_k=self.top_k,
@@ -162,7 +162,7 @@ class GenerateConfig(Settings):
 
 
 def flag(kind: ConstraintKind) -> str:
-    """Returns the option that asks for a constraint of this kind."""
+    """Returns the option for a constraint of this kind."""
     return "--" + kind.replace("_", "-")
 
 
@@ -178,7 +178,7 @@ def _read(name: str, path: str) -> str:
 
 
 def read_biases(given: Sequence[str], vocab_size: int) -> tuple[TokenBias, ...]:
-    """Reads `--logit-bias`; ConfigError, which names the option, for what is no bias of a token below vocab_size."""
+    """Parses `--logit-bias`; ConfigError, with the option's name, for a bad bias or token id."""
     biases: dict[int, float] = {}
     for each in given:
         token, _, bias = each.partition("=")
@@ -195,7 +195,7 @@ def read_biases(given: Sequence[str], vocab_size: int) -> tuple[TokenBias, ...]:
 
 
 def read_stop_ids(given: Sequence[str], vocab_size: int) -> tuple[int, ...]:
-    """Reads `--stop-token-id`; ConfigError, which names the option, for what is no id below vocab_size."""
+    """Parses `--stop-token-id`; ConfigError, with the option's name, for a bad token id."""
     return tuple(_token_id("--stop-token-id", each, vocab_size) for each in given)
 
 

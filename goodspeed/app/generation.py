@@ -1,7 +1,7 @@
-"""Generation by one model alone, with the verify node's engine and draw: the reference for the system's texts.
+"""Generates with one model alone, using the verify node's engine and sampling: the reference for the system's texts.
 
-Under the match rule a session's text is a function of target model, prompt and seed; here is that function at its
-plainest.
+Under the match rule a session's text is a function of target model, prompt and seed. This file is that function in its
+simplest form.
 """
 
 from collections.abc import Generator, Sequence
@@ -21,7 +21,7 @@ from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import LogitRules, Sampling
 
 PREFILL_CHUNK = 512
-"""Tokens of a prompt in one forward pass."""
+"""Prompt tokens per forward pass."""
 
 
 def generate(
@@ -37,11 +37,11 @@ def generate(
     matcher: Matcher | None = None,
     prefill_chunk: int = PREFILL_CHUNK,
 ) -> Generator[int, None, None]:
-    """Yields token ids until one of stop_ids (which is not yielded), max_tokens, or the end of the context.
+    """Yields token ids until one of stop_ids (not yielded), max_tokens, or the end of the context.
 
-    None of stop_ids is drawn before min_tokens. matcher: of the output's constraint, and of stop_ids.
-    Raises PromptError for a prompt that leaves no room, and ConfigError where rules leave no token to draw. The
-    session's pages are freed when the iteration ends.
+    min_tokens: output tokens before which none of stop_ids is drawn. matcher: of the output's constraint and stop_ids.
+    Raises PromptError for a prompt that leaves no room, and ConfigError if the rules leave no token to draw. Frees the
+    session's KV pages when the iteration ends.
     """
     limit = len(prompt_ids) + num_wanted(checkpoint, prompt_ids, max_tokens)
     if min_tokens > max_tokens:
@@ -51,7 +51,7 @@ def generate(
 
 
 def num_wanted(checkpoint: Checkpoint, prompt_ids: Sequence[int], max_tokens: int) -> int:
-    """Returns the tokens after which a generation ends for its length: max_tokens, or the rest of the context."""
+    """Returns the most output tokens: max_tokens, or the remaining context if that is shorter."""
     if max_tokens < 1:
         raise ConfigError(f"max_tokens {max_tokens} is too small; it must be at least 1")
     if not prompt_ids:
@@ -65,18 +65,18 @@ def num_wanted(checkpoint: Checkpoint, prompt_ids: Sequence[int], max_tokens: in
 
 
 def finish_reason(num_tokens: int, wanted: int) -> FinishReason:
-    """Returns why a generation ended that yielded num_tokens of `num_wanted`."""
+    """Returns why a generation ended. num_tokens: tokens yielded. wanted: of `num_wanted`."""
     return "length" if num_tokens >= wanted else "stop"
 
 
 class _Asked(NamedTuple):
-    """A text to be written, and its end."""
+    """A text to generate, with its end conditions."""
 
     prompt: tuple[int, ...]
     sampling: Sampling
     limit: int  # tokens of prompt and output
     stop_ids: tuple[int, ...]
-    may_stop_at: int  # length from which on one of stop_ids may be drawn
+    may_stop_at: int  # position from which stop_ids may be drawn
     rules: LogitRules | None
     matcher: Matcher | None  # of the output's constraint
 
@@ -101,7 +101,7 @@ def _generate(checkpoint: Checkpoint, runner: Runner, asked: _Asked, prefill_chu
 
 
 def _prefill(runner: Runner, session: object, tokens: Sequence[int], chunk_len: int) -> Tensor:
-    """Feeds the prompt; returns logits [1, vocab] after its last token."""
+    """Prefills the prompt; returns logits [1, vocab] after its final token."""
     for first in range(0, len(tokens), chunk_len):
         chunk = tokens[first : first + chunk_len]
         is_last = first + chunk_len >= len(tokens)
@@ -111,7 +111,7 @@ def _prefill(runner: Runner, session: object, tokens: Sequence[int], chunk_len: 
 
 @torch.inference_mode()
 def _draw(checkpoint: Checkpoint, logits: Tensor, asked: _Asked, output: Sequence[int], counts: TextCounts) -> int:
-    """Returns the match rule's draw after the output so far, from logits [1, vocab]; counts: of the text until now."""
+    """Samples the next token under the match rule. logits: [1, vocab]. counts: of the text so far, updated here."""
     position = len(asked.prompt) + len(output)
     if asked.rules is not None and asked.rules.reads_text:
         counts.go_to((*asked.prompt, *output))

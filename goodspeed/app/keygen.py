@@ -1,7 +1,7 @@
-"""Makes the keys with which draft nodes and the verify node know each other, and encrypt what they say.
+"""Makes the keys with which draft nodes and the verify node authenticate each other and encrypt their messages.
 
-A verify node and each draft node has a pair of files: NAME.key is its secret and stays on its machine; NAME.pub is
-handed over to the other side.
+The verify node and each draft node have a pair of files: NAME.key is secret and stays on the node's machine; NAME.pub
+is handed over to the other side.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def run(namespace: argparse.Namespace) -> int:
 
 def make_verify(namespace: argparse.Namespace) -> None:
     secret, public = _files(namespace.folder, "verify")
-    from goodspeed.wire.zmq.authentication import new_pair  # here: it loads ZeroMQ
+    from goodspeed.wire.zmq.authentication import new_pair  # imported here because it loads ZeroMQ
 
     pair = new_pair()
     keys.write_secret(secret, pair)
@@ -105,7 +105,7 @@ def _record(namespace: argparse.Namespace, public_key: str) -> enrolled.Enrolled
 
 
 def _files(folder: Path, name: str) -> tuple[Path, Path]:
-    """Returns the paths of the secret and the public file. Makes the folder; ConfigError where a file exists."""
+    """Returns the paths of the secret and the public file, and makes their folder. ConfigError if a file exists."""
     secret, public = folder / f"{name}.key", folder / f"{name}.pub"
     for path in (secret, public):
         if path.exists() or path.is_symlink():

@@ -1,4 +1,4 @@
-"""The embedded models: their names and sizes, and where they are."""
+"""Lists the embedded models with their sizes, or prints a model's folder."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ EXAMPLE = "goodspeed models path tiny-target"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(show=show_list, json=False)
     chosen = parser.add_subparsers(title="commands", metavar="COMMAND")
-    parser.usage = "%(prog)s [-h] [COMMAND ...]"  # set late: the usage of the commands themselves begins with this
+    parser.usage = "%(prog)s [-h] [COMMAND ...]"  # set late: the subcommands' usage begins with it
     listing = chosen.add_parser("list", help="names, sizes and roles; so does `goodspeed models` alone")
     listing.add_argument("--json", action="store_true", help="one JSON object (default: off)")
     listing.set_defaults(show=show_list)
@@ -75,7 +75,7 @@ def measure(name: str) -> Size:
 
 
 def num_parameters(weights: Path) -> int:
-    """Counts a safetensors file's parameters by its header: 8 bytes of length, then JSON with the tensors' shapes."""
+    """Counts a safetensors file's parameters from its header: 8 bytes of length, then JSON with tensor shapes."""
     with weights.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(length))

@@ -1,7 +1,7 @@
-"""Pads a model to the size of a larger one that writes the same texts, to see what speculative decoding brings there.
+"""Makes a larger copy of a model that writes the same texts, to try speculative decoding at that size.
 
-An embedded model is so small that overhead, and not its weights, is what a forward pass costs. The padded copy computes
-the same function, and costs what a model of its size costs.
+A forward pass of an embedded model takes mostly overhead, because its weights are so small. The padded copy computes
+the same function, and takes as long as a model of its size.
 """
 
 import argparse
@@ -21,8 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--like", default="116m", choices=("116m", "1b", "8b", "14b"), help="size to pad it to (default: 116m)"
     )
-    for name, what in (("hidden", "hidden size"), ("intermediate", "width of the MLP"), ("layers", "number of layers")):
-        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{what} (default: that of --like)")
+    parser.add_argument("--hidden", type=int, metavar="N", help="hidden size (default: that of --like)")
+    parser.add_argument("--intermediate", type=int, metavar="N", help="width of the MLP (default: that of --like)")
+    parser.add_argument("--layers", type=int, metavar="N", help="number of layers (default: that of --like)")
 
 
 def run(namespace: argparse.Namespace) -> int:

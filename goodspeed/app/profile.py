@@ -1,6 +1,6 @@
-"""Measures how long forward passes of a model take on this device, and fits the latency models to them.
+"""Measures a model's forward passes on this device, and fits the latency models to their times.
 
-Only the forward pass is measured; drawing and verifying tokens is not.
+Only the forward pass is measured, not sampling or verification.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""A constraint, compiled within llguidance's limits, and held for each open session that has one.
+"""Compiles constraints within llguidance's limits, and holds each open session's compiled constraint.
 
-Compiling drops Python's lock, so that a thread of its own leaves an event loop alone.
+Compiling releases the GIL: on a thread of its own it does not block an event loop.
 """
 
 import re
@@ -19,20 +19,20 @@ from goodspeed.untrusted import sanitize
 from goodspeed.wire.generation import Constraint
 
 LIMITS = LLParserLimits(
-    initial_lexer_fuel=200_000,  # about 30 ms of compiling
-    step_lexer_fuel=50_000,  # about 4 ms of a mask
+    initial_lexer_fuel=200_000,  # about 30 ms to compile
+    step_lexer_fuel=50_000,  # about 4 ms per mask
     step_max_items=10_000,
     max_items_in_row=2_000,
-    max_lexer_states=5_000,  # of one session, 2 kB each
+    max_lexer_states=5_000,  # per session, 2 kB each
     max_grammar_size=50_000,
     precompute_large_lexemes=False,
-    verbose_errors=False,  # else errors would have the whole grammar in them
+    verbose_errors=False,  # else errors would quote the whole grammar
 )
-"""What one grammar may cost, in llguidance's units."""
+"""Cost limits of one grammar, in llguidance's units."""
 
 
 MAX_END = 140
-"""Characters of the beginning and of the end of a long message: one has the place, the other the reason."""
+"""Characters that a long message retains at each end: the beginning has the position, the end has the reason."""
 
 _PLACE = re.compile(r"^(?:at )?(\d+)\((\d+)\): ")
 _EXCERPT = re.compile(r"\n\s*\d+ \| .*", re.DOTALL)
@@ -40,10 +40,10 @@ _EXCERPT = re.compile(r"\n\s*\d+ \| .*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class CompiledConstraint:
-    """A constraint that compiles; `begin` gives what follows one text.
+    """A constraint that compiles; `begin` returns the llguidance matcher for one text.
 
-    The library's copies of a matcher share its lexer, with all that it has read and with its error, so that one text's
-    cost would end others. So each text has a matcher that was compiled for it.
+    llguidance's copies of a matcher share one lexer, including its state and its error, so one text's cost could fail
+    other texts. So a matcher is compiled for each text.
     """
 
     table: TokenTable
@@ -51,15 +51,15 @@ class CompiledConstraint:
     _ready: list[LLMatcher] = field(default_factory=list, repr=False)
 
     def begin(self) -> LLMatcher:
-        """Returns a matcher at the start that shares nothing with others: the first is ready, later ones are compiled.
+        """Returns a matcher at the start of a text, which shares no state with other matchers.
 
-        ConstraintError as `compiled_matcher`.
+        The first one is already compiled, later ones are compiled now. ConstraintError as in `compiled_matcher`.
         """
         return self._ready.pop() if self._ready else compiled_matcher(self.constraint, self.table)
 
 
 def compiled_matcher(constraint: Constraint, table: TokenTable) -> LLMatcher:
-    """Compiles a constraint; ConstraintError, with the library's reason, where it is wrong or no text can begin."""
+    """Compiles a constraint; ConstraintError with llguidance's reason if it is invalid or allows no first token."""
     matcher = LLMatcher(table.tokenizer, to_grammar(constraint), log_level=0, limits=LIMITS)
     beginning = matcher if matcher.is_error() else matcher.deep_copy()
     if not beginning.is_error():
@@ -70,9 +70,9 @@ def compiled_matcher(constraint: Constraint, table: TokenTable) -> LLMatcher:
 
 
 def failure(matcher: LLMatcher, constraint: Constraint) -> str:
-    """Returns what the library says of a matcher that failed, on one line; "" where it did not fail.
+    """Returns a failed matcher's llguidance error on one line; "" if the matcher did not fail.
 
-    Lines and columns are left out where they are not those of the constraint's own source.
+    Omits line and column unless the user wrote the grammar: otherwise they refer to generated source.
     """
     said = _EXCERPT.sub("", str(matcher.get_error()).replace("<non-verbose/>", "").strip())
     if constraint.kind == "grammar":
@@ -86,45 +86,45 @@ def failure(matcher: LLMatcher, constraint: Constraint) -> str:
 
 
 def without_place(why: str) -> str:
-    """Returns the same of a grammar that was made of something else, whose lines say nothing to whoever sent that."""
+    """Removes line and column from the error of a generated grammar, which the user never saw."""
     return re.sub(r"^line \d+, column \d+: (?:failed to compile JSON schema: )?", "", why)
 
 
 Compiled: TypeAlias = CompiledConstraint | ConstraintError
-"""What came of compiling a constraint."""
+"""Result of compiling a constraint."""
 
 
 class Constraints:
-    """Compiles constraints, and holds those of open sessions. For several threads.
+    """Compiles constraints, and holds the compiled constraints of open sessions. Thread-safe.
 
-    Nothing is shared between sessions: how long an answer takes tells nobody what others have sent. What a session
-    holds was compiled before it was opened, on another thread (`compiled`, then `offer`), not by the model's thread.
+    Sessions share nothing, so response times reveal nothing about other users' constraints. A session's constraint is
+    compiled before the session opens, on another thread than the model's (`compiled`, then `offer`).
     """
 
     def __init__(self, vocabulary: Vocabulary, trial: Trial | None = None) -> None:
-        """The vocabulary is read when it is needed first. trial: what others have sent is tried there first."""
+        """Reads the vocabulary at first use. trial: tries remote constraints first; None: no trial."""
         self._vocabulary = vocabulary
         self._trial = trial
         self._table: TokenTable | None = None
         self._reading = Lock()
         self._lock = Lock()
-        self._newest: tuple[Constraint, Compiled] | None = None  # that no session holds
+        self._newest: tuple[Constraint, Compiled] | None = None  # offered, and held by no session yet
         self._held: dict[bytes, list[tuple[Constraint, CompiledConstraint]]] = {}  # by session
 
     @property
     def table(self) -> TokenTable:
-        """The vocabulary's tokens; ConstraintError where they cannot be read."""
+        """The vocabulary's token table; ConstraintError if the tokenizer cannot be read."""
         with self._reading:
             if self._table is None:
                 self._table = TokenTable.of(self._vocabulary)
             return self._table
 
     def get(self, constraint: Constraint) -> CompiledConstraint:
-        """Compiles a constraint now, without a trial; ConstraintError as `compiled_matcher`."""
+        """Compiles a constraint now, without a trial; ConstraintError as in `compiled_matcher`."""
         return CompiledConstraint(self.table, constraint, [compiled_matcher(constraint, self.table)])
 
     def tried(self, constraint: Constraint) -> str | None:
-        """Returns why a constraint cannot be served, by a trial; None where it can be."""
+        """Runs the trial of a constraint; returns the reason if the constraint cannot be served, else None."""
         try:
             if self._trial is not None:
                 return self._trial.problem(constraint)
@@ -134,29 +134,29 @@ class Constraints:
         return None
 
     def compiled(self, constraint: Constraint) -> Compiled:
-        """Compiles a constraint that passes its trial, and returns also why that cannot be."""
+        """Compiles a constraint after its trial; returns the error instead of raising it."""
         try:
             problem = None if self._trial is None else self._trial.problem(constraint)
             return self.get(constraint) if problem is None else ConstraintError(problem)
         except ConstraintError as error:
-            return ConstraintError(str(error))  # without what led to it, which may be large
+            return ConstraintError(str(error))  # without the cause and traceback, which may be large
 
     def offer(self, constraint: Constraint, compiled: Compiled) -> None:
-        """Gives what was compiled for the session that is opened next, so that `problem` and `hold` need not do it."""
+        """Stores a compiled constraint for the next session to open; `problem` and `hold` then need not compile."""
         with self._lock:
             self._newest = (constraint, compiled)
 
     def problem(self, session_id: bytes, constraint: Constraint) -> str | None:
-        """Returns why a session cannot be opened with this constraint; None if it can be."""
+        """Returns why a session with this constraint cannot open; None if it can."""
         if self.holds(session_id, constraint):
             return None
         compiled = self._offered(constraint)
         return str(compiled) if isinstance(compiled, ConstraintError) else None
 
     def hold(self, session_id: bytes, constraint: Constraint) -> None:
-        """Keeps a session's grammar until `release`. Called by whoever opens and closes sessions.
+        """Holds a session's compiled constraint until `release`. Called by the code that opens and closes sessions.
 
-        A session that is opened again has two at most: the one of the round in flight, and its newest. Raises as
+        A reopened session holds at most two: that of the round in flight, and the newest. Raises as in
         `compiled_matcher`.
         """
         if self.holds(session_id, constraint):
@@ -172,31 +172,31 @@ class Constraints:
                 del held[1]
 
     def release(self, session_id: bytes, but: Constraint | None = None) -> None:
-        """The session is over, or has only this constraint by now."""
+        """Releases a session's compiled constraints. but: the one to retain; None: none."""
         with self._lock:
             held = self._held.pop(session_id, [])
             if left := [each for each in held if each[0] == but]:
                 self._held[session_id] = left
 
     def holds(self, session_id: bytes, constraint: Constraint) -> bool:
-        """Returns whether the session holds this constraint's grammar."""
+        """True if the session holds this constraint compiled."""
         with self._lock:
             return any(each == constraint for each, _ in self._held.get(session_id, ()))
 
     @property
     def holders(self) -> list[bytes]:
-        """The sessions that hold anything."""
+        """Sessions that hold a compiled constraint."""
         with self._lock:
             return list(self._held)
 
     def of(self, session_id: bytes, constraint: Constraint) -> CompiledConstraint:
-        """Returns what the session holds; where it holds nothing, the constraint is compiled now, as by `get`."""
+        """Returns the session's compiled constraint; compiles as in `get` if the session does not hold it."""
         with self._lock:
             found = [grammar for each, grammar in self._held.get(session_id, ()) if each == constraint]
         return found[0] if found else self.get(constraint)
 
     def _offered(self, constraint: Constraint) -> Compiled:
-        """Returns what was offered; where that was another constraint's, compiles it now."""
+        """Returns the offered result; compiles the constraint now if another one, or none, was offered."""
         with self._lock:
             newest = self._newest
         if newest is None or newest[0] != constraint:

@@ -1,9 +1,9 @@
-"""Bounds, from a constraint's source, how many bytes it may leave no choice about in a row.
+"""Bounds the longest run of forced bytes (bytes without alternative) from a constraint's source.
 
-llguidance writes all of them out and tokenizes them, at each row of a mask: up to 3 us a byte, and more for patterns
-(5 s for `a{60000}`). None of its limits counts that, and no trial sees what comes late in a text. So a constraint that
-may force more than `MAX_BYTES` is compiled such that nothing is forced. The bound is coarse, and never too low: all
-that is written in the source and may come together is added up.
+llguidance writes out and tokenizes the whole run at each row of a mask: up to 3 us a byte, and more for patterns (5 s
+for `a{60000}`). No llguidance limit counts this cost, and a trial does not reach the later part of a text. So a
+constraint that may force more than `MAX_BYTES` is compiled with forcing disabled. The bound is coarse, but never too
+low: it adds up all parts of the source that may follow each other.
 """
 
 import json
@@ -14,12 +14,12 @@ from typing import Any
 
 MAX_BYTES = 2_048
 MAX_COUNT = 16
-"""Repetitions in a pattern; a larger count takes it for unbounded, since alternatives cost the square of it."""
+"""Largest count in a pattern; above it the pattern is unbounded, since alternatives cost the count squared."""
 
 MAX_NUMBER = 1e9
-"""Larger numbers, and those as near to 0, may be written with more digits than they are given."""
+"""Numbers beyond this, and below its inverse, are unbounded: they may need more digits than the source has."""
 
-FORMAT_BYTES, MARK_BYTES = 64, 6  # what a `format` forces; quotes and separators around a name or a value
+FORMAT_BYTES, MARK_BYTES = 64, 6  # forced by a `format`; quotes and separators around a name or a value
 
 _SAYS_NOTHING = frozenset("$defs definitions title description default examples deprecated x-guidance".split())
 _COUNT = re.compile(r"\{\s*(\d+)")
@@ -33,13 +33,13 @@ _ANY_TEXT = frozenset((r"/(.|\n)*/", "/.*/", r"/[ \n]*/"))
 
 
 def of_pattern(pattern: str) -> float:
-    """Returns the most bytes that a regular expression forces; unbounded with a large count."""
+    """Returns the most bytes that a regular expression forces; inf if a count exceeds `MAX_COUNT`."""
     counts = [int(found[:9]) for found in _COUNT.findall(pattern)]
     return inf if max(counts, default=0) > MAX_COUNT else len(pattern.encode()) * prod(max(1, each) for each in counts)
 
 
 def of_schema(schema: Mapping[str, Any]) -> float:
-    """Returns the most bytes that a JSON schema forces; unbounded where a definition refers to itself."""
+    """Returns the most bytes that a JSON schema forces; inf if a definition refers to itself."""
     found = _Schema(schema)
     num_bytes = found.num_bytes(schema, ())
     return num_bytes * prod(found.counts) if num_bytes else 0
@@ -49,11 +49,11 @@ class _Schema:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
         self._has_patterns = '"pattern"' in json.dumps(root)  # else a length forces nothing
-        self._known: dict[str, float] = {}  # of definitions
-        self.counts: list[float] = []  # least ones, of all parts: they may hold for what another part says
+        self._known: dict[str, float] = {}  # bytes by reference
+        self.counts: list[float] = []  # minimum counts of all parts: one may apply to items of another part
 
     def num_bytes(self, part: Any, path: tuple[str, ...]) -> float:
-        """Returns the bytes of a part of the schema; path: references that led here."""
+        """Returns the most bytes that a part of the schema forces. path: references followed to this part."""
         if isinstance(part, list):
             return sum(MARK_BYTES + self.num_bytes(each, path) for each in part)
         if not isinstance(part, Mapping):
@@ -81,7 +81,7 @@ class _Schema:
         return FORMAT_BYTES if key == "format" else self.num_bytes(value, path)
 
     def _resolved(self, reference: str) -> Any:
-        """Returns what a pointer from the root names; any other reference names all of it, which is unbounded."""
+        """Resolves a pointer from the root; any other reference counts as self-reference, which is unbounded."""
         found: Any = self._root
         for part in reference.split("/")[1:]:
             part = part.replace("~1", "/").replace("~0", "~")
@@ -90,7 +90,7 @@ class _Schema:
 
 
 def _of_value(value: Any) -> float:
-    """Returns the bytes of a value as it is written, at most."""
+    """Returns the most bytes of a value's JSON text."""
     if isinstance(value, list):
         return 2 + sum(2 + _of_value(each) for each in value)
     if isinstance(value, Mapping):
@@ -100,7 +100,7 @@ def _of_value(value: Any) -> float:
 
 
 def of_grammar(source: str, schemas: Mapping[str, float]) -> float:
-    """Returns the most bytes that a grammar forces, and inf where that is not understood; schemas: of rules of JSON."""
+    """Returns the most bytes that a grammar forces; inf if unknown. schemas: the same for its JSON rules, by name."""
     heads = list(_HEAD.finditer(source))
     ends = [*(each.start() for each in heads[1:]), len(source)]
     if not heads or source[: heads[0].start()].strip():

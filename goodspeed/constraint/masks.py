@@ -1,7 +1,7 @@
-"""The matchers of a node's sessions, and the masks of many of them in one call, on several threads.
+"""The matchers of a node's sessions, and the masks of a batch in one call on several threads.
 
-What needs Python's lock is prepared before, so that `make` disturbs no other thread that runs Python beside it. A tree,
-a text that is still thinking and one that has broken its constraint are left to their `Matcher`, with the same result.
+`prepare` does the work that needs the GIL, so `make` disturbs no other Python thread. Trees, texts that are still
+thinking and texts that broke their constraint are masked by their `Matcher` alone, with the same result.
 """
 
 import os
@@ -18,11 +18,11 @@ from goodspeed.constraint.matcher import ANY, Matcher
 from goodspeed.wire.generation import Constraint
 
 MAX_THREADS = 4
-"""The most threads that make masks. They never take more than half of the cores, since a model runs beside them."""
+"""Most threads that make masks. They take at most half of the cores, since a model runs at the same time."""
 
 
 class Asked(NamedTuple):
-    """A text and its draft, as `Matcher.allowed` takes them."""
+    """A matcher with the arguments of `Matcher.allowed`."""
 
     matcher: Matcher
     output: Sequence[int]
@@ -31,16 +31,15 @@ class Asked(NamedTuple):
 
 
 class Batch:
-    """Prepares masks of many at once. Of one thread at a time."""
+    """Prepares the masks of many texts at once. Not thread-safe."""
 
     def __init__(self) -> None:
         self._executor = LLExecutor(max(1, min(MAX_THREADS, _num_cores() // 2)))
 
     def prepare(self, asked: Sequence[Asked], num_words: int) -> "PendingMasks":
-        """Has the matchers of chains follow their texts, and returns what makes the masks.
+        """Advances the matchers of chains to the end of their outputs, and returns the pending masks.
 
-        No matcher is to be used until then. One that must be compiled, since its session has lost its memory, is so
-        there.
+        No matcher may be used until `make` has returned. `make` compiles matchers that were lost, e.g. by eviction.
         """
         first_rows: list[int | None] = []
         num_rows = 0
@@ -53,17 +52,17 @@ class Batch:
 
 
 class PendingMasks(NamedTuple):
-    """Masks that are about to be made."""
+    """Masks that `make` computes."""
 
     executor: LLExecutor
     asked: Sequence[Asked]
-    first_rows: Sequence[int | None]  # of each that is a chain the first of its rows
+    first_rows: Sequence[int | None]  # first row of each chain; None: no chain
     rows: NDArray[np.int32]  # of all chains [num_rows, num_words]
 
     def make(self) -> list[NDArray[np.int32]]:
-        """Returns of each what `Matcher.allowed` would [num_drafted + 1, num_words].
+        """Returns each matcher's allowed tokens [num_drafted + 1, num_words], as `Matcher.allowed` does.
 
-        Python's lock is held for a moment only, but for those that are no chains.
+        Holds the GIL only briefly, except for texts that are no chains.
         """
         pairs = list(zip(self.asked, self.first_rows, strict=True))
         chains = [(one.matcher.inner, first, list(one.drafted)) for one, first in pairs if first is not None]
@@ -83,25 +82,25 @@ class PendingMasks(NamedTuple):
 
 
 def _num_cores() -> int:
-    """Returns how many cores this process may use."""
+    """Counts the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 MAX_MATCHERS = 1024
-"""Sessions whose matchers are kept; the one that was used longest ago goes first."""
+"""Most sessions with a cached matcher; the least recently used is evicted first."""
 
 
 class Matchers:
-    """Keeps each session's matcher. A lost one costs time and no text: it reads the text anew. Of one thread only."""
+    """Caches each session's matcher. After an eviction a new matcher reads the text again. Not thread-safe."""
 
     def __init__(self, constraints: Constraints) -> None:
         self.constraints = constraints
         self._kept: OrderedDict[bytes, tuple[Constraint, tuple[int, ...], Matcher]] = OrderedDict()
 
     def of(self, session_id: bytes, constraint: Constraint, stop_ids: Sequence[int]) -> Matcher:
-        """Returns the session's matcher, wherever it stands; ConstraintError where the constraint does not compile.
+        """Returns the session's matcher, at any position; ConstraintError if the constraint does not compile.
 
-        Nothing is compiled here for a session that holds its grammar.
+        Compiles nothing if the session holds its compiled constraint (`Constraints.hold`).
         """
         kept = self._kept.get(session_id)
         if kept is None or kept[:2] != (constraint, tuple(stop_ids)):
@@ -114,12 +113,12 @@ class Matchers:
         return kept[2]
 
     def keep(self, sessions: Container[bytes]) -> None:
-        """Forgets all other sessions."""
+        """Drops the matchers of all other sessions."""
         for session_id in [key for key in self._kept if key not in sessions]:
             self.forget(session_id)
 
     def forget(self, session_id: bytes) -> None:
-        """The session is over."""
+        """Drops a session's matcher."""
         self._kept.pop(session_id, None)
 
     def __len__(self) -> int:

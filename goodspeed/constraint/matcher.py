@@ -1,7 +1,7 @@
-"""Follows one output by a grammar: which tokens may come next at each row of a draft, and which text must.
+"""Tracks one output's position in a grammar: allowed tokens at each row of a draft, and tokens that must follow.
 
-Everything is a function of constraint and text. What was consumed is kept and gone on from, or back to where the next
-text parts from it (a session that is opened again, say). Drafted tokens are taken back in the same call.
+Results depend on constraint and text alone. A matcher retains the tokens that it consumed: the next call continues
+there, or rolls back to the common prefix (of a reopened session, say). Drafted tokens are rolled back in the same call.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,39 +15,39 @@ from numpy.typing import NDArray
 from goodspeed.constraint.compiling import CompiledConstraint, failure
 
 ANY = -1
-"""A word in which every token is allowed."""
+"""A mask word that allows all of its tokens."""
 
 NOT_KEPT = "the text so far does not keep the constraint"
 
 MAX_FORCED = 64
-"""Most tokens that `forced` tells at once."""
+"""Most tokens that one call of `forced` returns."""
 
 
 class State(Enum):
-    """The state that decides the token after a text."""
+    """What restricts the next token of a text."""
 
-    FREE = auto()  # nothing yet, but that the text may not end: the tokens that end the free part have not come
+    FREE = auto()  # nothing, but the text may not end: the free part goes on until the `after` tokens
     WITHIN = auto()  # the grammar
-    OVER = auto()  # nothing: the text has ended
-    BROKEN = auto()  # the text does not keep the grammar, or costs more than it may: no token may follow
+    OVER = auto()  # nothing: the text has ended already
+    BROKEN = auto()  # the text violates the grammar, or exceeds its cost limits: no token may follow
 
 
 class Matcher:
-    """One text's place in a grammar."""
+    """One text's position in a grammar."""
 
     def __init__(
         self, compiled: CompiledConstraint, after: Sequence[int] = (), stop_ids: Collection[int] | None = None
     ) -> None:
-        """after: tokens up to and including their first occurrence are free, but the text may not end among them.
+        """after: the text is free through the first occurrence of this token sequence, but may not end before it.
 
-        stop_ids: of the text. Of the ids that end a text in this vocabulary only these may, where the grammar may end;
-        None: all of them. Other stop ids are tokens like any other: a text that takes one ends in the middle.
+        stop_ids: the text's stop tokens. Where the grammar may end, the vocabulary's EOS tokens among them are allowed;
+        None: all EOS tokens. Other stop ids are ordinary tokens: a text that draws one ends in mid-grammar.
         """
         self._compiled = compiled
         self._after = tuple(after)
         self._eos_ids = compiled.table.eos_ids
         self._closed = self._eos_ids - frozenset(stop_ids) if stop_ids is not None else frozenset()
-        self.problem = ""  # why nothing may follow, of the first row of the last `allowed` of which that is so
+        self.problem = ""  # why the first empty row of the latest `allowed` call is empty; "": none is
         self._may_begin_anew = True
         self._begun: LLMatcher | None = None
         self._tokens: list[int] = []
@@ -57,18 +57,18 @@ class Matcher:
     def allowed(
         self, output: Sequence[int], drafted: Sequence[int] = (), parents: Sequence[int] | None = None
     ) -> NDArray[np.int32]:
-        """Returns what may be drawn after the output, and after each drafted token [num_drafted + 1, num_words].
+        """Returns the tokens allowed after the output and after each drafted token [num_drafted + 1, num_words].
 
-        Bit t % 32 of word t // 32 says whether token t may. parents: of each drafted token the index of the one that
-        it follows, or -1; None for a chain. A row after a token that may not be drawn itself, or that ends the text, is
-        never drawn from, and allows all. A row without any bit follows a text that does not keep the constraint.
+        Token t is allowed if bit t % 32 of word t // 32 is set. parents: index of each drafted token's parent in
+        `drafted`, -1: the output; None: a chain. A row allows all tokens if its drafted token is not allowed or ends
+        the text: no token is ever drawn from it. A row without any bit follows a text that violates the constraint.
         """
         self.problem = ""
         self._may_begin_anew = True
         self._follow(output)
         rows = np.full((len(drafted) + 1, self._compiled.table.num_words), ANY, np.int32)
         self._fill(rows[0])
-        path: list[int] = []  # of nodes: what is consumed beyond the output
+        path: list[int] = []  # drafted nodes consumed after the output
         for node in range(len(drafted)):
             self._go(path, _way(node, parents), drafted)
             if self._states[-1] is not State.BROKEN or self.is_spent:
@@ -77,7 +77,7 @@ class Matcher:
         return rows
 
     def forced(self, output: Sequence[int]) -> tuple[int, ...]:
-        """Returns the tokens that must follow the output, whatever is drawn; none where there is a choice."""
+        """Returns the tokens that must follow the output; empty if several tokens are allowed."""
         self._follow(output)
         if self._states[-1] is not State.WITHIN:
             return ()
@@ -85,28 +85,28 @@ class Matcher:
         return tuple(found[:MAX_FORCED])
 
     def may_end(self, output: Sequence[int]) -> bool:
-        """True if the output keeps the constraint as it is."""
+        """True if the grammar accepts the output as a complete text."""
         self._follow(output)
         return self._states[-1] is State.WITHIN and bool(self.inner.is_accepting())
 
     def stands_within(self, output: Sequence[int]) -> bool:
-        """True if the grammar alone decides what follows the output, at whose end `inner` then stands."""
+        """Advances `inner` to the end of the output; True if the grammar alone decides the next token."""
         self._follow(output)
         return self._states[-1] is State.WITHIN and not self._closed
 
     @property
     def has_begun(self) -> bool:
-        """True if `inner` need not be compiled."""
+        """True if `inner` is compiled already."""
         return self._begun is not None
 
     @property
     def is_spent(self) -> bool:
-        """True if the library has given up: what was asked of it since this text began costs more than it may."""
+        """True if llguidance gave up: this matcher exceeded its cost limits."""
         return self._begun is not None and bool(self._begun.is_error())
 
     @property
     def inner(self) -> LLMatcher:
-        """The library's matcher, for calls that leave it as it is; ConstraintError where it no longer compiles."""
+        """llguidance's matcher, for calls that do not change it; ConstraintError if it no longer compiles."""
         if self._begun is None:
             self._begun = self._compiled.begin()
         return self._begun
@@ -119,7 +119,7 @@ class Matcher:
         self._states = [State.WITHIN if not self._after else State.FREE]
 
     def _follow(self, output: Sequence[int]) -> None:
-        """Stands at the end of the output."""
+        """Moves to the end of the output: rolls back to the common prefix, then consumes the rest."""
         if self.is_spent:
             self._restart()
         num_common = len(self._tokens)
@@ -130,7 +130,7 @@ class Matcher:
         self._push_all(output[num_common:])
 
     def _go(self, path: list[int], way: Sequence[int], drafted: Sequence[int]) -> None:
-        """Goes from one drafted node to another; path: of the first, and afterwards of the second."""
+        """Moves from one drafted node to another. path: the first node's path, becomes `way`, the second's."""
         num_common = _num_common(path, way)
         while len(path) > num_common:
             path.pop()
@@ -140,7 +140,7 @@ class Matcher:
             self._push(drafted[node])
 
     def _push_all(self, tokens: Sequence[int]) -> None:
-        """Pushes them in turn; those that the grammar reads before the text may end in one call of the library."""
+        """Consumes tokens in order; those before the first EOS token in one llguidance call, if within the grammar."""
         num_read = 0
         if self._states[-1] is State.WITHIN:
             run = list(takewhile(lambda token: token not in self._eos_ids, tokens))
@@ -172,10 +172,10 @@ class Matcher:
             self.inner.rollback(1)
 
     def _fill(self, row: NDArray[np.int32], *, is_drafted: bool = False) -> None:
-        """Writes what may follow the newest token.
+        """Writes the tokens allowed after the newest token.
 
-        Where the library gives up, a new matcher reads the text once more, since what this one has read besides, in
-        drafts that were rejected, must not matter. That is done once for all rows, which bounds the cost.
+        If llguidance gives up, a new matcher reads the text again: the cost of rejected drafts must not change the
+        result. This happens once per `allowed` call, which bounds the cost.
         """
         problem = self.problem
         self._write(row)
@@ -207,13 +207,13 @@ def _clear(row: NDArray[np.int32], tokens: Collection[int]) -> None:
 
 
 def _num_common(some: Sequence[int], others: Sequence[int]) -> int:
-    """Returns how many tokens both begin with."""
+    """Returns the length of the common prefix."""
     pairs = zip(some, others, strict=False)
     return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(some), len(others)))
 
 
 def _way(node: int, parents: Sequence[int] | None) -> Sequence[int]:
-    """The nodes from the base to this one."""
+    """Returns the nodes on the path from the output to this node."""
     if parents is None:
         return range(node + 1)
     way: list[int] = []

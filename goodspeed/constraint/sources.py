@@ -1,7 +1,8 @@
-"""Writes the five kinds of constraint as one grammar in llguidance's syntax.
+"""Translates the five kinds of constraint into llguidance grammars.
 
-JSON is written as Python's `json.dumps` writes it by default: `, ` and `: ` and no other blanks, so a model cannot lose
-itself in blanks. A grammar may have schemas: a rule `NAME: %json {...}`, alone on a line, is JSON that keeps one.
+JSON output has the spacing of Python's `json.dumps` defaults: `, ` and `: ` and no other whitespace, so a model cannot
+emit whitespace endlessly. A grammar may contain schemas: a rule `NAME: %json {...}`, alone on a line, is JSON that
+satisfies the schema.
 """
 
 import json
@@ -21,8 +22,8 @@ _OPTIONS = {
     "item_separator": ", ",
     "key_separator": ": ",
     "whitespace_flexible": False,
-    "lenient": False,  # keywords that are not implemented are refused
-    "coerce_one_of": False,  # anyOf in place of oneOf would let wrong answers through
+    "lenient": False,  # unimplemented keywords are refused
+    "coerce_one_of": False,  # anyOf instead of oneOf would accept invalid answers
 }
 
 _UNFORCED = '\n%llguidance {"no_forcing": true}\n'
@@ -33,16 +34,16 @@ _DIRECTIVE = re.compile(r"%(?!ignore\b|import\b)\w*")
 
 
 def to_grammar(constraint: Constraint) -> str:
-    """Returns llguidance's grammar for a constraint; ConstraintError says what is wrong with its source."""
+    """Returns llguidance's grammar for a constraint; ConstraintError with the reason if its source is invalid."""
     try:
         source, num_forced = _MAKERS[constraint.kind](constraint.source)
         return str(LLMatcher.grammar_from_lark(source + _UNFORCED * (num_forced > MAX_BYTES)))
-    except (ValueError, RecursionError) as error:  # lone surrogates, say, or lists a thousand deep
+    except (ValueError, RecursionError) as error:  # e.g. lone surrogates, or lists nested a thousand deep
         raise ConstraintError(f"its source cannot be read: {str(error)[:200]}") from error
 
 
 Written: TypeAlias = tuple[str, float]
-"""A grammar in Lark's syntax, and the most bytes that it may force."""
+"""A grammar in Lark syntax, and the most bytes that it may force (`forcing.py`)."""
 
 
 def _json_object(source: str) -> Written:
@@ -77,13 +78,13 @@ def _choice(source: str) -> Written:
     choices = _parse(source, "the choices")
     if not isinstance(choices, list) or not choices or not all(isinstance(each, str) and each for each in choices):
         raise ConstraintError("the choices are no list of texts that are not empty; send at least one")
-    # One terminal: as alternatives of a rule they would cost a place in every row of the parser.
+    # One terminal: alternatives of a rule would each cost an item in every row of the parser.
     terminal = " | ".join(json.dumps(each, ensure_ascii=False) for each in choices)
     return f"start: CHOICE\nCHOICE: {terminal}", max(len(each.encode()) for each in choices)
 
 
 def _grammar(source: str) -> Written:
-    """A schema may have one option of its own, `"x-guidance": {"lenient": true}`: unknown keywords are passed over."""
+    """Schemas in the grammar may have one option, `"x-guidance": {"lenient": true}`: unknown keywords are ignored."""
     written, rules, schemas = list[str](), list[str](), dict[str, float]()
     for line in source.split("\n"):
         if (found := _RULE.match(line)) is None:
@@ -114,7 +115,7 @@ _MAKERS: Mapping[ConstraintKind, Callable[[str], Written]] = {
 
 
 def _rule(name: str, schema: Mapping[str, Any], options: Mapping[str, Any]) -> str:
-    """Returns a rule for JSON that keeps a schema."""
+    """Returns a rule for JSON that satisfies a schema."""
     return f"{name}: %json {json.dumps({'x-guidance': options, **schema})}"
 
 

@@ -1,4 +1,4 @@
-"""The tokens of a vocabulary as llguidance sees them: the bytes of each, special tokens, and those that end a text."""
+"""A vocabulary in llguidance's form: each token's bytes, special tokens and EOS tokens."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -11,19 +11,19 @@ from goodspeed.errors import ConstraintError
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
-    """A tokenizer, read once for all constraints of a process; about a second for 150,000 tokens."""
+    """llguidance's tokenizer, read once per process; reading 150,000 tokens takes about a second."""
 
     tokenizer: LLTokenizer = field(repr=False)
     eos_ids: frozenset[int]
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> "TokenTable":
-        """Reads a vocabulary's fast tokenizer, however it was loaded; ConstraintError as `as_json` and `read`."""
+        """Reads a vocabulary's fast tokenizer, however it was loaded; ConstraintError as in `as_json` and `read`."""
         return cls.read(as_json(vocabulary), vocabulary.eos_ids)
 
     @classmethod
     def read(cls, tokenizer: str, eos_ids: Collection[int]) -> "TokenTable":
-        """Reads the text of a tokenizer.json; ConstraintError where its tokens have no bytes of their own."""
+        """Reads the text of a tokenizer.json; ConstraintError if llguidance cannot map its tokens to bytes."""
         try:
             return cls(LLTokenizer(tokenizer, eos_token=list(eos_ids)), frozenset(eos_ids))
         except ValueError as error:
@@ -31,12 +31,12 @@ class TokenTable:
 
     @property
     def num_words(self) -> int:
-        """Words of 32 bits that have one for every token of the tokenizer; ids beyond are never allowed."""
+        """Length of a mask in 32-bit words, one bit per token; ids beyond the tokenizer are never allowed."""
         return -(-int(self.tokenizer.vocab_size) // 32)
 
 
 def as_json(vocabulary: Vocabulary) -> str:
-    """Returns the text of a vocabulary's tokenizer.json; ConstraintError where it has none, or no end of a text."""
+    """Returns the text of a vocabulary's tokenizer.json; ConstraintError if it has none, or no EOS token."""
     backend = getattr(vocabulary.tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ConstraintError("structured output needs a fast tokenizer (tokenizer.json); this checkpoint has none")

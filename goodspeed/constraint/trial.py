@@ -1,8 +1,8 @@
-"""Compiles a constraint in a process of its own first, which may be killed: llguidance cannot be interrupted.
+"""Compiles a constraint in a separate process first, which can be killed: llguidance cannot be interrupted.
 
-Some constraints cost it minutes or gigabytes (`multipleOf`, patterns that hold together, counted repetitions), which
-no limit of its own counts. A matcher cannot pass from one process to another, so the trial measures only, and the
-caller compiles again what was cheap. The process has neither model nor keys. It reads JSON and answers JSON.
+Some constraints cost minutes or gigabytes (`multipleOf`, patterns that apply together, counted repetitions), which no
+llguidance limit counts. A matcher cannot move between processes, so the trial only measures, and the caller compiles
+cheap constraints again. The process has neither model nor keys. It reads JSON lines and answers with JSON lines.
 """
 
 import json
@@ -19,27 +19,27 @@ from goodspeed.wire.generation import Constraint
 WORKER = ("-m", "goodspeed.constraint.worker")
 
 START_S, ANSWER_S = 120.0, 20.0
-"""Longest waits, by the clock: until the process has read the tokenizer, and for an answer. A trial ends long before by
-its own limits of time and memory (`worker.py`), unless the machine hangs."""
+"""Timeouts in wall-clock seconds: until the process has read the tokenizer, and for an answer. The process's own limits
+of time and memory (`worker.py`) end a trial long before, unless the machine hangs."""
 
 LESS = "write fewer or simpler patterns, rules, counts or choices"
 KILLED = f"compiling it takes too much time or memory; {LESS}"
 
 
 class Trial:
-    """One process for all constraints of a node, started at the first one. For several threads, which take turns."""
+    """One process for all constraints of a node, started at the first one. Thread-safe; callers take turns."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self.num_killed = 0  # over a constraint
+        self.num_killed = 0  # trials that ended the process
 
     def problem(self, constraint: Constraint) -> str | None:
-        """Returns why a constraint cannot be served; None for one that is right and cheap.
+        """Returns why a constraint cannot be served; None if it is valid and cheap.
 
-        Where the process ends over it, this constraint is the one that is refused, and the next starts a new process.
-        ConstraintError where the vocabulary cannot be read.
+        If the process ends during the trial, this constraint is refused, and the next trial starts a new process.
+        ConstraintError if the vocabulary cannot be read or the process does not start.
         """
         with self._lock:
             process = self._process or self._started()
@@ -52,7 +52,7 @@ class Trial:
         return None if problem is None else str(problem)
 
     def close(self) -> None:
-        """Ends the process; the next constraint starts another."""
+        """Ends the process; the next trial starts a new one."""
         with self._lock:
             self._end()
 
@@ -63,7 +63,7 @@ class Trial:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the node, at whose end this one reads the end of its input
+            start_new_session=True,  # Ctrl-C is for the node; when the node ends, this process reads end of file
         )
         self._ending = weakref.finalize(self, _kill, process)
         self._process = process
@@ -81,7 +81,7 @@ class Trial:
 
 
 def _ask(process: "subprocess.Popen[bytes]", message: object, wait_s: float) -> bytes:
-    """Sends one line of JSON and returns the answer's; b"" where the process ended, or was killed after so long."""
+    """Sends one line of JSON and returns the answer line; b"" if the process ended, or was killed after `wait_s`."""
     timer = Timer(wait_s, process.kill)
     timer.daemon = True
     timer.start()
@@ -91,7 +91,7 @@ def _ask(process: "subprocess.Popen[bytes]", message: object, wait_s: float) -> 
         process.stdin.write(json.dumps(message).encode() + b"\n")
         process.stdin.flush()
         return process.stdout.readline()
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return b""
     finally:
         timer.cancel()
@@ -99,4 +99,4 @@ def _ask(process: "subprocess.Popen[bytes]", message: object, wait_s: float) -> 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
     process.kill()
-    process.communicate()  # closes the pipes, and waits
+    process.communicate()  # closes the pipes, and waits for the process

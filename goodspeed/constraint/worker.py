@@ -1,7 +1,7 @@
-"""The process that `trial.py` starts: reads a tokenizer, then constraints, a JSON text a line each; answers by lines.
+"""The process that `trial.py` starts: reads a tokenizer, then constraints, as JSON lines; answers each with a line.
 
-The answer to a constraint is null, or why it cannot be served. A trial that needs too much processor time or memory
-ends this process.
+The answer to a constraint is null, or the reason for refusing it. A trial that needs too much CPU time or memory ends
+this process.
 """
 
 import json
@@ -21,21 +21,21 @@ from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 
 TRIAL_S = 0.25
-"""Processor time after which this process is ended."""
+"""CPU time of one trial after which the system ends this process."""
 
 COMPILE_S = 0.1
-"""Longest compiling that is served, in processor time: the thread that makes masks may have to do it once more."""
+"""Longest allowed compilation, in CPU time: the thread that makes masks may have to compile again."""
 
 ROW_S = 0.01
-"""Longest mask that is served, of the first rows; llguidance's fuel bounds those of later ones."""
+"""Longest allowed mask among the first rows, in CPU time; llguidance's fuel bounds later masks."""
 
 NUM_ROWS = 8
 MEMORY_BYTES = 64 << 20
-"""What one trial may take in addition."""
+"""Most memory that one trial may allocate."""
 
 
 def main() -> None:
-    os.nice(10)  # a model runs beside it
+    os.nice(10)  # a model runs on the same machine
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     tokenizer, eos_ids = json.loads(sys.stdin.buffer.readline())
     table = TokenTable.read(tokenizer, eos_ids)
@@ -43,14 +43,14 @@ def main() -> None:
     for line in sys.stdin.buffer:
         kind, source = json.loads(line)
         _limit_memory()
-        signal.setitimer(signal.ITIMER_PROF, TRIAL_S)  # its signal has no handler here, and ends the process
+        signal.setitimer(signal.ITIMER_PROF, TRIAL_S)  # SIGPROF has no handler here, so it ends the process
         problem = tried(Constraint(kind, source), table)
         signal.setitimer(signal.ITIMER_PROF, 0)
         print(json.dumps(problem), flush=True)
 
 
 def tried(constraint: Constraint, table: TokenTable) -> str | None:
-    """Returns why a constraint cannot be served; None where compiling and the first rows of a text are cheap."""
+    """Returns why a constraint cannot be served; None if compiling and a text's first rows are cheap."""
     started = time.thread_time()
     try:
         matcher = compiled_matcher(constraint, table)
@@ -64,7 +64,7 @@ def tried(constraint: Constraint, table: TokenTable) -> str | None:
 
 
 def _slowest_row(matcher: LLMatcher, table: TokenTable) -> float:
-    """Returns the processor time of the costliest of a text's first rows; the text is any that keeps the constraint."""
+    """Returns the CPU seconds of the slowest of a text's first rows; the text is one that the constraint allows."""
     slowest = 0.0
     for row in range(NUM_ROWS):
         started = time.thread_time()
@@ -74,7 +74,7 @@ def _slowest_row(matcher: LLMatcher, table: TokenTable) -> float:
             mask &= ~(1 << token)
         if not mask or matcher.is_error():
             break
-        token = mask.bit_length() - 1 if row % 2 else (mask & -mask).bit_length() - 1  # the last, or the first
+        token = mask.bit_length() - 1 if row % 2 else (mask & -mask).bit_length() - 1  # highest or lowest allowed id
         started = time.thread_time()
         matcher.try_consume_tokens([token])
         slowest = max(slowest, time.thread_time() - started)
@@ -82,7 +82,7 @@ def _slowest_row(matcher: LLMatcher, table: TokenTable) -> float:
 
 
 def _limit_memory() -> None:
-    """Bounds the address space by what is taken now, where the system tells; memory that runs out ends the process."""
+    """Limits the address space to the present size plus `MEMORY_BYTES`, if /proc exists; exceeding it is fatal."""
     statm = Path("/proc/self/statm")
     if statm.exists():
         size = int(statm.read_text().split()[0]) * resource.getpagesize()

@@ -1,4 +1,4 @@
-"""The embedded models as data: their names, their checkpoints, their model card, and held-out prompts for them.
+"""Data of the embedded models: names, checkpoints, model card and held-out prompts.
 
-`training` made them.
+`training` produced the checkpoints and chose the prompts.
 """

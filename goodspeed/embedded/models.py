@@ -12,7 +12,7 @@ WEIGHTS = Path(__file__).parent / "weights"
 
 
 def path(name: str) -> Path:
-    """The checkpoint folder of an embedded model; KeyError for any other name."""
+    """Returns the checkpoint folder of an embedded model; KeyError for any other name."""
     if name not in NAMES:
         raise KeyError(f"no embedded model is called {name!r}; there are {', '.join(NAMES)}")
     return WEIGHTS / name

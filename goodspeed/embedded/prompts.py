@@ -1,6 +1,6 @@
-"""Held-out prompts, as data beside this file: `python -m training.held_out` chose them.
+"""Loads the held-out prompts in `prompts.jsonl`, which `python -m training.held_out` chose.
 
-Line i is of domain i modulo 8, so the first eight lines show every domain once, in order.
+Line i belongs to domain i modulo 8, so the first eight lines have every domain once, in order.
 """
 
 import json
@@ -22,5 +22,5 @@ def load(path: Path = PATH) -> list[Prompt]:
 
 
 def demo() -> list[Prompt]:
-    """Returns one prompt of each domain, in the order of the file."""
+    """Returns one prompt per domain, in file order."""
     return load()[:NUM_DOMAINS]

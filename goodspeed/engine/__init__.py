@@ -1,1 +1,1 @@
-"""The engine of both nodes: checkpoints, a paged pool of keys and values, one packed forward pass of many sessions."""
+"""The engine of both nodes: checkpoints, a paged KV cache, one packed forward pass of many sessions."""

@@ -1,6 +1,6 @@
-"""Load a Hugging Face checkpoint and its tokenizer from an embedded name, a local folder or the hub.
+"""Loads a Hugging Face checkpoint and its tokenizer by embedded name, local folder or hub name.
 
-Safetensors only, no code from checkpoints, nothing unpickled, no weight left to chance.
+Safetensors only, no code from checkpoints, nothing unpickled, no weight left at random values.
 """
 
 import contextlib
@@ -35,10 +35,10 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 TOKENIZER_FILES = ("tokenizer.json", "tekken.json", "*.model", "*.tiktoken", "vocab.*", "merges.txt")
-"""One of these is needed for a vocabulary; tokenizer_config.json alone has none."""
+"""Files with a vocabulary, one of which is needed; tokenizer_config.json has none."""
 
 MAX_EOS_IDS = 64
-"""Token ids that end a text: as many as the wire carries."""
+"""Most end-of-sequence ids: the limit of the wire format."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Checkpoint(Vocabulary):
     context_len: int  # prompt and generated tokens together
     device: torch.device
     dtype: torch.dtype
-    num_ranks: int = 1  # processes that it is split over
+    num_ranks: int = 1  # processes that the model is split over
 
 
 def load(
@@ -61,12 +61,12 @@ def load(
     generation_config: str = "auto",
     split: Split | None = None,
 ) -> Checkpoint:
-    """Load a model by embedded name, local folder, or hub name.
+    """Loads a model by embedded name, local folder or hub name.
 
-    generation_config: `auto` reads the checkpoint's sampling defaults (`generation_settings.py`), `none` does not; ids
-    that end a text are read either way. split: loads one rank's part of a model that `splitting.py` has let pass.
-    Raises CheckpointError (no such model, damaged), UnsupportedModelError (would compute a wrong answer) or ConfigError
-    (device or dtype).
+    generation_config: `auto` reads the checkpoint's sampling defaults (`generation_settings.py`), `none` does not;
+    end-of-sequence ids are read either way. split: loads one rank's part of a model that passed `splitting.py`; None:
+    loads the whole. Raises CheckpointError (no such model, damaged), UnsupportedModelError (would be computed wrongly)
+    or ConfigError (device or dtype).
     """
     torch_device, torch_dtype = _device(device), _dtype(dtype)
     folder = find_folder(name)
@@ -101,7 +101,7 @@ def load(
 
 
 def _supported_scheme(name: str, raw: dict[str, Any], split: Split | None) -> Scheme | None:
-    """Returns the quantisation of its weights; refuses architectures and schemes that would compute a wrong answer."""
+    """Returns the weights' quantisation scheme; refuses architectures and schemes that would be computed wrongly."""
     refuse_architecture(name, raw["model_type"])
     if split is not None:
         refuse_quantised(name, raw, split.num_ranks)
@@ -110,7 +110,7 @@ def _supported_scheme(name: str, raw: dict[str, Any], split: Split | None) -> Sc
 
 
 def _vocab_size(name: str, model: Any, num_known: int) -> int:
-    """Returns the width of the logits; CheckpointError where the tokenizer has more tokens."""
+    """Returns the width of the logits; CheckpointError if the tokenizer has more tokens."""
     vocab_size = int(model.get_output_embeddings().weight.shape[0])
     if num_known > vocab_size:
         what = f"{name}: the tokenizer has ids up to {num_known - 1} and the model only {vocab_size} rows"
@@ -136,7 +136,7 @@ def load_tokenizer(name: str) -> Any:
         raise CheckpointError(f"{what}; get it again with its tokenizer's files")
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except Exception as error:  # whatever transformers raises for files that are not what they should be
+    except Exception as error:  # whatever transformers raises for malformed files
         what = f"{name}: its tokenizer cannot be loaded ({_first_line(error)})"
         raise CheckpointError(f"{what}; get the checkpoint again") from error
 
@@ -154,7 +154,7 @@ def _load_model(
         if scheme is None or isinstance(scheme, CompressedTensors):
             model, report = _by_transformers(folder, config, scheme, dtype, split)
         else:
-            del config.quantization_config  # its own quantisers want packages that cannot be had
+            del config.quantization_config  # transformers' own quantisers need unavailable packages
             model, report = quantized.load_model(folder, config, scheme, device, dtype)
     for problem in ("missing_keys", "mismatched_keys", "error_msgs"):
         if report.get(problem):
@@ -224,7 +224,7 @@ def _dtype(dtype: str) -> torch.dtype:
 
 @contextlib.contextmanager
 def _wrapped(name: str) -> Iterator[None]:
-    """Turns any exception of transformers about a damaged or foreign checkpoint into one CheckpointError."""
+    """Turns any exception of transformers about a damaged or foreign checkpoint into a CheckpointError."""
     try:
         yield
     except GoodSpeedError:
@@ -240,7 +240,7 @@ def _first_line(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Turns off progress bars and transformers' warnings, such as its table of missing weights: we report errors."""
+    """Turns off progress bars and transformers' warnings, such as its table of missing weights: we raise errors."""
     shown, verbosity = hf_logging.is_progress_bar_enabled(), hf_logging.get_verbosity()
     hf_logging.disable_progress_bar()
     hf_logging.set_verbosity_error()

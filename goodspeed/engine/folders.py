@@ -1,6 +1,6 @@
-"""Find the folder of a checkpoint by embedded name, path or hub name, and refuse what must not be loaded from it.
+"""Finds the folder of a checkpoint by embedded name, path or hub name, and refuses checkpoints that must not be loaded.
 
-The hub is asked only for what is not at hand, and never for pickles or code.
+The hub is contacted only for files that are not on this machine, and never for pickles or code.
 """
 
 import json
@@ -21,10 +21,10 @@ from goodspeed.embedded import models
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 
 WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
-"""Files asked of the hub: no pickles, no code."""
+"""Files to download from the hub: no pickles, no code."""
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-"""Weights in one file, or the list of the files (shards) that they are spread over."""
+"""Weights in one file, or the index of several files (shards)."""
 
 GGUF = ".gguf"
 """Ending of llama.cpp's format: weights, tokenizer and settings in one file."""
@@ -38,9 +38,9 @@ def say_nothing(text: str, *values: object) -> None:
 
 
 def find_folder(name: str, say: Callable[..., None] = say_nothing) -> Path:
-    """Returns the folder of a checkpoint, complete with config.json and safetensors; downloads it if need be.
+    """Returns the folder of a checkpoint, with config.json and safetensors; downloads it if necessary.
 
-    say: called with a %-format and its values when a download begins; it may take minutes.
+    say: called with a %-format and its values when a download begins, which may take minutes.
     """
     if name.lower().endswith(GGUF):
         raise _gguf(name)
@@ -62,9 +62,9 @@ def _from_hub(name: str, say: Callable[..., None]) -> Path:
     try:
         folder = Path(snapshot_download(name, local_files_only=True))
         weights_known = (folder / SINGLE).exists() or (folder / INDEX).exists()
-        if weights_known and not _missing_shards(name, folder):  # else a download was interrupted: go on with it
+        if weights_known and not _missing_shards(name, folder):  # else resume an interrupted download
             return folder
-    except Exception:  # not at hand, whatever the reason: ask
+    except Exception:  # not on this machine, for any reason: ask the hub
         pass
     say("downloading %s ...", name)
     try:
@@ -78,7 +78,7 @@ def _from_hub(name: str, say: Callable[..., None]) -> Path:
 
 
 def _lacks_access(error: BaseException | None) -> str | None:
-    """Why the hub gives a model to others only, and what to do; None where something else went wrong."""
+    """Returns why the hub denies access to a model, and what to do; None for any other error."""
     while error is not None:
         if isinstance(error, GatedRepoError):
             return "is gated: accept its terms on its page at the hub, then set HF_TOKEN to a token of that account"
@@ -92,7 +92,7 @@ def _lacks_access(error: BaseException | None) -> str | None:
 
 
 def public_name(name: str) -> str:
-    """Returns a model's name for peers and users: of a folder only the last part, since its path is private."""
+    """Returns a model's name for peers and users; of a folder only the final part, since the path is private."""
     shown = "".join(character for character in name if character.isprintable())[:256]
     try:
         return Path(name).resolve().name if Path(name).is_dir() else shown
@@ -102,7 +102,7 @@ def public_name(name: str) -> str:
 
 @contextmanager
 def _progress_at_terminals() -> Iterator[None]:
-    """Shows the hub's progress bar at a terminal only; in a log it would be a line for every percent."""
+    """Shows the hub's progress bar only at a terminal; in a log every percent would be a line."""
     if sys.stderr.isatty() or are_progress_bars_disabled():
         yield
         return
@@ -138,7 +138,7 @@ def _gguf(name: str) -> UnsupportedModelError:
 
 
 def _has_only_gguf(name: str, folder: Path) -> bool:
-    """True if a checkpoint has its weights as GGUF only; the hub's are not downloaded, its name tells."""
+    """True if a checkpoint has its weights only as GGUF; the hub's are judged by name, since GGUF is not downloaded."""
     if any(folder.glob("*.safetensors")):
         return False
     return any(folder.glob(f"*{GGUF}")) or (not Path(name).is_dir() and GGUF[1:] in name.lower())
@@ -174,7 +174,7 @@ def _refuse_files(name: str, folder: Path) -> None:
 
 
 def refuse_weights(name: str, folder: Path) -> None:
-    """Raises CheckpointError if weight files are missing, or if a header shows that a file is damaged or cut short."""
+    """Raises CheckpointError if weight files are missing, or if a header shows a damaged or incomplete file."""
     if not (folder / SINGLE).exists() and not (folder / INDEX).exists():
         raise CheckpointError(
             f"{name}: its weights are neither in {SINGLE} nor listed in {INDEX}; get the checkpoint again"
@@ -198,7 +198,7 @@ def _refuse_weights_in(name: str, file: Path) -> None:
 
 
 def _missing_shards(name: str, folder: Path) -> list[str]:
-    """Returns files that the index names and the folder lacks; none for weights in one file, or without an index."""
+    """Returns the files that the index names and the folder lacks; none for a single file, or without an index."""
     if (folder / SINGLE).exists() or not (folder / INDEX).exists():
         return []
     index = _read_json(name, folder / INDEX)
@@ -209,7 +209,7 @@ def _missing_shards(name: str, folder: Path) -> list[str]:
 
 
 def _is_file(path: Path) -> bool:
-    """Returns whether this is a file; False also for a name that no file can have."""
+    """True if this is a file; False also for a name that no file can have."""
     try:
         return path.is_file()
     except OSError:

@@ -1,4 +1,4 @@
-"""Memory of this machine, or of the container on it. Imports no torch."""
+"""Memory of this machine or container. Imports no torch."""
 
 import contextlib
 import os
@@ -12,12 +12,12 @@ MEMINFO = Path("/proc/meminfo")
 
 
 def total_bytes() -> int:
-    """Returns the memory of this machine, or the limit of this container if that is less."""
+    """Returns the memory of this machine, or the limit of this container if lower."""
     return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_cgroup_limits()])
 
 
 def available_bytes() -> int:
-    """Returns what new processes may have without swapping, as far as Linux tells; else all memory."""
+    """Returns the memory available to new processes without swapping, where Linux reports it; else all memory."""
     with contextlib.suppress(OSError):
         if found := re.search(r"^MemAvailable: +(\d+) kB$", MEMINFO.read_text(encoding="ascii"), re.MULTILINE):
             return min(1024 * int(found[1]), total_bytes())
@@ -25,7 +25,7 @@ def available_bytes() -> int:
 
 
 def _cgroup_limits() -> list[int]:
-    """Returns this container's memory limits in bytes; none without a container, a limit ("max") or Linux."""
+    """Returns this container's memory limits in bytes; empty without a container, a limit ("max") or Linux."""
     limits = []
     for path in CGROUP_LIMITS:
         with contextlib.suppress(OSError, ValueError):

@@ -1,9 +1,9 @@
 """A model's identity: a fingerprint of its weights, precision and revision.
 
-Two nodes that load the same checkpoint in the same precision get the same fingerprint, on every device; another
-checkpoint, another precision or a fine-tuned copy gets another one. It costs milliseconds, because it samples the
-weights instead of reading all of them: it tells models apart by accident, and does not prove anything against somebody
-who makes weights to deceive it.
+Two nodes that load the same checkpoint in the same precision get the same fingerprint on every device. Another
+checkpoint, another precision or a fine-tuned copy gets another one. Computing the fingerprint takes milliseconds,
+because it samples the weights. It detects accidental mix-ups, and proves nothing against somebody who crafts weights to
+deceive it.
 """
 
 import json
@@ -14,17 +14,17 @@ import torch
 from torch import Tensor, nn
 
 NUM_SAMPLES = 64
-"""Elements that are read of each weight tensor. Training moves nearly all of them, so far fewer would do."""
+"""Elements sampled from each weight tensor. Training changes nearly all elements, so far fewer would suffice."""
 
 VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
-"""Keys of config.json that do not change what the model computes; the precision that is used is hashed by itself."""
+"""Keys of config.json that do not change the model's results; the precision in use is hashed separately."""
 
 
 def fingerprint(model: nn.Module, folder: Path, dtype: torch.dtype) -> str:
     """Returns 32 hexadecimal digits for a loaded model; `folder` holds its config.json.
 
-    Call it before the weights are laid out anew for serving, which changes how they are stored. Of a model that is
-    split over several ranks it is that of the whole; all of them have to call it at the same time.
+    Call it before the weights are rearranged for serving. For a split model the fingerprint is that of the whole model,
+    and all ranks have to call this at the same time.
     """
     digest = blake2b(digest_size=16)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -43,8 +43,8 @@ def revision(folder: Path) -> str:
 
 
 def _sampled(tensor: Tensor) -> bytes:
-    """Returns the bytes of evenly spaced elements, from the first to the last."""
-    if hasattr(tensor, "full_tensor"):  # a part of a weight: gathers the others
+    """Returns the bytes of evenly spaced elements, including the first and the final one."""
+    if hasattr(tensor, "full_tensor"):  # a rank's part of a weight: gathers the whole
         tensor = tensor.full_tensor()
     flat = tensor.detach().reshape(-1)
     num_samples = min(NUM_SAMPLES, flat.numel())

@@ -1,9 +1,8 @@
 """Linear layers with weights prepacked for oneDNN: two to three times as fast on a CPU.
 
-A verify round or a drafting step multiplies a few rows with each weight, and its time is the time to read the weight.
-The library behind `torch.nn.functional.linear` lays it out anew in every call; here that is done once. Results differ
-from the plain layer's by rounding alone. In bfloat16 they do not depend on the other rows: with more than BLOCK_ROWS of
-them oneDNN sums in another order, so these are multiplied block by block.
+A verify round or a drafting step multiplies only a few rows with each weight, so its time is the time to read the
+weight. `torch.nn.functional.linear` rearranges the weight in every call; a prepacked weight is rearranged once. Results
+differ from the plain layer's only by rounding.
 """
 
 from functools import cache
@@ -12,28 +11,21 @@ import torch
 from torch import Tensor, nn
 
 SMALLEST = 1 << 17
-"""Numbers in a weight below which the plain layer is as quick (measured: 128 x 384 is, 384 x 384 is not)."""
+"""Smallest weight worth packing, in elements (measured: 384 x 384 gains, 128 x 384 does not)."""
 
 NARROWEST = 256
-"""Number of inputs below which the plain layer is as quick, whatever the outputs (128 x 4,096 is slower packed)."""
+"""Fewest inputs worth packing, for any number of outputs (128 x 4,096 is slower packed)."""
 
 ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
 """Largest relative difference from the plain layer that counts as rounding, in the trial of each shape."""
 
-BLOCK_ROWS = 32
-"""Rows up to which a row's product in bfloat16 was the same bits among any others (measured with 15 shapes)."""
-
 
 class PrepackedLinear(nn.Linear):
-    """An `nn.Linear` whose weight `prepack` has packed."""
+    """An `nn.Linear` with a weight packed by `prepack`."""
 
     packed: Tensor
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.dtype == torch.bfloat16 and input.shape[-2] > BLOCK_ROWS:
-            return torch.cat(
-                [_multiply(rows, self.packed, self.bias) for rows in torch.split(input, BLOCK_ROWS, -2)], -2
-            )
         return _multiply(input, self.packed, self.bias)
 
 
@@ -43,10 +35,10 @@ def _multiply(rows: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def prepack(model: nn.Module, *, shared: bool = False) -> int:
-    """Packs the layers on a CPU that gain by it, and returns how many. A second call does nothing.
+    """Packs the layers on a CPU that gain by it, and returns their number. A second call does nothing.
 
-    The packed weight takes the plain one's place in memory, unless another module has that too (an embedding; one
-    outside of `model` where it is `shared`).
+    The packed weight replaces the plain one in memory, unless another module holds the plain one (such as an
+    embedding). shared: a module outside of `model` holds it.
     """
     if not _is_available():
         return 0
@@ -89,7 +81,7 @@ def _reorder(weight: Tensor) -> Tensor:
 @cache
 @torch.no_grad()
 def _is_right(shape: tuple[int, ...], dtype: torch.dtype) -> bool:
-    """Returns whether this machine's library multiplies a packed weight of this shape correctly."""
+    """True if this machine's library multiplies a packed weight of this shape correctly."""
     generator = torch.Generator().manual_seed(0)
     weight, rows = (torch.randn(size, generator=generator).to(dtype) for size in (shape, (3, shape[1])))
     expected = nn.functional.linear(rows, weight)

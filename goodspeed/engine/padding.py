@@ -1,9 +1,9 @@
 """Pads a checkpoint to the size of a larger model that computes the same function.
 
-Layers are added and matrices are widened with random weights, but every projection back into the residual stream is
-zero where it is new. The residual stream therefore holds what it held, beside zeros, and a forward pass costs what the
-larger model's costs. RMSNorm divides by the mean over more elements: its weights shrink by sqrt(hidden / new hidden),
-its epsilon by the square of that. Texts equal the original's except where rounding decides between two tokens.
+Adds layers and widens matrices with random weights, but pads every projection back into the residual stream with zeros.
+So the residual stream holds its old values next to zeros, and a forward pass costs as much as the larger model's.
+RMSNorm divides by the mean over more elements: its weights shrink by sqrt(hidden / new hidden), its epsilon by the
+square of that. Texts equal the original's except where rounding decides between two tokens.
 """
 
 import json
@@ -24,18 +24,18 @@ from goodspeed.engine.folders import INDEX, SINGLE, find_folder, read_config, sa
 from goodspeed.errors import CheckpointError, ConfigError
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-"""Architectures that share the shape this file knows: RMSNorm, gated MLP, separate q, k and v."""
+"""Architectures that this file can pad: RMSNorm, gated MLP, separate q, k and v."""
 
 SHARD_BYTES = 2 << 30
-"""Largest file of weights."""
+"""Bytes at which a file of weights is complete."""
 
 SPREAD = 0.02
-"""Standard deviation of the random weights, the usual one of an initialisation."""
+"""Standard deviation of the random weights, as in usual initialisations."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Size of a model: widths in numbers (a head's width is the checkpoint's own), and the number of layers."""
+    """Size of a model: widths in elements (a head's width is the checkpoint's own), and the number of layers."""
 
     hidden: int
     intermediate: int
@@ -50,15 +50,15 @@ LIKE = {
     "8b": Shape(4_096, 14_336, 32, 4_096, 1_024),  # Llama-3.1-8B
     "14b": Shape(5_120, 17_408, 40, 5_120, 1_024),  # Qwen3-14B
 }
-"""Shapes of models that people serve, but for their vocabularies."""
+"""Shapes of widely used models; the vocabulary stays the checkpoint's."""
 
 
 def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_nothing) -> int:
     """Writes a padded copy of a checkpoint into a new folder; returns its number of parameters.
 
-    say: called with a %-format and its values as layers are written.
-    Raises CheckpointError (no such checkpoint, or one of another family) or ConfigError (the folder exists, there is no
-    room on the disk, or the shape is smaller than the checkpoint's).
+    say: called with a %-format and its values after each file of weights. Raises CheckpointError (no such checkpoint,
+    or another family) or ConfigError (the folder exists, the disk is too full, or the shape is smaller than the
+    checkpoint's).
     """
     if folder.exists():
         raise ConfigError(f"{folder} is there already; name a new folder, or remove it")
@@ -84,7 +84,7 @@ def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_no
 
 
 def tensors(name: str, shape: Shape, device: str = "cpu") -> tuple[dict[str, Any], Iterator[tuple[str, Tensor]]]:
-    """Returns a padded checkpoint's config and its weights one by one, made on `device`, without writing any file."""
+    """Returns a padded checkpoint's config and an iterator over its weights, made on `device`; writes no file."""
     source = find_folder(name)
     plan = Plan.of(name, read_config(name, source), shape)
 
@@ -126,13 +126,13 @@ class Weights:
 
 @dataclass(frozen=True)
 class Plan:
-    """The place of each number of a checkpoint in the padded one."""
+    """Maps each element of a checkpoint to its place in the padded one."""
 
     config: dict[str, Any]  # of the padded model
     layers: int  # of the checkpoint
     new_layers: int
-    axes: Mapping[str, tuple[int, Tensor]]  # by name: the padded length, and where the checkpoint's indexes go
-    scale: float  # of RMSNorm's weights
+    axes: Mapping[str, tuple[int, Tensor]]  # by name: padded length, new index of each old one
+    scale: float  # factor on RMSNorm's weights
 
     @classmethod
     def of(cls, name: str, config: dict[str, Any], shape: Shape) -> "Plan":
@@ -172,18 +172,18 @@ class Plan:
         )
 
     def num_bytes(self, weights: Weights) -> int:
-        """Size of the padded weights."""
+        """Returns the size of the padded weights."""
         likes = ((name, weights.read(like)) for name, like in self._names(weights))
         return sum(math.prod(self._padded_shape(name, like.shape)) * like.element_size() for name, like in likes)
 
     def tensors(self, weights: Weights, device: str = "cpu") -> Iterator[tuple[str, Tensor]]:
-        """Every weight of the padded model, in the precision of the checkpoint; RMSNorm's in float32."""
+        """Yields every weight of the padded model, in the checkpoint's precision; RMSNorm's in float32."""
         random = torch.Generator(device).manual_seed(0)
         for name, like in self._names(weights):
             yield name, self._tensor(name, weights.read(like), name in weights, random)
 
     def _names(self, weights: Weights) -> Iterator[tuple[str, str]]:
-        """Names of the padded model's tensors, each with one of the checkpoint's of the same kind."""
+        """Yields the names of the padded model's tensors, each with a checkpoint tensor of the same kind."""
         for name in weights:
             yield name, name
         for layer in range(self.layers, self.new_layers):
@@ -196,7 +196,7 @@ class Plan:
         return tuple(self.axes[axis][0] if axis in self.axes else n for axis, n in zip(names, shape, strict=True))
 
     def _tensor(self, name: str, like: Tensor, is_given: bool, random: torch.Generator) -> Tensor:
-        """Pads one tensor. like: the checkpoint's own where `is_given`, else one of an earlier layer."""
+        """Pads one tensor. like: the checkpoint's own if `is_given`, else the same tensor of layer 0."""
         axes, shape = _axes(name, like.ndim), self._padded_shape(name, like.shape)
         kind = _kind(name)
         if kind in NORMS:
@@ -231,10 +231,10 @@ KINDS = {
     "q_norm": ("head",),
     "k_norm": ("head",),
 }
-"""The axes of each kind of weight; a bias has the first one."""
+"""The axes of each kind of weight; a bias has only the first."""
 
 WRITERS = frozenset({"embed_tokens", "lm_head", "o_proj", "down_proj"})
-"""Kinds that are zero where they are new: what they would write there is not the checkpoint's."""
+"""Kinds padded with zeros, so that the padded model computes the same function."""
 
 NORMS = frozenset({"input_layernorm", "post_attention_layernorm", "norm", "q_norm", "k_norm"})
 
@@ -250,7 +250,7 @@ def _axes(name: str, ndim: int) -> tuple[str, ...]:
 
 
 def _of_heads(heads: list[int] | range, width: int) -> Tensor:
-    """The numbers of these heads, one after the other."""
+    """Returns the indexes of all elements of these heads, head by head."""
     return (torch.tensor(list(heads))[:, None] * width + torch.arange(width)).flatten()
 
 
@@ -272,7 +272,7 @@ def _padded_config(
 
 
 def _write(tensors: Iterator[tuple[str, Tensor]], total: int, folder: Path, say: Callable[..., None]) -> int:
-    """Writes weights in files of SHARD_BYTES, and their index; returns the number of parameters."""
+    """Writes weights in files of about SHARD_BYTES, and their index; returns the number of parameters."""
     num_parameters = num_bytes = 0
     files: dict[str, str] = {}
     for number, shard in enumerate(_shards(tensors), 1):
@@ -291,7 +291,7 @@ def _write(tensors: Iterator[tuple[str, Tensor]], total: int, folder: Path, say:
 
 
 def _shards(tensors: Iterator[tuple[str, Tensor]]) -> Iterator[dict[str, Tensor]]:
-    """Groups tensors, each group just beyond SHARD_BYTES but for the last."""
+    """Groups tensors; each group but the final one just reaches SHARD_BYTES."""
     shard: dict[str, Tensor] = {}
     for name, tensor in tensors:
         shard[name] = tensor

@@ -1,8 +1,7 @@
-"""One model serving a ragged batch of long-lived sessions, on either node.
+"""One model that serves a ragged batch of long-lived sessions, on either node.
 
-Verify chunks, prefill chunks and single drafting steps share one packed forward pass; rejected tokens are forgotten by
-truncation. No locks: `forward` and `keep` run on the model's thread, and the pool changes elsewhere only while that is
-idle.
+Verify chunks, prefill chunks and single drafting steps share one packed forward pass; truncation drops rejected tokens.
+No locks: `forward` and `keep` run on the model's thread, and the pool changes elsewhere only while that thread is idle.
 """
 
 from collections.abc import Hashable, Sequence
@@ -26,14 +25,14 @@ from goodspeed.errors import PromptError, UnsupportedModelError
 __all__ = ["Chunk", "Runner", "TreePath", "try_model"]
 
 CPU_KEPT = 0.25
-"""Share of the pages that are kept without a session, on a CPU where nobody said how much memory there is: what was
-never touched is other processes' to use."""
+"""Share of the pages retained without a session on a CPU, if no memory size was given: other processes can use
+untouched memory."""
 
 
 class Runner:
-    """A model and the key/value memory of its sessions; `pool` keeps each session's pages and the free ones.
+    """A model with the KV cache of its sessions; `pool` tracks each session's pages and the free ones.
 
-    The size of the memory is given in pages, in bytes, or as a fraction of the device's (`memory.pages_for`).
+    The cache's size is given in pages, in bytes, or as a fraction of the device's memory (`memory.pages_for`).
     """
 
     def __init__(
@@ -49,7 +48,8 @@ class Runner:
     ) -> None:
         """prefix_cache: pages can be published, and outlive their sessions (`pages.py`).
 
-        others: the ranks that hold the other parts of the model, where it is split; the memory is each rank's.
+        others: ranks that hold the other parts of a split model; None: the model is not split. num_pages and
+        memory_bytes are per rank.
         """
         self.checkpoint = checkpoint
         model, shape, num_layers = try_model(checkpoint, is_split=others is not None)
@@ -70,9 +70,9 @@ class Runner:
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         """Appends chunks to their sessions; returns logits [sum(num_logits), vocab_size] in float32, in chunk order.
 
-        Columns beyond the tokenizer are -inf; the tensor is one of inference mode. Raises PoolExhausted or PromptError,
-        and changes nothing, when the pages do not suffice, a session would outgrow the context, or an id is not the
-        tokenizer's. Every node of a tree counts towards the context, as it has a row of its own.
+        Columns beyond the tokenizer are -inf; the result is an inference-mode tensor. Raises PoolExhausted (too few
+        pages) or PromptError (a session would outgrow the context, or an id is not the tokenizer's), and changes
+        nothing then. Every node of a tree counts towards the context, since each has a row of its own.
         """
         for chunk in chunks:
             self._check(chunk)
@@ -83,18 +83,18 @@ class Runner:
 
     @torch.inference_mode()
     def keep(self, paths: Sequence[TreePath]) -> None:
-        """After trees were fed: keeps the nodes of a path through each, and forgets the others."""
+        """Retains a path through each tree of an earlier `forward`, and drops the other nodes."""
         self._packed.keep(paths)
 
     def truncate(self, key: Hashable, length: int) -> int:
-        """Forgets a session's positions from `length` on, or from before it; returns what is left of it.
+        """Drops a session's positions from `length` on; returns the remaining length.
 
-        That is less than `length` only where it lies in a page that others have, too (`PagePool.truncate`).
+        Less than `length` remains only where `length` lies in a page shared with other sessions (`PagePool.truncate`).
         """
         return self.pool.truncate(key, length)
 
     def free(self, key: Hashable) -> None:
-        """Forget a session."""
+        """Closes a session and releases its pages."""
         self.pool.free(key)
 
     def _check(self, chunk: Chunk) -> None:
@@ -106,11 +106,11 @@ class Runner:
 
 
 def try_model(checkpoint: Checkpoint, *, is_split: bool) -> tuple[nn.Module, KVShape, int]:
-    """Makes a checkpoint's model ready for paged attention and tries it (`trial.py`).
+    """Prepares a checkpoint's model for paged attention, and tests it (`trial.py`).
 
-    Returns what computes it, its layers' key/value shape and their number. A second call returns the same: `fused.py`
-    takes the checkpoint's own model apart. Of a model that is split every rank does so at the same time; the shape is
-    that of its own part.
+    Returns the module to run, the key/value shape of a layer, and the number of layers. A second call returns the same,
+    since `fused.py` takes the checkpoint's own model apart. All ranks of a split model call this at the same time; the
+    shape is that of the rank's own part.
     """
     known = vars(checkpoint.model)
     if "goodspeed" not in known:

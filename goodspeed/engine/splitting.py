@@ -1,7 +1,7 @@
-"""Which models can be split over several ranks, each with some heads of every layer, and on which devices.
+"""Checks which models can be split over several ranks (each with some heads of every layer), and on which devices.
 
-transformers has the plans that say what is split, and loads each rank's part; what cannot be split is refused here, by
-name, before anything is loaded.
+transformers provides the plans for splitting, and loads each rank's part. A model that cannot be split is refused here,
+by name, before anything is loaded.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,14 +17,14 @@ HEADS = ("num_attention_heads", "num_key_value_heads")
 
 @dataclass(frozen=True)
 class Split:
-    """Loads the part of a model that this process holds; torch.distributed has joined the ranks already."""
+    """The part of a model that this process loads; torch.distributed has joined the ranks already."""
 
     num_ranks: int
     meet: Callable[[], None]  # waits until every rank has loaded its part
 
 
 def refuse_heads(name: str, config: Mapping[str, Any], num_ranks: int) -> None:
-    """Raises ConfigError where a configuration has heads that cannot be shared out evenly; looks no further."""
+    """Raises ConfigError if a configuration's heads cannot be divided evenly among the ranks; checks nothing else."""
     inner = config.get("text_config")
     text = inner if isinstance(inner, Mapping) else config
     known = {key: text[key] for key in HEADS if isinstance(text.get(key), int)}
@@ -36,7 +36,7 @@ def refuse_heads(name: str, config: Mapping[str, Any], num_ranks: int) -> None:
 
 
 def refuse_quantised(name: str, config: Mapping[str, Any], num_ranks: int) -> None:
-    """Raises ConfigError for a checkpoint that says that its weights are quantised."""
+    """Raises ConfigError if a checkpoint's config declares quantised weights."""
     if config.get("quantization_config") is not None:
         raise ConfigError(
             f"--tp {num_ranks}: {name} has quantised weights (quantization_config in config.json), which are not "
@@ -45,7 +45,7 @@ def refuse_quantised(name: str, config: Mapping[str, Any], num_ranks: int) -> No
 
 
 def refuse_folder(name: str, num_ranks: int) -> None:
-    """Raises ConfigError for what can be seen without torch: by config.json, and by what is installed."""
+    """Raises ConfigError for causes visible without torch: in config.json, and in the installed packages."""
     config = read_config(name, find_folder(name))
     refuse_heads(name, config, num_ranks)
     refuse_quantised(name, config, num_ranks)
@@ -54,7 +54,7 @@ def refuse_folder(name: str, num_ranks: int) -> None:
 
 
 def refuse_split(name: str, num_ranks: int, device: str) -> None:
-    """Raises ConfigError for a model that has no plan to be split, and for a device that lacks the GPUs."""
+    """Raises ConfigError for a model without a plan for splitting, and for a device without enough GPUs."""
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(find_folder(name), trust_remote_code=False).get_text_config(decoder=True)
@@ -68,7 +68,7 @@ def refuse_split(name: str, num_ranks: int, device: str) -> None:
 
 
 def load_options(split: Split | None) -> dict[str, Any]:
-    """Returns what tells `from_pretrained` to load one rank's part; nothing for a model that is not split."""
+    """Returns the arguments of `from_pretrained` to load one rank's part; none for a model that is not split."""
     if split is None:
         return {}
     try:
@@ -87,7 +87,7 @@ def _refuse_device(num_ranks: int, device: str) -> None:
         raise ConfigError(
             f"--tp {num_ranks}: this machine has {num_gpus} GPUs, and each rank needs one; use fewer ranks"
         )
-    if device == "cpu" and num_gpus:  # transformers splits over GPUs wherever there are some
+    if device == "cpu" and num_gpus:  # transformers splits over GPUs if there are any
         raise ConfigError(
             f"--tp {num_ranks} --device cpu: this machine has GPUs, over which the model would be split; use --device "
             "cuda, or hide them (CUDA_VISIBLE_DEVICES=)"

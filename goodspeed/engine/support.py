@@ -1,6 +1,6 @@
 """Refuses models that the engine would compute wrongly, by their configuration; `trial.py` finds the rest.
 
-Every refusal names the model, the thing, the reason, and what to do.
+Every error names the model, the setting, the reason and a remedy.
 """
 
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 
 STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn", "proportional"})
-"""RoPE types whose frequencies depend on a token's own position only."""
+"""RoPE types with frequencies that depend only on a token's own position."""
 
 LAYER_TYPES = frozenset({"full_attention", "sliding_attention"})
 
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """Puts the model's name before the message of an UnsupportedModelError or CheckpointError."""
+    """Prefixes the message of an UnsupportedModelError or CheckpointError with the model's name."""
     try:
         yield
     except (UnsupportedModelError, CheckpointError) as error:
@@ -28,7 +28,7 @@ def naming(name: str) -> Iterator[None]:
 
 
 def refuse_architecture(name: str, model_type: str) -> None:
-    """Raises CheckpointError for an unknown architecture, UnsupportedModelError for one that writes no text."""
+    """Raises CheckpointError for an unknown architecture, UnsupportedModelError for one that generates no text."""
     shown = ascii(model_type)[:80]
     if model_type not in CONFIG_MAPPING:
         raise CheckpointError(
@@ -42,7 +42,7 @@ def refuse_architecture(name: str, model_type: str) -> None:
 
 
 def refuse_config(config: Any) -> None:
-    """Raise UnsupportedModelError for a configuration that would give wrong answers. Costs nothing; call it first."""
+    """Raises UnsupportedModelError for a configuration that would give wrong results. Costs nothing; call it first."""
     text = config.get_text_config(decoder=True)
     if config.is_encoder_decoder:
         raise UnsupportedModelError("encoder-decoder: there is no cross-attention here; use a decoder-only model")
@@ -67,7 +67,7 @@ def refuse_config(config: Any) -> None:
 
 
 def rope_types(config: Any) -> Iterator[str]:
-    """Yields every RoPE type of a configuration, also those of single layer types."""
+    """Yields every RoPE type of a configuration, including those of single layer types."""
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = [value for value in parameters.values() if isinstance(value, dict)]
     for entry in nested or [parameters]:
@@ -76,7 +76,7 @@ def rope_types(config: Any) -> Iterator[str]:
 
 
 def expected_windows(config: Any) -> list[int | None]:
-    """Returns each layer's sliding window by the configuration; None where a layer attends to everything."""
+    """Returns each layer's sliding window from the configuration; None: the layer has full attention."""
     window = getattr(config, "sliding_window", None)
     layers = getattr(config, "layer_types", None)
     if layers:

@@ -1,9 +1,8 @@
-"""A trial of each model at load: paged attention has to compute the logits that the model's own attention computes.
+"""A test of each model at load: paged attention must compute the same logits as the model's own attention.
 
-A short forward pass records each layer's key/value shapes and sliding window; then a few tokens go through a small pool
-in pieces, with a rollback, and at last as a tree with two branches. The logits are compared with the unmodified
-model's. So a model that keeps other state than keys and values, masks in its own way, or ignores our keyword is
-refused, whatever its name is.
+A short forward pass records each layer's key/value shape and sliding window. Then a few tokens go through a small pool
+in pieces, with a rollback, and finally as a tree with two branches. The logits are compared with the unmodified
+model's. This refuses any model that has other state than keys and values, masks in its own way, or ignores our keyword.
 """
 
 from typing import Any
@@ -34,7 +33,7 @@ class ShapeRecorder:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: int | None
     ) -> Tensor:
-        """Has the shapes of `batch.Batch.attend`. Ignores windows, which are longer than a trial."""
+        """Takes and returns the shapes of `batch.Batch.attend`. Ignores windows, which are longer than a trial."""
         if layer in self.shapes:
             raise UnsupportedModelError(
                 f"layer {layer} attends twice in a forward pass, which needs two caches; use another model"
@@ -49,7 +48,7 @@ class ShapeRecorder:
 
 @torch.inference_mode()
 def kv_shapes(model: Any, device: torch.device) -> tuple[KVShape, int]:
-    """Returns the layers' shape of keys and values, and their number. Refuses a model that cannot be cached."""
+    """Returns the key/value shape of a layer, and the number of layers. Refuses a model that cannot be cached."""
     recorder = ShapeRecorder()
     tokens = torch.zeros((1, 2), dtype=torch.int64, device=device)
     positions = torch.arange(2, device=device)[None]
@@ -83,10 +82,10 @@ def check_logits(
 ) -> Any:
     """Compares a few logits, computed in pieces from a paged pool, with those of the model's own attention.
 
-    fuse: the model is taken apart, and computed by `fused.py`. Returns what computes it.
+    fuse: takes the model apart and runs it by `fused.py`. Returns the module to run.
     """
     tokens = (torch.arange(20) * 7919 + 1) % vocab_size
-    other = torch.where(torch.arange(20) < 17, tokens, (tokens + 1) % vocab_size)  # another end of the same text
+    other = torch.where(torch.arange(20) < 17, tokens, (tokens + 1) % vocab_size)  # the same text with another ending
     expected, branch = _own_logits(model, torch.stack([tokens, other]).to(device))
     memory = KVPool(shape, num_layers, 8, 4, model.dtype, device)
     run = Fused(model) if fuse else model
@@ -103,7 +102,7 @@ def check_logits(
     rows += [packed.forward([tree])]
     expected = torch.cat([expected, expected[16:], branch[17:]])
     differences, largest = (torch.cat(rows) - expected).abs().amax(dim=-1), expected.abs().max().item()
-    # In 16 bits, rounding sends a few tokens to other experts; the medians of the parts still tell a wrong attention.
+    # In 16 bits, rounding sends a few tokens to other experts; the parts' medians still reveal wrong attention.
     parts = torch.split(differences, [7, 13, 4, 3])  # in one piece, in pieces, the tree's first branch, its second
     difference = (differences.max() if model.dtype == torch.float32 else max(part.median() for part in parts)).item()
     if not difference <= TOLERANCE[model.dtype] * largest:

@@ -1,5 +1,4 @@
-"""The mathematics of exactness: logits to probabilities to tokens, and the two verification rules.
+"""Exact sampling and verification: logits to probabilities to tokens, and the two verification rules.
 
-Everything here is a pure function of tensors, seeds and positions, but for the counts of texts, which are kept while
-these grow.
+All functions are pure functions of tensors, seeds and positions. Only `counts` has state: it is updated as texts grow.
 """

@@ -1,4 +1,4 @@
-"""Counts of each token in a text, which is not counted anew when tokens are appended to it or taken off its end."""
+"""Token counts of a text, updated incrementally when tokens are appended to the text or removed from its end."""
 
 from collections.abc import Container, Hashable, Sequence
 
@@ -9,13 +9,13 @@ _PROMPT, _OUTPUT = 0, 1
 
 
 class TextCounts:
-    """The tokens of a text, each once, with how often each is in the prompt and in the output; `go_to` another text."""
+    """The distinct tokens of a text, with their counts in prompt and output; `go_to` switches to another text."""
 
     def __init__(self, prompt_len: int = 0) -> None:
         self._prompt_len = prompt_len
         self._text: tuple[int, ...] = ()
-        self._places: dict[int, int] = {}  # by token; those that are in the text no more keep theirs
-        self._tokens = np.zeros(64, np.int64)  # [num_places], and room for more
+        self._places: dict[int, int] = {}  # index by token; a token with count 0 retains its index
+        self._tokens = np.zeros(64, np.int64)  # [num_places], and spare capacity
         self._counts = np.zeros((2, 64), np.int64)
 
     @classmethod
@@ -30,7 +30,7 @@ class TextCounts:
 
     @property
     def in_prompt(self) -> NDArray[np.int64]:
-        """Returns the count of each of `tokens`."""
+        """Counts of `tokens` in the prompt."""
         return self._counts[_PROMPT, : len(self._places)]
 
     @property
@@ -38,11 +38,11 @@ class TextCounts:
         return self._counts[_OUTPUT, : len(self._places)]
 
     def places(self, tokens: Sequence[int]) -> NDArray[np.int64]:
-        """Returns the index of each of these among `tokens`, or -1."""
+        """Returns the index of each argument in the property `tokens`, or -1 for an unknown token."""
         return np.array([self._places.get(token, -1) for token in tokens], np.int64)
 
     def go_to(self, text: tuple[int, ...]) -> None:
-        """Counts this text instead, from where the two differ."""
+        """Switches to this text: recounts from the first position where the two texts differ."""
         if text is self._text:
             return
         kept = _num_common(self._text, text)
@@ -73,13 +73,13 @@ class TextCounts:
 
 
 class CountedTexts:
-    """The counts of several texts that go on, each by a key. Lost ones cost time only. Of one thread only."""
+    """Counts of several growing texts, by key. A cache: lost entries cost time only. Not thread-safe."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, tuple[int, TextCounts]] = {}
 
     def of(self, key: Hashable, text: tuple[int, ...], prompt_len: int) -> TextCounts:
-        """Returns the counts of this text, which are those of the key until it is asked for the next time."""
+        """Returns the counts of this text; valid until the next call with the same key."""
         known_len, counts = self._kept.get(key, (prompt_len, None))
         if counts is None or known_len != prompt_len:
             counts = TextCounts(prompt_len)
@@ -88,7 +88,7 @@ class CountedTexts:
         return counts
 
     def keep(self, keys: Container[Hashable]) -> None:
-        """Forgets all others."""
+        """Drops the counts of all other keys."""
         for key in [key for key in self._kept if key not in keys]:
             self.forget(key)
 
@@ -100,7 +100,7 @@ class CountedTexts:
 
 
 def _num_common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """Tokens with which both begin."""
+    """Returns the length of the common prefix."""
     shorter = min(len(one), len(other))
     if one[:shorter] == other[:shorter]:
         return shorter

@@ -1,15 +1,18 @@
-"""One function from logits and the text before them to logits: bias, penalties, masks and min_p.
+"""Logit processing that depends on the text: bias, penalties, masks and min_p, in one function `process`.
 
-Target, draft model and `generate` all call `process` on what comes out of a model, before temperature, top-k and top-p
-(`sampling.py`). What a row becomes depends on its own logits, text and rules alone, so that under the match rule a text
-stays a function of target, prompt, seed and rules, whatever was drafted and in whatever batch it is verified.
+Target, draft model and `generate` all call `process` on a model's logits, before temperature, top-k and top-p
+(`sampling.py`). A row's result depends only on its own logits, text and rules. So under the match rule a text is a
+function of target, prompt, seed and rules, independent of drafts and batches.
 
-The definitions are vLLM's, and with them OpenAI's, in vLLM's order: `logit_bias` is added; then the repetition penalty
-divides what is above 0 and multiplies what is not, of each token in prompt or output; then each token of the output
-loses frequency_penalty for each time that it is there, and presence_penalty once; then masks hide what may not be
-drawn; then min_p hides the tokens whose probability, after temperature, is below min_p times the largest probability.
+The definitions are vLLM's (and OpenAI's), in vLLM's order:
 
-Nothing here waits for the device.
+1. `logit_bias` is added.
+2. The repetition penalty divides positive logits, and multiplies others, of each token in prompt or output.
+3. Each token of the output loses frequency_penalty per occurrence, and presence_penalty once.
+4. Masks hide tokens that may not be drawn.
+5. min_p hides tokens whose probability, after temperature, is below min_p times the largest probability.
+
+No function waits for the device.
 """
 
 from collections.abc import Sequence
@@ -56,22 +59,22 @@ class Rules(Protocol):
 
     @property
     def reads_text(self) -> bool:
-        """True if what they do depends on the text."""
+        """True if the effect of the rules depends on the text."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TextRows:
-    """Consecutive rows of logits that go on from one text, and the rules for them."""
+    """Consecutive rows of logits that continue one text, and their rules."""
 
-    paths: Sequence[Sequence[int]] = ((),)  # of each row the tokens that follow the text before it: what is drafted
+    paths: Sequence[Sequence[int]] = ((),)  # per row, the drafted tokens between the text and the row
     rules: Rules | None = None
     temperature: float = 1.0
     prompt: Sequence[int] = ()
     output: Sequence[int] = ()
-    banned: Sequence[Sequence[int]] | None = None  # ids that each row may not draw, unless a grammar has nothing else
-    counts: TextCounts | None = None  # of prompt and output, which are not read then; None: they are counted here
-    allowed: masks.Words | None = None  # what each row may draw by the text's grammar; None: it has none
+    banned: Sequence[Sequence[int]] | None = None  # per row, ids not to draw unless the grammar allows no others
+    counts: TextCounts | None = None  # of prompt and output, which are then ignored; None: counts prompt and output
+    allowed: masks.Words | None = None  # per row, the tokens that the grammar allows; None: no grammar
 
     @property
     def is_changed(self) -> bool:
@@ -80,11 +83,11 @@ class TextRows:
 
 
 def process(logits: Tensor, texts: Sequence[TextRows], *, num_tokens: int | None = None) -> Tensor:
-    """Returns logits [num_rows, num_tokens] as the rules of their texts have them, in fp32 at least (fp64 for fp64).
+    """Applies the texts' rules to logits [num_rows, vocab]; returns [num_rows, num_tokens], in fp32 (fp64 for fp64).
 
-    logits [num_rows, vocab] stay as they are, and are what comes back where no rule changes any row. Columns from
-    num_tokens on are padding of the model, and cut off. A row that may draw nothing has nothing but -inf. Ids beyond
-    the vocabulary are ignored. A logit of inf or NaN that a grammar hides becomes NaN.
+    The input is not modified; it is returned itself, with all columns, if no row has a rule. num_tokens: columns from
+    here on are the model's padding, and are dropped. A row without a permitted token is all -inf. Ids beyond the
+    vocabulary are ignored. A logit of inf or NaN that a grammar hides becomes NaN.
     """
     if not any(text.is_changed for text in texts):
         return logits
@@ -101,9 +104,9 @@ def process(logits: Tensor, texts: Sequence[TextRows], *, num_tokens: int | None
 
 @dataclass(frozen=True, slots=True)
 class _Added:
-    """The effect of bias and penalties on some logits: (logit + bias), by factor, - lost."""
+    """The effect of bias and penalties on some logits: scale(logit + bias, factor) - lost, as in `_added`."""
 
-    index: NDArray[np.int64]  # [num], a token, or row * width + token
+    index: NDArray[np.int64]  # [num], token, or row * width + token
     numbers: NDArray[np.float64]  # [3, num]: bias, factor, lost
 
     @staticmethod
@@ -113,16 +116,16 @@ class _Added:
         )
 
     def to(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """The index and the numbers beside these logits, in their precision."""
+        """Returns index and numbers on the device of the logits; numbers in the dtype of the logits."""
         index, numbers = torch.from_numpy(self.index), torch.from_numpy(self.numbers).to(logits.dtype)
         return index.to(logits.device, non_blocking=True), numbers.to(logits.device, non_blocking=True)
 
 
 def _add(logits: Tensor, texts: Sequence[TextRows]) -> None:
-    """Adds bias and penalties to contiguous logits [num_rows, width].
+    """Adds bias and penalties to contiguous logits [num_rows, width], in place.
 
-    What a text has in common is added to all of its rows; where a row's drafted tokens count, too, its logits are
-    replaced by what these come to.
+    The effect of a text applies to all its rows. At tokens drafted before a row, the row's logits are then replaced by
+    values that count the drafted tokens, too.
     """
     width = logits.shape[-1]
     rows, whole, drafted = list[slice](), list[_Added](), list[_Added]()
@@ -149,7 +152,7 @@ def _add(logits: Tensor, texts: Sequence[TextRows]) -> None:
 
 
 def _added(values: Tensor, numbers: Tensor) -> Tensor:
-    """Returns values [..., num] with numbers [3, num] added: bias, factor, lost."""
+    """Applies numbers [3, num] (bias, factor, lost) to values [..., num]."""
     bias, factor, lost = numbers.unbind()
     values = values + bias
     return torch.where(values > 0, values / factor, values * factor) - lost
@@ -162,7 +165,7 @@ def _counts(text: TextRows) -> TextCounts:
 
 
 def _of_text(rules: Rules, counts: TextCounts, width: int) -> _Added:
-    """Returns the effect of bias and the text before a draft on tokens below width."""
+    """Returns the effect of bias and of the text, without drafts, on tokens below width."""
     biases = _biases(rules)
     others = [token for token, place in zip(biases, counts.places(list(biases)).tolist(), strict=True) if place < 0]
     tokens = np.concatenate([counts.tokens, np.array(others, np.int64)])
@@ -178,7 +181,7 @@ def _of_text(rules: Rules, counts: TextCounts, width: int) -> _Added:
 
 
 def _of_paths(rules: Rules, counts: TextCounts, paths: Sequence[Sequence[int]], first_row: int, width: int) -> _Added:
-    """Returns the effect of the text and each row's path on the tokens of that path."""
+    """Returns the effect of bias, text and path on the tokens in each row's path."""
     drafted = np.array([token for path in paths for token in path] if rules.reads_text else [], np.int64)
     if not len(drafted):
         return _Added(np.zeros(0, np.int64), np.zeros((3, 0)))
@@ -210,7 +213,7 @@ def _numbers(
 
 
 def _cut(logits: Tensor, texts: Sequence[TextRows]) -> None:
-    """Hides what min_p cuts: p < min_p * largest p after temperature T is logit < largest logit + T * ln(min_p)."""
+    """Applies min_p in place: p < min_p * max p at temperature T means logit < max logit + T * ln(min_p)."""
     if all(text.rules is None for text in texts):
         return
     depths = [depth for text in texts for depth in [_depth(text)] * len(text.paths)]
@@ -221,7 +224,7 @@ def _cut(logits: Tensor, texts: Sequence[TextRows]) -> None:
 
 
 def _depth(text: TextRows) -> float:
-    """Returns min_p as a distance from the largest logit; -inf where nothing is cut. Temperature 0 cuts nothing."""
+    """Returns min_p as an offset from the largest logit; -inf: min_p is off, or the temperature is 0."""
     if text.rules is None or not text.rules.min_p or not text.temperature:
         return -inf
     return text.temperature * log(text.rules.min_p)

@@ -1,7 +1,7 @@
-"""Masks of rows of logits: ids that a row may not draw, and those that a grammar allows it.
+"""Masks for rows of logits: ids that a row must not draw, and ids that its grammar allows.
 
-A grammar's bits become numbers that are added to the logits of the rows that have one: 0 or -inf. On a CPU that takes a
-quarter of the time of filling by a mask of truth values.
+A grammar's bits are expanded to 0 or -inf, and added to the logits. On a CPU this takes a quarter of the time of
+`masked_fill` with a boolean mask.
 """
 
 from collections.abc import Sequence
@@ -14,27 +14,27 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Words: TypeAlias = NDArray[np.int32]
-"""Bits of what rows may draw [num_rows, num_words]: bit t % 32 of word t // 32 says whether token t may be drawn."""
+"""Bit masks of allowed tokens [num_rows, num_words]: bit t % 32 of word t // 32 is 1 if token t may be drawn."""
 
 BIASES: NDArray[np.float32] = np.where(
     np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little") == 1, 0.0, -np.inf
 ).astype(np.float32)
-"""What eight tokens' bits, one byte, add to their logits [256, 8]."""
+"""Summands for the logits of eight tokens [256, 8], indexed by the byte that holds their bits."""
 
 
 class Limits(NamedTuple):
-    """Bounds on what consecutive rows may draw."""
+    """Restrictions on the tokens of consecutive rows."""
 
     num_rows: int
-    banned: Sequence[Sequence[int]] | None = None  # ids, of each row; those beyond the vocabulary ban nothing
-    allowed: Words | None = None  # bits, of each row: tokens without a bit may not be drawn either
+    banned: Sequence[Sequence[int]] | None = None  # ids per row; ids beyond the vocabulary are ignored
+    allowed: Words | None = None  # bits per row; tokens beyond the bits are not allowed
 
 
 def hide(logits: Tensor, limits: Sequence[Limits]) -> None:
-    """Sets contiguous logits [num_rows, vocab] to -inf, in place, where a row may not draw.
+    """Sets contiguous logits [num_rows, vocab] to -inf, in place, at tokens that a row must not draw.
 
-    Where a row has bans and bits, and all that its bits allow is banned, the ban does not hold. A logit of inf or NaN
-    that bits hide becomes NaN.
+    If all tokens that a row's bits allow are banned, the ban is ignored. A logit of inf or NaN that bits hide becomes
+    NaN.
     """
     cells: list[int] = []
     first, vocab = 0, logits.shape[-1]
@@ -52,7 +52,7 @@ def hide(logits: Tensor, limits: Sequence[Limits]) -> None:
 
 
 def runs(chosen: Sequence[bool]) -> list[slice]:
-    """Returns the rows that are chosen as runs of neighbours, so that each is a view of the logits."""
+    """Returns the chosen rows as slices of consecutive rows, so that each slice is a view of the logits."""
     if all(chosen):
         return [slice(0, len(chosen))] if chosen else []
     edges = np.flatnonzero(np.diff(np.array([False, *chosen, False]).astype(np.int8))).tolist()
@@ -60,7 +60,7 @@ def runs(chosen: Sequence[bool]) -> list[slice]:
 
 
 def _left(words: NDArray[np.uint32], banned: Sequence[Sequence[int]]) -> NDArray[np.uint32]:
-    """Takes what is banned from words [num_rows, num_words], but for rows of which nothing would be left."""
+    """Clears banned bits in words [num_rows, num_words], except in rows where no bit would remain."""
     for row, ids in enumerate(banned):
         if not ids:
             continue
@@ -74,7 +74,7 @@ def _left(words: NDArray[np.uint32], banned: Sequence[Sequence[int]]) -> NDArray
 
 
 def _hide_others(logits: Tensor, words: NDArray[np.uint32]) -> None:
-    """Hides in place all tokens whose bit in words [num_rows, num_words] is 0, or that have none."""
+    """Hides, in place, tokens whose bit in words [num_rows, num_words] is 0 or missing."""
     num_bits = 32 * words.shape[1]
     octets = words.astype("<u4", copy=False).view(np.uint8)
     expand = _expanded_by_numpy if logits.device.type == "cpu" else _expanded_by_torch
@@ -83,12 +83,12 @@ def _hide_others(logits: Tensor, words: NDArray[np.uint32]) -> None:
 
 
 def _expanded_by_numpy(octets: NDArray[np.uint8], like: Tensor) -> Tensor:
-    """Returns what octets [num_rows, num_octets] add to logits [num_rows, 8 * num_octets]."""
+    """Expands octets [num_rows, num_octets] to summands of logits [num_rows, 8 * num_octets]."""
     return torch.from_numpy(BIASES.take(octets.reshape(-1), axis=0).reshape(len(octets), -1)).to(like.dtype)
 
 
 def _expanded_by_torch(octets: NDArray[np.uint8], like: Tensor) -> Tensor:
-    """The same, expanded beside these logits: a device gets the bits only."""
+    """Does the same on the device of the logits, so that only the bits are copied there."""
     biases = torch.from_numpy(BIASES).to(like.device, like.dtype, non_blocking=True)
     index = torch.from_numpy(octets).to(like.device, non_blocking=True).to(torch.int32)
     return biases.index_select(0, index.view(-1)).view(len(octets), -1)

@@ -1,7 +1,7 @@
-"""Noise that is a pure function of counters: no generator, no state, no order of drawing.
+"""Counter-based noise: a pure function of seed, role and counters, without a generator or state.
 
-So a draw does not depend on its neighbours in a batch, on restarts, or on the device; noises of different roles,
-positions, rounds or seeds are independent of each other. Integers only, until the last step, so that all devices agree.
+So a draw does not depend on its batch, on restarts, or on the device. Noises of different roles, positions, rounds or
+seeds are independent of each other. All steps but the final one use integers, so that all devices agree.
 """
 
 from enum import IntEnum
@@ -18,7 +18,7 @@ _Ints = TypeVar("_Ints", Tensor, NDArray[np.int32], NDArray[np.int64])
 
 
 class Role(IntEnum):
-    """The purpose of a noise; noises of two roles are independent of each other."""
+    """The purpose of a noise; noises of different roles are independent."""
 
     MATCH = 0
     DRAFT = 1
@@ -27,14 +27,14 @@ class Role(IntEnum):
 
 
 def key(role: Role, *counters: Tensor | int) -> Tensor:
-    """Returns a 64-bit hash of the counters (int64, broadcast): one splitmix64 finaliser for each."""
+    """Returns a 64-bit hash of role and counters (int64, broadcast): one splitmix64 finaliser per counter."""
     start = _signed((role + 1) * _GOLDEN)
     if any(isinstance(counter, Tensor) and counter.device.type != "cpu" for counter in counters):
         state = torch.tensor(start)
         for counter in counters:
             state = _mix(state ^ counter)
         return state
-    hashed = np.array(start)  # a few numbers: numpy's calls cost a quarter of torch's
+    hashed = np.array(start)  # for few numbers numpy's calls cost a quarter of torch's
     with np.errstate(over="ignore"):
         for counter in counters:
             hashed = np.asarray(_mix(hashed ^ (counter.numpy() if isinstance(counter, Tensor) else counter)))
@@ -48,7 +48,7 @@ def uniform(seeds: Tensor, role: Role, epochs: Tensor | int, rounds: Tensor | in
 
 
 def exponential(keys: Tensor, vocab: int) -> Tensor:
-    """Returns Exp(1) noise [rows, vocab] fp32 for keys [rows]: column i depends on the row's key and on i alone."""
+    """Returns Exp(1) noise [rows, vocab] fp32 for keys [rows]; column i depends only on the row's key and i."""
     return _exponential(keys, torch.arange(vocab, dtype=torch.int32, device=keys.device))
 
 
@@ -58,15 +58,15 @@ def match_noise(seeds: Tensor, positions: Tensor, vocab: int) -> Tensor:
 
 
 def exponential_at(keys: Tensor, tokens: Tensor) -> Tensor:
-    """Returns `exponential` at one token id (int64) for each of keys [n]."""
+    """Returns the values [n] of `exponential` for keys [n] at tokens [n] (int64), one token id per key."""
     return _exponential(keys, tokens.to(torch.int32).unsqueeze(1)).squeeze(1)
 
 
 def _exponential(keys: Tensor, ids: Tensor) -> Tensor:
     """Returns Exp(1) noise for keys [rows] and ids [vocab] or [rows, 1].
 
-    Two rounds of multiply and xor-shift in 32 bits, keyed by both halves of the key; 32-bit integers because this is
-    most of what sampling costs.
+    Two rounds of multiply and xor-shift in 32 bits, keyed by both halves of the key. 32 bits for speed: this is the
+    largest part of the cost of sampling.
     """
     halves = keys.contiguous().unsqueeze(-1).view(torch.int32)  # [rows, 2]
     x = (
@@ -80,10 +80,10 @@ def _exponential(keys: Tensor, ids: Tensor) -> Tensor:
 
 
 def _scramble(ids: _Ints, halves: _Ints) -> _Ints:
-    """32-bit hashes [rows, vocab] of ids [vocab], keyed by halves [rows, 2]."""
+    """Returns 32-bit hashes [rows, vocab] of ids [vocab], keyed by halves [rows, 2]."""
     x = (ids * _signed(_GOLDEN, 32)) ^ halves[:, :1]
     x *= halves[:, 1:] | 1
-    for multiplier in (0x7FEB352D, 0x846CA68B):  # of Wellons' lowbias32
+    for multiplier in (0x7FEB352D, 0x846CA68B):  # from Wellons' lowbias32
         shifted = x >> 16
         shifted &= 0xFFFF
         x ^= shifted
@@ -98,7 +98,7 @@ def _mix(x: _Ints) -> _Ints:
 
 
 def _shift(x: _Ints, bits: int) -> _Ints:
-    """Returns the 64 bits, as an unsigned number, shifted right."""
+    """Returns a logical (unsigned) right shift of 64 bits."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 

@@ -1,7 +1,7 @@
-"""The byte layout of a proposal's positions, and cutting a proposal to its first positions.
+"""The byte layout of a proposal's positions, and truncation of a proposal to its leading positions.
 
-A position is `kind: u8, num_entries: u32` and then its entries, all little-endian. Dense: one float per token id from 0
-on. Lattice: the token ids, strictly increasing, then one 16-bit weight, above zero, for each.
+A position is `kind: u8, num_entries: u32` and then its entries, all little-endian. Dense: one float per token id, from
+0 on. Lattice: the strictly increasing token ids, then one positive 16-bit weight per id.
 """
 
 import struct
@@ -19,8 +19,8 @@ HEADER = struct.Struct("<BI")
 
 
 class Layout(NamedTuple):
-    ids: str | None  # numpy dtypes; None: no ids travel, they are 0, 1, ...
-    values: str
+    ids: str | None  # numpy dtype; None: ids are not sent, they are 0, 1, ...
+    values: str  # numpy dtype
 
     @property
     def entry_bytes(self) -> int:
@@ -33,7 +33,7 @@ LAYOUTS = {1: Layout(None, "<f4"), 2: Layout(None, "<f2"), 3: Layout("<u2", "<u2
 
 
 def cut(data: bytes, num_positions: int) -> bytes:
-    """Returns a proposal's first positions; one that cannot be parsed that far stays whole, and `decode` refuses it."""
+    """Returns a proposal's leading positions. One that cannot be parsed is returned whole, for `decode` to refuse."""
     start = 0
     for _ in range(num_positions):
         if start + HEADER.size > len(data):
@@ -46,12 +46,12 @@ def cut(data: bytes, num_positions: int) -> bytes:
 
 
 def certain(tokens: Sequence[int]) -> bytes:
-    """Returns the proposal that draws each of these tokens with probability 1: a lattice of one entry for each."""
+    """Returns a proposal with probability 1 for each of these tokens: lattices with one entry."""
     return b"".join(_CERTAIN.pack(4, 1, token, 1) for token in tokens)
 
 
 def spans(data: bytes, num_positions: int, vocab_size: int) -> list[tuple[int, int, int]]:
-    """Returns (kind, start of the entries, number of entries) of each position. InvalidProposal for wrong sizes."""
+    """Returns (kind, byte offset of the entries, number of entries) per position; InvalidProposal for wrong sizes."""
     found: list[tuple[int, int, int]] = []
     start = 0
     for position in range(num_positions):

@@ -1,15 +1,15 @@
-"""Draft distributions in the form in which they are both sampled from and sent (ratio rule).
+"""Draft distributions for the ratio rule: rounded, sampled from, and sent.
 
-Sending anything but what was sampled from breaks exactness, so a proposal is first rounded to what travels (`make`),
-and then asked for everything else:
+Exactness requires that the distribution sent is the one sampled from. So `make` first rounds the probabilities to a
+proposal, the source of both tokens and bytes:
 
     proposal = make(draft_probs, "lattice")       one row per drafting session
     tokens = proposal.sample(noise)               drawn from the rounded values
-    positions = proposal.pack()                   one `bytes` per row; a session keeps its own, step by step
-    Draft(proposal=encode(positions), ...)        up the wire
+    positions = proposal.pack()                   one `bytes` per row; a session collects its own over the steps
+    Draft(proposal=encode(positions), ...)        sent to the verify node
     draft_probs = decode(data, num_positions, vocab_size)   equal to `proposal.probs()`
 
-How the positions lie in bytes is in `positions.py`.
+The byte layout is in `positions.py`.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from goodspeed.exact.sampling import draw
 
 KINDS = ("dense-fp32", "dense-fp16", "lattice")
 TOLERANCE = 0.02
-"""How far the sum of dense probabilities may be from 1. Rounding 151,936 of them to fp16 can cost 0.5 %."""
+"""Largest deviation of the sum of dense probabilities from 1. Rounding 151,936 of them to fp16 can cost 0.5 %."""
 
 _TOP_WEIGHT = 65535
 
@@ -36,7 +36,7 @@ _Ids: TypeAlias = slice | NDArray[Any]
 
 
 class Proposal(Protocol):
-    """Distributions [batch, vocab] as they are sampled from and sent."""
+    """Distributions [batch, vocab], rounded to the values that are sampled from and sent."""
 
     def probs(self) -> Tensor:
         """Returns the probabilities that both nodes use [batch, vocab], fp32, each row summing to 1."""
@@ -69,7 +69,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class Lattice:
-    """The k most likely tokens with 16-bit integer weights, the largest 65,535."""
+    """The k most likely tokens with 16-bit integer weights; the largest weight is 65,535."""
 
     ids: Tensor  # [batch, k] int64, increasing
     weights: Tensor  # [batch, k] int64 in 0..65535
@@ -95,9 +95,9 @@ class Lattice:
 
 
 def make(probs: Tensor, kind: str = "lattice", *, k: int = 64) -> Proposal:
-    """Rounds probs [batch, vocab] to a proposal of one of KINDS; `k` in 1..256 is for a lattice.
+    """Rounds probs [batch, vocab] to a proposal. kind: one of KINDS. k: tokens of a lattice, 1..256.
 
-    Raises ConfigError on an unknown kind or a k out of range.
+    Raises ConfigError for an unknown kind or a k out of range.
     """
     if kind == "dense-fp32":
         return Dense(probs.float())
@@ -107,28 +107,28 @@ def make(probs: Tensor, kind: str = "lattice", *, k: int = 64) -> Proposal:
         raise ConfigError(f"no proposal of kind {kind!r}; choose one of {', '.join(KINDS)}")
     if not 1 <= k <= MAX_K:
         raise ConfigError(f"a lattice of {k} tokens; choose 1 to {MAX_K}")
-    top = probs.topk(min(k, probs.shape[1]))  # [batch, k], falling
+    top = probs.topk(min(k, probs.shape[1]))  # [batch, k], descending
     weights = (top.values / top.values[:, :1] * _TOP_WEIGHT).round().long()
     ids, order = top.indices.sort(1)
     return Lattice(ids, weights.gather(1, order), probs.shape[1])
 
 
 def position_bytes(kind: str, vocab_size: int, k: int = 64) -> int:
-    """Returns the most bytes that one position of this kind takes, for the limit on messages."""
+    """Returns the largest size of one position in bytes, for the limit on message sizes."""
     code = {"dense-fp32": 1, "dense-fp16": 2, "lattice": 3 if vocab_size <= 1 << 16 else 4}[kind]
     return HEADER.size + LAYOUTS[code].entry_bytes * (min(k, vocab_size) if kind == "lattice" else vocab_size)
 
 
 def encode(positions: Sequence[bytes]) -> bytes:
-    """Returns the packed positions of one draft, in order, as `Draft.proposal`."""
+    """Joins the packed positions of one draft, in order, to `Draft.proposal`."""
     return b"".join(positions)
 
 
 def decode(data: bytes, num_positions: int, vocab_size: int, tokens: Sequence[int] | None = None) -> Tensor:
-    """Returns draft probabilities [num_positions, vocab_size], fp32; rows are divided by their sum in float64.
+    """Returns draft probabilities [num_positions, vocab_size], fp32; rows are normalized in float64.
 
-    With `tokens` [num_positions] each must have been possible at its position. Sizes are checked before anything is
-    allocated; the caller bounds num_positions. Raises InvalidProposal, saying at which position and what.
+    tokens [num_positions]: each must have a positive probability at its position; None: no check. Sizes are checked
+    before memory is allocated; the caller bounds num_positions. Raises InvalidProposal with position and reason.
     """
     found = spans(data, num_positions, vocab_size)
     probs = np.zeros((num_positions, vocab_size), np.float32)

@@ -1,12 +1,11 @@
-"""The two verification rules as pure functions, and what Eq. (3) observes under each.
+"""The two verification rules as pure functions, and the observations of Eq. (3) under each.
 
-A verify node runs `match` for each session under the match rule, on the host; and `verify_ratio`, `ratios` and
-`overlaps`, with `decide_ratio` inside, for a batch under the ratio rule. `verify_match` is `match` over a batch.
+A verify node runs `match` per session under the match rule, on the host. Under the ratio rule it runs `verify_ratio`
+(with `decide_ratio`), `ratios` and `overlaps` per batch. `verify_match` is `match` for a batch.
 
-A batch is ragged: row i verifies `num_drafted[i]` of `max_len` columns; the columns beyond are padding and are never
-read. Both rules over batches return (num_accepted [batch], next_token [batch]): the accepted prefix of the draft, and
-the recovered token after a rejection or the bonus token after a full acceptance. No function on tensors waits for the
-device.
+A batch is ragged: row i verifies `num_drafted[i]` of `max_len` columns; the remaining columns are padding and never
+read. Both batch rules return (num_accepted [batch], next_token [batch]): the length of the accepted prefix, and the
+recovered token after a rejection or the bonus token after full acceptance. No function on tensors waits for the device.
 """
 
 from collections.abc import Sequence
@@ -19,9 +18,9 @@ from goodspeed.exact.sampling import draw
 
 
 def verify_match(target_tokens: Tensor, draft_tokens: Tensor, num_drafted: Tensor) -> tuple[Tensor, Tensor]:
-    """Accepts while the draft equals the target's own draw; the next token is the target's draw there.
+    """Match rule for a batch: accepts drafted tokens up to the first that differs from the target's own draw.
 
-    For other programs: the nodes run `match`, the same rule for one session at a time.
+    The next token is the target's draw at that position. For other programs: the nodes run `match` per session.
 
     target_tokens [batch, max_len + 1]: the target's draws after 0, 1, ... drafted tokens. draft_tokens
     [batch, max_len], num_drafted [batch].
@@ -32,10 +31,10 @@ def verify_match(target_tokens: Tensor, draft_tokens: Tensor, num_drafted: Tenso
 
 
 def match(target_tokens: Sequence[int], draft_tokens: Sequence[int]) -> tuple[int, int]:
-    """The match rule for one session, on the host: returns (num_accepted, agreement).
+    """Match rule for one session, on the host: returns (num_accepted, agreement).
 
-    target_tokens [num_drafted + 1], draft_tokens [num_drafted]; the next token is target_tokens[num_accepted].
-    agreement counts all drafted tokens that the target drew too, also after a rejection; see Eq. (3).
+    target_tokens [num_drafted + 1], draft_tokens [num_drafted]. The next token is target_tokens[num_accepted].
+    agreement: drafted tokens equal to the target's draw, including those after a rejection; see Eq. (3).
     """
     agrees = [target == draft for target, draft in zip(target_tokens, draft_tokens, strict=False)]
     return agrees.index(False) if False in agrees else len(agrees), sum(agrees)
@@ -44,11 +43,11 @@ def match(target_tokens: Sequence[int], draft_tokens: Sequence[int]) -> tuple[in
 def match_tree(
     target_tokens: Sequence[int] | Tensor, tokens: Sequence[int] | Tensor, parents: Sequence[int] | Tensor
 ) -> tuple[list[int], int]:
-    """The match rule for one session's token tree, on the host: returns (path, next_token).
+    """Match rule for one session's token tree, on the host: returns (path, next_token).
 
-    tokens [num_nodes] and parents [num_nodes]: of each node its token, and its parent's index or -1 for the base.
-    target_tokens [num_nodes + 1]: the target's own draw after the base, then after each node, with the noise of its
-    depth. The path goes down while a child has the token that was drawn; of two such children it takes the first.
+    tokens [num_nodes]: the nodes' tokens. parents [num_nodes]: index of each node's parent; -1: the base.
+    target_tokens [num_nodes + 1]: the target's draw after the base, then after each node, with the noise of its depth.
+    The path descends while a child has the drawn token; of two such children it takes the first.
     """
     drawn = list(map(int, target_tokens))
     path = trees.accepted(drawn, list(map(int, tokens)), list(map(int, parents)))
@@ -66,8 +65,8 @@ def verify_ratio(
     """Rejection sampling with min(1, p/q) (Leviathan et al. 2023, Algorithm 1; Chen et al. 2023, Algorithm 2).
 
     target_probs p [batch, max_len + 1, vocab], draft_tokens [batch, max_len], draft_probs q [batch, max_len, vocab]
-    (what the tokens were really sampled from), num_drafted [batch], noise uniform in [0, 1): accept_noise
-    [batch, max_len], final_noise [batch]. The two vocabularies may differ in padding: a token that one lacks has
+    (the distributions the tokens were sampled from), num_drafted [batch]. Noise is uniform in [0, 1): accept_noise
+    [batch, max_len], final_noise [batch]. The vocabularies may differ in padding: a token missing in one has
     probability zero there. After a rejection the next token is drawn from max(p - q, 0), else from p.
     """
     num_accepted = _prefix(decide_ratio(target_probs, draft_tokens, draft_probs, num_drafted, accept_noise))
@@ -78,16 +77,16 @@ def verify_ratio(
 def decide_ratio(
     target_probs: Tensor, draft_tokens: Tensor, draft_probs: Tensor, num_drafted: Tensor, accept_noise: Tensor
 ) -> Tensor:
-    """Returns [batch, max_len]: which drafted tokens pass their own test, even after a rejection (`verify_ratio`)."""
+    """Returns True for drafted tokens that pass their own test, even after a rejection [batch, max_len]."""
     p, q = _probs_of_drafted(target_probs, draft_tokens, draft_probs)  # [batch, max_len]
-    # Strict: with <= a token of probability zero would be accepted at noise 0.
+    # Strict inequality: <= would accept a token of probability zero at noise 0.
     return (accept_noise.double() * q < p) & (q > 0) & _drafted(draft_tokens, num_drafted)
 
 
 def ratios(target_probs: Tensor, draft_tokens: Tensor, draft_probs: Tensor, num_drafted: Tensor) -> Tensor:
-    """Returns min(1, p/q) of each drafted token, also after a rejection; zero in padding [batch, max_len], fp64.
+    """Returns min(1, p/q) of all drafted tokens [batch, max_len], fp64; 0 in padding.
 
-    Where a row of target_probs is NaN since rules leave it no token, which may be after a rejection, it is zero.
+    0 also where a row of target_probs is NaN: after a rejection, rules may permit no token.
     """
     p, q = _probs_of_drafted(target_probs, draft_tokens, draft_probs)
     ratio = torch.where(q > 0, p / q.clamp(min=torch.finfo(q.dtype).tiny), 0.0).clamp(max=1.0)
@@ -95,14 +94,14 @@ def ratios(target_probs: Tensor, draft_tokens: Tensor, draft_probs: Tensor, num_
 
 
 def overlaps(target_probs: Tensor, draft_probs: Tensor, num_drafted: Tensor) -> Tensor:
-    """Returns the sum of min(p, q) over the vocabulary at each drafted position; 0 in padding [batch, max_len], fp64.
+    """Returns the sum of min(p, q) over the vocabulary at each drafted position [batch, max_len], fp64; 0 in padding.
 
-    This is the mean of min(1, p/q) under q, the observation of Eq. (3) without the variance of the token that was
-    drawn: a drafter's choice of a token cannot change it at that token's own position. Where a row of target_probs is
-    NaN since rules leave it no token, which may be after a rejection, it is zero.
+    This is the mean of min(1, p/q) under q: the observation of Eq. (3) without the variance of the drawn token. A
+    drafter cannot influence it by the choice of the token at that position. 0 also where a row of target_probs is NaN:
+    after a rejection, rules may permit no token.
     """
     vocab = min(target_probs.shape[-1], draft_probs.shape[-1])
-    columns = [  # one at a time: no third copy of everything
+    columns = [  # column by column, to avoid a third tensor of full size
         torch.minimum(target_probs[:, column, :vocab], draft_probs[:, column, :vocab]).sum(-1).double()
         for column in range(draft_probs.shape[1])
     ]
@@ -111,7 +110,7 @@ def overlaps(target_probs: Tensor, draft_probs: Tensor, num_drafted: Tensor) -> 
 
 
 def _drafted(columns: Tensor, num_drafted: Tensor) -> Tensor:
-    """True where columns [batch, max_len, ...] hold drafted tokens, False in padding [batch, max_len]."""
+    """Returns True for drafted tokens, False for padding [batch, max_len]; columns [batch, max_len, ...]."""
     return torch.arange(columns.shape[1], device=columns.device) < num_drafted.unsqueeze(1)
 
 
@@ -133,7 +132,7 @@ def _at(probs: Tensor, tokens: Tensor) -> Tensor:
 
 
 def _residual(target_probs: Tensor, draft_probs: Tensor, column: Tensor, rejected: Tensor) -> Tensor:
-    """Returns weights [batch, vocab] of the next token at `column` [batch]: p, less q where a token was rejected."""
+    """Returns weights [batch, vocab] of the next token at `column` [batch]: max(p - q, 0) after a rejection, else p."""
     batch = torch.arange(len(column), device=column.device)
     p = target_probs[batch, column]  # [batch, vocab]
     if draft_probs.shape[1] == 0:
@@ -141,6 +140,6 @@ def _residual(target_probs: Tensor, draft_probs: Tensor, column: Tensor, rejecte
     q = draft_probs[batch, column.clamp(max=draft_probs.shape[1] - 1)][:, : p.shape[1]]
     residual = p.clone()
     residual[:, : q.shape[1]].sub_(q).clamp_(min=0)
-    # p below q everywhere is rounding: the two are equal, and so is drawing from p.
+    # p <= q everywhere is a rounding effect: p equals q, so p is right.
     use = rejected & (residual.sum(1) > 0)
     return torch.where(use.unsqueeze(1), residual, p)

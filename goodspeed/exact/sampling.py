@@ -1,9 +1,9 @@
 """Sampling: logits to probabilities to tokens.
 
-The match rule draws with `sample`: whatever batch, padding or device a token is drawn in, it is drawn again exactly.
-The ratio rule draws with `draw` at one `uniform` number.
+The match rule draws with `sample`: the result is the same in any batch, with any padding, on any device. The ratio rule
+draws with `draw` at one `uniform` number.
 
-Nothing here waits for the device: what a batch needs is decided from the `Sampling` of its rows on the host.
+No function waits for the device: all decisions follow from the rows' `Sampling` on the host.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ __all__ = ["Role", "Sampling", "SamplingBatch", "choose", "draw", "rows_at_once"
 
 Device: TypeAlias = torch.device | str
 Noise: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
-"""A function that returns `match_noise`, perhaps from a cache; its result is overwritten."""
+"""A function like `match_noise`, perhaps with a cache; callers overwrite its result."""
 
 _NUMPY = {torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64}
 
@@ -71,7 +71,7 @@ class SamplingBatch:
         return tuple(i for i, row in enumerate(self.rows) if row.temperature == 0)
 
     def truncated(self, vocab: int) -> list[int]:
-        """Returns the rows with top-k or top-p in effect."""
+        """Returns the rows that top-k or top-p truncates."""
         return [
             i for i, row in enumerate(self.rows) if row.temperature > 0 and (0 < row.top_k < vocab or row.top_p < 1)
         ]
@@ -86,17 +86,16 @@ class SamplingBatch:
 
     def tensor(self, values: Sequence[float], dtype: torch.dtype) -> Tensor:
         """Returns a tensor on the device, without waiting for it."""
-        tensor = torch.from_numpy(np.array(values, _NUMPY[dtype]))  # sooner than torch.tensor by half
+        tensor = torch.from_numpy(np.array(values, _NUMPY[dtype]))  # half the time of torch.tensor
         return tensor.to(self.device, non_blocking=True)
 
 
 def to_probs(logits: Tensor, sampling: SamplingBatch, *, num_tokens: int | None = None) -> Tensor:
     """Returns probabilities [batch, vocab] (fp32; fp64 for fp64) of logits [batch, vocab]: temperature, top-k, top-p.
 
-    Temperature 0 is one-hot on the largest logit, the lowest id among equals. Top-p keeps the fewest of the top-k
-    tokens (scaled to 1) that reach it. What is exactly as likely as the last token kept is kept too, so that the order
-    in which a device sorts equals does not matter. Columns from `num_tokens` on are padding of the model beyond its
-    tokenizer: they are cut off.
+    Temperature 0 is one-hot on the largest logit, the lowest id among equals. Top-p retains the fewest of the top-k
+    tokens (scaled to 1) that reach it, and tokens exactly as likely as the least likely of these, so that a device's
+    sort order of equals does not matter. num_tokens: columns from here on are the model's padding, and are dropped.
     """
     logits = _wide(logits[:, :num_tokens])
     if sampling.all_greedy:
@@ -114,7 +113,7 @@ def sample(
     """Draws tokens [batch] by the match rule from probs [batch, vocab], seeds and positions [batch] int64.
 
     argmax(log p + Gumbel(seed, position, token id)), computed as the largest p / Exp. A token of probability zero is
-    never drawn; a one-hot row gives its token whatever the noise. `greedy` says that all rows are one-hot.
+    never drawn; a one-hot row yields its token for any noise. greedy: all rows are one-hot.
     """
     if greedy:
         return _argmax(probs)
@@ -145,7 +144,7 @@ def choose(
 
 
 def _choose(logits: Tensor, sampling: SamplingBatch, positions: Tensor, noise: Noise) -> Tensor:
-    """Draws all rows at once. On a CPU, truncated rows are drawn apart, with noise for their kept tokens only."""
+    """Draws all rows at once. On a CPU, truncated rows are drawn separately, with noise for retained tokens only."""
     few = sampling.truncated(logits.shape[-1])
     if not few or logits.device.type != "cpu":
         probs = to_probs(logits, sampling)
@@ -169,7 +168,7 @@ def _choose_kept(logits: Tensor, sampling: SamplingBatch, positions: Tensor) -> 
 def draw(weights: Tensor, noise: Tensor) -> Tensor:
     """Draws tokens [...] in proportion to weights [..., vocab], by inverse CDF at noise [...] in [0, 1).
 
-    Weights need not sum to 1. A weight of zero is never drawn, however the sums are rounded.
+    Weights need not sum to 1. A weight of zero is never drawn, regardless of rounding.
     """
     sums = weights.cumsum(-1, dtype=torch.float64).masked_fill(weights <= 0, -1.0)  # [..., vocab]
     total = sums.amax(-1, keepdim=True)
@@ -179,7 +178,7 @@ def draw(weights: Tensor, noise: Tensor) -> Tensor:
 
 
 def _first_arrival(probs: Tensor, noise: Tensor) -> Tensor:
-    """Returns where p / Exp is largest [batch]: the first arrival at these rates. Overwrites the noise."""
+    """Returns the token [batch] with the largest p / Exp: the first arrival at these rates. Overwrites the noise."""
     return _argmax(torch.div(probs, noise, out=noise) if probs.dtype == noise.dtype else probs / noise)
 
 
@@ -220,6 +219,6 @@ def _probs(tempered: Tensor, sampling: SamplingBatch) -> Tensor:
 
 
 def rows_at_once(wide: Tensor) -> int:
-    """Returns how many rows' temporaries fit into a CPU's cache, or into a few hundred MB on a GPU."""
+    """Returns the number of rows whose temporaries fit into a CPU's cache, or into a few hundred MB on a GPU."""
     num_elements = 1 << (18 if wide.device.type == "cpu" else 25)
     return max(1, num_elements // wide.shape[-1])

@@ -1,21 +1,21 @@
-"""Token trees as plain integers: of each node its token, and the index of its parent, or -1 for the base.
+"""Token trees as integers: tokens[i] is node i's token, parents[i] the index of its parent; -1: the base.
 
-The base is the newest token that is decided. Parents come before their nodes, and of a node's children the first is
-what its drafter thinks most likely: its first choice.
+The base is the newest committed token. Parents precede their children. A node's first child is the drafter's first
+choice: the child that the drafter considers most likely.
 """
 
 from collections.abc import Sequence
 from functools import lru_cache
 
 BASE = -1
-"""The parent of a first node."""
+"""Parent index of a node that follows the base (a root)."""
 
 SHAPES = 1024
-"""Trees whose alternatives are remembered by their shape: drafters make few shapes, and each is looked at often."""
+"""Tree shapes whose alternatives are cached: drafters make few shapes, and each is used often."""
 
 
 def depths(parents: Sequence[int]) -> list[int]:
-    """Tokens from the base to each node; 1 for a first node."""
+    """Returns each node's depth: 1 for a root."""
     found: list[int] = []
     for parent in parents:
         found.append(1 if parent == BASE else found[parent] + 1)
@@ -23,7 +23,7 @@ def depths(parents: Sequence[int]) -> list[int]:
 
 
 def first_choices(parents: Sequence[int]) -> list[int]:
-    """The nodes that are reached from the base by taking the first choice each time."""
+    """Returns the path from the base that takes the first choice at every node."""
     chain, at = [], BASE
     for node, parent in enumerate(parents):
         if parent == at:
@@ -34,14 +34,14 @@ def first_choices(parents: Sequence[int]) -> list[int]:
 
 @lru_cache(maxsize=SHAPES)
 def alternatives(parents: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """The nodes that are no first choice, in order, each with the first choice that follows the same node."""
+    """Returns (node, first choice with the same parent) for each node that is not a first choice, in order."""
     first: dict[int, int] = {}
     both = ((node, first.setdefault(parent, node)) for node, parent in enumerate(parents))
     return tuple((node, chosen) for node, chosen in both if node != chosen)
 
 
 def paths(tokens: Sequence[int], parents: Sequence[int] | None) -> list[tuple[int, ...]]:
-    """Returns for each node the tokens from a first node down to it, itself included; parents None: a chain."""
+    """Returns each node's path of tokens from its root, the node included. parents: None: a chain."""
     if parents is None:
         return [tuple(tokens[: node + 1]) for node in range(len(tokens))]
     found: list[tuple[int, ...]] = []
@@ -51,7 +51,7 @@ def paths(tokens: Sequence[int], parents: Sequence[int] | None) -> list[tuple[in
 
 
 def accepted(drawn: Sequence[int], tokens: Sequence[int], parents: Sequence[int]) -> list[int]:
-    """The nodes that the match rule accepts, from a first node down: see `rejection.match_tree`."""
+    """Returns the path of nodes that the match rule accepts, from a root down; see `rejection.match_tree`."""
     children: dict[tuple[int, int], int] = {}  # by parent and token
     for node in reversed(range(len(tokens))):
         children[parents[node], tokens[node]] = node
@@ -64,7 +64,7 @@ def accepted(drawn: Sequence[int], tokens: Sequence[int], parents: Sequence[int]
 
 
 def follow(tokens: Sequence[int], parents: Sequence[int], text: Sequence[int]) -> int | None:
-    """The node that a text from the base on leads to, -1 for no text; None where the tree has not that text."""
+    """Returns the node that is reached by a text after the base; -1: the text is empty; None: not in the tree."""
     at = BASE
     for token in text:
         nodes = (node for node in range(at + 1, len(tokens)) if parents[node] == at and tokens[node] == token)
@@ -76,7 +76,7 @@ def follow(tokens: Sequence[int], parents: Sequence[int], text: Sequence[int]) -
 
 
 def below(parents: Sequence[int], at: int) -> tuple[list[int], tuple[int, ...]]:
-    """All nodes under a node, in order, and their parents among themselves; under the base all there are."""
+    """Returns the descendants of a node, in order, and their parents as indices among these; base: all nodes."""
     places = {at: BASE}
     nodes: list[int] = []
     found: list[int] = []
@@ -90,7 +90,7 @@ def below(parents: Sequence[int], at: int) -> tuple[list[int], tuple[int, ...]]:
 
 
 def distinct(tokens: Sequence[int], parents: Sequence[int]) -> tuple[list[int], tuple[int, ...]]:
-    """The nodes, and their parents, without those that repeat an earlier one after the same node, and those below."""
+    """Returns the nodes without duplicate siblings and their descendants, and the parents as indices among these."""
     places = {BASE: BASE}
     nodes: list[int] = []
     found: list[int] = []
@@ -106,7 +106,7 @@ def distinct(tokens: Sequence[int], parents: Sequence[int]) -> tuple[list[int], 
 
 
 def pick(parents: Sequence[int], nodes: Sequence[int]) -> tuple[int, ...]:
-    """The parents of these nodes among themselves. nodes: ascending, each with its parent unless that is the base."""
+    """Returns the parents of these nodes as indices among them. nodes: ascending; includes every parent."""
     places = {BASE: BASE}
     for place, node in enumerate(nodes):
         places[node] = place
@@ -114,15 +114,15 @@ def pick(parents: Sequence[int], nodes: Sequence[int]) -> tuple[int, ...]:
 
 
 def is_chain(parents: tuple[int, ...]) -> bool:
-    """Returns whether each node follows the one before it."""
+    """Returns whether the tree is a chain: each node's parent is the previous node."""
     return not parents or (parents[0] == BASE and parents == tuple(range(BASE, len(parents) - 1)))
 
 
 def pack(parents: Sequence[int]) -> bytes:
-    """The parents as a message has them, at most 255 of them: 0 for the base, k + 1 for node k."""
+    """Encodes at most 255 parents for a message: 0 for the base, k + 1 for node k."""
     return bytes(parent + 1 for parent in parents)
 
 
 def unpack(packed: bytes) -> tuple[int, ...]:
-    """The parents from a message that was checked."""
+    """Decodes the parents of a validated message."""
     return tuple([each - 1 for each in packed])

@@ -1,11 +1,11 @@
-"""Top-k and top-p truncation of rows of logits, in two forms: `Kept` lists the kept tokens, `masked` hides the rest.
+"""Top-k and top-p truncation of rows of logits, in two forms: `Kept` lists the retained tokens, `masked` hides others.
 
-On a CPU a few tokens out of thousands are soon listed, and nothing more is done for the others. A device that runs
-beside the CPU does not tell how many are left without being waited for, so there whole rows are masked.
+On a CPU, listing a few tokens out of thousands saves all work on the others. On an asynchronous device the number of
+retained tokens is not known without waiting for the device, so whole rows are masked there.
 
-Top-p keeps the fewest of the top-k tokens (scaled to 1) that reach it; what is exactly as likely as the last token kept
-is kept too, so that the order in which a device sorts equals does not matter. Each row's result depends on that row
-alone, whatever else is in the batch. What has a logit of -inf is never kept.
+Top-p retains the fewest of the top-k tokens (scaled to 1) that reach it, and tokens exactly as likely as the least
+likely of these, so that a device's sort order of equals does not matter. A row's result depends on that row alone. A
+token with logit -inf is never retained.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Floats = NDArray[np.float32] | NDArray[np.float64]
 
 
 class Truncation(Protocol):
-    """The top-k and top-p of one row; 0 and 1.0 are off."""
+    """Top-k and top-p of one row; off: top_k 0, top_p 1.0."""
 
     @property
     def top_k(self) -> int: ...
@@ -32,7 +32,7 @@ class Truncation(Protocol):
 
 @dataclass(frozen=True)
 class Kept:
-    """All kept tokens of a batch: their rows (rising), ids and probabilities."""
+    """All retained tokens of a batch: their rows (ascending), ids and probabilities."""
 
     rows: NDArray[np.int64]  # [num_kept]
     tokens: NDArray[np.int64]  # [num_kept]
@@ -40,7 +40,7 @@ class Kept:
 
     @classmethod
     def of(cls, logits: Floats, samplings: Sequence[Truncation]) -> "Kept":
-        """Truncates logits [rows, vocab]; a row whose logits are not numbers may keep nothing."""
+        """Truncates logits [rows, vocab]; a row with NaN or inf logits may retain no token."""
         with np.errstate(invalid="ignore"):  # infinite logits have no probabilities
             least = _least(logits, samplings)
             places = np.flatnonzero(logits >= least[:, None])  # a quarter of the time of `nonzero`
@@ -50,22 +50,22 @@ class Kept:
         return cls(rows, tokens, (weights / sums[rows]).astype(logits.dtype))
 
     def first(self, scores: Floats, num_rows: int) -> NDArray[np.int64]:
-        """Returns each row's token of the largest score [num_rows], the lowest id among equals; scores [num_kept]."""
+        """Returns each row's token with the largest score [num_rows]; lowest id among equals. scores: [num_kept]."""
         best = np.full(num_rows, -1, scores.dtype)
         with np.errstate(invalid="ignore"):
             np.maximum.at(best, self.rows, scores)
-        winners = np.flatnonzero(scores == best[self.rows])[::-1]  # written in falling order, so that the first stays
+        winners = np.flatnonzero(scores == best[self.rows])[::-1]  # descending: the lowest id is written last and stays
         tokens = np.zeros(num_rows, np.int64)
         tokens[self.rows[winners]] = self.tokens[winners]
         return tokens
 
 
 def _least(logits: Floats, samplings: Sequence[Truncation]) -> Floats:
-    """Returns the smallest logit that each row keeps [rows]."""
+    """Returns the smallest retained logit of each row [rows]."""
     vocab = logits.shape[-1]
     least = np.full(len(logits), -np.inf, logits.dtype)
     limited = [i for i, sampling in enumerate(samplings) if 0 < sampling.top_k < vocab]
-    if limited:  # where there are fewer than top_k, the last of them is -inf
+    if limited:  # with fewer than top_k finite logits, the k-th is -inf
         least[limited] = np.maximum(_least_of_top_k(logits, limited, samplings), np.finfo(logits.dtype).min)
     for i, sampling in enumerate(samplings):
         if sampling.top_p < 1 and not 0 < sampling.top_k < vocab:
@@ -77,7 +77,7 @@ def _least_of_top_k(logits: Floats, rows: list[int], samplings: Sequence[Truncat
     chosen = logits if len(rows) == len(logits) else logits[rows]
     counts = np.array([samplings[i].top_k for i in rows])
     rest = chosen.shape[-1] - int(counts.max())
-    ordered = np.sort(np.partition(chosen, rest, axis=-1)[:, rest:], axis=-1)[:, ::-1]  # [rows, most], falling
+    ordered = np.sort(np.partition(chosen, rest, axis=-1)[:, rest:], axis=-1)[:, ::-1]  # [rows, most], descending
     last = counts - 1
     top_p = np.array([samplings[i].top_p for i in rows])
     if (top_p < 1).any():
@@ -89,7 +89,10 @@ def _least_of_top_k(logits: Floats, rows: list[int], samplings: Sequence[Truncat
 
 
 def _least_of_top_p(row: Floats, top_p: float) -> float:
-    """Returns the smallest kept logit. Sorts only tokens of (1 - top_p) / vocab or more: all others sum to less."""
+    """Returns the smallest retained logit.
+
+    Sorts only tokens with probability (1 - top_p) / vocab or more: the others sum to less than 1 - top_p.
+    """
     largest = row.max()
     weights = np.exp(row - largest)
     total = float(weights.sum(dtype=np.float64))
@@ -102,7 +105,7 @@ def _least_of_top_p(row: Floats, top_p: float) -> float:
 
 
 def masked(logits: Tensor, samplings: Sequence[Truncation], rows: Sequence[int]) -> Tensor:
-    """Returns logits [batch, vocab] with -inf for these rows' dropped tokens. Sorts only rows without top-k whole."""
+    """Returns logits [batch, vocab] with dropped tokens of `rows` set to -inf. Only rows without top-k sort fully."""
     vocab = logits.shape[-1]
     top_k = [i for i in rows if 0 < samplings[i].top_k < vocab]
     top_p = [i for i in rows if not 0 < samplings[i].top_k < vocab]
@@ -122,7 +125,7 @@ def _masked(logits: Tensor, samplings: Sequence[Truncation], rows: list[int]) ->
     last = tensor(counts, torch.int64).unsqueeze(-1) - 1  # [rows, 1]
     top_p = tensor([sampling.top_p for sampling in samplings], torch.float64).unsqueeze(-1)
     chosen = logits[index]  # [rows, vocab]
-    ordered = chosen.topk(max(counts)).values  # [rows, most], falling
+    ordered = chosen.topk(max(counts)).values  # [rows, most], descending
     beyond = torch.arange(ordered.shape[-1], device=logits.device) > last
     mass = ordered.masked_fill(beyond, -torch.inf).softmax(-1).cumsum(-1, dtype=torch.float64)
     reached = (mass < top_p).sum(-1, keepdim=True)

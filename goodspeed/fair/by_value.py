@@ -1,9 +1,8 @@
-"""Takes nodes in the order of worth x path probability, as many as are worth their time.
+"""Takes nodes in the order of worth x path probability, as many as are worth the round's time.
 
-There are two ways to the same end, since a forward pass leaves nothing else in the processor's caches. After one the
-calls of numpy take 0.3 ms, however little they have to do, where eight chains take plain Python 0.1 ms. A thousand
-chains take numpy 0.7 ms, and plain Python 3 ms. `take_needed` goes before: it takes what candidates need, whatever it
-is worth.
+There are two implementations, since the processor's caches are cold after a forward pass. The calls of numpy then take
+at least 0.3 ms, while plain Python takes 0.1 ms for eight chains. For a thousand chains numpy takes 0.7 ms, and plain
+Python 3 ms. `take_needed` runs first: it takes the nodes that candidates need, whatever their worth.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,21 +19,21 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 SLACK = 1e-12
-"""A need that is met but for this is met: it is a sum of rounded products."""
+"""Tolerance for comparing a need with a sum of rounded products."""
 
 FEW = 256
-"""Nodes up to which plain Python does it: right after a forward pass it is quicker up to 500, otherwise up to 100."""
+"""Nodes up to which plain Python is used: right after a forward pass it is faster up to 500, otherwise up to 100."""
 
 
 class Taken(NamedTuple):
-    """counts[k]: how many nodes of candidate k are taken, its likeliest; value: worth of all that the round brings."""
+    """counts[k]: number of nodes taken of candidate k, its likeliest; value: total expected worth of the round."""
 
     counts: list[int]
     value: float
 
 
 class Cost(NamedTuple):
-    """Cost of nodes: seconds of a round that verifies so many, and what a second costs, both as in `select`."""
+    """Cost of nodes: seconds of a round by its number of nodes, and the price of a second, both as in `select`."""
 
     round_s: Callable[[int], float] | None = None
     price: float | None = None
@@ -43,9 +42,9 @@ class Cost(NamedTuple):
 def take(
     candidates: Sequence[Candidate], first: Taken, most: int, cost: Cost, trees: Mapping[int, Ranked] | None = None
 ) -> Taken:
-    """Takes nodes after the first ones, up to `most` in all, until no more are worth it; see `select`.
+    """Takes nodes after the first ones, up to `most` in all, while they are worth it; see `select`.
 
-    trees: the candidates that are no chains, by index. Raises ConfigError for probabilities beyond 0 and 1.
+    trees: ranks of the candidates that are trees, by index. Raises ConfigError for probabilities outside 0 to 1.
     """
     way = _take_few if sum(len(one.odds) for one in candidates) <= FEW else _take_many
     return way(candidates, first, most, cost, trees or {})
@@ -54,9 +53,9 @@ def take(
 def take_needed(
     candidates: Sequence[Candidate], most: int, always: float, trees: Mapping[int, Ranked] | None = None
 ) -> tuple[Taken, bool]:
-    """Takes what meets the candidates' needs, the largest first, and whether all of them are met.
+    """Takes nodes that meet the candidates' needs, the largest need first; also returns whether all needs are met.
 
-    most: nodes in all. always: worth of what the round brings without drafted tokens.
+    most: nodes in all. always: worth of the round without drafted tokens.
     """
     counts, value, feasible = [0] * len(candidates), always, True
     needs = [k for k, one in enumerate(candidates) if one.need > 0]
@@ -79,7 +78,7 @@ def _take_few(
         raise ConfigError(OUTSIDE)
     num_first = sum(first.counts)
     order = sorted(
-        (-one.worth * probability, rank, k)  # of equals each candidate's next one goes before any second one
+        (-one.worth * probability, rank, k)  # ties: each candidate's next node before any second one
         for k, one in enumerate(candidates)
         for rank, probability in enumerate(path_probability(one, trees.get(k)))
         if rank >= first.counts[k]
@@ -94,7 +93,7 @@ def _take_few(
 
 
 def _num_worth_few(falling: Sequence[float], sums: Sequence[float], num_first: int, cost: Cost) -> int:
-    """Number of the values that are worth it. sums: what the round brings with none of them, with one, and so on."""
+    """Returns how many values are worth it. sums: the round's worth with none of them, with one, and so on."""
     round_s, price = cost
     if round_s is None:
         return len(falling)
@@ -114,7 +113,7 @@ def _take_many(
     if num_first:
         values[np.arange(values.shape[1]) < np.array(first.counts)[:, None]] = np.nan
     num_left = int(np.count_nonzero(~np.isnan(values)))
-    falling = -np.sort(-values, axis=None)[: min(most - num_first, num_left)]  # NaN is last
+    falling = -np.sort(-values, axis=None)[: min(most - num_first, num_left)]  # NaN sorts last
     sums = np.cumsum(np.concatenate([[first.value], falling]))
     number = _num_worth_many(falling, sums, num_first, cost)
     if not number:
@@ -126,7 +125,7 @@ def _take_many(
 
 
 def _values(candidates: Sequence[Candidate], trees: Mapping[int, Ranked]) -> Floats:
-    """Worth x path probability of each candidate's nodes, falling; NaN after the last one.
+    """Worth x path probability of each candidate's nodes, falling, padded with NaN.
 
     Shape: [num_candidates, most nodes of one].
     """
@@ -157,7 +156,7 @@ def _num_worth_many(falling: Floats, sums: Floats, num_first: int, cost: Cost) -
 
 
 def _num_above(values: Floats, least: float, number: int) -> Ints:
-    """Number of the `number` highest values that are each candidate's. least: the lowest of these."""
+    """Returns how many of the `number` highest values each candidate has. least: the lowest of these values."""
     counts: Ints = np.count_nonzero(values > least, axis=1)
-    _, equal = np.nonzero((values == least).T)  # each candidate's next one before any second one
+    _, equal = np.nonzero((values == least).T)  # ties: each candidate's next node before any second one
     return counts + np.bincount(equal[: number - int(counts.sum())], minlength=len(values))

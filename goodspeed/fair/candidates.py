@@ -1,7 +1,7 @@
 """Drafts of clients: chains and trees of nodes, and the path probability of each node.
 
-A drafted token is a node; its path probability is the product of the probabilities from the base to it. No node's is
-higher than its parent's, so the likeliest nodes of a candidate, however many, hold their parents.
+A node is a drafted token; its path probability is the product of the probabilities from the base to the node. No node
+is likelier than its parent, so the n likeliest nodes of a candidate include their parents, for any n.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from goodspeed.errors import ConfigError
 
 BASE = -1
-"""The parent of a first node: the newest token that is decided."""
+"""Parent index of a first node: the base, the newest decided token."""
 
 OUTSIDE = "probabilities must lie within 0 and 1"
 
@@ -22,11 +22,11 @@ OUTSIDE = "probabilities must lie within 0 and 1"
 class Candidate:
     """One client's draft: a chain, or a tree.
 
-    odds: probability of each node that it is accepted given that its parent is; within 0 and 1.
-    parents: of each node, the index of its parent, or -1 for the base; None for a chain.
-    worth: of one token, as compared with others'.
-    need: tokens that its drafts must bring before others' are chosen, as a sum of path probability.
-    max_nodes: the most that may be chosen; None for no bound but the budget.
+    odds: each node's probability of acceptance given that its parent is accepted; within 0 and 1.
+    parents: each node's parent index, or -1 for the base; None: a chain.
+    worth: of one token, relative to other candidates.
+    need: expected accepted tokens that have priority over other candidates' nodes, as a sum of path probability.
+    max_nodes: most nodes that may be chosen; None: no bound but the budget.
     """
 
     odds: Sequence[float]
@@ -37,14 +37,14 @@ class Candidate:
 
 
 class Ranked(NamedTuple):
-    """The nodes of a tree, the likeliest first and of equals the parent, and their path probability in that order."""
+    """A tree's nodes, the likeliest first (ties: parents first), and their path probability in that order."""
 
     nodes: list[int]
     path_probability: list[float]
 
 
 def rank(probabilities: Sequence[float], parents: Sequence[int]) -> Ranked:
-    """Ranks the nodes of a tree, whatever their order. Raises ConfigError if it is none."""
+    """Ranks the nodes of a tree, in any order. Raises ConfigError if the parents form no tree."""
     if len(parents) != len(probabilities):
         raise ConfigError(f"a tree of {len(probabilities)} nodes has {len(parents)} parents; each node has one")
     falling: list[float] = []  # path probability
@@ -52,12 +52,12 @@ def rank(probabilities: Sequence[float], parents: Sequence[int]) -> Ranked:
         if not BASE <= parent < node:
             return _rank_disordered(probabilities, parents)
         falling.append(probabilities[node] if parent == BASE else falling[parent] * probabilities[node])
-    nodes = sorted(range(len(falling)), key=falling.__getitem__, reverse=True)  # stable: of equals the parent
+    nodes = sorted(range(len(falling)), key=falling.__getitem__, reverse=True)  # stable, so parents come first in ties
     return Ranked(nodes, [falling[node] for node in nodes])
 
 
 def _rank_disordered(probabilities: Sequence[float], parents: Sequence[int]) -> Ranked:
-    """As `rank`, where nodes may come before their parents."""
+    """Ranks nodes that may come before their parents."""
     known = {BASE: (1.0, 0)}  # path probability and depth
     for node, parent in enumerate(parents):
         unknown = [node] if parent in known else _unknown_ancestors(node, parents, known)
@@ -69,7 +69,7 @@ def _rank_disordered(probabilities: Sequence[float], parents: Sequence[int]) -> 
 
 
 def _unknown_ancestors(node: int, parents: Sequence[int], known: dict[int, tuple[float, int]]) -> list[int]:
-    """The node and those above it that are not known yet, the lowest first."""
+    """Returns the node and its ancestors that are not known yet, the lowest first."""
     found: list[int] = []
     while node not in known:
         if not BASE <= parents[node] < len(parents) or len(found) == len(parents):
@@ -80,6 +80,7 @@ def _unknown_ancestors(node: int, parents: Sequence[int], known: dict[int, tuple
 
 
 def path_probability(candidate: Candidate, tree: Ranked | None = None) -> list[float]:
-    """Path probability of the nodes that may be chosen, the highest first. tree: its ranks, if it is a tree."""
+    """Returns the highest path probabilities, of the nodes that may be chosen, falling. tree: its ranks, if it is a
+    tree."""
     found = tree.path_probability if tree is not None else list(accumulate(candidate.odds, mul))
     return found if candidate.max_nodes is None else found[: max(0, candidate.max_nodes)]

@@ -1,6 +1,6 @@
 """Smoothed acceptance rate (Eq. 3) and goodput (Eq. 4) of one client, and the token count that they predict.
 
-Each estimator has an array form beside it, the same arithmetic bit for bit over many clients at once, for simulations.
+Each estimator also has an array form for simulations: the same arithmetic, bit for bit, over many clients at once.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from goodspeed.errors import ConfigError
 Floats = NDArray[np.float64]
 
 SMALLEST_RATE = 1e-6  # an acceptance rate stays within [SMALLEST_RATE, 1 - SMALLEST_RATE]
-SMALLEST_GOODPUT = 1e-6  # a goodput stays positive: the utility's slope is taken there
+SMALLEST_GOODPUT = 1e-6  # a goodput stays positive: the utility's slope is computed at it
 FULL_DRAFT = 2
-"""Drafted tokens from which on a draft counts as much as any, where evidence is weighed. With 1 (all count alike) the
-step has to be half as large for estimates as good, with 4 quick changes are followed later; measured, see the log."""
+"""Drafted tokens from which a draft has full weight, where evidence is weighed. With 1 (equal weights), estimates as
+good need half the step; with 4, they follow quick changes later; measured, see the log."""
 
 ROUNDING = 1e-5  # a sum of float32 ratios may exceed its number of terms by about this share
 
 
 def smoothed(known: float, value: float, step: float) -> float:
-    """The average `known` after one more value; 0 means that there was none yet, and gives the value itself.
+    """Returns the average `known` updated with one more value. 0 means no value yet: returns the value itself.
 
     step: the weight of the new value, between 0 and 1.
     """
@@ -33,10 +33,10 @@ def smoothed(known: float, value: float, step: float) -> float:
 
 
 class AcceptanceEstimator:
-    """Eq. (3): `value` moves by the share `eta` towards the mean agreement of each verified draft.
+    """Eq. (3): moves `value` by the share `eta` towards the mean agreement of each verified draft.
 
-    With `worth` evidence is weighed: `initial` counts as so many drafted tokens, and the estimate is the mean of all so
-    far while that gives steps larger than `eta`; later a draft below FULL_DRAFT moves it by less.
+    With `worth`, evidence is weighed. `initial` then counts as `worth` drafted tokens. The estimate is the mean of all
+    tokens so far while that gives steps larger than `eta`; later, a draft below FULL_DRAFT has a smaller step.
     """
 
     def __init__(self, eta: float, initial: float, worth: float | None = None) -> None:
@@ -44,16 +44,16 @@ class AcceptanceEstimator:
             raise ConfigError(
                 f"the initial acceptance rate is worth {worth} tokens; it must be more than 0, and finite"
             )
-        self.worth = worth  # drafted tokens that `value` rests on; None where every draft counts alike
+        self.worth = worth  # drafted tokens behind `value`; None: all drafts weigh the same
         self.eta = _share("eta", eta)
         if not 0.0 <= initial <= 1.0:
             raise ConfigError(f"the initial acceptance rate is {initial}; it must lie within 0 and 1")
         self.value = _inside(float(initial))
 
     def observe(self, agreement: float, num_drafted: int = 1) -> None:
-        """Updates from a draft: `agreement` is the sum over its positions of min(1, p/q), of its mean, or of matches.
+        """Updates from a draft. agreement: sum over its positions of min(1, p/q), of that term's mean, or of matches.
 
-        A draft without tokens keeps the estimate. Raises ValueError for an impossible sum.
+        A draft without tokens does not change the estimate. Raises ValueError for an impossible sum.
         """
         if not (num_drafted >= 0 and 0.0 <= agreement <= num_drafted * (1.0 + ROUNDING)):
             raise ValueError(f"agreement {agreement} over {num_drafted} drafted positions is impossible")
@@ -66,7 +66,7 @@ class AcceptanceEstimator:
 
 
 class GoodputEstimator:
-    """Eq. (4): `value` moves by the share `beta` towards the tokens delivered in a verify round."""
+    """Eq. (4): moves `value` by the share `beta` towards the tokens delivered in a verify round."""
 
     def __init__(self, beta: float, initial: float) -> None:
         self.beta = _share("beta", beta)
@@ -75,7 +75,7 @@ class GoodputEstimator:
         self.value = max(float(initial), SMALLEST_GOODPUT)
 
     def observe(self, tokens: float, rounds: int = 1) -> None:
-        """Updates from `tokens` delivered over the last `rounds` verify rounds (1 is Eq. 4 itself).
+        """Updates from `tokens` delivered over the latest `rounds` verify rounds (1 is Eq. 4 itself).
 
         Several rounds at once are that many steps of Eq. (4) with the tokens spread evenly over them.
         Raises ValueError for a negative count of tokens or fewer than one round.
@@ -89,9 +89,9 @@ class GoodputEstimator:
 def observe_acceptance(
     value: Floats, eta: Floats | float, agreement: Floats, num_drafted: ArrayLike, worth: Floats | None = None
 ) -> Floats:
-    """`AcceptanceEstimator.observe` for many clients: returns the new values, shape [clients] as every argument.
+    """`AcceptanceEstimator.observe` for many clients: returns the new values; all shapes are [clients].
 
-    `worth` grows by `num_drafted` afterwards; that is left to the caller.
+    The caller adds `num_drafted` to `worth` afterwards.
     """
     drafted = np.asarray(num_drafted)
     step: Any = eta
@@ -115,14 +115,14 @@ def expected_tokens(acceptance_rate: float, length: int) -> float: ...
 @overload
 def expected_tokens(acceptance_rate: ArrayLike, length: ArrayLike) -> Any: ...
 def expected_tokens(acceptance_rate: Any, length: Any) -> Any:
-    """Tokens that a draft of `length` is expected to deliver: (1 - alpha^(S+1)) / (1 - alpha), S + 1 at alpha = 1.
+    """Returns the expected tokens of a draft of `length`: (1 - alpha^(S+1)) / (1 - alpha), or S + 1 at alpha = 1.
 
     Accepts scalars (returns a float) or arrays that broadcast. Accurate for every alpha in [0, 1].
     """
     alpha = np.asarray(acceptance_rate, dtype=np.float64)
     positions = np.asarray(length, dtype=np.float64) + 1.0
     certain = alpha >= 1.0
-    with np.errstate(divide="ignore"):  # log(0) = -inf is meant: nothing drafted is ever accepted
+    with np.errstate(divide="ignore"):  # log(0) = -inf is intended: no drafted token is ever accepted
         failed = -np.expm1(positions * np.log(np.where(certain, 0.5, alpha)))
     tokens = np.where(certain, positions, failed / np.where(certain, 1.0, 1.0 - alpha))
     return float(tokens) if tokens.ndim == 0 else tokens

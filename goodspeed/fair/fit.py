@@ -1,8 +1,8 @@
-"""Fits the latency models to measured samples by least squares without negative coefficients, and says how well.
+"""Fits the models of round time to measured samples by least squares without negative coefficients, and rates the fits.
 
-Deterministic, and exact where that is possible: with four coefficients every set of them that may be positive can be
-tried. Errors are weighed by 1 / sqrt(seconds): the noise of a timing grows with it, and rounds of a few milliseconds,
-which are most, shall not drown in the error of a few long ones.
+Deterministic. A single linear term is fitted exactly: with four coefficients, every subset that may be positive can be
+tried. Errors are weighed by 1 / sqrt(seconds): timing noise grows with the time, and the many rounds of a few
+milliseconds must not drown in the error of a few long ones.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,8 +19,8 @@ Bools = NDArray[np.bool_]
 MAX_ALTERNATIONS = 60
 PATIENCE = 6  # alternations without a gain
 QUANTILES = (0.15, 0.3, 0.5, 0.7, 0.85)
-WORTH_A_TERM = 0.999  # a smaller gain is none
-EXACT = 1e-18  # what is left of squares when a fit is exact but for rounding
+WORTH_A_TERM = 0.999  # a further term must reduce the error below this share
+EXACT = 1e-18  # squared error, as a share, of a fit that is exact but for rounding
 RIDGE = 1e-13
 FACES = np.array(
     [face for face in product((0, 1), repeat=4) if any(face)]
@@ -29,7 +29,7 @@ SAME_FACE = (FACES[:, :, None] & FACES[:, None, :]) > 0  # [15, 4, 4]
 
 
 def fit_linear(samples: Sequence[Sample]) -> Linear:
-    """Fits AdaSpec's Eq. (2) to the samples. Raises ValueError when there are none."""
+    """Fits AdaSpec's Eq. (2) to the samples. Raises ValueError if there are none."""
     features, seconds = _arrays(samples)
     return Linear(*_non_negative(features, seconds).tolist())
 
@@ -37,9 +37,9 @@ def fit_linear(samples: Sequence[Sample]) -> Linear:
 def fit_roofline(samples: Sequence[Sample], num_terms: int = 2) -> Roofline:
     """Fits the maximum of up to `num_terms` linear terms; never a worse fit than the linear one.
 
-    Alternates between giving each sample to the term that is largest there and refitting each term to its samples,
-    which finds a local optimum only; hence many starts: every term so far is split in two by every feature, at several
-    places. A term that gains nothing is left out.
+    Alternates between assigning each sample to the term that is largest there and refitting each term to its samples.
+    That finds a local optimum only, so there are many starts: every term so far is split in two by every feature, at
+    several places. Omits a term that gains nothing.
     """
     features, seconds = _arrays(samples)
     best = _non_negative(features, seconds)[None]  # [terms, 4]
@@ -74,14 +74,14 @@ def _arrays(samples: Sequence[Sample]) -> tuple[Floats, Floats]:
 def _non_negative(features: Floats, seconds: Floats) -> Floats:
     """Returns the best non-negative coefficients [4].
 
-    The best lie inside some face of the positive orthant, where they are plain least squares over the coefficients
-    that are not zero: so all 15 faces are solved at once, and the best allowed solution is taken.
+    The best solution lies inside some face of the positive orthant, where it is the plain least squares over the
+    nonzero coefficients. So all 15 faces are solved at once, and the best non-negative solution is taken.
     """
     weights = 1.0 / np.sqrt(seconds)
-    scales = np.maximum(features.max(axis=0), 1.0)  # contexts are thousands, and the constant is one
+    scales = np.maximum(features.max(axis=0), 1.0)  # contexts are in the thousands, and the constant is one
     rows, wanted = features * weights[:, None] / scales, seconds * weights
     squares = rows.T @ rows
-    squares += RIDGE * squares.max() * np.eye(4)  # features that do not vary, or only together
+    squares += RIDGE * squares.max() * np.eye(4)  # for features that are constant, or vary only together
     solutions = np.linalg.solve(np.where(SAME_FACE, squares, np.eye(4)), (FACES * (rows.T @ wanted))[..., None])[..., 0]
     errors = ((wanted[:, None] - rows @ solutions.T) ** 2).sum(axis=0)  # [faces]
     best = np.where((solutions >= 0.0).all(axis=1), errors, np.inf).argmin()
@@ -90,7 +90,7 @@ def _non_negative(features: Floats, seconds: Floats) -> Floats:
 
 
 def _splits(features: Floats, seconds: Floats, terms: Floats) -> Iterator[NDArray[np.int64]]:
-    """Yields assignments of samples to one more term: each term's samples split by each feature or by their time."""
+    """Yields assignments of samples to one more term: splits each term's samples by each feature or by their time."""
     owner = (features @ terms.T).argmax(axis=1)  # [samples]
     for term in range(len(terms)):
         mine = owner == term
@@ -102,7 +102,7 @@ def _splits(features: Floats, seconds: Floats, terms: Floats) -> Iterator[NDArra
 
 
 def _alternate(features: Floats, seconds: Floats, owner: NDArray[np.int64]) -> Floats:
-    """Returns the best terms [terms, 4] seen while alternating from an assignment; a step need not improve."""
+    """Returns the best terms [terms, 4] seen while alternating from an assignment; a step may worsen the fit."""
     num_terms = int(owner.max()) + 1
     terms = np.zeros((num_terms, 4))
     best, least, best_at = terms, np.inf, 0

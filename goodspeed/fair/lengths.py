@@ -1,4 +1,4 @@
-"""Tokens that a text still has before it, by the lengths of its client's texts that are over."""
+"""Expected remaining tokens of a text, from the lengths of its client's finished texts."""
 
 import math
 from bisect import bisect_right, insort
@@ -8,19 +8,19 @@ from itertools import accumulate
 from goodspeed.errors import ConfigError
 
 PRIOR_TOKENS = 128.0
-"""The expected length of a text of which nothing is known; chats have about 200 tokens, completions of code 30."""
+"""Expected length of a text without any evidence; chats have about 200 tokens, completions of code 30."""
 
 PRIOR_TEXTS = 2.0
-"""The prior counts as so many finished texts."""
+"""Weight of the prior, in finished texts."""
 
 MAX_TEXTS = 256
-"""Texts that are remembered; the oldest are forgotten."""
+"""Most texts that are remembered; the oldest are dropped."""
 
 
 class OutputLengths:
-    """E[L | L > k] from finished texts, with a memoryless prior: after any k tokens, PRIOR_TOKENS more are expected.
+    """Estimates E[L | L > k] from finished texts; by the memoryless prior, PRIOR_TOKENS more follow after any k tokens.
 
-    A text that was cut by its max_tokens counts with the length that it had, so long texts are a little underrated.
+    A text truncated by its max_tokens counts with its truncated length, so long texts are a little underrated.
     """
 
     def __init__(self, prior_tokens: float = PRIOR_TOKENS, max_texts: int = MAX_TEXTS) -> None:
@@ -29,11 +29,11 @@ class OutputLengths:
         self.prior_tokens = prior_tokens
         self._recent: deque[int] = deque()
         self._sorted: list[int] = []
-        self._sums: list[int] = [0]  # of the shortest 0, 1, 2, ... of them
+        self._sums: list[int] = [0]  # total lengths of the shortest 0, 1, 2, ... texts
         self._max_texts = max_texts
 
     def observe(self, num_tokens: int) -> None:
-        """A text is over. One without a token tells nothing."""
+        """Records a finished text; ignores one without tokens."""
         if num_tokens < 1:
             return
         if len(self._recent) == self._max_texts:
@@ -44,18 +44,18 @@ class OutputLengths:
         self._sums = list(accumulate(self._sorted, initial=0))
 
     def expected(self, num_so_far: int, max_tokens: float = math.inf) -> float:
-        """The expected length of a text that goes on after `num_so_far` tokens; it ends at `max_tokens`."""
+        """Expected total length of a text that continues after `num_so_far` tokens; it ends at `max_tokens`."""
         num_shorter = bisect_right(self._sorted, num_so_far)
         prior = min(num_so_far + self.prior_tokens, max_tokens)
         num_texts = len(self._sorted) - num_shorter + PRIOR_TEXTS
         return max(float(num_so_far), (self._sum_from(num_shorter, max_tokens) + PRIOR_TEXTS * prior) / num_texts)
 
     def remaining(self, num_so_far: int, max_tokens: float = math.inf) -> float:
-        """The tokens that are still expected of it."""
+        """Expected remaining tokens of a continuing text."""
         return self.expected(num_so_far, max_tokens) - num_so_far
 
     def _sum_from(self, first: int, max_tokens: float) -> float:
-        """The sum of the lengths from the `first` shortest on, none counting for more than `max_tokens`."""
+        """Sum of the sorted lengths from index `first` on, each limited to `max_tokens`."""
         num_within = max(first, bisect_right(self._sorted, max_tokens))
         num_cut = len(self._sorted) - num_within
         return self._sums[num_within] - self._sums[first] + (num_cut * max_tokens if num_cut else 0)

@@ -1,8 +1,8 @@
-"""A latency model that is refined by finished rounds.
+"""A model of round time that learns from finished rounds.
 
-Two numbers are learned: how much slower the machine is than the model says, and what each token costs on top (drawing
-and verifying, which a profile of the forward pass does not see). Two, because rounds of a running node are much alike:
-four coefficients refitted from them would wander off in every direction that the rounds do not show.
+It learns two numbers: how much slower the machine is than modelled, and the additional time of each token (drawing and
+verifying, which a profile of the forward pass does not include). Only two, because rounds of a running node are much
+alike: four coefficients refitted to them would drift in every direction that the rounds do not cover.
 """
 
 from typing import Any
@@ -12,41 +12,42 @@ import numpy as np
 from goodspeed.fair.round_time import MOST_TOKENS, CostModel, Linear
 
 MEMORY = 40
-"""Rounds after which an observation's weight is 1/e; a change of the machine's speed is followed as fast."""
+"""Rounds after which an observation's weight is 1/e; also the pace at which a change of the machine's speed is
+followed."""
 
 FIRST_ROUNDS = 8
-"""Number of first rounds, without a profile, that are not checked for outliers."""
+"""Number of first rounds that are not checked for outliers if there is no profile."""
 
 PROFILE_ROUNDS = 8.0
-"""Weight of a profile in rounds, so that one slow round at the start does not overturn it."""
+"""Weight of a profile in rounds, so that one slow round at the start does not override it."""
 
 LARGEST_SURPRISE = 0.5
-"""Beyond so much more than usual (or so many times the usual error) an observation is cut: it may be an outlier, and
-if it is a new truth, it repeats itself."""
+"""Relative deviation beyond which an observation is clipped as a possible outlier, or USUAL_ERRORS times the usual
+error if that is more. A real change repeats itself."""
 
 USUAL_ERRORS = 4.0
 INERTIA = 0.02
-"""Regularisation towards the present solution, as a share of the evidence: directions without evidence stay."""
+"""Regularisation towards the present solution, as a share of the evidence: directions without evidence do not move."""
 
 SCALE_FIRST = 10.0
-"""While all rounds are alike, an error is attributed to the machine's scale by this factor more than to the tokens."""
+"""Factor by which errors are attributed more to the machine's scale than to the tokens, while all rounds are alike."""
 
 MOST_SURPRISE = 1e3
-"""No observation counts for more than so many times longer or shorter than predicted, outlier or not."""
+"""Largest relative deviation with which an observation counts, above or below the prediction, outlier or not."""
 
 SHORTEST_S, LONGEST_S = 1e-8, 1e5
-"""Bounds of a believable round time, modelled or observed."""
+"""Bounds of a plausible round time in seconds, modelled or observed."""
 
 SMALLEST_SCALE, LARGEST_SCALE = SHORTEST_S, LONGEST_S / SHORTEST_S
-"""Bounds of the scale: both the model and the rounds can be wrong by as much as a round time can."""
+"""Bounds of the scale: model and rounds can both be wrong by the whole range of a round time."""
 
 
 class Refined(CostModel):
-    """round_s = scale x model + token_s x tokens, with both learned by least squares with exponential forgetting.
+    """round_s = scale x model + token_s x tokens; learns both numbers by least squares with exponential forgetting.
 
-    Errors are relative to the prediction. Without a model it assumes that every round takes equally long (1 s before
-    the first one), so that time plays no part in any choice; each round then teaches it.
-    Costs a few microseconds a round: the normal equations are two by two.
+    Errors are relative to the prediction. Without a model, every round is assumed to take equally long (1 s before the
+    first one), so time affects no choice; each round then refines the assumption. Costs a few microseconds a round: the
+    normal equations are two by two.
     """
 
     def __init__(self, model: CostModel | None = None) -> None:
@@ -57,12 +58,12 @@ class Refined(CostModel):
         self.num_rounds = 0
         self._usual_error = 0.0
         self._trust = PROFILE_ROUNDS if self.profiled else 0.0
-        self._products = (0.0, 0.0, 0.0)  # forgotten sums: model part squared, by tokens part, tokens part squared
-        self._targets = (0.0, 0.0)  # either part by the observed time; all three relative to the prediction
+        self._products = (0.0, 0.0, 0.0)  # decayed sums: model part squared, by tokens part, tokens part squared
+        self._targets = (0.0, 0.0)  # each part by the observed time; all relative to the prediction
 
     @property
     def usual_error(self) -> float:
-        """Difference between a round's time and its prediction, as a share of that; smoothed."""
+        """Smoothed difference between a round's time and its prediction, relative to the prediction."""
         return self._usual_error
 
     def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
@@ -70,7 +71,7 @@ class Refined(CostModel):
         return np.maximum(seconds, SHORTEST_S) if isinstance(seconds, np.ndarray) else max(seconds, SHORTEST_S)
 
     def _near(self, seconds: float, num_sessions: float, context_tokens: float) -> float:
-        """The model's tokens, less what `token_s` takes away if the time rises evenly up to there."""
+        """The model's tokens, reduced for `token_s` by linear interpolation of the time up to there."""
         most = self.model._near(seconds / self.scale, num_sessions, context_tokens)
         none_s: float = self._seconds(0, num_sessions, context_tokens)
         if not self.token_s or not 1.0 <= most < MOST_TOKENS:
@@ -79,9 +80,10 @@ class Refined(CostModel):
         return most * (seconds - none_s) / rise_s if rise_s else most
 
     def observe(self, num_tokens: int, num_sessions: int, context_tokens: int, seconds: float) -> None:
-        """Updates from a finished round, with the counts of `round_s`; ignores times beyond SHORTEST_S, LONGEST_S."""
+        """Updates from a finished round, with the counts of `round_s`; ignores times outside SHORTEST_S to
+        LONGEST_S."""
         if not SHORTEST_S < seconds < LONGEST_S:
-            return  # a clock's whim must not stop a node
+            return  # a clock error must not stop a node
         modelled = _bounded(float(self.model.round_s(num_tokens, num_sessions, context_tokens)), SHORTEST_S, LONGEST_S)
         if not self.num_rounds and not self.profiled:
             self.scale = seconds / modelled
@@ -92,7 +94,7 @@ class Refined(CostModel):
         self._solve()
 
     def _believable(self, ratio: float) -> float:
-        """Returns the observed over the predicted time, clipped to exclude outliers, symmetrically in the logarithm."""
+        """Returns the observed over the predicted time, with outliers clipped symmetrically in the logarithm."""
         surprise = min(max(ratio, 1.0 / ratio) - 1.0, MOST_SURPRISE)
         largest = max(LARGEST_SURPRISE, USUAL_ERRORS * self._usual_error)
         if self.profiled or self.num_rounds > FIRST_ROUNDS:

@@ -1,4 +1,4 @@
-"""Things that are chosen by name, such as policies: one registry for each kind."""
+"""Registries of things chosen by name, such as policies; one registry for each kind."""
 
 import inspect
 from collections.abc import Callable
@@ -11,17 +11,18 @@ Factory = TypeVar("Factory", bound=Callable[..., Any])
 
 
 class Registry(Generic[T]):
-    """Makes a T by name, with the keyword options that its factory takes."""
+    """Creates a T by name, with the keyword options of its factory."""
 
     def __init__(self, kind: str, unknown: str, error: type[ConfigError] = ConfigError) -> None:
-        """kind: what messages call a T. unknown: begins the `error` for an unknown name; `{name!r}` stands for it."""
+        """kind: word for a T in messages. unknown: beginning of the `error` for an unknown name, which `{name!r}`
+        stands for."""
         self._kind = kind
         self._unknown = unknown
         self._error = error
         self._factories: dict[str, Callable[..., T]] = {}
 
     def register(self, name: str) -> Callable[[Factory], Factory]:
-        """Makes a class, or another factory, known by `name`; its parameters become the options."""
+        """Registers a class, or another factory, under `name`; its parameters become the options."""
 
         def add(factory: Factory) -> Factory:
             self._factories[name] = factory
@@ -34,7 +35,7 @@ class Registry(Generic[T]):
         return sorted(self._factories)
 
     def create(self, name: str, *args: Any, **options: Any) -> T:
-        """A new T; raises the registry's error for an unknown name, ConfigError for an option that it does not have."""
+        """Creates a T; raises the registry's error for an unknown name, ConfigError for an unknown option."""
         if name not in self._factories:
             raise self._error(f"{self._unknown.format(name=name)}; choose one of: {', '.join(self.names())}")
         factory = self._factories[name]

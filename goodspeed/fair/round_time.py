@@ -1,6 +1,6 @@
-"""Models of a forward pass's duration, linear or the maximum of linear terms; and the budget that one suggests.
+"""Models of a forward pass's duration, linear or the maximum of linear terms; and the budget that a model suggests.
 
-`fit.py` fits them to measured samples, `refined.py` goes on learning from real rounds.
+`fit.py` fits them to measured samples, `refined.py` refines them with real rounds.
 """
 
 import math
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_TOKENS = 1 << 40
-"""Most tokens that `tokens_in` returns: where a token costs nothing, any number of them fits."""
+"""Upper bound of `tokens_in`: where a token costs no time, any number fits."""
 
 Counts = NDArray[np.float64] | NDArray[np.int64]
 
@@ -23,9 +23,9 @@ Counts = NDArray[np.float64] | NDArray[np.int64]
 class Sample:
     """One measured forward pass, or a quantile of several of the same shape."""
 
-    num_tokens: int  # fed, over all sessions
+    num_tokens: int  # fed to the model, over all sessions
     num_sessions: int
-    context_tokens: int  # cached before, over all sessions
+    context_tokens: int  # cached before the pass, over all sessions
     seconds: float
 
     def __post_init__(self) -> None:
@@ -35,7 +35,7 @@ class Sample:
 
 
 class CostModel(ABC):
-    """Predicts the seconds of a round from its tokens, sessions and cached tokens; it falls in none of them."""
+    """Predicts the seconds of a round from its tokens, sessions and cached tokens; never decreases in any of them."""
 
     @overload
     def round_s(self, num_tokens: float, num_sessions: float, context_tokens: float) -> float: ...
@@ -44,16 +44,16 @@ class CostModel(ABC):
         self, num_tokens: float | Counts, num_sessions: float | Counts, context_tokens: float | Counts
     ) -> Any: ...
     def round_s(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
-        """Takes numbers and returns one, or takes numpy arrays that broadcast and returns their shape, float64.
+        """Returns a number for numbers; for numpy arrays that broadcast, an array of their shape, float64.
 
-        num_tokens: fed in this round over all sessions; context_tokens: cached before it over all sessions.
+        num_tokens: fed in this round over all sessions; context_tokens: cached before the round over all sessions.
         """
         return self._seconds(num_tokens, num_sessions, context_tokens)
 
     def tokens_in(self, seconds: float, num_sessions: float, context_tokens: float) -> int:
-        """The most tokens that a round of these seconds may have, 0 if even none takes longer: `round_s` inverted.
+        """Inverts `round_s`: the most tokens that fit into a round of `seconds`, 0 if even an empty round takes longer.
 
-        Exact: `round_s` of as many is within the seconds, and that of one more is not. It is at most MOST_TOKENS.
+        Exact: `round_s` of this number is within `seconds`, and that of one more is not. At most MOST_TOKENS.
         """
         if seconds != seconds:
             raise ValueError("the seconds of a round are not a number")
@@ -64,13 +64,13 @@ class CostModel(ABC):
     def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any: ...
 
     def _near(self, seconds: float, num_sessions: float, context_tokens: float) -> float:
-        """About how many tokens take these seconds, where a model knows; never not a number."""
+        """Estimates the tokens that take these seconds, as a start of the search; never NaN."""
         return 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Linear(CostModel):
-    """AdaSpec's Eq. (2) plus a term per session; no coefficient is negative."""
+    """AdaSpec's Eq. (2) plus a term per session; all coefficients are 0 or more."""
 
     fixed_s: float = 0.0
     token_s: float = 0.0
@@ -115,9 +115,9 @@ class Roofline(CostModel):
 
 
 def largest(fits: Callable[[int], bool], near: float, most: int) -> int:
-    """Returns the largest number from 0 to `most` that fits, 0 if none does; what is smaller than one that fits, fits.
+    """Returns the largest number from 0 to `most` that fits, 0 if none does. fits: true up to some number.
 
-    near: a guess. A right one takes two calls; a wrong one, about twice as many as its error has binary digits.
+    near: a guess. An exact guess takes two calls; a wrong one, about twice as many as its error has binary digits.
     """
     guess, step = int(min(max(near, 0.0), most)), 1
     if fits(guess):
@@ -139,20 +139,20 @@ def largest(fits: Callable[[int], bool], near: float, most: int) -> int:
 
 
 SESSIONS, CONTEXT = 8, 256
-"""The assumed round when no client is connected yet: number of sessions, and cached tokens of each."""
+"""Assumed round while no client is connected: number of sessions, and cached tokens of each."""
 
 STRETCH = 2.0
-"""Longest round, relative to one without drafts."""
+"""Longest round, relative to a round without drafts."""
 
 
 def knee(model: CostModel, most_tokens: int) -> int:
-    """Returns the largest budget, 1 or more, whose round takes at most STRETCH times one without drafts.
+    """Returns the largest budget, 1 or more, whose round takes at most STRETCH times a round without drafts.
 
-    The round has SESSIONS with CONTEXT each, `most_tokens` tokens at most. One that lasts twice as long has to bring
-    twice the tokens: at usual acceptance rates (0.7 and up) drafts of three or more do. Where reading the weights
-    bounds the pass, tokens are free up to the roofline's ridge and the budget lies beyond it. Where time is nearly
-    linear in tokens, as on a CPU, there is no ridge: drafted tokens then take as much time as all the rest of the
-    round (Hockney's half-performance length).
+    The round has SESSIONS with CONTEXT each, and `most_tokens` tokens at most. A round twice as long must bring twice
+    the tokens; at usual acceptance rates (0.7 and up), drafts of three or more do. Where reading the weights bounds the
+    pass, tokens are free up to the roofline's ridge, and the budget lies beyond it. Where time is nearly linear in
+    tokens, as on a CPU, there is no ridge: drafted tokens then take as much time as the rest of the round (Hockney's
+    half-performance length).
     """
 
     def round_s(budget: int) -> float:
@@ -163,7 +163,7 @@ def knee(model: CostModel, most_tokens: int) -> int:
 
 
 def describe(model: CostModel, budget: int) -> str:
-    """Returns a sentence on what a budget means for that round."""
+    """Describes in a sentence what a budget means for the assumed round."""
     plain, drafted = (1e3 * model.round_s(SESSIONS + extra, SESSIONS, SESSIONS * CONTEXT) for extra in (0, budget))
     return (
         f"{budget} drafted tokens a round: {SESSIONS} sessions with {CONTEXT} cached tokens each take {plain:.1f} ms "

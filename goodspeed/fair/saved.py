@@ -1,4 +1,4 @@
-"""A profile as a file: the samples, their setting, and both fits."""
+"""Profiles as files: the samples, their setting, and both fits."""
 
 from datetime import datetime
 from pathlib import Path
@@ -17,11 +17,11 @@ ALWAYS_TRUSTED = 64
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Model, device and software that a measured time depends on."""
+    """Model, device and software that measured times depend on."""
 
     model: str
     device: str  # cpu or cuda
-    hardware: str  # which processor
+    hardware: str  # name of the processor
     dtype: str
     threads: int  # of the CPU
 
@@ -46,7 +46,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def trusted_tokens(self) -> int:
-        """Tokens of the largest forward pass for which the model is trusted; a slow device measures only small ones."""
+        """Tokens of the largest forward pass for which the model is trusted; a slow device measures only small
+        passes."""
         return max(self.max_tokens, ALWAYS_TRUSTED)
 
 
@@ -69,7 +70,7 @@ def make_profile(setting: Setting, measured_at: datetime, versions: dict[str, st
 
 
 def save(profile: Profile, path: str) -> None:
-    """Writes the file as a whole; ConfigError when it cannot be written."""
+    """Writes the whole file; ConfigError if it cannot be written."""
     try:
         Path(path).write_bytes(msgspec.json.format(msgspec.json.encode(profile)) + b"\n")
     except OSError as error:
@@ -83,7 +84,7 @@ def to_json(profile: Profile) -> dict[str, Any]:
 
 
 def load(path: str) -> Profile:
-    """Loads a profile from a file; ConfigError says what is wrong with it."""
+    """Reads a profile from a file; ConfigError describes the fault."""
     again = f"measure it again with `goodspeed profile --json {path}`"
     try:
         data = read_bytes(path, MAX_BYTES)
@@ -102,7 +103,7 @@ def load(path: str) -> Profile:
 
 
 def check(profile: Profile, setting: Setting, path: str) -> None:
-    """Raises ConfigError when the profile is of another setting; threads matter on a CPU only."""
+    """Raises ConfigError if the profile was measured in another setting; threads matter on a CPU only."""
     wrong = [
         f"{name} {getattr(profile.setting, name)!r} instead of {getattr(setting, name)!r}"
         for name in ("model", "device", "hardware", "dtype", *(("threads",) if setting.device == "cpu" else ()))

@@ -1,9 +1,9 @@
-"""The drafted tokens that are worth verifying: `select` chooses among all that are there when a round is packed.
+"""Selects the drafted tokens that are worth verifying, among all that are there when a round is packed.
 
-Verifying a node brings its client `worth` times its path probability in tokens, and costs what it adds to the round's
-time. The same function serves chains and trees. The rules of three papers are its arguments: fairness (GoodSpeed, Eq.
-5) is `worth`, a round's time against its tokens (AdaSpec, Eq. 6) is `round_s`, and a client's requirement that comes
-first (AdaServe, Algorithm 1) is `need`.
+Verifying a node brings its client `worth` times its path probability in tokens, and costs the time that it adds to the
+round. Chains and trees share one function. Its arguments express the rules of three papers: `worth` is fairness
+(GoodSpeed, Eq. 5), `round_s` weighs a round's time against its tokens (AdaSpec, Eq. 6), and `need` is a client's
+requirement that comes first (AdaServe, Algorithm 1).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from goodspeed.fair.round_time import largest
 
 
 class Selection(NamedTuple):
-    """nodes[k]: the chosen indexes of candidate k, ascending; feasible: whether every candidate's need is met."""
+    """nodes[k]: chosen node indexes of candidate k, ascending; feasible: True if every candidate's need is met."""
 
     nodes: list[list[int]]
     feasible: bool
@@ -32,7 +32,7 @@ def select(
     max_round_s: float = inf,
     others: float = 0.0,
 ) -> Selection:
-    """Chooses at most `budget` nodes, each with its parent, so that they bring the most for what they cost.
+    """Chooses at most `budget` nodes, each with its parent, that bring the most for their cost.
 
     Needs come first, the largest first. Then nodes follow in the order of worth x path probability:
 
@@ -40,9 +40,9 @@ def select(
     - with price, while worth x path probability >= price x (round_s(n + 1) - round_s(n)), n nodes being chosen already;
     - with round_s alone, as many as maximise (others + the sum of worth x (1 + path probability)) over round_s(n).
 
-    others: worth of those in the round who have drafted nothing; the round brings each of them one token. round_s:
-    seconds of a round that verifies so many nodes. No more are chosen than keep it within max_round_s.
-    Raises ConfigError for a negative budget, a price without round_s, or a candidate that is no tree.
+    others: worth of the round's sessions without a draft; the round brings each of them one token. round_s: seconds of
+    a round by its number of nodes. max_round_s: bound on these seconds.
+    Raises ConfigError for a negative budget, a price without round_s, or a candidate whose parents form no tree.
     """
     if budget < 0:
         raise ConfigError(f"the budget is {budget}; it must be 0 or more")
@@ -60,7 +60,7 @@ def select(
 
 
 def _most_nodes(budget: int, round_s: Callable[[int], float] | None, max_round_s: float) -> int:
-    """The largest number of nodes within the budget whose round is not too long; round_s does not decrease."""
+    """Returns the most nodes within the budget whose round is not too long; round_s must not decrease."""
     if round_s is None or max_round_s == inf or round_s(budget) <= max_round_s:
         return budget
     return largest(lambda number: round_s(number) <= max_round_s, 0, budget)

@@ -1,1 +1,1 @@
-"""A fleet: several verify nodes (replicas) of one target model, and where a session goes."""
+"""A fleet: several verify nodes (replicas) of one target model, and the choice of a session's replica."""

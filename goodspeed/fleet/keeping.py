@@ -1,4 +1,4 @@
-"""Keeps what the replicas of a fleet report, and says how many there should be. Has no clock."""
+"""Collects the reports of a fleet's replicas, and decides how many there should be. Has no clock."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,24 +10,24 @@ from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.table import Table
 
 SILENT_S, HUNG_S = 5.0, 10.0
-"""No session goes to a replica that is silent for SILENT_S; after HUNG_S it is to be restarted."""
+"""Seconds of silence after which a replica gets no session, and after which it is to be restarted."""
 
 FULL, SPARE, UP_AFTER_S, DOWN_AFTER_S = 0.8, 0.5, 10.0, 300.0
-"""A fleet grows once its mean replica is fuller than FULL for so long, and shrinks once the others would stay below
-SPARE: models load slowly, and loads come in waves."""
+"""A fleet grows once its mean fullness exceeded FULL for UP_AFTER_S seconds. It shrinks once the others would have
+stayed below SPARE for DOWN_AFTER_S: models load slowly, and load comes in waves."""
 
 
 class Report(Struct, frozen=True):
-    """The state of a replica, as it tells the fleet."""
+    """The state of a replica, as reported to the fleet."""
 
     replica: Replica
     state: str = "starting"  # or ready, draining, failing
     pid: int | None = None
-    why: str = ""  # it ended last
+    why: str = ""  # its latest end
     restarts: int = 0
 
     def told(self) -> dict[str, Any]:
-        """Returns what `status --json` tells of it."""
+        """Returns its fields of `status --json`."""
         replica, load = self.replica, self.replica.load
         found: dict[str, Any] = {
             "name": replica.name,
@@ -47,15 +47,15 @@ class Reports:
     """The newest report of each replica, by name."""
 
     def __init__(self, fewest: int, most: int | None = None) -> None:
-        """most: replicas that there may be; None: as many as `fewest`, always."""
+        """most: replicas that there may be; None: always `fewest`."""
         self._fewest, self._most = fewest, most or fewest
-        self._heard: dict[str, tuple[Report, float]] = {}  # and when
+        self._heard: dict[str, tuple[Report, float]] = {}  # with its time of arrival
         self._asked, self._since = 0, 0.0
 
     def hear(self, told: Report, now: float, wall: float) -> None:
-        """Takes a report. Its load is of this moment, by the clock of whoever keeps the table."""
+        """Takes a report, and dates its load. wall: the present by the table keeper's clock."""
         before, _ = self._heard.get(told.replica.name, (told, now))
-        is_new = before.pid != told.pid  # Ray has started its process again
+        is_new = before.pid != told.pid  # Ray has restarted its process
         why = told.why or before.why or ("its process ended" if is_new else "")
         told = replace(told, restarts=before.restarts + is_new, why=why)
         if is_new and before.state in ("starting", "failing"):
@@ -64,25 +64,25 @@ class Reports:
         self._heard[told.replica.name] = told.with_load(load and replace(load, told_at=wall)), now
 
     def forget_all_but(self, names: Sequence[str]) -> None:
-        """Forgets the replicas that have left."""
+        """Drops the reports of all other replicas."""
         self._heard = {name: heard for name, heard in self._heard.items() if name in names}
 
     def known(self, now: float) -> list[Report]:
-        """Returns the newest report of each, in the order of their numbers; old ones without their loads."""
+        """Returns each replica's newest report, in the order of their numbers; old reports without their loads."""
         found = sorted(self._heard.values(), key=lambda pair: number_of(pair[0].replica.name))
         return [one if now - heard_at <= SILENT_S else one.with_load(None) for one, heard_at in found]
 
     def told(self, names: Sequence[str], now: float) -> list[dict[str, Any]]:
-        """Returns what `status --json` tells of these replicas, also of those that have not reported."""
+        """Returns the `status --json` fields of these replicas, also of those that have not reported."""
         known = {one.replica.name: one for one in self.known(now)}
         return [known.get(name, Report(Replica(name, ""))).told() for name in names]
 
     def table(self, now: float) -> Table:
-        """Returns the table of all that have reported, and raises ValueError for nobody."""
+        """Returns the table of all replicas that have reported; raises ValueError if there are none."""
         return Table(tuple({one.replica.endpoint: one.replica for one in self.known(now)}.values()))
 
     def hung(self, now: float) -> list[str]:
-        """Returns those that served and have been silent for too long, each of them once."""
+        """Returns replicas that served and have been silent for too long, each of them once."""
         late = [name for name, (one, at) in self._heard.items() if one.replica.load and now - at > HUNG_S]
         for name in late:
             report, heard_at = self._heard[name]
@@ -90,12 +90,12 @@ class Reports:
         return late
 
     def least_busy(self, names: Sequence[str], now: float) -> list[str]:
-        """Returns these names in the order of their sessions; of equal ones the newest first."""
+        """Returns these names in the order of their number of sessions; ties: the newest first."""
         busy = {one.replica.name: load.num_sessions for one in self.known(now) if (load := one.replica.load)}
         return sorted(names, key=lambda name: (busy.get(name, 0), -number_of(name)))
 
     def change(self, num_replicas: int, now: float) -> int:
-        """Returns 1 to grow and -1 to shrink, once all are ready and have asked for that long enough; else 0."""
+        """Returns 1 to grow and -1 to shrink, once all are ready and their loads called for it long enough; else 0."""
         loads = [load for one in self.known(now) if one.state == "ready" and (load := one.replica.load)]
         asked = self._wanted(loads) if len(loads) == num_replicas else 0
         if asked != self._asked:
@@ -115,7 +115,7 @@ class Reports:
 
 
 def fullness(load: Load) -> float:
-    """Returns the share in use of the scarcer resource of a replica: sessions or KV pages."""
+    """Returns the used share of a replica's scarcer resource: sessions or KV pages."""
     return max(load.num_sessions / load.max_sessions, (load.num_pages - load.free_pages) / max(1, load.num_pages))
 
 

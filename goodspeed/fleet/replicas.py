@@ -1,4 +1,4 @@
-"""The replicas of a fleet, as others know them: their addresses, keys and loads, with bounds for files."""
+"""The replicas of a fleet as others know them: addresses, keys and loads, with size limits for files."""
 
 from collections.abc import Iterable
 from typing import Annotated, TypeAlias
@@ -12,10 +12,10 @@ from goodspeed.wire.fields import MAX_REPLICAS as MAX_REPLICAS
 from goodspeed.wire.fields import Label, Name
 
 MAX_OWED = 64
-"""Most promised prompts in a load; of more it has the tightest."""
+"""Most promised prompts in a load; beyond that, only the tightest."""
 
 MAX_PACES = 256
-"""Most TPOTs in a load; of more the slowest count as one of them."""
+"""Most TPOTs in a load; beyond that, the slowest are merged into one."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 40)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e6)]
@@ -32,39 +32,39 @@ class Owed(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Pace(Struct, frozen=True, forbid_unknown_fields=True):
-    """Promised sessions that decode, of one TPOT."""
+    """Promised sessions that decode with the same TPOT."""
 
     tpot_s: Annotated[float, Meta(gt=0, le=1e6)]
     num_sessions: Count
 
 
 class Load(Struct, frozen=True, forbid_unknown_fields=True):
-    """The work of a replica, as it said last."""
+    """The work of a replica, as reported most recently."""
 
-    told_at: float  # by the clock of whoever keeps the table, seconds since 1970
+    told_at: float  # by the table keeper's clock, seconds since 1970
     boot_id: Annotated[str, Meta(max_length=32, pattern="^[0-9a-f]*$")] = ""  # hexadecimal
     target_fingerprint: Label = ""
-    is_draining: bool = False  # it takes no session any more
-    num_sessions: Count = 0  # that are open and not finished
+    is_draining: bool = False  # it takes no further sessions
+    num_sessions: Count = 0  # open and not finished
     max_sessions: Count = 1
     num_pages: Count = 0  # of its KV cache
-    free_pages: Count = 0  # of these, that no session owns or is promised
-    promisable_pages: Count = 0  # that more promises may reserve: neither the floor of best effort nor reserved
-    context_tokens: Count = 0  # of the open sessions' texts, all together
-    round_s: Seconds = 0.0  # smoothed duration of a round; 0: it has made none
+    free_pages: Count = 0  # of these, neither owned by nor promised to a session
+    promisable_pages: Count = 0  # for more promises: neither best effort's floor nor reserved pages
+    context_tokens: Count = 0  # of all open sessions' texts
+    round_s: Seconds = 0.0  # smoothed duration of a round; 0: none yet
     max_round_tokens: Count = 512
-    fixed_s: Seconds = 0.0  # of a round, by its model: of any
-    token_s: Seconds = 0.0  # ... and for each token
-    session_s: Seconds = 0.0  # ... and each session in it
-    context_s: Seconds = 0.0  # ... and each cached token of those
-    usual_error: Annotated[float, Meta(ge=0, le=1e3)] = 0.0  # of that model, relative
-    promises: bool = False  # service levels
+    fixed_s: Seconds = 0.0  # of any round, by its model
+    token_s: Seconds = 0.0  # ... plus, for each token
+    session_s: Seconds = 0.0  # ... plus, for each session in the round
+    context_s: Seconds = 0.0  # ... plus, for each cached token of these sessions
+    usual_error: Annotated[float, Meta(ge=0, le=1e3)] = 0.0  # of this model, relative
+    promises: bool = False  # True if it promises service levels
     paces: Annotated[tuple[Pace, ...], Meta(max_length=MAX_PACES)] = ()
     owed: Annotated[tuple[Owed, ...], Meta(max_length=MAX_OWED)] = ()
 
     @property
     def round_model(self) -> Linear:
-        """The seconds that its rounds take."""
+        """Model of the seconds that a round takes."""
         return Linear(self.fixed_s, self.token_s, self.session_s, self.context_s)
 
 
@@ -74,11 +74,11 @@ class Replica(Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
     endpoint: Endpoint
     public_key: Key | None = None  # None where the wire has no keys
-    load: Load | None = None  # None: nobody has told
+    load: Load | None = None  # None: not reported
 
 
 def by_clock(replicas: Iterable[Replica], later_s: float) -> tuple[Replica, ...]:
-    """Returns the replicas with their loads' times moved by later_s, to another clock."""
+    """Returns the replicas, with their loads' times shifted by later_s to another clock."""
     return tuple(
         replace(one, load=one.load and replace(one.load, told_at=one.load.told_at + later_s)) for one in replicas
     )

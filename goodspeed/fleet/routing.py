@@ -1,6 +1,6 @@
-"""Chooses the replica for a session that its own one does not serve, by the loads of the others.
+"""Chooses a replica for a session that its own replica does not serve, by the loads of the others.
 
-The caller leaves out replicas where the session has been.
+The caller omits replicas where the session has been.
 """
 
 from collections.abc import Sequence
@@ -13,25 +13,25 @@ from goodspeed.slo.feasible import Ask
 __all__ = ["MARGIN", "STALE_S", "Reason", "elsewhere", "expected_s", "fits", "may_take", "with_one_more"]
 
 STALE_S = 10.0
-"""Age after which a load counts as unknown: reports come every second."""
+"""Age in seconds after which a load counts as unknown: reports come every second."""
 
 MARGIN = 1.25
-"""A session that could stay goes only where it waits less by this factor, counted there and not here."""
+"""A session that could stay moves only where it waits less by this factor; it is counted there, not here."""
 
 Reason: TypeAlias = Literal["slo", "load", "draining"]
-"""Why it goes: its service level cannot be promised, others are less loaded, or its replica stops."""
+"""Why a session goes: its service level cannot be promised, others are less loaded, or its replica stops."""
 
 
 def elsewhere(
     own: Replica, others: Sequence[Replica], request: Ask, now: float, *, reason: Reason, target: str = ""
 ) -> Replica | None:
-    """Returns the replica with the least to do that may take the session; None: it stays, or there is nobody.
+    """Returns the least loaded replica that may take the session; None: it stays, or no replica may take it.
 
-    request: its deadline is infinity where nothing is promised. target: fingerprint of the session's target; "": any.
+    request: its deadline is infinity if nothing is promised. target: fingerprint of the session's target; "": any.
 
-    "slo": only a replica whose summary fits the request. "load": only one where the session waits less by MARGIN, so it
-    is not sent back while both do what they did. "draining": any, and last one whose load is unknown. Equals are taken
-    in the order of their names, from the next after `own` on.
+    "slo": only replicas whose load fits the request. "load": only replicas where the session waits less by MARGIN, so
+    that it is not sent back while both loads stay. "draining": any replica, those of unknown load last. Ties go by the
+    order of names, from the next after `own` on.
     """
     able = [one for one in others if one.name != own.name and may_take(one, now, target)]
     able.sort(key=lambda one: (one.name <= own.name, one.name))
@@ -46,7 +46,7 @@ def elsewhere(
 
 
 def may_take(replica: Replica, now: float, target: str = "") -> bool:
-    """Returns whether the replica does not stop, has the same target, and has room, as far as that is known."""
+    """Returns whether the replica is not draining, has the same target, and has room; unknown facts count as true."""
     load = replica.load
     if load is None:
         return True
@@ -56,10 +56,10 @@ def may_take(replica: Replica, now: float, target: str = "") -> bool:
 
 
 def expected_s(load: Load) -> float:
-    """Returns the seconds that one more session would wait for each token: round time x (1 + share of taken sessions).
+    """Returns the seconds per token that one more session would wait: round time x (1 + share of taken sessions).
 
     The fuller the replica, the likelier a session waits for admission or is preempted and prefilled again. The round
-    time is the model's, with a token of each session, or the measured one (with prompts and drafts) if that is longer.
+    time is the modelled one, with a token of each session, or the measured one (with prompts and drafts) if longer.
     """
     return _expected_s(load, 1, 0)
 
@@ -71,7 +71,7 @@ def _expected_s(load: Load, more_sessions: int, more_context: int) -> float:
 
 
 def _is_clearly_better(load: Load, own: Replica, request: Ask, now: float) -> bool:
-    """Returns whether the session waits less there by MARGIN, counted there and not here."""
+    """Returns whether the session waits less there by MARGIN, if counted there and not here."""
     if own.load is None or not _is_fresh(own.load, now):
         return False
     here_s = _expected_s(own.load, -1, -request.prompt_tokens)

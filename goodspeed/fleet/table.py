@@ -1,6 +1,6 @@
 """The peers file: the replicas of a fleet and their loads, as JSON that a person can write, too.
 
-Who keeps a fleet writes it anew each second; by hand it stays as it is, without loads.
+The keeper of a fleet rewrites the file each second; a file written by hand has no loads and stays the same.
 """
 
 import os
@@ -15,13 +15,13 @@ from goodspeed.fleet.replicas import MAX_REPLICAS, Replica
 from goodspeed.untrusted import read_bytes, sanitize
 
 MAX_BYTES = 4 << 20
-"""Largest peers file: 64 replicas that tell all that they may tell have half of it."""
+"""Largest peers file: 64 replicas with the largest loads take half of it."""
 
 EXAMPLE = '{"replicas": [{"name": "a", "endpoint": "tcp://10.0.0.1:5555"}, ...]}'
 
 
 class Table(Struct, frozen=True, forbid_unknown_fields=True):
-    """The replicas of a fleet. No two have the same name, or the same endpoint; they may share one key."""
+    """The replicas of a fleet. Names and endpoints are unique; keys may be shared."""
 
     replicas: Annotated[tuple[Replica, ...], Meta(min_length=1, max_length=MAX_REPLICAS)]
 
@@ -32,12 +32,12 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"two replicas have the {what} {twice}")
 
     def find(self, name: str) -> Replica | None:
-        """Returns the replica of that name, if there is one."""
+        """Returns the replica of that name; None if there is none."""
         return next((replica for replica in self.replicas if replica.name == name), None)
 
 
 def read(path: str | Path) -> Table:
-    """Reads a peers file; ConfigError says what is wrong with it, and what to do."""
+    """Reads a peers file; ConfigError describes the fault and the remedy."""
     try:
         return msgspec.json.decode(read_bytes(path, MAX_BYTES), type=Table)
     except OSError as error:
@@ -49,12 +49,12 @@ def read(path: str | Path) -> Table:
 
 
 def write(path: str | Path, table: Table) -> None:
-    """Writes a peers file so that whoever reads it finds the old one or the new one, whole."""
+    """Writes a peers file so that readers find either the old or the new one, whole."""
     write_whole(path, msgspec.json.encode(table))
 
 
 def write_whole(path: str | Path, data: bytes) -> None:
-    """Writes a file of mode 0600 under another name beside it, and gives it its name; OSError where that fails."""
+    """Writes a file of mode 0600 under a temporary name next to it, then renames it; OSError if that fails."""
     beside = Path(f"{path}.{os.getpid()}.new")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

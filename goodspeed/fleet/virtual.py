@@ -1,6 +1,6 @@
-"""Judges from afar whether a replica would admit a session's deadline, by its summary (SLOs-Serve, 4.2).
+"""Judges remotely, by a replica's load, whether it would admit a session's deadline (SLOs-Serve, 4.2).
 
-The summary stands for the replica: the same admission decides on it as on the replica's own promises.
+The load stands for the replica: the same admission control decides on it as on the replica's own promises.
 """
 
 from collections.abc import Iterable
@@ -15,10 +15,10 @@ from goodspeed.slo.feasible import Ask, Decoding
 
 
 def fits(load: Load, request: Ask, now: float) -> bool:
-    """Returns whether a replica with this load would promise the session what it asks for.
+    """Returns whether a replica with this load would promise the session its request.
 
-    Prompts that fell due since the load was told count as prefilled: their sessions decode. Best effort takes part in
-    none of the planned rounds.
+    Prompts that fell due since the report count as prefilled: their sessions decode. Best effort takes part in none of
+    the planned rounds.
     """
     if not load.promises:
         return False
@@ -40,7 +40,7 @@ def _decoding(load: Load, late: Iterable[Owed]) -> Decoding:
 
 
 def _rounds(load: Load, request: Ask) -> Capacity:
-    """Returns the rounds of the promised sessions and the asked one; each text is as long as the mean open one."""
+    """Capacity of rounds with the promised sessions and the new one; each text has the mean length of open ones."""
     promised = sum(pace.num_sessions for pace in load.paces) + len(load.owed)
     share = min(1.0, promised / load.num_sessions) if load.num_sessions else 0.0
     context = share * load.context_tokens + request.prompt_tokens
@@ -56,7 +56,7 @@ def _deadline_s(request: Ask) -> float:
 
 
 def with_one_more(load: Load, request: Ask, now: float) -> Load:
-    """Returns the load once the session is sent there, so that several are not all sent into the same gap."""
+    """Returns the load with the session added, so that several sessions are not all sent into the same gap."""
     told = replace(
         load,
         num_sessions=load.num_sessions + 1,

@@ -1,4 +1,4 @@
-"""Drafts without a model: the end of a text is looked up in it and in earlier ones, and what followed is drafted.
+"""n-gram drafts without a model: looks a text's end up in the text itself and in earlier ones, drafts what followed.
 
-Plain Python on arrays: a draft is made of a handful of numbers, for which numpy's calls would cost more.
+Plain Python on arrays: a draft involves a handful of numbers, for which numpy's calls would cost more.
 """

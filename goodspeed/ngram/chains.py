@@ -1,7 +1,8 @@
-"""Token arrays with a hash from two tokens to the places where they occurred.
+"""A hash index of a token array, from each pair of tokens to the places that follow its occurrences.
 
-A place is the position of the token that followed. As in LZ77 compressors, a table of buckets holds each bucket's
-newest place, and an array beside the tokens the place before each place: 8 bytes a token, 4 bytes a bucket, no object.
+A place is the position of the token after the pair. As in LZ77 compressors, a table holds the newest place of each
+bucket, and an array parallel to the tokens links each place to the previous one of its bucket. Memory: 8 bytes per
+token, 4 bytes per bucket, no objects.
 """
 
 from __future__ import annotations
@@ -11,39 +12,39 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 BORDER = -1
-"""Stands before and after every text; no token id, so no match runs over it."""
+"""Marker before and after every text; not a token id, so that no match crosses it."""
 
 UNKNOWN = -2
-"""Stands for what is before a text's first token; it is nowhere in a token array."""
+"""Placeholder for tokens before a text's beginning; never in a token array."""
 
 MIN_ORDER = 2
-"""Tokens that are looked up; a shorter match says too little."""
+"""Length of the n-gram looked up; a shorter match is too weak."""
 
 MAX_ORDER = 16
-"""Tokens of a match that are compared; a longer match says nothing more."""
+"""Most tokens of a match that are compared; a longer match adds no information."""
 
 MAX_PLACES = 32
-"""Newest places of a chain that are returned: further ones cost time and change the blend by little."""
+"""Most places returned, newest first: more cost time and hardly change the blend."""
 
 MAX_STEPS = 64
-"""Places of a chain that are looked at: places of other tokens in the same bucket cannot make a search long."""
+"""Most places of a chain that are visited: bounds the search if other pairs share the bucket."""
 
 Found: TypeAlias = dict[int, list[tuple["array[int]", int]]]
-"""Places by the number of tokens that match before them: token arrays, and the position of the token that followed."""
+"""Places by match length in tokens; a place is a token array, and the position of the token after the match."""
 
 
 class Chains:
-    """One array of tokens, and for every two tokens in a row the chain of the places that they lead to."""
+    """One token array, with a chain of places for each bucket of token pairs."""
 
     __slots__ = ("_before", "_mask", "_newest", "tokens")
 
     def __init__(self, num_buckets: int) -> None:
-        """`num_buckets` is rounded up to a power of two; about one for each token that is expected."""
+        """num_buckets: about the expected number of tokens; rounded up to a power of two."""
         size = 1 << max(num_buckets - 1, 63).bit_length()
         self._mask = size - 1
         self._newest = array("i", bytes(4 * size))  # [bucket] place; 0 for none
         self.tokens = array("i", (BORDER,))
-        self._before = array("i", (0,))  # [place] the place before it in its bucket; 0 for none
+        self._before = array("i", (0,))  # [place] previous place of the same bucket; 0 for none
 
     @property
     def num_buckets(self) -> int:
@@ -54,7 +55,7 @@ class Chains:
         return 4 * (len(self._newest) + len(self.tokens) + len(self._before))
 
     def append(self, tokens: Sequence[int]) -> None:
-        """Appends tokens to the last text, in about 0.3 us each."""
+        """Appends tokens to the current text, in about 0.3 us each."""
         first, second = self.tokens[-2] if len(self.tokens) > 1 else BORDER, self.tokens[-1]
         place, mask = len(self.tokens), self._mask
         newest, before = self._newest, self._before
@@ -70,14 +71,14 @@ class Chains:
             place += 1
 
     def end_text(self) -> None:
-        """Ends the last text: what is appended next belongs to another one."""
+        """Ends the current text: tokens appended later belong to a new one."""
         self.tokens.append(BORDER)
         self._before.append(0)
 
     def match(self, end: array[int], oldest: int, max_places: int, found: Found) -> int:
-        """Adds the newest places that follow the last tokens of `end`, by how many of these match; returns how many.
+        """Adds the newest places whose preceding tokens match those of `end`, by match length; returns how many.
 
-        `end` has MIN_ORDER to MAX_ORDER tokens of a text; places before `oldest` do not count.
+        end: final MIN_ORDER to MAX_ORDER tokens of a text. oldest: places up to this one are ignored.
         """
         tokens, before, length = self.tokens, self._before, len(end)
         fourth, third, second, last = (array("i", (UNKNOWN, UNKNOWN)) + end)[-4:]
@@ -91,7 +92,7 @@ class Chains:
                     order = 2
                 elif tokens[place - 4] != fourth:
                     order = 3
-                elif tokens[place - length : place] == end:  # a match of four is most often a long one
+                elif tokens[place - length : place] == end:  # most matches of four tokens are full matches
                     order = length
                 else:
                     order = _order(tokens, place, end)
@@ -107,7 +108,7 @@ class Chains:
 
 
 def _order(tokens: array[int], place: int, end: array[int]) -> int:
-    """Returns how many tokens before a place are those of `end`, of which the first is not the same."""
+    """Returns the match length at a place, at least 4, where `end` does not match in full."""
     order = 4
     while tokens[place - 1 - order] == end[-1 - order]:
         order += 1

@@ -1,7 +1,7 @@
-"""A draft of the tokens that may follow a text, and the probability that the target accepts each.
+"""Drafts the continuation of a text, with the acceptance probability of each token.
 
-Under match the target draws with noise that anybody can compute: a draft drawn with the same noise from a similar
-distribution is the same token.
+Under the match rule the target draws with noise that any node can compute. A draft drawn with the same noise from a
+similar distribution is the same token.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from goodspeed.ngram.noise_at import match_key, noise_at
 
 
 class Sampling(Protocol):
-    """The sampling parameters that matter here; the wire's `messages.Sampling` has this interface.
+    """The sampling parameters used here; the wire's `messages.Sampling` has this interface.
 
-    Top-k and top-p are left out: they cut off what the target finds unlikely, and a distribution of the few tokens that
-    were seen before does not know what that is.
+    Top-k and top-p are not used: they drop tokens that are unlikely for the target, which a distribution of the few
+    tokens seen before does not know.
     """
 
     @property
@@ -32,38 +32,38 @@ class Sampling(Protocol):
 
 
 class Continuation(NamedTuple):
-    """Tokens that may follow a text. probabilities[i]: of token i being accepted, given that all before it were."""
+    """A draft after a text. probabilities[i]: acceptance probability of token i if all before it are accepted."""
 
     tokens: tuple[int, ...] = ()
     probabilities: tuple[float, ...] = ()
 
     @property
     def num_expected(self) -> float:
-        """Returns the expected number of accepted ones: each is, if it and all before it agree with the target."""
+        """Returns the expected number of accepted tokens."""
         return sum(accumulate(self.probabilities, mul), 0.0)
 
 
 class _Fit(NamedTuple):
-    """A logistic regression of whether a drafted token is accepted, on what is known when it is drafted.
+    """Coefficients of a logistic regression for a drafted token's acceptance, on features known at drafting.
 
-    Fitted on drafts up to their first error at every position of the texts that `experiments.benchmarks.ngram` writes,
-    from own texts and with histories together. The form was chosen by the log loss on domains that were left out;
-    experiments/LOG.md has the calibration, and the forms that were worse.
+    Fitted on drafts up to their first error, at every position of the texts that `experiments.benchmarks.ngram` writes,
+    with own texts and histories together. The form was chosen by log loss on held-out domains; experiments/LOG.md has
+    the calibration and the rejected forms.
     """
 
     constant: float
-    order: float  # of ln(tokens of the longest match): texts that agreed for long go on agreeing
+    order: float  # of ln(tokens of the longest match): long matches tend to continue
     places: float  # of ln(matches)
-    distinct: float  # of ln(distinct next tokens): where the text went different ways before, it will again
+    distinct: float  # of ln(distinct next tokens): varied continuations stay unpredictable
     unlike: float  # of ln(1 - share of the drafted token)
-    noise: float  # of ln(Exp noise of the drafted token): with little noise the target draws it even if it is unlikely
+    noise: float  # of ln(Exp noise of the drafted token): with low noise the target draws even an unlikely token
 
 
 _GREEDY = _Fit(-1.13, 1.04, 0.12, -1.26, -0.56, 0.0)
 _DRAWN = _Fit(-1.39, 0.57, 0.94, -2.17, -0.74, -0.32)
 
 _LEAST_REST = 1e-6
-"""1 - share is taken as this at least: the regression saw no less."""
+"""Lower bound of 1 - share: the regression saw no smaller value."""
 
 
 def draft(
@@ -75,12 +75,11 @@ def draft(
     least_probability: float = 0.3,
     banned: Collection[int] = (),
 ) -> Continuation:
-    """Returns at most `length` tokens that may follow the text, in about 25 us each with a million tokens of history.
+    """Returns a draft of at most `length` tokens, in about 25 us each with a million tokens of history.
 
-    It ends where nothing is known, and before a token with which the product of probabilities is below
-    least_probability. At temperature 0 each token is the likeliest of a blend of all matches, else it is drawn with
-    the match rule's noise. `banned` ids are never drafted. The text is as before when this returns; no two threads may
-    draft for it at once.
+    The draft ends where no match continues, and before the product of probabilities falls below least_probability. At
+    temperature 0 each token is the likeliest in a blend of all matches, else it is drawn with the match rule's noise.
+    banned: ids that are never drafted. The text is modified temporarily and restored: one thread at a time per text.
     """
     tokens, first = text.tokens, len(text.tokens)
     drafted: list[int] = []
@@ -100,7 +99,7 @@ def draft(
                 break
             drafted.append(token)
             probabilities.append(chance)
-            tokens.append(token)  # a match may run on into the draft itself
+            tokens.append(token)  # a match may continue into the draft itself
             matches = survivors(matches, nexts, token)
     finally:
         del tokens[first:]
@@ -108,7 +107,7 @@ def draft(
 
 
 def _choose(shares: dict[int, float], sampling: Sampling, position: int) -> tuple[int, float]:
-    """Returns a token of the blend for an absolute position, and its noise (1 at temperature 0)."""
+    """Chooses a token of the blend at an absolute position; returns the token and its noise (1 at temperature 0)."""
     if sampling.temperature == 0:
         return max(shares, key=shares.__getitem__), 1.0
     best, token, noise = -1.0, -1, 1.0

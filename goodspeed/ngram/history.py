@@ -1,7 +1,6 @@
-"""Finished texts by user, and shared texts, for later sessions to draft from.
+"""Finished texts by user, and shared texts, for n-gram drafts of later sessions.
 
-With `per_user` one user's text never drafts for another, who could tell from the time that a text takes what others
-have been told.
+With `per_user` a user's text never drafts for other users, who could otherwise infer its content from timing.
 """
 
 from __future__ import annotations
@@ -17,40 +16,39 @@ from goodspeed.ngram.history_file import SavedHistory, SavedUser
 from goodspeed.ngram.index import NgramIndex
 
 MAX_USERS = 1_000
-"""Users with texts: each takes 4 KiB at least. The one who has been away longest is forgotten."""
+"""Most users with texts; each takes at least 4 KiB. Beyond that the user who added no text for longest is dropped."""
 
 MAX_SHARE = 4
-"""A text counts with its last quarter of all tokens that are kept, so that one text leaves room for others."""
+"""A text's share of max_tokens is at most 1 / MAX_SHARE: only its end is stored, so that others have room."""
 
 EVERYBODY = ""
 
 
 class History:
-    """Texts of at most max_tokens over all users together, and as many tokens of shared texts.
+    """Texts of at most max_tokens over all users, and at most as many tokens of shared texts.
 
-    Texts are dropped whole, the oldest first, of the user who has most tokens among those with two texts or more: so
-    one user cannot push out others, however much they write. Only where everybody has one text, the user who has been
-    away longest loses theirs to a new one.
+    Texts are dropped whole. The victim is the oldest text of the user with the most tokens among users with two or more
+    texts, so that no user can crowd out others. If every user has one text, the user with the oldest text loses it.
     """
 
     def __init__(self, max_tokens: int, per_user: bool, *, tokenizer: str = "") -> None:
-        """`tokenizer` is the fingerprint of the tokenizer whose ids these are; needed for a file only."""
+        """tokenizer: fingerprint of the token ids' tokenizer; needed only for saving and loading."""
         if max_tokens < 1:
             raise ConfigError(f"max_tokens {max_tokens} is too small; it must be at least 1")
         self.max_tokens = max_tokens
         self.per_user = per_user
         self.tokenizer = tokenizer
-        self.num_tokens = 0  # of users
-        self.num_added = 0  # texts of users, ever: whoever saves them sees by it that there is something new
+        self.num_tokens = 0  # of users' texts, shared ones excluded
+        self.num_added = 0  # users' texts added since the start; shows whether there is anything new to save
         self._shared = NgramIndex(max_tokens)
-        self._by_user: dict[str, NgramIndex] = {}  # who added last is last
+        self._by_user: dict[str, NgramIndex] = {}  # in order of each user's latest addition
 
     @property
     def num_bytes(self) -> int:
         return self._shared.num_bytes + sum(index.num_bytes for index in self._by_user.values())
 
     def add(self, user: str, tokens: Sequence[int]) -> None:
-        """Adds a finished text, prompt included, in about 0.3 us a token; leaves out what is too short."""
+        """Adds a finished text with its prompt, in about 0.3 us per token; ignores one of at most MIN_ORDER tokens."""
         tokens = tokens[-max(self.max_tokens // MAX_SHARE, 1) :]
         if len(tokens) <= MIN_ORDER:
             return
@@ -67,36 +65,36 @@ class History:
             self._drop_one()
 
     def add_shared(self, tokens: Sequence[int]) -> None:
-        """Adds a text that drafts for everybody: of a folder of documents, never a user's."""
+        """Adds a text that drafts for all users: from a folder of documents, never a user's."""
         self._shared.add(tokens)
 
     def indexes(self, user: str) -> list[NgramIndex]:
-        """Returns what may draft for this user: their own texts, and the shared ones."""
+        """Returns the indexes that may draft for this user: of the user's own texts, and of shared ones."""
         own = self._by_user.get(user if self.per_user else EVERYBODY)
         return ([own] if own is not None and own.num_tokens else []) + self.shared
 
     @property
     def shared(self) -> list[NgramIndex]:
-        """Returns the part that drafts for everybody, without any user's text."""
+        """Returns the index that drafts for all users, if it has texts; it contains no user's text."""
         return [self._shared] if self._shared.num_tokens else []
 
     def save(self, path: str | Path) -> None:
-        """Writes users' texts to a file of mode 0600, whole or not at all. Raises ConfigError where it cannot.
+        """Writes users' texts atomically to a file of mode 0600. Raises ConfigError on failure.
 
-        It waits for the disk: from an event loop, call `contents`, and encode and write these in a thread.
+        Waits for the disk: from an event loop, call `contents`, and encode and write the result in a thread.
         """
         history_file.write(path, history_file.encode(self.contents()))
 
     def contents(self) -> SavedHistory:
-        """Returns a copy of what the file holds, in about 4 ms for a million tokens; shared texts are not in it."""
+        """Returns a copy of the users' texts for the file, without shared texts; about 4 ms for a million tokens."""
         users = [SavedUser(name, [history_file.pack(text) for text in i.texts()]) for name, i in self._by_user.items()]
         return SavedHistory(self.tokenizer, self.per_user, users)
 
     def load(self, path: str | Path) -> int:
-        """Adds the texts of a file, none if there is no such file; returns how many are kept then.
+        """Adds the texts of a file, if it exists; returns the number of users' texts in the history afterwards.
 
         Raises ConfigError for a file that is damaged, of another tokenizer or version, or written with another
-        `per_user`: texts that were kept for one user are not handed to all.
+        `per_user`: texts stored for one user must not reach others.
         """
         saved = history_file.read(path, self.max_tokens)
         if saved is None:

@@ -1,4 +1,4 @@
-"""The file that keeps a history over restarts: private, replaced whole, bounded when it is read."""
+"""The file that preserves a history across restarts: private, atomically replaced, limited in size when read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from goodspeed.untrusted import read_bytes
 
 VERSION = 1
 MIN_FILE_BYTES = 64 << 20
-"""A file of this size is read whatever the bound of tokens is: one that was written with a higher bound may be read."""
+"""Files up to this size are read whatever max_tokens is, since max_tokens may have been higher when writing."""
 
 _Text = Annotated[bytes, Meta(max_length=1 << 30)]
 
@@ -30,11 +30,11 @@ class SavedUser(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fie
 
 
 class SavedHistory(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """The texts of all users, with what they depend on."""
+    """The texts of all users, with the settings they depend on."""
 
     tokenizer: Annotated[str, Meta(max_length=1024)]  # fingerprint
     per_user: bool
-    users: list[SavedUser]  # who added last is last
+    users: list[SavedUser]  # in order of each user's latest addition
 
 
 class _File(msgspec.Struct, array_like=True, frozen=True, tag="goodspeed-history", forbid_unknown_fields=True):
@@ -57,7 +57,7 @@ def encode(saved: SavedHistory) -> bytes:
 
 
 def write(path: str | Path, data: bytes) -> None:
-    """Replaces the file by one of mode 0600, whole or not at all, and waits for the disk. Raises ConfigError."""
+    """Atomically replaces the file by one of mode 0600, and waits for the disk. Raises ConfigError on failure."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
@@ -77,7 +77,7 @@ def write(path: str | Path, data: bytes) -> None:
 
 
 def read(path: str | Path, max_tokens: int) -> SavedHistory | None:
-    """Returns what the file holds, None if there is none. Raises ConfigError for one that cannot be read."""
+    """Returns the file's contents; None: no such file. Raises ConfigError for an unreadable or damaged file."""
     try:
         data = read_bytes(path, max(MIN_FILE_BYTES, 8 * max_tokens))
     except FileNotFoundError:
@@ -91,7 +91,7 @@ def read(path: str | Path, max_tokens: int) -> SavedHistory | None:
 
 
 def check(saved: SavedHistory, path: str | Path, tokenizer: str, per_user: bool) -> None:
-    """Raises ConfigError for a file of another tokenizer, or one whose texts were kept for other eyes."""
+    """Raises ConfigError for a file of another tokenizer, or written with another `per_user`."""
     if saved.tokenizer != tokenizer:
         what = "was written with another tokenizer, whose token ids mean other texts"
     elif saved.per_user != per_user:

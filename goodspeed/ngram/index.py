@@ -1,4 +1,4 @@
-"""Sources of drafts: an index of many whole texts, and one session's own growing text."""
+"""n-gram indexes to draft from: one of many finished texts, and one of a session's own growing text."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from goodspeed.errors import ConfigError
 from goodspeed.ngram.chains import MAX_ORDER, MAX_PLACES, Chains, Found
 
 MIN_SEGMENT, MAX_SEGMENT = 1 << 10, 1 << 18
-"""Tokens of a segment: twice as many as there are already, so that few texts take little memory, up to 3 MiB."""
+"""Bounds of a segment's tokens. A new segment has room for twice the index's tokens, so that few texts take little
+memory; the largest takes 3 MiB."""
 
 COMPARED = 32
-"""Tokens before the new ones that `GrowingText.follow` compares."""
+"""Known tokens that `GrowingText.follow` compares, before the new ones."""
 
 FULL = 2
-"""Tokens a bucket of a growing text: with more it is hashed again into four times as many, for short chains."""
+"""Most tokens per bucket of a growing text; beyond that the text is rehashed into four times as many buckets."""
 
 
 class _Segment:
-    """Whole texts in one array; `oldest` is where the oldest text begins that still counts."""
+    """Whole texts in one array. oldest: position where the oldest text that is not dropped begins."""
 
     __slots__ = ("chains", "lengths", "oldest")
 
@@ -35,10 +36,10 @@ class _Segment:
 
 
 class NgramIndex:
-    """Whole texts, of at most max_tokens together: the oldest ones are dropped whole.
+    """Whole texts of at most max_tokens in total; the oldest texts are dropped whole.
 
-    The texts lie in segments of up to 256k tokens, each with its own hash. Dropping a text moves one number, and a
-    segment without texts is freed: nothing is ever copied or hashed again, so a call takes as long as the text it adds.
+    The texts are in segments of up to 256k tokens, each with its own hash table. Dropping a text only moves `oldest`,
+    and a segment without texts is freed. Nothing is ever copied or rehashed, so `add` takes time linear in its text.
     """
 
     def __init__(self, max_tokens: int = 1_000_000) -> None:
@@ -51,11 +52,11 @@ class NgramIndex:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the arrays, those of dropped texts included as long as their segment has others."""
+        """Bytes of the arrays; dropped texts count while their segment has other texts."""
         return sum(segment.chains.num_bytes for segment in self._segments)
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Adds a whole text, in about 0.3 us a token; of one longer than max_tokens only its end."""
+        """Adds a text, in about 0.3 us per token; of one longer than max_tokens only the end."""
         tokens = tokens[-self.max_tokens :]
         if not tokens:
             return
@@ -69,7 +70,7 @@ class NgramIndex:
         self.num_texts += 1
 
     def drop_oldest(self) -> int:
-        """Drops the oldest text; returns its length, 0 if there is none."""
+        """Drops the oldest text; returns its length; 0: there is none."""
         if not self._segments:
             return 0
         segment = self._segments[0]
@@ -90,7 +91,7 @@ class NgramIndex:
                 start += length + 1
 
     def match(self, end: array[int], found: Found) -> None:
-        """Adds the newest `MAX_PLACES` places that follow the last tokens of `end`, by how many of these match."""
+        """Adds the newest `MAX_PLACES` places whose preceding tokens match those of `end`, by match length."""
         num_left = MAX_PLACES
         for segment in reversed(self._segments):
             num_left -= segment.chains.match(end, segment.oldest, num_left, found)
@@ -105,7 +106,7 @@ class NgramIndex:
 
 
 class GrowingText:
-    """A session's prompt and text, which grows at its end and is matched against its own earlier part."""
+    """A session's growing text, prompt included, whose end is matched against its earlier part."""
 
     def __init__(self, tokens: Sequence[int] = ()) -> None:
         self._begin(tokens)
@@ -118,10 +119,10 @@ class GrowingText:
         return self._chains.num_bytes
 
     def follow(self, tokens: Sequence[int]) -> None:
-        """Takes the session's whole text as it is now: appends what is new, in about 0.3 us a token.
+        """Updates to the session's current whole text: appends the new tokens, in about 0.3 us each.
 
-        A text that does not begin with what is there is begun anew. Of what is there only the last `COMPARED` tokens
-        are compared, so that a call takes no longer for a long text; to be wrong about it would cost a few drafts.
+        If the known text is not a prefix of `tokens`, the index is rebuilt. Only the final `COMPARED` known tokens are
+        compared, so that long texts take no longer; an undetected difference costs a few drafts.
         """
         known = len(self)
         begins_alike = array("i", tokens[max(known - COMPARED, 0) : known]) == self._end(COMPARED)
@@ -131,16 +132,16 @@ class GrowingText:
             self._begin(tokens)
 
     def context(self) -> array[int]:
-        """Returns the text's last tokens, at most `MAX_ORDER`."""
+        """Returns the text's final tokens, at most `MAX_ORDER`."""
         return self._end(MAX_ORDER)
 
     def match(self, end: array[int], found: Found) -> None:
-        """Adds the newest `MAX_PLACES` places in `tokens` that follow the last tokens of `end`."""
+        """Adds the newest `MAX_PLACES` places in `tokens` whose preceding tokens match those of `end`."""
         self._chains.match(end, 0, MAX_PLACES, found)
 
     @property
     def tokens(self) -> array[int]:
-        """The text after one `BORDER`; a draft is appended to it while it is made, since a match may run into it."""
+        """The text after one `BORDER`. `draft` appends its tokens temporarily, since a match may continue into them."""
         return self._chains.tokens
 
     def _end(self, num_tokens: int) -> array[int]:

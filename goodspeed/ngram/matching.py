@@ -1,4 +1,4 @@
-"""Matches of a text's end in earlier texts, and the distribution of what follows them."""
+"""Matches of a text's end in earlier texts, and the distribution of the next tokens."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from goodspeed.ngram.index import GrowingText, NgramIndex
 
 
 class Matches(NamedTuple):
-    """Places whose matches are equally long, as pairs of a token array and the position of the token that followed."""
+    """Matches of equal length. places: token arrays, and the position of the token after the match."""
 
-    order: int  # tokens that match, MIN_ORDER to MAX_ORDER
+    order: int  # match length in tokens, MIN_ORDER to MAX_ORDER
     places: list[tuple[array[int], int]]
 
 
 def find(text: GrowingText, histories: Sequence[NgramIndex]) -> list[Matches]:
-    """Returns the matches of the text's end, longest first: of each source those at its newest `MAX_PLACES` places."""
+    """Returns the matches of the text's end, longest first; from each source at most the newest `MAX_PLACES`."""
     end = text.context()
     if len(end) < MIN_ORDER:
         return []
@@ -30,12 +30,12 @@ def find(text: GrowingText, histories: Sequence[NgramIndex]) -> list[Matches]:
 
 
 def follow(matches: list[Matches], ahead: int) -> list[list[int]]:
-    """Returns the tokens that came `ahead` tokens after each place, by order; `BORDER` where the text had ended."""
+    """Returns the token at each place + ahead, by order; `BORDER` after a text's end."""
     return [[tokens[place + ahead] for tokens, place in level.places] for level in matches]
 
 
 def survivors(matches: list[Matches], nexts: list[list[int]], token: int) -> list[Matches]:
-    """Returns the matches that went on with this token, which is one more token that matches."""
+    """Returns the matches that continued with this token, with their order increased by one."""
     found = []
     for level, followed in zip(matches, nexts, strict=True):
         num_alike = followed.count(token)
@@ -48,13 +48,14 @@ def survivors(matches: list[Matches], nexts: list[list[int]], token: int) -> lis
 
 
 def blend(nexts: list[list[int]], banned: Collection[int] = ()) -> tuple[dict[int, float], int]:
-    """Returns a distribution of the next token from what followed matches, longest first, and how many of them count.
+    """Returns each next token's share, and the number of matches counted. nexts: next tokens by order, longest first.
 
-    What the shares lack to 1 is unknown; tokens that are banned do not count.
+    The shares sum to less than 1; the rest is the probability of unseen tokens. Banned tokens and text ends do not
+    count.
 
-    At each order all matches of at least this length count, new ones like old ones: n of them, with some distinct next
-    tokens. The order weighs n / (n + distinct / 2); what is left is handed down to the next shorter order that is there
-    (Witten and Bell's estimate of what has not been seen yet, halved).
+    Each order counts all n matches of at least its length, regardless of age. Its weight is n / (n + distinct / 2),
+    where `distinct` is the number of distinct next tokens. The remaining weight goes to the next shorter order (Witten
+    and Bell's estimate of unseen events, halved).
     """
     counts: dict[int, int] = {}
     shares: dict[int, float] = {}

@@ -1,6 +1,6 @@
-"""The match rule's noise at a few token ids, without torch: `goodspeed.exact.noise.match_noise` at these ids.
+"""The match rule's noise at a few token ids, without torch: the values of `goodspeed.exact.noise.match_noise`.
 
-The integers are the same to the last bit; the logarithm is a double's, which differs from a float32's by rounding only.
+The integers are identical; the logarithm is in double precision, which differs from float32 by rounding only.
 """
 
 from array import array
@@ -14,7 +14,7 @@ _FACTOR = (1 - 2.0**-24) * 2.0**-31
 
 
 def match_key(seed: int, position: int) -> int:
-    """Returns the 64 bits that key the noise of a seed at an absolute position of the text."""
+    """Returns the 64-bit noise key of a seed and an absolute position of the text."""
     return _mix(_mix(_START ^ seed & _M64) ^ position & _M64)
 
 
@@ -26,7 +26,7 @@ def noise_at(key: int, tokens: Iterable[int]) -> list[float]:
         x = ((token * _GOLDEN_32 ^ low) & _M32) * high & _M32
         x = (x ^ x >> 16) * 0x7FEB352D & _M32
         x = (x ^ x >> 16) * 0x846CA68B & _M32
-        # |x + 1/4| of the signed number; of numbers from 2^22 on float32 does not keep the quarter
+        # |x + 1/4| of the signed number; from 2^22 on float32 cannot represent the quarter
         if x < 0x80000000:
             magnitudes.append(x if x >= 0x400000 else x + 0.25)
         else:
@@ -36,7 +36,7 @@ def noise_at(key: int, tokens: Iterable[int]) -> list[float]:
 
 
 def _mix(x: int) -> int:
-    """One finaliser of splitmix64 on an unsigned number."""
+    """Applies the finaliser of splitmix64 to an unsigned number."""
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _M64
     x = (x ^ x >> 27) * 0x94D049BB133111EB & _M64
     return x ^ x >> 31

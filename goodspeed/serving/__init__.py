@@ -1,1 +1,1 @@
-"""The parts of all commands and both daemons that are not rules: settings and options, events, metrics, recordings."""
+"""Infrastructure of all commands and both daemons: settings, options, events, metrics, recordings and HTTP."""

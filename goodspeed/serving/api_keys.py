@@ -1,4 +1,4 @@
-"""API keys: files with one key a line, for nodes and clients, and the keys that a node knows."""
+"""API keys: reads key files (one key per line), and checks keys at a node."""
 
 import hashlib
 import hmac
@@ -11,7 +11,7 @@ ONE_A_LINE = "write a file with one key a line"
 
 
 def read(path: str) -> list[str]:
-    """Reads a file's keys, without blank lines and # comments. ConfigError for a bad key, or without any."""
+    """Reads a file's keys, skipping blank lines and # comments. ConfigError for a bad key or no key."""
     try:
         lines = Path(path).read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -35,13 +35,13 @@ def is_key(text: str) -> bool:
 
 
 class Keys:
-    """API keys as hashes, which are compared in constant time and never shown."""
+    """A node's API keys as hashes, compared in constant time and never shown."""
 
     def __init__(self, keys: list[str]) -> None:
         self._digests = [_digest(key.encode()) for key in keys]
 
     def know(self, key: bytes) -> bool:
-        """Returns True for one of the keys. Compares with all of them, so that the time taken tells nothing."""
+        """True for one of the keys. Compares with all keys, so that the time reveals nothing."""
         digest = _digest(key)
         return sum(hmac.compare_digest(digest, known) for known in self._digests) > 0
 

@@ -1,7 +1,7 @@
-"""Settings as frozen dataclasses, and the command-line options made from them.
+"""Settings as frozen dataclasses, and command-line options generated from their fields.
 
-A field made with `option` carries its help, its choices and its bounds; the command line takes its default from the
-dataclass, and the dataclass checks the bounds, so that a wrong value is refused wherever it comes from.
+A field made with `option` carries its help, choices and bounds. The command line takes the default from the dataclass.
+The dataclass checks the bounds, so a wrong value is refused from any source.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from goodspeed.errors import ConfigError
 T = TypeVar("T", bound="Settings")
 
 FIRST_GROUP = "most used"
-"""Heading of the help under which the fields of `Settings.MOST_USED` are."""
+"""Help heading of the fields in `Settings.MOST_USED`."""
 
 
 def option(
@@ -30,11 +30,11 @@ def option(
     pattern: str | None = None,
     metavar: str | None = None,
 ) -> Any:
-    """Returns a dataclass field that is also a command-line option; bounds are inclusive, a pattern has to match fully.
+    """Returns a dataclass field that is also a command-line option. Bounds are inclusive; a pattern must match fully.
 
-    A type like `int | Literal["auto"]` takes a number within the bounds, or that word; an option whose type is
-    `tuple[str, ...]` may be given several times; one that is on by default is turned off by `--no-NAME`. The help lists
-    the option under the heading `group`, and its default as `shown` has it: None needs words that say what it means.
+    A type like `int | Literal["auto"]` accepts a number within the bounds, or the word. An option of type
+    `tuple[str, ...]` may be repeated. `--no-NAME` turns off an option that is on by default.
+    group: heading in the help. shown: the default's text in the help; required for a default of None.
     """
     if default is None and shown is None:
         raise RuntimeError(f"an option's default is None, and `shown` does not say what that means: {help}")
@@ -44,9 +44,9 @@ def option(
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Base of the nodes' settings: checks every field's choices and bounds.
+    """Base of all settings: checks every field's choices and bounds.
 
-    MOST_USED: fields whose options the help has first, under a heading of their own, in this order.
+    MOST_USED: fields that the help lists first, under `FIRST_GROUP`, in this order.
     """
 
     MOST_USED: ClassVar[tuple[str, ...]] = ()
@@ -65,7 +65,7 @@ def _check(entry: "Field[Any]", value: Any) -> None:
     if rules["pattern"] and not re.fullmatch(rules["pattern"], str(value)):
         raise ConfigError(f"{name} {value!r} is unknown; it must be {rules['help']}")
     if isinstance(value, str):
-        return  # a word beside numbers has no bounds
+        return  # bounds apply to numbers only
     if rules["minimum"] is not None and not value >= rules["minimum"]:
         raise ConfigError(f"{name} {value} is too small; it must be at least {rules['minimum']}")
     if rules["maximum"] is not None and not value <= rules["maximum"]:
@@ -73,7 +73,7 @@ def _check(entry: "Field[Any]", value: Any) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:
-    """Adds an option for every field, under its group's heading; one without a default is required."""
+    """Adds an option per field under its group's heading; a field without default is required."""
     hints = get_type_hints(settings)
     by_name = {entry.name: entry for entry in fields(settings)}
     for entry in {name: by_name[name] for name in (*settings.MOST_USED, *by_name)}.values():
@@ -94,18 +94,18 @@ def add_options(parser: argparse.ArgumentParser, settings: type[Settings]) -> No
 
 
 def group_of(parser: argparse.ArgumentParser, title: str) -> "argparse._ArgumentGroup":
-    """Returns the parser's group of options with this heading."""
+    """Returns the parser's option group with this heading, adding it if needed."""
     known = {group.title: group for group in parser._action_groups}
     return known.get(title) or parser.add_argument_group(title)
 
 
 def from_namespace(settings: type[T], namespace: argparse.Namespace) -> T:
-    """Makes settings from a parsed command line; ConfigError names a value that is out of bounds."""
+    """Makes settings from a parsed command line; ConfigError names a value out of bounds."""
     return settings(**{entry.name: _given(getattr(namespace, entry.name), entry) for entry in fields(settings)})
 
 
 def _given(value: Any, entry: "Field[Any]") -> Any:
-    """Returns a tuple for an option that may be given several times: argparse collects a list, or None."""
+    """Converts argparse's value: for a repeatable option a list or None, which becomes a tuple."""
     return tuple(value or entry.default) if isinstance(entry.default, tuple) else value
 
 
@@ -131,12 +131,12 @@ def _shown(entry: "Field[Any]") -> str:
 
 
 def _flag(entry: "Field[Any]") -> str:
-    """Returns the option's name; of one that is on by default, that which turns it off."""
+    """Returns the option's name: --no-NAME for an option that is on by default."""
     return ("--no-" if entry.default is True else "--") + entry.name.replace("_", "-")
 
 
 def _parser(hint: Any) -> Callable[[str], Any]:
-    """Returns a function that parses a value of the plain type behind `X`, `X | None`, or `X | Literal["word"]`."""
+    """Returns a function that parses a value of type `X`, `X | None`, or `X | Literal["word"]`."""
     inner = [kind for kind in get_args(hint) or (hint,) if kind is not type(None)]
     if get_origin(hint) is Literal or get_origin(inner[0]) is Literal:
         return str  # `choices` checks the words

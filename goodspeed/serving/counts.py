@@ -1,4 +1,4 @@
-"""Plain counters that are cheap to keep: histograms and HTTP responses."""
+"""Cheap counters for metrics: histograms and HTTP responses."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -9,7 +9,7 @@ TIME_TO_FIRST_TOKEN_S = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75),
     *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
 )
-"""Bounds are those of vLLM's histograms of the same stems, so that its dashboards' pictures fit."""
+"""Histogram bounds, equal to vLLM's for the metrics of the same names, so that vLLM's dashboards fit."""
 
 TOKEN_S = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
 REQUEST_S = (
@@ -27,10 +27,10 @@ class Histogram:
     __slots__ = ("_counts", "bounds", "total")
 
     def __init__(self, bounds: Iterable[float]) -> None:
-        """bounds: ascending; each is inclusive."""
+        """bounds: ascending, inclusive."""
         self.bounds = tuple(bounds)
         self.total = 0.0
-        self._counts = [0] * (len(self.bounds) + 1)  # the last: beyond all bounds
+        self._counts = [0] * (len(self.bounds) + 1)  # the final one: beyond all bounds
 
     def observe(self, value: float) -> None:
         self._counts[bisect_left(self.bounds, value)] += 1
@@ -41,7 +41,7 @@ class Histogram:
         return sum(self._counts)
 
     def up_to(self) -> list[int]:
-        """Returns the number of values up to each bound; the last is the number of all values."""
+        """Returns cumulative counts: the number of values up to each bound, then of all values."""
         return list(accumulate(self._counts))
 
 
@@ -54,5 +54,5 @@ class ResponseCounts:
         self.by_route: Counter[tuple[str, int]] = Counter()
 
     def count(self, route: str | None, status: int) -> None:
-        """route: as declared, for example /v1/models/{name}; None where no route matched or was reached."""
+        """route: as declared, for example /v1/models/{name}; None: no route matched or was reached."""
         self.by_route[route or "other", status] += 1

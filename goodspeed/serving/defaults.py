@@ -1,7 +1,7 @@
-"""Sampling defaults, rules for logits and stop strings for requests that leave them out.
+"""Fills in sampling parameters, logit rules and stop strings that a request omits.
 
-They are the target's, from its generation_config.json, else the API's. The verify node sends the target's in its
-Welcome.
+Defaults come from the target's generation_config.json, else from the API. The verify node sends the target's defaults
+in its Welcome.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ def of_checkpoint(settings: GenerationSettings, *, chat: bool) -> Defaults:
 
 
 def known(welcome: Welcome | None, settings: GenerationSettings, *, chat: bool) -> Defaults:
-    """Returns the target's defaults; without a Welcome yet, those of the local model's `settings`."""
+    """Returns the target's defaults. welcome: the verify node's; None: the local model's `settings` apply."""
     if welcome is None:
         return of_checkpoint(settings, chat=chat)
     return welcome.chat_defaults if chat else welcome.defaults
@@ -29,9 +29,9 @@ def known(welcome: Welcome | None, settings: GenerationSettings, *, chat: bool) 
 def sampling(
     defaults: Defaults, *, temperature: float | None, top_k: int | None, top_p: float | None, seed: int
 ) -> Sampling:
-    """An argument of None takes the value in `defaults`; if that is None too: temperature 1.0, top_k 0, top_p 1.0.
+    """Returns sampling parameters. None: the value in `defaults`.
 
-    The last two mean off.
+    If that is None, too: temperature 1.0, top_k 0 (off), top_p 1.0 (off).
     """
     return Sampling(
         temperature=float(_first(temperature, defaults.temperature, 1.0)),
@@ -42,28 +42,28 @@ def sampling(
 
 
 def stops(defaults: Defaults, own: Iterable[str] = ()) -> tuple[str, ...]:
-    """Returns all strings that end a text: the request's own, then the target's."""
+    """Returns all stop strings: the request's, then the target's."""
     return tuple(dict.fromkeys((*own, *defaults.stop)))
 
 
 class Resolved(NamedTuple):
-    """Sampling of one text, and the strings that end it, under one target's defaults."""
+    """Sampling, stop strings and logit rules of one text, with a target's defaults filled in."""
 
     sampling: Sampling
     stop: tuple[str, ...] = ()
-    rules: LogitRules | None = None  # None: they change nothing
+    rules: LogitRules | None = None  # None: no changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingRequest:
-    """Sampling and end of one text, as far as its request says; None leaves it to the defaults."""
+    """Sampling, stop strings and logit rules of a request; None: the default."""
 
     seed: int
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
     stop: tuple[str, ...] = ()  # strings that end the text
-    adds_stops: bool = True  # the stop strings of the defaults end it, too
+    adds_stops: bool = True  # the default stop strings apply, too
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
@@ -71,7 +71,7 @@ class SamplingRequest:
     logit_bias: tuple[TokenBias, ...] = ()
 
     def resolve(self, defaults: Defaults) -> Resolved:
-        """Returns sampling and end of the text under these defaults."""
+        """Returns the request's parameters with these defaults filled in."""
         own = sampling(defaults, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
         return Resolved(own, stops(defaults, self.stop) if self.adds_stops else self.stop, self._rules(defaults))
 

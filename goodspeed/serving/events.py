@@ -1,6 +1,6 @@
-"""A command's lines: JSON events on standard output; logs, and status lines for a person, on standard error.
+"""A command's output: JSON events on standard output; logs and status lines for people on standard error.
 
-Under `--json` the last line of standard output is one JSON object with the result.
+With `--json` the final line of standard output is one JSON object with the result.
 """
 
 import json
@@ -14,19 +14,19 @@ from typing import Any, NamedTuple, TextIO
 from goodspeed.serving.streams import Output
 
 DROPPABLE = frozenset({"round", "recorded"})
-"""Events that a daemon drops, and counts, while nobody reads them: they come with every round, and rounds go on. All
-others are kept: there are few of them, or they are results, whose producer waits (`streams.room`)."""
+"""Events that a daemon drops and counts while standard output is not read: one per round, and rounds do not wait. All
+other events are retained: they are few, or results whose producer waits (`streams.room`)."""
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 BURST, LINES_PER_S = 20.0, 1.0
-"""A token bucket for each kind of line: its size and its rate. Peers can cause lines, and must not fill a disk."""
+"""Size and rate of a token bucket per message format. Peers can cause log lines, and must not fill a disk."""
 
 MAX_KINDS = 256
 
 
 def setup_logging(level: str) -> None:
-    """Writes log lines to standard error, rate-limited unless the level is debug."""
+    """Sends log lines to standard error, rate-limited unless the level is debug."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter())
     if level != "debug":
@@ -35,11 +35,11 @@ def setup_logging(level: str) -> None:
 
 
 class RateLimitFilter(logging.Filter):
-    """Drops lines beyond a rate per message format; the next line of that format tells how many were dropped."""
+    """Drops lines beyond a rate per message format; the format's next line reports how many were dropped."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._kinds: dict[tuple[str, str], tuple[float, float, int]] = {}  # when it was said last, how often, left out
+        self._kinds: dict[tuple[str, str], tuple[float, float, int]] = {}  # latest time, level, number dropped
 
     def filter(self, record: logging.LogRecord) -> bool:
         kind, now = (record.name, str(record.msg)[:200]), record.created
@@ -55,7 +55,7 @@ class RateLimitFilter(logging.Filter):
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as one line of `key=value` fields (logfmt); the fields of `extra=` follow the message."""
+    """Formats a record as one line of `key=value` fields (logfmt); `extra=` fields follow the message."""
 
     OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -74,13 +74,13 @@ class LineFormatter(logging.Formatter):
 
 
 def _logfmt(value: object) -> str:
-    """Returns a value bare where logfmt allows it, else in quotes."""
+    """Returns a value for logfmt, quoted if necessary."""
     text = str(value)
     return text if re.fullmatch(r"[\w.:/+@%-]+", text) else json.dumps(text, ensure_ascii=False)
 
 
 class EventLog:
-    """Writes events as JSON lines if enabled, else nothing."""
+    """Writes events as JSON lines if enabled."""
 
     def __init__(self, *, enabled: bool, stream: TextIO | None = None) -> None:
         self.enabled = enabled
@@ -92,7 +92,7 @@ class EventLog:
 
 
 def print_json(value: dict[str, Any], stream: TextIO | None = None, *, droppable: bool = False) -> None:
-    """Prints one JSON object on a line of its own, and flushes."""
+    """Prints one JSON object on its own line, and flushes. droppable: a daemon may drop the line."""
     line, stream = json.dumps(value, ensure_ascii=False, separators=(",", ":")), stream or sys.stdout
     if droppable and isinstance(stream, Output):
         stream.offer(line)
@@ -101,14 +101,14 @@ def print_json(value: dict[str, Any], stream: TextIO | None = None, *, droppable
 
 
 class Sentence(NamedTuple):
-    """One status line: a %-format and its values. Lines are rate-limited by format."""
+    """One status line: a %-format and its values."""
 
     text: str
     values: tuple[object, ...]
 
 
 class Reporter:
-    """Prints lines after the command's name, like errors. With `quiet` it prints nothing."""
+    """Prints status lines on standard error, prefixed with the command's name; nothing if `quiet`."""
 
     def __init__(self, name: str, *, quiet: bool = False) -> None:
         self._name = name
@@ -116,7 +116,7 @@ class Reporter:
         self._rate_limit = RateLimitFilter()
 
     def say(self, text: str, *values: object) -> None:
-        """Prints a line; `text` is a %-format. Lines of one format are rate-limited, so peers cannot fill a disk."""
+        """Prints a line, rate-limited per format, so that peers cannot fill a disk. text: a %-format."""
         record = logging.makeLogRecord({"name": self._name, "msg": text, "args": values})
         if self._quiet or not self._rate_limit.filter(record):
             return
@@ -130,4 +130,4 @@ class Reporter:
 
 
 QUIET = Reporter("", quiet=True)
-"""Prints nothing; for nodes built in tests and benchmarks."""
+"""Prints nothing; for nodes in tests and benchmarks."""

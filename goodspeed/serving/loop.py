@@ -1,4 +1,4 @@
-"""The parts of both daemons' loops: model calls on a thread of their own, and failures that are survived."""
+"""Tools for both daemons' loops: a thread for model calls, and survival of repeated failures."""
 
 import asyncio
 import logging
@@ -17,29 +17,29 @@ T = TypeVar("T")
 NAME = "model"
 
 MAX_FAILURES = 100
-"""Failures in a row that a node survives: more are no single session's or peer's fault."""
+"""Consecutive failures that a node survives; more cannot be caused by a single session or peer."""
 
 PAUSE_S = 0.05
-"""After a second failure in a row, and each further one: a passing fault has some seconds to pass."""
+"""Pause after each consecutive failure from the second on: a temporary fault has some seconds to pass."""
 
 Undo: TypeAlias = Callable[[Exception], Mapping[str, object]]
-"""Makes good what a step left half done; returns what the log is to say of it."""
+"""Rolls back a failed step; returns fields for the log line."""
 
 
 class ModelThread:
-    """Runs one function at a time, off the event loop."""
+    """A thread that runs one function at a time, off the event loop."""
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=NAME)
         self._newest: Future[Any] | None = None
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Runs the function on the thread; returns its result, or raises its exception."""
+        """Runs a function on the thread; returns its result or raises its exception."""
         self._newest = future = self._executor.submit(function)
         return await asyncio.wrap_future(future)
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Waits for the running call, at most timeout_s; returns whether it ended. Blocks the event loop."""
+        """Waits for the running call, at most timeout_s; True if it ended. Blocks the event loop."""
         running = [self._newest] if self._newest is not None else []
         has_ended = not wait(running, timeout_s).not_done
         self._executor.shutdown(wait=has_ended, cancel_futures=True)
@@ -47,7 +47,7 @@ class ModelThread:
 
 
 def leave(status: int) -> int:
-    """Returns the exit status; if a model's thread still runs, ends the process, since Python would wait for it."""
+    """Returns the exit status. Ends the process if a model thread still runs, since Python would wait for it."""
     if any(thread.name.startswith(NAME) for thread in threading.enumerate()):
         logging.shutdown()
         sys.stdout.flush()
@@ -61,10 +61,10 @@ def _nothing(_: Exception) -> Mapping[str, object]:
 
 
 class Failures:
-    """Counts the failures in a row of something that a loop does again and again."""
+    """Counts consecutive failures of a step that a loop repeats."""
 
     def __init__(self, logger: logging.Logger, what: str, ends: tuple[type[Exception], ...] = ()) -> None:
-        """what: is tried, as a noun with its article. ends: the exceptions that no further try could mend."""
+        """what: name of the step, with its article. ends: exceptions that a retry cannot cure, raised at once."""
         self._logger = logger
         self._what = what
         self._ends: tuple[type[Exception], ...] = (NodeFailed, *ends)
@@ -72,9 +72,9 @@ class Failures:
 
     @asynccontextmanager
     async def survived(self, undo: Undo = _nothing) -> AsyncIterator[None]:
-        """Has a step that is tried within this block fail without an exception, but for those that end the node.
+        """Logs an exception of the block and suppresses it, except those in `ends`.
 
-        After a second failure in a row, and each further one, it waits. Raises NodeFailed after too many.
+        Pauses after each consecutive failure from the second on. Raises NodeFailed after more than MAX_FAILURES.
         """
         try:
             yield

@@ -1,7 +1,7 @@
-"""Prometheus metrics: turns plain numbers into metric families, and those into the text of `/metrics`.
+"""Prometheus metrics: builds metric families from plain numbers, and the text of `/metrics` from the families.
 
-Nothing is counted here: collectors read the daemons' own counters at each scrape. That has to be in the daemon's own
-event loop, so that no number changes meanwhile.
+Collectors read the daemons' own counters at each scrape, in the daemon's event loop, so that no number changes
+meanwhile.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ PREFIX = "goodspeed_"
 
 
 def create_registry(collector: Collector) -> Registry:
-    """Creates the registry of a node's own metrics and, on Linux, those of its process."""
+    """Creates the registry of a node's metrics and, on Linux, of its process's metrics."""
     registry = Registry()
     registry.register(collector)
     ProcessCollector(registry=registry)
@@ -34,7 +34,7 @@ def create_registry(collector: Collector) -> Registry:
 
 
 def exposition(registry: Registry) -> tuple[bytes, str]:
-    """Returns the text of `/metrics`, and its content type."""
+    """Returns the body and the content type of `/metrics`."""
     return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
 
 
@@ -47,19 +47,19 @@ def responses(counted: ResponseCounts) -> CounterMetricFamily:
 
 
 def counter(name: str, what: str, value: float) -> CounterMetricFamily:
-    """Returns a counter; `_total` is added to its name."""
+    """Returns a counter; Prometheus appends `_total` to the name."""
     return CounterMetricFamily(PREFIX + name, what, value=value)
 
 
 def counters(name: str, what: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
-    """Returns a counter with a sample for each value of a label."""
+    """Returns a counter with one sample per label value."""
     return _fill(CounterMetricFamily(PREFIX + name, what, labels=[label]), values)
 
 
 def counters_by(
     name: str, what: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]
 ) -> CounterMetricFamily:
-    """Returns a counter with a sample for each combination of labels."""
+    """Returns a counter with one sample per combination of label values."""
     family = CounterMetricFamily(PREFIX + name, what, labels=labels)
     for names, value in values.items():
         family.add_metric(names, value)
@@ -67,12 +67,11 @@ def counters_by(
 
 
 def gauge(name: str, what: str, value: float) -> GaugeMetricFamily:
-    """Returns a gauge."""
     return GaugeMetricFamily(PREFIX + name, what, value=value)
 
 
 def gauges(name: str, what: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
-    """Returns a gauge with a sample for each value of a label."""
+    """Returns a gauge with one sample per label value."""
     return _fill(GaugeMetricFamily(PREFIX + name, what, labels=[label]), values)
 
 
@@ -83,32 +82,31 @@ def _fill(family: Family, values: Mapping[str, float]) -> Family:
 
 
 def kv_cache_usage(pool: "PagePool") -> GaugeMetricFamily:
-    """Returns the share of the KV cache in use."""
+    """Returns the share of KV pages in use."""
     return gauge("kv_cache_usage_perc", "Share of the pages in use, 0 to 1.", 1 - pool.num_free / pool.num_pages)
 
 
 def prefix_cache(num_queries: int, num_hits: int) -> Iterator[CounterMetricFamily]:
-    """Both in tokens."""
+    """Yields the counters of prefix cache lookups and hits, both in tokens."""
     yield counter("prefix_cache_queries", "Tokens of texts that were looked up when they were admitted.", num_queries)
     yield counter("prefix_cache_hits", "Of these, tokens whose keys and values were cached.", num_hits)
 
 
 def speculation(num_drafts: int, num_drafted: int, num_accepted: int) -> Iterator[CounterMetricFamily]:
-    """num_drafts: those with a token or more; num_drafted and num_accepted: their tokens."""
+    """Yields the counters of speculation. num_drafts: non-empty drafts; num_drafted, num_accepted: in tokens."""
     yield counter("spec_decode_num_drafts", "Drafts verified.", num_drafts)
     yield counter("spec_decode_num_draft_tokens", "Drafted tokens verified.", num_drafted)
     yield counter("spec_decode_num_accepted_tokens", "Drafted tokens accepted.", num_accepted)
 
 
 def histogram(name: str, what: str, values: Histogram) -> HistogramMetricFamily:
-    """Returns a histogram."""
     names = [*(str(float(bound)) for bound in values.bounds), "+Inf"]
     buckets = list(zip(names, values.up_to(), strict=True))
     return HistogramMetricFamily(PREFIX + name, what, buckets=buckets, sum_value=values.total)
 
 
 def target_info(welcome: Welcome | None) -> GaugeMetricFamily:
-    """Returns an info metric, always 1, with the target model in its labels; without a sample until it is known."""
+    """Returns an info metric, always 1, labelled with the target model; no sample before a Welcome."""
     family = GaugeMetricFamily(PREFIX + "target_info", "The target model.", labels=["target", "fingerprint"])
     if welcome is not None:
         family.add_metric([welcome.target, welcome.target_fingerprint], 1)
@@ -116,7 +114,7 @@ def target_info(welcome: Welcome | None) -> GaugeMetricFamily:
 
 
 def build_info(node: str, model: str) -> GaugeMetricFamily:
-    """Returns an info metric, always 1, with the node's kind, release and model in its labels."""
+    """Returns an info metric, always 1, labelled with the node's kind, release and model."""
     family = GaugeMetricFamily(PREFIX + "build_info", "Release and model.", labels=["node", "version", "model"])
     family.add_metric([node, __version__, model], 1)
     return family

@@ -1,6 +1,7 @@
-"""The options that several commands have, in the same words, as fields of their settings.
+"""Options shared by several commands, as fields of their settings.
 
-An option whose default is None is left to the checkpoint, or to the node that is asked; `shown` says so in the help.
+A default of None leaves the choice to the checkpoint, or to the node that serves the request; `shown` explains it in
+the help.
 """
 
 from dataclasses import MISSING
@@ -12,17 +13,17 @@ from goodspeed.serving.config import option
 from goodspeed.wire.fields import Verification
 
 NO_MODEL = "none"
-"""The `--model` of a draft node without a model."""
+"""Value of `--model` for a draft node without a model."""
 
 History: TypeAlias = Literal["off", "user", "node"]
-"""Owners of the finished texts that draft for a user: nobody, the user, or all users of the draft node."""
+"""Owners of the finished texts whose n-grams draft for a user: nobody, the user, or all users of the draft node."""
 
 MODEL, DRAFTING, NETWORK = "model", "drafting", "network"
-"""Headings of the help under which some of these options are."""
+"""Help headings of some of these options."""
 
 
 def model(which: str = "", *, default: Any = MISSING) -> Any:
-    """which: begins the help. Without a default the option is required."""
+    """which: prefix of the help. default: if missing, the option is required."""
     return option(default, group=MODEL, help=which + "an embedded name, a local folder, or a hub name", metavar="NAME")
 
 
@@ -96,9 +97,10 @@ def trusted_network() -> Any:
 
 
 def check_keys(key: str | None, other: str | None, name_of_other: str, *, trusted_network: bool) -> None:
-    """Raises ConfigError unless both keys are given, or neither; with keys the network need not be trusted.
+    """Raises ConfigError if only one key is given, or if both are given with --trusted-network.
 
-    other: what has the keys of the other side, for messages `name_of_other`, such as "--enrolled FOLDER".
+    key: this side's key file. other: the other side's keys. name_of_other: the option for `other` in messages, such as
+    "--enrolled FOLDER".
     """
     if (key is None) != (other is None):
         raise ConfigError(f"--key FILE and {name_of_other} belong together: give both, or neither")

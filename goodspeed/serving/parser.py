@@ -1,4 +1,4 @@
-"""The parser of every command line: an error is one line with a hint, and the help ends with an example."""
+"""The parser of all command lines: one-line errors with a hint, and help that ends with an example."""
 
 import argparse
 import difflib
@@ -17,16 +17,16 @@ NO_VALUE = re.compile(r"argument (?P<what>[^:]+): expected one argument")
 WIDTH = 100
 COMMAND = "COMMAND"
 ADDRESSES = ("HOST:PORT", "URL")
-"""Ends of the metavars of addresses."""
+"""Suffixes of the metavars of options that take an address."""
 
 PARTS_OF_ADDRESS = ("--host", "--port")
-"""Options that other servers have, and people try; here an address is the value of one option."""
+"""Options of other servers that people try here, where one option takes the whole address."""
 
 OTHER = re.compile(r"argument (?P<what>[^:]+): (?P<why>.*)", re.S)
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Lays the help out in at most WIDTH columns, with short options and their help on one line."""
+    """Formats the help in at most WIDTH columns, with short options and their help on one line."""
 
     def __init__(self, prog: str) -> None:
         width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
@@ -34,7 +34,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class CommandLine(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are one line."""
+    """An ArgumentParser with one-line errors."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class CommandLine(argparse.ArgumentParser):
         hints: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
-        """example: shown at the end of the help, before the statuses. hints: what to do instead of unknown words."""
+        """example: shown at the end of the help, before the exit statuses. hints: advice by unknown word."""
         self._hints = hints or {}
         parts = [f"example:\n  {example}"] if example else []
         options.setdefault("epilog", "\n\n".join([*parts, STATUSES]))
@@ -53,9 +53,9 @@ class CommandLine(argparse.ArgumentParser):
             self.add_argument("--version", action="version", version=f"{self.prog} {__version__}")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parses like argparse, for subcommands too, but reports an unknown word at once."""
+        """Parses like argparse, including subcommands, but reports an unknown word as an error at once."""
         words = list(sys.argv[1:] if args is None else args)
-        if unknown := self._unknown_option(words):  # before what is missing is told: it may be what was mistyped
+        if unknown := self._unknown_option(words):  # first: a missing option may be mistyped
             self.error(self._advice("option", unknown, self._options))
         namespace, rest = super().parse_known_args(words, namespace)
         if rest and not rest[0].startswith("-"):
@@ -65,12 +65,12 @@ class CommandLine(argparse.ArgumentParser):
         return namespace, rest
 
     def error(self, message: str) -> NoReturn:
-        """Prints one line on standard error, and exits with status 2."""
+        """Prints one line on standard error and exits with status 2."""
         told = self._in_our_words(message)
         self.exit(USAGE, f"{self.prog}: {told}{'' if told.endswith('?') else '.'} See {self.prog} --help\n")
 
     def _unknown_option(self, words: Sequence[str]) -> str | None:
-        """Returns the first long option before a subcommand that is no prefix of a known one; None without any."""
+        """Returns the first unknown long option before a subcommand, or None; a prefix of a known option is known."""
         for word in words:
             if word == "--" or (self._subparsers is not None and not word.startswith("-")):
                 return None
@@ -95,9 +95,9 @@ class CommandLine(argparse.ArgumentParser):
         return f"{found['what']}: {found['why']}" if found else message
 
     def _advice(self, kind: str, given: str, known: list[str], *, all_of_them: bool = False) -> str:
-        """Returns a message on an unknown word: what to do instead, or the nearest known one.
+        """Returns the message for an unknown word, with a hint or the nearest known word.
 
-        all_of_them: lists all known words where none is near.
+        all_of_them: lists all known words if none is near.
         """
         text = f"unknown {kind} {given if given.startswith('-') else repr(given)}"
         if given in self._hints:
@@ -110,7 +110,7 @@ class CommandLine(argparse.ArgumentParser):
 
     @property
     def _addresses(self) -> list[str]:
-        """The options that take an address, each with what it takes."""
+        """Options that take an address, each with its metavar."""
         shown = [(action.option_strings, str(action.metavar)) for action in self._actions]
         return [f"{names[0]} {metavar}" for names, metavar in shown if names and metavar.endswith(ADDRESSES)]
 

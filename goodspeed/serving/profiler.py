@@ -1,7 +1,7 @@
-"""Measures how long forward passes take on this device, over tokens, sessions and context.
+"""Measures the time of forward passes on this device by tokens, sessions and context.
 
-Measures the forward pass alone: a `Refined` model learns the time of drawing and verifying from real rounds. As in
-verification, logits are wanted for every token.
+Measures the forward pass alone; a `Refined` model learns the time of sampling and verification from real rounds. As in
+verification, the passes compute logits for every token.
 """
 
 import contextlib
@@ -26,43 +26,43 @@ from goodspeed.fair.round_time import Sample
 from goodspeed.fair.saved import Profile, Setting, make_profile
 
 QUANTILE = 0.25
-"""Quantile of a shape's repetitions that counts: other processes only ever make a pass slower."""
+"""Quantile of a shape's repeated times that is reported: other processes can only slow a pass down."""
 
 SETUP_SHARE = 0.3
-"""Share of the time for filling contexts; contexts not filled by then are not measured."""
+"""Share of the time for prefilling contexts; contexts not prefilled by then are not measured."""
 
 MIN_SHAPES = 8
-"""Fewest shapes that are measured, even beyond the time: fewer do not determine four coefficients."""
+"""Fewest shapes to measure, even after the time is up: fewer do not determine four coefficients."""
 
 PROBE_TOKENS = 16
 LONGEST_SHARE = 0.1
-"""Largest share of the time that one pass may take; longer shapes are left out."""
+"""Largest share of the time for one pass; longer shapes are skipped."""
 
 LONGEST_DRAFT = 32
-"""Most tokens of a session with a context: longer chunks are prompts, whose attention grows with tokens times context,
-which no linear term describes; they are measured without context."""
+"""Most tokens per session in a pass with context. Longer chunks are prompts: their attention grows with tokens times
+context, which no linear term describes, so they are measured without context."""
 
 SHORTEST_S = 1e-9
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The shapes to measure: numbers of sessions, powers of 4 tokens of each, and contexts of each."""
+    """The shapes to measure: numbers of sessions, tokens per session (powers of 4), and contexts."""
 
-    max_tokens: int  # of one pass, over all sessions
-    max_context: int  # of a session
+    max_tokens: int  # per pass, over all sessions
+    max_context: int  # per session
     max_sessions: int = 16
-    session_step: int = 2  # powers of it are the numbers of sessions
-    num_contexts: int = 3  # beside none; the largest, and each a quarter of the last
+    session_step: int = 2  # numbers of sessions are its powers
+    num_contexts: int = 3  # in addition to 0: max_context, then each a quarter of the previous
 
 
 @dataclass(frozen=True, order=True)
 class Shape:
-    """The shape of a forward pass: a number of sessions with the same tokens and the same context each."""
+    """The shape of a forward pass over equal sessions."""
 
     num_sessions: int
-    num_tokens: int  # of each session
-    context: int  # of each session
+    num_tokens: int  # per session
+    context: int  # cached tokens per session
 
     @property
     def all_tokens(self) -> int:
@@ -71,15 +71,15 @@ class Shape:
 
 @dataclass(frozen=True)
 class Measured:
-    """The result of measuring."""
+    """The result of a measurement."""
 
-    samples: list[Sample]  # one a shape, by the low quantile of its repetitions
+    samples: list[Sample]  # one per shape: the low quantile of its times
     num_passes: int
     wall_s: float
 
 
 def profile(runner: Runner, grid: Grid, seconds: float) -> tuple[Profile, Measured]:
-    """Measures within `seconds` and fits the latency models."""
+    """Measures for about `seconds` and fits the latency models."""
     measured = measure(runner, grid, seconds)
     versions = {"goodspeed": __version__, "torch": str(torch.__version__), "transformers": transformers.__version__}
     now = datetime.now(UTC).replace(microsecond=0)
@@ -89,7 +89,7 @@ def profile(runner: Runner, grid: Grid, seconds: float) -> tuple[Profile, Measur
 def measure(
     runner: Runner, grid: Grid, seconds: float, *, clock: Callable[[], float] = time.perf_counter, seed: int = 0
 ) -> Measured:
-    """Measures for about `seconds`, and frees the pages it used. Shapes that do not fit into the pool are left out."""
+    """Measures for about `seconds`, then frees its KV pages. Skips shapes that do not fit into the pool."""
     started = clock()
     passes = _Passes(runner, clock, grid.max_sessions)
     try:
@@ -107,7 +107,7 @@ def measure(
 
 
 def setting(checkpoint: Checkpoint) -> Setting:
-    """Returns what this checkpoint's times depend on: model, device, dtype and threads."""
+    """Returns the setting that determines this checkpoint's times: model, device, dtype and threads."""
     device, folder = checkpoint.device, Path(checkpoint.name)
     hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
     return Setting(
@@ -120,25 +120,25 @@ def setting(checkpoint: Checkpoint) -> Setting:
 
 
 class _Passes:
-    """Runs forward passes over sessions of several context lengths, and restores the lengths after each pass."""
+    """Runs forward passes over sessions of several context lengths, and truncates the sessions after each pass."""
 
     def __init__(self, runner: Runner, clock: Callable[[], float], max_sessions: int) -> None:
         self.runner = runner
         self.clock = clock
-        self._owner = object()  # in every key: nobody else has one like it
+        self._owner = object()  # makes the keys unique
         self._keys: dict[int, list[Hashable]] = defaultdict(list)  # by context
         for _ in range(max_sessions):
             self._new_key(0)
 
     def longest(self, max_tokens: int, longest_s: float) -> int:
-        """Returns the tokens of a pass of about longest_s, extrapolated from small passes, which also warm up."""
+        """Returns the tokens of a pass of about longest_s seconds, extrapolated from small warm-up passes."""
         pool = self.runner.pool
         num_tokens = min(PROBE_TOKENS, max_tokens, self.runner.checkpoint.context_len, pool.num_free * pool.page_size)
         took = min(self._run(self._keys[0][:1], num_tokens, 0) for _ in range(3))
         return min(max_tokens, max(num_tokens, int(num_tokens * longest_s / took)))
 
     def fill(self, contexts: Sequence[int], grid: Grid, until: float) -> None:
-        """Fills sessions of each context, until the time `until`; leaves half of the memory for the passes."""
+        """Prefills sessions of each context until the time `until`; reserves half of the free pages for the passes."""
         pool = self.runner.pool
         spare = pool.num_free // 2
         for _ in range(grid.max_sessions):
@@ -158,7 +158,7 @@ class _Passes:
         return len(keys) == shape.num_sessions and num_pages <= pool.num_free and fits
 
     def time(self, shape: Shape) -> float:
-        """Runs one pass; returns its seconds."""
+        """Runs one pass; returns its time in seconds."""
         return self._run(self._keys[shape.context][: shape.num_sessions], shape.num_tokens, shape.context)
 
     def free(self) -> None:
@@ -191,7 +191,7 @@ class _Passes:
 
 
 def _sweep(passes: _Passes, shapes: Sequence[Shape], until: float, order: random.Random) -> dict[Shape, list[float]]:
-    """Times all shapes again and again, each sweep in a random order, so that a slow moment hits no shape alone."""
+    """Times all shapes repeatedly, in random order, so that a slow moment does not always hit the same shape."""
     times: dict[Shape, list[float]] = defaultdict(list)
     while True:
         for shape in order.sample(shapes, len(shapes)):
@@ -227,7 +227,6 @@ def _low(times: Sequence[float]) -> float:
 
 
 def _processor() -> str:
-    """Returns the CPU's name."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
             if line.startswith("model name"):

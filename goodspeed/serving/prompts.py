@@ -1,4 +1,4 @@
-"""Prompts in JSONL files, each line with a text, a domain and a seed."""
+"""Reads and writes prompts as JSONL, each line with a text, a domain and a seed."""
 
 import json
 from dataclasses import dataclass
@@ -11,17 +11,15 @@ KNOWN = {"prompt", "domain", "seed"}
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt with its domain and seed."""
-
     text: str
     domain: str = ""
     seed: int | None = None
 
 
 def read_file(path: str | Path, *, instead: str = "") -> list[Prompt]:
-    """Reads a JSONL file's prompts; PromptError names the wrong line. instead: an alternative for its advice."""
+    """Reads a JSONL file's prompts; PromptError names a bad line. instead: text appended to the error's advice."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")  # splitlines() would cut inside of JSON strings
+        lines = Path(path).read_text(encoding="utf-8").split("\n")  # splitlines() would split inside JSON strings
     except (OSError, UnicodeDecodeError) as error:
         what = f"--prompts {path}: cannot read it ({reason(error)}); give a file with one JSON object a line{instead}"
         raise PromptError(what) from error
@@ -32,13 +30,13 @@ def read_file(path: str | Path, *, instead: str = "") -> list[Prompt]:
 
 
 def no_prompts_error(where: str | Path, *, jsonl: bool = True) -> PromptError:
-    """Returns the error for a file of prompts, or standard input, that has none."""
+    """Returns the error for a file or standard input without prompts."""
     wanted = "one JSON object with a `prompt` per line" if jsonl else "a line of text for each prompt"
     return PromptError(f"{where} holds no prompts, so there is nothing to do; write {wanted}")
 
 
 def parse(line: str, where: str) -> Prompt:
-    """Parses one line of JSON; PromptError says what is wrong, and `where`."""
+    """Parses one JSON line. where: the line's place, for PromptError."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -60,7 +58,7 @@ def parse(line: str, where: str) -> Prompt:
 
 
 def to_json(prompt: Prompt) -> str:
-    """Returns the line of JSON, in ASCII, that `parse` reads."""
+    """Serializes a prompt for `parse`, as one ASCII line of JSON."""
     return json.dumps({"prompt": prompt.text, "domain": prompt.domain, "seed": prompt.seed})
 
 

@@ -1,7 +1,7 @@
-"""Recordings of runs as files: each session's drafts, the agreement at each position, and the times.
+"""Saves and loads recordings of runs: drafts, the target's agreement at each drafted position, and times.
 
-JSON lines: a header with the run's settings, then the sessions as they opened, then the rounds. `docs/SIMULATION.md`
-says how to make one. It contains no text and no token ids.
+The file is JSON lines: a header with the run's settings, the sessions in the order in which they opened, then the
+rounds. A recording contains no text and no token ids. `docs/SIMULATION.md` explains how to make one.
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ Agreed: TypeAlias = Annotated[str, Meta(pattern="^[01]*$")]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind"):
-    """Base of the types of lines."""
+    """Base of all lines."""
 
 
 class Header(Line, frozen=True, kw_only=True, tag="recording"):
-    """The first line."""
+    """The first line: the run's settings."""
 
     version: int
     model: str
@@ -44,7 +44,7 @@ class Header(Line, frozen=True, kw_only=True, tag="recording"):
 
 
 class Opened(Line, frozen=True, kw_only=True, tag="session"):
-    """A session when it opened; `number` counts them from 0, in the order in which they opened."""
+    """A session when it opened. number: from 0, in the order of opening."""
 
     number: Count
     client: str
@@ -54,23 +54,23 @@ class Opened(Line, frozen=True, kw_only=True, tag="session"):
     prompt_len: Count
     prompt_digest: str  # 64-bit hash of the prompt's tokens, in hexadecimal digits
     max_tokens: Count
-    joined: Count  # rounds that had been started by then
+    joined: Count  # rounds started before
 
 
 class Drafted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A round's decision on one session; a session without a draft gets one token."""
+    """A round's result for one session; a session without a draft gets one token."""
 
     session: Count
     base_len: Count  # position of the first drafted token
-    agreed: Agreed = ""  # of each drafted position: 1 where it would be accepted if all before were
-    ratios: tuple[float, ...] = ()  # min(1, p/q) of each, under the ratio rule
+    agreed: Agreed = ""  # per drafted position: 1 if accepted provided that all before are
+    ratios: tuple[float, ...] = ()  # min(1, p/q) per position, under the ratio rule
     num_accepted: Count = 0
-    num_tokens: Count  # delivered
-    may_draft: Count = 0  # tokens beyond its text, from now on
+    num_tokens: Count  # committed
+    may_draft: Count = 0  # permission after this round, in tokens
     acceptance_rate: float = 0.0  # Eq. (3)'s estimate after this round
-    goodput: float = 0.0  # Eq. (4)'s, of its client
-    num_bytes: Count = 0  # of the draft on the wire
-    answer_s: float = 0.0  # from the verdict before to this draft's arrival; 0 where it was there before
+    goodput: float = 0.0  # Eq. (4)'s estimate, of its client
+    num_bytes: Count = 0  # the draft's bytes on the wire
+    answer_s: float = 0.0  # from the previous verdict to this draft's arrival; 0 if it arrived before
     finish_reason: str | None = None
 
 
@@ -79,11 +79,11 @@ class Round(Line, frozen=True, kw_only=True, tag="round"):
 
     number: Count
     started_s: float  # since the first session opened
-    waited_s: float  # since the round before was done
+    waited_s: float  # since the end of the previous round
     duration_s: float
-    num_tokens: Count  # fed
-    num_sessions: Count  # that were fed something
-    context_tokens: Count  # cached before
+    num_tokens: Count  # fed to the target
+    num_sessions: Count  # with tokens in the batch
+    context_tokens: Count  # cached before the round
     drafts: tuple[Drafted, ...]
 
 
@@ -91,7 +91,7 @@ AnyLine: TypeAlias = Opened | Round
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """A run."""
+    """The recording of one run."""
 
     header: Header
     sessions: tuple[Opened, ...]
@@ -99,7 +99,7 @@ class Recording(msgspec.Struct, frozen=True):
 
 
 def save(recording: Recording, path: str) -> None:
-    """Writes the file as a whole; ConfigError when it cannot be written."""
+    """Writes a recording; ConfigError if the file cannot be written."""
     lines: Sequence[Line] = (recording.header, *recording.sessions, *recording.rounds)
     try:
         Path(path).write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
@@ -110,7 +110,7 @@ def save(recording: Recording, path: str) -> None:
 
 
 def load(path: str | Path) -> Recording:
-    """Loads a recording; ConfigError says what is wrong with it, and in which line."""
+    """Loads a recording; ConfigError states the problem and the line."""
     header, *lines = read_lines(path, Header, AnyLine, VERSION)
     sessions = tuple(line for line in lines if isinstance(line, Opened))
     rounds = tuple(line for line in lines if isinstance(line, Round))
@@ -129,7 +129,7 @@ class _Version(msgspec.Struct):
 
 
 def read_lines(path: str | Path, first: type[msgspec.Struct], others: Any, version: int) -> list[Any]:
-    """Reads a file's lines, the first of type `first`, with its version; ConfigError says what is wrong, and where."""
+    """Reads a file's lines: the first as `first`, of this version, the rest as `others`. ConfigError for bad lines."""
     try:
         data = read_bytes(path, MAX_BYTES)
     except OSError as error:

@@ -1,6 +1,6 @@
 """Runs every command of the project: parses, runs, and ends with a clear error and exit status.
 
-The exit statuses are in `exit_statuses.py`. Wrong usage is every ConfigError, whoever finds it.
+The exit statuses are in `starting.py`. Every ConfigError counts as wrong usage.
 """
 
 import argparse
@@ -25,20 +25,21 @@ if TYPE_CHECKING:  # HTTP is imported only where it is served
     from goodspeed.serving import web
 
 KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "128"}
-"""Number of compiled kernels that oneDNN and torch keep: one for every number of rows that a weight meets, 1,024
-unless told otherwise, of up to 0.9 MB each. A node that runs for an hour would hold hundreds of megabytes of them for
-batches that seldom come again. Measured (`experiments/LOG.md`): with 128 a verify node holds 70 MB more than with 32
-and is 4 to 7 % quicker; with 1,024 it holds 220 MB more than with 128 and is 8 to 10 % quicker still. torch reads it
-when it loads."""
+"""Capacity of oneDNN's and torch's caches of compiled kernels, by environment variable; torch reads them when it loads.
+
+The caches hold one kernel of up to 0.9 MB per weight and batch size; the default of 1,024 would take hundreds of
+megabytes after an hour, for batch sizes that seldom recur. Measured (`experiments/LOG.md`): with 128 a verify node uses
+70 MB more than with 32 and is 4 to 7 % faster; with 1,024 it uses 220 MB more than with 128 and is another 8 to 10 %
+faster."""
 
 LOGGING = "logging"
-"""Heading of the help under which these options are."""
+"""Help heading of the options below."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of every long-running command."""
+    """Adds the options common to long-running commands."""
     add_log_option(parser)
     group_of(parser, LOGGING).add_argument(
         "--json",
@@ -48,7 +49,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_daemon_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the two nodes."""
+    """Adds the options common to both nodes."""
     add_common_options(parser)
     group_of(parser, LOGGING).add_argument(
         "--quiet", action="store_true", help="no status lines on standard error (default: off)"
@@ -56,7 +57,7 @@ def add_daemon_options(parser: argparse.ArgumentParser) -> None:
 
 
 def daemon_parser(name: str, settings: type[Settings], *, description: str, example: str) -> argparse.ArgumentParser:
-    """The command line of a node with these settings."""
+    """Returns the parser of a node with these settings."""
     parser = CommandLine(prog=name, description=description, example=example, version=True)
     add_options(parser, settings)
     add_daemon_options(parser)
@@ -76,11 +77,11 @@ def add_log_option(parser: argparse.ArgumentParser) -> None:
 def run(
     name: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int], *, daemon: bool = False
 ) -> int:
-    """Parses the command line and runs the body; a named error is one line, never a traceback.
+    """Parses the command line and runs the body; returns the exit status. A GoodSpeedError prints one line.
 
-    Task groups wrap what their tasks raise, one inside the other: here, and only here, it is unwrapped.
+    Unwraps the exception groups of task groups; no other code has to.
 
-    daemon: its body runs `until_signal`; before that a signal ends it at once, and it never waits for who reads it.
+    daemon: the body runs `until_signal`. A signal before that ends the process at once, and output never blocks.
     """
     streams.guard(name, daemon=daemon)
     status = 0
@@ -88,11 +89,11 @@ def run(
         with starting.running(daemon=daemon):
             status = _run(parser, body)
     except* GoodSpeedError as group:
-        error = next(_leaves(group))  # the others follow from the first
+        error = next(_leaves(group))  # the others are consequences of the first
         status = _status_of(error)
         print(f"{name}: {error}", file=sys.stderr)
         if status == UNWRITABLE:
-            streams.finish()  # after `2>&1` that line goes where the output goes
+            streams.finish()  # after `2>&1` that line goes to standard output, too
             streams.output().discard()
     except* BrokenPipeError:
         streams.output().discard()
@@ -104,24 +105,24 @@ def run(
 
 
 def prepare(log_level: str) -> None:
-    """Sets up what a command's process needs before torch is loaded."""
+    """Sets the environment and logging of a command's process; must run before torch is loaded."""
     for variable, number in KERNELS.items():
         os.environ.setdefault(variable, number)
     setup_logging(log_level)
 
 
 def _run(parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int]) -> int:
-    """Parses and runs, and flushes standard output in any case, while a failure of that can still be reported."""
+    """Parses and runs; always flushes standard output while a failure of the flush can still be reported."""
     try:
         namespace = parser.parse_args()
         prepare(getattr(namespace, "log_level", "warning"))
         status = body(namespace)
-    except SystemExit:  # after --help, say
+    except SystemExit:  # for example after --help
         streams.wait()
-        streams.finish()  # what argparse said on standard error, too
+        streams.finish()  # argparse's message on standard error, too
         raise
     except Exception:
-        with suppress(OutputError, BrokenPipeError):  # what went wrong first is told
+        with suppress(OutputError, BrokenPipeError):  # the first error is reported
             sys.stdout.flush()
         raise
     finally:
@@ -147,10 +148,10 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 async def until_signal(serving: Coroutine[None, None, None]) -> bool:
-    """Runs a daemon until it ends by itself, or SIGINT or SIGTERM cancels it; returns whether a signal did.
+    """Runs a daemon until it ends or until SIGINT or SIGTERM cancels it; True if a signal did.
 
-    A second signal ends the process at once, also while a model keeps the event loop waiting. A failure of standard
-    output ends the daemon as soon as it is known, and is raised.
+    A second signal ends the process at once, even while a model blocks the event loop. A failure of standard output
+    cancels the daemon and is raised.
     """
     task = asyncio.ensure_future(serving)
     loop = asyncio.get_running_loop()
@@ -166,19 +167,19 @@ async def until_signal(serving: Coroutine[None, None, None]) -> bool:
         streams.keep_last_words()
         streams.output().on_failure(None)
         release()
-        # Not Python's KeyboardInterrupt: it would still wait for the model's thread before the process ends.
+        # Not Python's KeyboardInterrupt: the process would still wait for the model thread.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         task.cancel()
 
     def give_up() -> None:
-        with suppress(RuntimeError):  # the loop was closed meanwhile
+        with suppress(RuntimeError):  # the loop is closed by now
             loop.call_soon_threadsafe(task.cancel)
 
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupt)
     streams.output().on_failure(give_up)
     gc.collect()
-    gc.freeze()  # what is loaded by now stays: to go through it again takes a quarter of a second, time after time
+    gc.freeze()  # long-lived objects: each later collection would take 0.25 s to scan them
     try:
         await task
     except asyncio.CancelledError:
@@ -194,14 +195,14 @@ async def until_signal(serving: Coroutine[None, None, None]) -> bool:
 
 
 def warn_trusted_network(address: str) -> None:
-    """Prints a loud warning: nothing is encrypted and nobody is authenticated."""
+    """Prints a loud warning about a wire without encryption and authentication."""
     line = "!" * 100
     text = f"--trusted-network: {address} is open to its network WITHOUT keys or encryption; anybody there can use it."
     print(f"{line}\n{text}\n{line}", file=sys.stderr, flush=True)
 
 
 def bind_http(http: str | None, api_key: str | None) -> "web.BoundAddress | None":
-    """Binds the address of --http, with the keys of the file `api_key`; None without --http."""
+    """Binds the address of --http, with the keys of the file `api_key`. http: None returns None."""
     if http is None:
         return None
     from goodspeed.serving import web
@@ -210,7 +211,7 @@ def bind_http(http: str | None, api_key: str | None) -> "web.BoundAddress | None
 
 
 def find_model(name: str, reporter: Reporter) -> None:
-    """Downloads a model of the hub unless it is here; raises a named error where there is none."""
+    """Downloads a hub model unless it is on disk; raises a GoodSpeedError if there is none."""
     from goodspeed.engine.folders import find_folder
 
     find_folder(name, reporter.say)

@@ -1,6 +1,6 @@
-"""The exit statuses of every command, and its start: Ctrl-C while it is being imported leaves no traceback.
+"""Exit statuses of all commands, and Ctrl-C without a traceback while a command is being imported.
 
-Imports nearly nothing itself: what it does holds for the imports that follow.
+Imports almost nothing, so that `begin` takes effect before the slow imports.
 """
 
 import os
@@ -26,18 +26,18 @@ exit status:
 
 
 def begin() -> None:
-    """Has Ctrl-C end this process at once, until the command begins what an interrupt has to end in good order.
+    """Makes Ctrl-C end this process at once, until `running` begins.
 
-    An exception would not do: some imports turn it into another one, and in a callback of the interpreter it is only
-    printed.
+    A KeyboardInterrupt would not work: some imports turn it into another exception, and the interpreter's callbacks
+    only print it.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where a shell ignores it, for `command &`
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not if a shell ignores it (`command &`)
         signal.signal(signal.SIGINT, _end)
 
 
 @contextmanager
 def running(*, daemon: bool) -> Iterator[None]:
-    """Has Ctrl-C raise KeyboardInterrupt meanwhile, as Python does; a daemon handles it by itself once it serves."""
+    """Makes Ctrl-C raise KeyboardInterrupt within the block. daemon: no change; daemons set their own handler."""
     was_started = signal.getsignal(signal.SIGINT) is _end
     if was_started and not daemon:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,11 +1,11 @@
-"""A command's standard output and standard error. In a daemon, writing to them never waits for a reader.
+"""A command's standard output and standard error. In a daemon, writing to them never blocks.
 
 Standard output carries a command's result, so a failure there is an OutputError. Standard error is a log, so a failure
-there loses only the line. In a daemon both write on a thread of their own (`Writer`), and of what nobody reads
+there loses only the line. In a daemon a separate thread writes (`Writer`). If the reader is too slow,
 
-- standard output keeps every line, save those that `Output.offer` gets: the events of rounds, which do not wait. The
-  other events are few, or results, whose producer waits for `room`;
-- standard error drops lines, and counts them.
+- standard output queues all lines but those of `Output.offer`, the events of rounds, which it drops and counts. Other
+  events are few, or results whose producer waits for `room`;
+- standard error drops and counts lines.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from goodspeed.errors import OutputError
 from goodspeed.serving.writer import Writer
 
 LAST_WORD_S = 5.0
-"""Time that a daemon that ends waits for its readers. A pipe with a reader takes all that waits in milliseconds."""
+"""Longest time that an ending daemon waits for its output to be read. An active reader takes milliseconds."""
 
 LOOK_S = 0.05
-"""Interval at which `room` looks for room."""
+"""Interval at which `room` checks the queue."""
 
 
 class Stream(ABC):
-    """Passes everything on to another stream, or texts to a writer as soon as they are flushed or a line ends."""
+    """Passes texts to another stream. With a writer, passes them to it at each flush and line end instead."""
 
     IS_DROPPABLE: bool
 
@@ -39,7 +39,7 @@ class Stream(ABC):
         self.writer = writer
         self._stream = stream
         self._unflushed: list[str] = []
-        self._lock = threading.RLock()  # a garbage collection under it may log, on the same thread
+        self._lock = threading.RLock()  # reentrant: a garbage collection may log on the same thread
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -71,25 +71,25 @@ class Stream(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raises what went wrong in the writer, if that matters."""
+        """Raises the writer's failure, if this stream reports failures."""
 
     @abstractmethod
     def _failures(self) -> AbstractContextManager[None]:
-        """Handles failures to write without a writer."""
+        """Handles failures of writing without a writer."""
 
     @abstractmethod
     def dropped(self, num_lines: int) -> str:
-        """Returns the line that tells how many were dropped."""
+        """Returns the line that reports how many lines were dropped."""
 
     @abstractmethod
     def failed(self, error: OSError) -> None:
-        """Hears, on the writer's thread, why a line could not be written."""
+        """Receives, on the writer's thread, the error of a line that could not be written."""
 
 
 class Output(Stream):
-    """Standard output. Raises OutputError when it cannot be written to, BrokenPipeError when its reader is gone.
+    """Standard output. Raises OutputError if it cannot be written to, BrokenPipeError if its reader is gone.
 
-    With a writer, whoever writes next hears of it, and what `on_failure` sets is called once, on whatever thread.
+    With a writer, the next call raises the error, and the callback of `on_failure` is called once, on any thread.
     """
 
     IS_DROPPABLE = False
@@ -100,7 +100,7 @@ class Output(Stream):
         self._error: OSError | None = None
 
     def offer(self, line: str) -> None:
-        """Prints a line that a daemon drops where too much waits."""
+        """Prints a line that a daemon may drop while too much output is queued."""
         if self.writer is None:
             print(line, file=self, flush=True)
             return
@@ -120,20 +120,20 @@ class Output(Stream):
         self._tell()
 
     def on_failure(self, call: Callable[[], None] | None) -> None:
-        """Sets what is called, on whatever thread, when the writer fails, or at once if it has failed."""
+        """Sets the callback for the writer's failure, on any thread; called at once if it failed already."""
         self._on_failure = call
         if self._error is not None:
             self._tell()
 
     def _tell(self) -> None:
-        """Calls what `on_failure` set, once, however many lines fail; either thread may set or take it meanwhile."""
+        """Calls the callback of `on_failure` once, however many lines fail. Thread-safe."""
         with self._lock:
             call, self._on_failure = self._on_failure, None
         if call is not None:
             call()
 
     def discard(self) -> None:
-        """Sends the rest to /dev/null and forgets the failure: else Python reports an error when it flushes at exit."""
+        """Redirects further output to /dev/null and clears the failure: else Python's flush at exit would report it."""
         with suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
@@ -149,12 +149,12 @@ class Output(Stream):
 
 
 class Log(Stream):
-    """Standard error. A line that cannot be written is lost; later lines are tried again."""
+    """Standard error. A line that cannot be written is lost; later lines are still tried."""
 
     IS_DROPPABLE = True
 
     def __init__(self, stream: Any, name: str = "", writer: Writer | None = None) -> None:
-        """name: of the command, which is to begin each line of its own."""
+        """name: the command's, the prefix of the stream's own lines."""
         super().__init__(stream, writer)
         self._name = name
 
@@ -162,10 +162,10 @@ class Log(Stream):
         return f"{self._name}: nobody read standard error for a while; lines dropped: {num_lines}"
 
     def check(self) -> None:
-        """Raises nothing: a line that failed is lost."""
+        """Does nothing: a failed line is lost."""
 
     def failed(self, error: OSError) -> None:
-        """Loses the line."""
+        """Does nothing: the line is lost."""
 
     def _failures(self) -> AbstractContextManager[None]:
         return suppress(OSError, ValueError)  # ValueError: the stream was closed in Python
@@ -179,11 +179,11 @@ def _cannot_be_written(error: OSError) -> OSError | OutputError:
 
 
 def guard(name: str = "", *, daemon: bool = False) -> None:
-    """Replaces `sys.stdout` and `sys.stderr` by `Output` and `Log`; a second call changes nothing.
+    """Replaces `sys.stdout` and `sys.stderr` by `Output` and `Log`; a second call does nothing.
 
-    First opens /dev/null, read-only, on each of 0, 1 and 2 that is closed: otherwise the next socket or file would get
-    that number, and what a library prints would go into it. Where `sys.stderr` is None, `print(..., file=sys.stderr)`
-    would print on standard output.
+    First opens /dev/null, read-only, on each closed descriptor of 0, 1 and 2: otherwise the next socket or file would
+    get that number, and a library's prints would go into it. Also replaces a `sys.stderr` of None, for which
+    `print(..., file=sys.stderr)` would print on standard output.
     """
     for descriptor in (0, 1, 2):
         _occupy(descriptor)
@@ -194,22 +194,22 @@ def guard(name: str = "", *, daemon: bool = False) -> None:
         stderr = _or_descriptor(sys.stderr, 2)
         sys.stderr = Log(stderr, name, _writer(stderr, sys.stdout.writer) if daemon else None)
         if daemon:
-            atexit.register(finish)  # a traceback is printed after all else
+            atexit.register(finish)  # tracebacks come last
 
 
 def output() -> Output:
-    """Returns standard output: the guarded one, or one that passes everything on where `guard` was not called."""
+    """Returns standard output as an `Output`; without `guard`, a wrapper that passes everything on."""
     return sys.stdout if isinstance(sys.stdout, Output) else Output(sys.stdout)
 
 
 async def room() -> None:
-    """Waits while too much waits for the reader of a daemon's standard output, so that results need not be dropped."""
+    """Waits while too much of a daemon's standard output is queued, so that no result has to be dropped."""
     while (writer := output().writer) is not None and writer.is_full:
         await asyncio.sleep(LOOK_S)
 
 
 def wait() -> None:
-    """Waits until a daemon's standard output is written, as long as that takes: for results."""
+    """Waits without a time limit until a daemon's standard output is written: for results."""
     stdout = output()
     stdout.flush()
     if stdout.writer is not None:
@@ -218,13 +218,13 @@ def wait() -> None:
 
 
 def keep_last_words() -> None:
-    """Begins the end of a daemon: from now on nothing that it says is dropped."""
+    """Stops dropping lines, because the daemon is about to end."""
     for _, writer in _written():
         writer.keep_last_words()
 
 
 def finish() -> None:
-    """Ends a daemon's streams: waits until all is written, but not longer than LAST_WORD_S in all."""
+    """Flushes a daemon's streams; waits at most LAST_WORD_S in total until all is written."""
     ends_at = time.monotonic() + LAST_WORD_S
     for stream, writer in _written():
         stream.flush()
@@ -232,16 +232,16 @@ def finish() -> None:
 
 
 def _written() -> Iterator[tuple[Stream, Writer]]:
-    """Yields standard output and standard error, as far as they have a writer, with it."""
+    """Yields standard output and standard error with their writers, skipping streams without one."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, Stream) and stream.writer is not None:
             yield stream, stream.writer
 
 
 def _writer(stream: TextIO, other: Writer | None = None) -> Writer | None:
-    """Returns the stream's writer: the other one where both are the same file, as after `2>&1`.
+    """Returns a stream's writer: `other` if both write to the same file, as after `2>&1`.
 
-    None for a stream without a descriptor, which nobody can leave unread.
+    None for a stream without a descriptor, which cannot block.
     """
     try:
         descriptor = stream.fileno()
@@ -253,7 +253,7 @@ def _writer(stream: TextIO, other: Writer | None = None) -> Writer | None:
 
 
 def _or_descriptor(stream: TextIO | None, descriptor: int) -> TextIO:
-    """Returns the stream; for None (its descriptor was closed) one on that descriptor, which fails when written to."""
+    """Returns the stream. None (its descriptor was closed): a stream on the descriptor, whose writes fail."""
     return stream if stream is not None else os.fdopen(descriptor, "w", encoding="utf-8", closefd=False)
 
 

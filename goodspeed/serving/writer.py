@@ -1,7 +1,7 @@
-"""Write to a descriptor on a thread of its own, so that nobody waits for a reader who pauses.
+"""Writes to a descriptor on a separate thread, so that a slow reader blocks no other thread.
 
-The descriptor stays blocking. O_NONBLOCK would be set for every process that shares the open file (a shell and its
-terminal, all that write into one pipe), and would not help with a slow disk.
+The descriptor stays blocking. O_NONBLOCK would affect every process that shares the open file (a shell and its
+terminal, all writers of one pipe), and would not help with a slow disk.
 """
 
 import os
@@ -12,25 +12,26 @@ from collections import Counter, deque
 from typing import Protocol
 
 MAX_WAITING = 1 << 20
-"""Bytes that wait for their reader. Beyond them, lines that may be dropped are."""
+"""Queued bytes beyond which droppable lines are dropped."""
 
 
 class Source(Protocol):
     """A stream that writes through a Writer."""
 
     def dropped(self, num_lines: int) -> str:
-        """Returns the line that tells how many were dropped."""
+        """Returns the line that reports how many lines were dropped."""
         ...
 
     def failed(self, error: OSError) -> None:
-        """Hears, on the writer's thread, why a line could not be written."""
+        """Receives, on the writer's thread, the error of a line that could not be written."""
         ...
 
 
 class Writer:
-    """Writes each text whole, in the order in which they came; one writer for each file, whoever writes into it.
+    """Writes whole texts in the order of arrival; all streams to the same file share one writer.
 
-    Dropping goes on until all that waits is written; then, or before a line that is kept, the number is told.
+    Once dropping begins, it lasts until the queue is empty. The number of dropped lines is reported then, or before the
+    next line that is not droppable.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -49,7 +50,7 @@ class Writer:
         return self._num_bytes >= MAX_WAITING
 
     def put(self, text: bytes, source: Source, *, droppable: bool) -> None:
-        """Has a text written soon; a droppable one is dropped and counted where too much waits already."""
+        """Queues a text. droppable: dropped and counted if too much is queued."""
         with self._changed:
             if droppable and (self._is_dropping or self._num_bytes + len(text) > self._max_bytes):
                 self._is_dropping = True
@@ -59,18 +60,18 @@ class Writer:
             self._append(text, source)
 
     def keep_last_words(self) -> None:
-        """Makes room once more, since the process ends: what is said from now on is not dropped, up to MAX_WAITING."""
+        """Stops dropping, because the process ends: the queue may grow by another MAX_WAITING bytes."""
         with self._changed:
             self._max_bytes = self._num_bytes + MAX_WAITING
             self._is_dropping = False
 
     def wait(self) -> None:
-        """Waits until everything is written, however long that takes."""
+        """Waits without a time limit until the queue is written."""
         with self._changed:
             self._changed.wait_for(self._is_done)
 
     def finish(self, ends_at: float) -> None:
-        """Waits for that until ends_at, of `time.monotonic`; of several calls the first one's counts."""
+        """Waits until the queue is written, at most until ends_at (`time.monotonic`) of the first call."""
         with self._changed:
             self._ends_at = self._ends_at or ends_at
             self._changed.wait_for(self._is_done, max(0.0, self._ends_at - time.monotonic()))
@@ -87,7 +88,7 @@ class Writer:
         self._changed.notify_all()
 
     def _tell_dropped(self) -> None:
-        while self._num_dropped:  # not a loop over it: a garbage collection meanwhile may log, on the same thread
+        while self._num_dropped:  # no iterator: a garbage collection may log on the same thread
             source, num_lines = self._num_dropped.popitem()
             self._append(source.dropped(num_lines).encode() + b"\n", source)
 
@@ -104,7 +105,7 @@ class Writer:
                 self._changed.notify_all()
 
     def _next(self) -> tuple[bytes, Source]:
-        """Waits for the text that is to be written now; it counts as waiting until it is."""
+        """Waits for the next text; it stays in the queue until written."""
         with self._changed:
             if not self._waiting:
                 self._is_dropping = False

@@ -1,9 +1,9 @@
-"""The mathematics of service level objectives (SLOs): what a request may ask for, what can be admitted, what was kept.
+"""Service level objectives (SLOs): latency bounds of texts, admission control, and attainment.
 
 - `objectives.py`: TTFT and TPOT of a request, and the tiers that name them.
-- `capacity.py`: how many tokens rounds carry for sure, and what is kept in reserve.
-- `feasible.py`: which sets of requests can be kept; `dp.py` and `edf.py`: which of them is chosen; `admit.py`: both.
-- `kept.py`: the times of a text, and whether it was in time.
+- `capacity.py`: tokens that rounds can reliably carry, and the reserves.
+- `feasible.py`: whether a set of requests is feasible; `dp.py` and `edf.py` choose a feasible set; `admit.py`: both.
+- `kept.py`: the latencies of a text, and whether they met its objectives.
 
 Numbers in, decisions out: every time is an argument.
 """

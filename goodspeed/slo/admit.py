@@ -1,4 +1,5 @@
-"""`admit`, and its policies by name: `dp` (worth the most), `edf` (earliest deadline first), `none` (nothing new)."""
+"""Admission control: `admit` and its policies `dp` (most value), `edf` (earliest deadline first), `none` (nothing
+new)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, isfinite
@@ -10,7 +11,7 @@ from goodspeed.slo.edf import earliest
 from goodspeed.slo.feasible import Ask, Budget, Course, Decoding
 
 Policy: TypeAlias = Callable[[Sequence[Ask], Course], list[bool]]
-"""Chooses from requests in the order of deadlines, when those admitted before can be kept."""
+"""Chooses from requests sorted by deadline; the promised ones must be feasible together."""
 
 POLICIES: Mapping[str, Policy] = {
     "dp": best,
@@ -20,7 +21,7 @@ POLICIES: Mapping[str, Policy] = {
 
 
 def names() -> list[str]:
-    """The policies' names, in alphabetical order."""
+    """Returns the policy names in alphabetical order."""
     return sorted(POLICIES)
 
 
@@ -32,18 +33,19 @@ def admit(
     pages: int | None = None,
     policy: str = "dp",
 ) -> list[bool]:
-    """Returns which of the requests can be admitted, beside all that was promised before.
+    """Decides which requests to admit in addition to all earlier promises; returns one flag per request.
 
-    decoding: TPOTs of promised sessions that decode already, in seconds. tokens_in: how many tokens rounds of so many
-    seconds carry; it must not fall with time, and may be 0. pages: of KV memory that are free; None for no bound.
+    decoding: TPOTs of promised sessions that already decode, in seconds. tokens_in: tokens that rounds carry within a
+    time in seconds; must not decrease with time, and may be 0. pages: free KV pages; None: no bound.
 
-    A set can be kept if, with deadlines d in their order and the sessions n that decode since the last of them, the
-    prefill budget never falls below 0 and memory is free: pb' = pb + PB*(d_i - d_j, n) - p_i (see `feasible.py`), and
-    if after each of them all who decode then can do so for ever. Of equal deadlines the first request goes first. Those
-    promised before always stay. While these, or those who decode, cannot all be kept, nothing new is admitted.
+    A set is feasible if two conditions hold at each of its deadlines d, in their order. The prefill budget and the free
+    pages stay at 0 or above: pb' = pb + PB*(d_i - d_j, n) - p_i, where n are the sessions that decode since the
+    preceding deadline d_j (see `feasible.py`). And all sessions that decode from then on can do so indefinitely. Among
+    equal deadlines, the first request goes first. Promised requests always stay. If promised requests and decoding
+    sessions are not all feasible, nothing new is admitted.
 
-    `dp` maximises the sum of values exactly up to 11 requests, and beyond as long as MAX_STATES (`dp.py`) suffice; else
-    it keeps what `edf` keeps. Raises ConfigError for an impossible number and for a policy that does not exist.
+    `dp` maximises the sum of values, exactly for up to 11 requests and for more while MAX_STATES (`dp.py`) suffice;
+    else it admits what `edf` admits. Raises ConfigError for an impossible number or an unknown policy.
     """
     if policy not in POLICIES:
         raise ConfigError(f"no admission policy is called {policy!r}; choose one of: {', '.join(names())}")
@@ -69,7 +71,7 @@ def can_keep(
     tokens_in: Callable[[float], float],
     pages: int | None = None,
 ) -> bool:
-    """Returns whether all of the requests can be kept, beside those who decode; everything as in `admit`, unchecked."""
+    """Returns whether all requests are feasible together with the decoding sessions; as in `admit`, but unchecked."""
     running = decoding if isinstance(decoding, Decoding) else Decoding.of(decoding)
     now = Course(Budget(tokens_in), running, inf if pages is None else pages)
     return now.after_all(sorted(asks, key=lambda ask: ask.deadline_s)) is not None

@@ -1,6 +1,6 @@
-"""Tokens that rounds carry for sure, and what is kept in reserve when promises are planned.
+"""Tokens that rounds can reliably carry, and the reserves that the planning of promises sets aside.
 
-Rounds end where they end, not where a deadline is: so they are planned longer, first tokens earlier, and a part of each
+Rounds do not end exactly at deadlines. So longer rounds and earlier first tokens are planned, and a part of each round
 is left to best effort.
 """
 
@@ -12,33 +12,34 @@ from math import inf
 from goodspeed.fair.round_time import MOST_TOKENS, CostModel
 
 HEADROOM_S = 0.005
-"""So much earlier than it is due a first token is planned, beside a round, as in the code of SLOs-Serve's authors."""
+"""Seconds between a first token's planned and due time, in addition to a round, as in the code of SLOs-Serve's
+authors."""
 
 SURE = 3.0
-"""Rounds are planned to take so many times their usual relative error longer than modelled, since a promise that rests
-on a mean is broken in every other round."""
+"""Multiple of the usual relative error by which planned rounds are longer than modelled: a promise that rests on a mean
+is broken in every other round."""
 
 FLOOR = 0.25
-"""Each client that waits with best effort keeps this part of its weight's share of every round. All floors together are
-at most this part of a round, so promises are given for the rest, of rounds and of KV memory: whoever comes later then
-breaks none."""
+"""Guaranteed share of best effort: each client that waits with best effort gets this part of its weight's share of
+every round. All floors together are at most this part of a round. Promises use only the rest of rounds and of KV
+memory, so later arrivals break none."""
 
 FIRST_TOKEN_S = 10.0
-"""The TTFT of a promised text that asks for none, and of one that was under way when it is opened again."""
+"""TTFT in seconds of a promised text without a TTFT objective, and of a text that was under way when reopened."""
 
 LATE_S = 1.0
-"""A prompt that is late already is planned to be prefilled in so many seconds."""
+"""Seconds in which a prompt that is already late is planned to be prefilled."""
 
 
 def headroom_s(*rounds_s: float) -> float:
-    """Seconds by which a first token is planned before it is due: the shortest of these rounds, and a little."""
+    """Seconds by which a first token is planned before it is due: the shortest of these rounds, plus HEADROOM_S."""
     return HEADROOM_S + (min(rounds_s) if min(rounds_s) < inf else 0.0)
 
 
 def planned_s(left_s: float, early_s: float) -> float:
-    """Seconds until a first token is planned that is due in `left_s`: so much earlier, or as soon as can be.
+    """Seconds until the planned time of a first token due in `left_s`: `early_s` before that, or as soon as possible.
 
-    What is late is planned for soon: it must not stop all other promises.
+    A late token is planned for soon, so that it does not block all other promises.
     """
     if left_s <= 0.0:
         return max(early_s, LATE_S)
@@ -46,35 +47,35 @@ def planned_s(left_s: float, early_s: float) -> float:
 
 
 class Capacity:
-    """Rounds with given sessions in them, whose time rises with these and what is cached of them.
+    """Token capacity of rounds with given sessions; a round's time grows with its sessions and their cached tokens.
 
-    What only waits is in no round. With an overload that is most of what is open, so it must not count.
+    Sessions that only wait are in no round. Under overload most open sessions wait, so they must not count.
     """
 
     def __init__(self, cost: CostModel, usual_error: float, most: int, num_sessions: int, context: float) -> None:
-        """usual_error: relative, of the cost. most: tokens of a round. context: tokens of the sessions' texts."""
+        """usual_error: relative, of the cost model. most: tokens of a round. context: tokens of the sessions' texts."""
         self._cost, self._most, self._num_sessions, self._context = cost, most, num_sessions, context
         self._longer = 1.0 + SURE * usual_error
         self._largest_s = self._round_s(most)
-        self.least_s = self._round_s(num_sessions)  # of a round with a token of each
+        self.least_s = self._round_s(num_sessions)  # of a round with one token of each session
 
     def tokens_in(self, seconds: float) -> float:
-        """Tokens of these sessions that fit: into one round, or into several that are as large as can be."""
+        """Tokens of these sessions that fit into `seconds`: in one round, or in several of the largest size."""
         if max(0.0, seconds) >= MOST_TOKENS * self._largest_s:
-            return MOST_TOKENS  # where no round takes any time, say
+            return MOST_TOKENS  # for example where rounds take no time
         rounds, left_s = divmod(max(0.0, seconds), self._largest_s)
         rest = self._cost.tokens_in(left_s / self._longer, self._num_sessions, self._context)
         return min(MOST_TOKENS, rounds * self._most + min(self._most, rest))
 
     def promised_in(self, seconds: float, share: float = 1.0) -> float:
-        """Tokens of `tokens_in` that may be promised, for so large a share of the node: the floors take the others."""
+        """Tokens of `tokens_in` that may be promised with this share of the node; the floors take the rest."""
         return share * (1.0 - FLOOR) * self.tokens_in(seconds)
 
     def beside(self, seconds: float, num_tokens: int, others: Sequence[int]) -> int:
-        """Tokens of others that one round of so many seconds has room for beside so many of these sessions.
+        """Tokens of other sessions that fit into a round of `seconds`, in addition to `num_tokens` of these sessions.
 
-        others: lengths of the texts of those who could take part, in the order in which they would. Each brings its
-        session and its text into the round with its first token.
+        others: text lengths of the sessions that could join, in the order of joining. Each session adds itself and its
+        text to the round with its first token.
         """
         contexts = [0, *accumulate(others)]
         most = range(1, max(0, min(self._most, int(self.tokens_in(seconds))) - num_tokens) + 1)

@@ -1,9 +1,10 @@
-"""`dp`: the requests that are worth the most of all sets that can be kept (SLOs-Serve, Eq. 5).
+"""`dp`: chooses the feasible set of requests with the largest total value (SLOs-Serve, Eq. 5).
 
-The program goes over the requests in the order of deadlines. For each number accepted per tier it keeps the Pareto set
-of (value, pages, prefill budget): these numbers say who decodes, and so what rounds have to spare from then on. While
-nobody decodes, that depends on the last accepted deadline too. So dropping a state that another of the same numbers
-equals or betters loses nothing, and the result is as good as that of a search of all subsets.
+The program goes over the requests in the order of deadlines. For each number of accepted requests per tier it retains
+the Pareto set of (value, pages, prefill budget). These numbers determine the decoding sessions, and so what rounds can
+spare from then on. While no session decodes, that also depends on the latest accepted deadline. So nothing is lost by
+dropping a state that another with the same numbers equals or dominates: the result is as good as that of a search of
+all subsets.
 """
 
 from bisect import bisect_right
@@ -16,26 +17,25 @@ from goodspeed.slo.edf import earliest
 from goodspeed.slo.feasible import SLACK, Ask, Course
 
 MAX_STATES = (1 << 12) - 1
-"""States of one decision, so that it ends within some 40 ms. Of 11 requests there never are more: they have 4,094
-subsets, counting those of the first, of the first two, and so on."""
+"""Most states of one decision, so that it ends within some 40 ms. 11 requests never need more: their prefixes have
+4,094 subsets in total."""
 
 WORTH_IT = 1e-9
-"""By so much, as a share, another set than that of `edf` must be worth more: values are sums of rounded numbers."""
+"""Relative gain in value that a set needs over that of `edf`: values are sums of rounded numbers."""
 
 State: TypeAlias = tuple[float, float, float, int]
-"""Minus the value, pages in use, minus the prefill budget that is left, and a bit for each accepted request. So of two
-states that compare the lower is no worse in the first number in which they differ."""
+"""(-value, pages in use, -remaining prefill budget, bit mask of accepted requests). Smaller is better in the first
+three, so sorting puts the better of two states that compare first."""
 
 Key: TypeAlias = tuple[int, float]
-"""The accepted requests, as a number with a digit for each tier; and while nobody decodes the last accepted deadline,
-else 0."""
+"""(Accepted requests, as a number with a digit per tier; latest accepted deadline while no session decodes, else 0)."""
 
 
 def best(ordered: Sequence[Ask], now: Course) -> list[bool]:
-    """Says which requests to keep, all promised ones among them. These can be kept; all are in the order of deadlines.
+    """Decides which requests to admit; promised ones stay. ordered: by deadline; the promised ones must be feasible.
 
-    If everything can be kept, that is it. Where the search would take more than MAX_STATES, and where nothing is worth
-    more, it is what `edf` keeps.
+    Admits everything if that is feasible. Returns the choice of `edf` if the search would take more than MAX_STATES, or
+    if no set is worth more.
     """
     if now.after_all(ordered) is not None:
         return [True] * len(ordered)
@@ -46,19 +46,19 @@ def best(ordered: Sequence[Ask], now: Course) -> list[bool]:
 
 
 class _Search:
-    """One decision's states, over the requests in the order of deadlines."""
+    """Searches the states of one decision, over the requests in the order of deadlines."""
 
     def __init__(self, ordered: Sequence[Ask], now: Course, least: float) -> None:
-        """least: only sets worth more than that are looked for."""
+        """least: value that a set must exceed to be found."""
         self.ordered, self.budget, self.pages = ordered, now.budget, now.pages
         after = [0.0, *accumulate(ask.value for ask in reversed(ordered))][-2::-1]
-        self.enough = [least - value for value in after]  # what a state after each request must exceed
+        self.enough = [least - value for value in after]  # value that a state after each request must exceed
         self.digits = _digits([ask.tpot_s for ask in ordered])
-        self.decoding = {0: now.decoding}  # by the numbers accepted
+        self.decoding = {0: now.decoding}  # by the first number of `Key`
         self.rates = {0: self.budget.rate(now.decoding)}
 
     def run(self) -> int | None:
-        """The requests of the best set, a bit for each; None where there is none, or too many states."""
+        """Returns the best set as a bit mask; None if there is none, or if there are too many states."""
         fronts: dict[Key, list[State]] = {(0, 0.0): [(0.0, 0.0, 0.0, 0)]}
         num_states, at_s = 0, 0.0
         for place, ask in enumerate(self.ordered):
@@ -72,7 +72,7 @@ class _Search:
         return None if found is None else found[3]
 
     def _after(self, fronts: dict[Key, list[State]], place: int, ask: Ask, elapsed_s: float) -> dict[Key, list[State]]:
-        """The states with and without one more request, at its deadline."""
+        """Returns the states with and without one more request, at its deadline."""
         found: defaultdict[Key, list[State]] = defaultdict(list)
         enough, digit = self.enough[place], self.digits[ask.tpot_s]
         for (code, since_s), states in fronts.items():
@@ -89,7 +89,7 @@ class _Search:
         return {key: pareto(states) for key, states in found.items() if states}
 
     def _taken(self, states: Sequence[State], place: int, gained: float) -> list[State]:
-        """The states in which the request can be kept, with it."""
+        """Returns the states in which the request is feasible, with the request added."""
         ask, bit = self.ordered[place], 1 << place
         value, pages, tokens = ask.value, ask.pages, ask.prompt_tokens - gained
         most_pages, most_left, most = self.pages - pages, SLACK - tokens, value - self.enough[place]
@@ -100,7 +100,7 @@ class _Search:
         ]
 
     def _joined(self, code: int, digit: int, tpot_s: float | None) -> bool:
-        """Returns whether with one more session of a tier those who decode can do so for ever."""
+        """Returns whether the decoding sessions, with one more of a tier, can decode indefinitely."""
         if (joined := code + digit) not in self.rates:
             self.decoding[joined] = decoding = self.decoding[code].with_one(tpot_s)
             self.rates[joined] = self.budget.rate(decoding)
@@ -108,7 +108,7 @@ class _Search:
 
 
 def _digits(tpots: Sequence[float | None]) -> dict[float | None, int]:
-    """The number that one more session of each tier adds to `Key`'s first. No TPOT is a tier, too."""
+    """Returns what one more session of each tier adds to `Key`'s first number. No TPOT is a tier, too."""
     digits, weight = {}, 1
     for tpot_s, number in Counter(tpots).items():
         digits[tpot_s] = weight
@@ -117,18 +117,18 @@ def _digits(tpots: Sequence[float | None]) -> dict[float | None, int]:
 
 
 def pareto(states: list[State]) -> list[State]:
-    """The states that no other one equals or betters in everything, the most valuable first."""
+    """Returns the states that no other state equals or dominates, the most valuable first."""
     if len(states) < 2:
         return states
     states.sort()
     found: list[State] = []
-    steps: list[float] = []  # pages of the found states that are best in pages and budget alone, rising
-    lefts: list[float] = []  # and minus the budget that these have left, falling
+    steps: list[float] = []  # pages of the found states on the front of pages and budget, rising
+    lefts: list[float] = []  # minus the remaining budget of these states, falling
     for state in states:
         _, pages, left, _ = state
         at = bisect_right(steps, pages)
         if at and lefts[at - 1] <= left:
-            continue  # one that is worth no less needs no more pages, and has no less left
+            continue  # dominated by a state with at least its value and budget, and at most its pages
         found.append(state)
         first = at - 1 if at and steps[at - 1] == pages else at
         end = at

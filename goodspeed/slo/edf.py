@@ -1,7 +1,7 @@
-"""`edf`: simulates earliest deadline first, and takes each request that can be kept beside those taken before it.
+"""`edf`: simulates earliest deadline first, and admits each request that is feasible with those admitted before.
 
-The rival of `dp`, and its fallback. It does not look at values. Its time grows with the number of requests times those
-that were admitted before.
+The baseline of `dp`, and its fallback. Ignores values. Its time grows with the number of requests times the number of
+earlier promises.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from goodspeed.slo.feasible import Ask, Course
 
 
 def earliest(ordered: Sequence[Ask], now: Course) -> list[bool]:
-    """Says which requests to keep, all promised ones, which can be kept, among them. ordered: by deadline."""
+    """Decides which requests to admit; promised ones stay. ordered: by deadline; the promised ones must be feasible."""
     later = [ask for ask in ordered if ask.promised]
     course, kept = now, []
     for ask in ordered:

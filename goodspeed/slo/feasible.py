@@ -1,8 +1,8 @@
-"""Sets of requests that can be kept: the prefill budget of SLOs-Serve, Eqs. (3) and (5).
+"""Feasibility of sets of requests, by the prefill budget of SLOs-Serve, Eqs. (3) and (5).
 
-PB*(t, n) = (t / T*) tokens_in(T*) - sum over tiers of n t / tau is what rounds have to spare for prompts in t seconds
-while n sessions decode: rounds are as long as T*, the tightest TPOT, and each session gets one token per TPOT. While
-nobody decodes it is one round of all the time, tokens_in(t). It is exact where t is a multiple of T*.
+PB*(t, n) = (t / T*) tokens_in(T*) - sum over tiers of n t / tau is the number of prompt tokens that rounds can carry in
+t seconds while n sessions decode. Rounds are as long as T*, the tightest TPOT, and each session gets one token per
+TPOT. While no session decodes, the budget is that of one long round, tokens_in(t). Exact where t is a multiple of T*.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,47 +12,47 @@ from typing import NamedTuple
 from goodspeed.errors import ConfigError
 
 SLACK = 1e-6
-"""Tokens by which a budget may be short, since sums are rounded; as a share, by how much a rate may be."""
+"""Tolerance for rounded sums: tokens by which a budget may be short, and share by which a rate may be short."""
 
 
 class Ask(NamedTuple):
-    """A request for a deadline: its first token by then, and the others at a rate after that."""
+    """A request for a deadline: its first token by then, the others at a rate after that."""
 
-    deadline_s: float  # d, seconds from now until its first token is due; below 0 it cannot be kept
-    prompt_tokens: int  # p, those that are still to be read
+    deadline_s: float  # d, seconds from now until its first token is due; below 0: infeasible
+    prompt_tokens: int  # p, tokens still to prefill
     tpot_s: float | None  # tau, seconds per token after the deadline; None: no rate
-    pages: int = 0  # m, of KV memory, in the worst case; what is reserved already does not count
-    value: float = 1.0  # v, of keeping it; > 0
-    promised: bool = False  # admitted before, so it stays: a forced request in the paper's words
+    pages: int = 0  # m, KV pages in the worst case, without those already reserved
+    value: float = 1.0  # v, of meeting the deadline; > 0
+    promised: bool = False  # admitted earlier, so it stays: a forced request in the paper's words
 
 
 class Decoding(NamedTuple):
-    """Sessions that decode, as far as a budget depends on them: two numbers, however many there are."""
+    """Sessions that decode, summarized in the two numbers that a budget depends on."""
 
-    tightest_s: float = inf  # T*, the least of their TPOTs
-    load: float = 0.0  # sum of 1 / tau: tokens per second of all of them
+    tightest_s: float = inf  # T*, their smallest TPOT
+    load: float = 0.0  # sum of 1 / tau: tokens per second of all sessions
 
     def with_one(self, tpot_s: float | None) -> "Decoding":
-        """The same with one more session; without a TPOT it is owed nothing, and changes nothing."""
+        """Returns these sessions plus one. A session without a TPOT is owed nothing, and changes nothing."""
         return self if tpot_s is None else Decoding(min(self.tightest_s, tpot_s), self.load + 1.0 / tpot_s)
 
     @classmethod
     def of(cls, tpots: Iterable[float]) -> "Decoding":
-        """Sessions of these TPOTs."""
+        """Summarizes sessions with these TPOTs."""
         own = list(tpots)
         return cls(min(own, default=inf), sum(1.0 / tpot_s for tpot_s in own))
 
 
 class Budget:
-    """The prefill budgets of one decision. `tokens_in` is called once for each length of a round."""
+    """The prefill budgets of one decision. Calls `tokens_in` once per distinct time."""
 
     def __init__(self, tokens_in: Callable[[float], float]) -> None:
-        """tokens_in: how many tokens rounds of so many seconds carry; it must not fall with time."""
+        """tokens_in: tokens that rounds carry within a time in seconds; must not decrease with time."""
         self._ask = tokens_in
         self._known: dict[float, float] = {}
 
     def tokens_in(self, seconds: float) -> float:
-        """Tokens in rounds of so many seconds; ConfigError where that is no number of tokens."""
+        """Tokens that rounds carry within `seconds`; ConfigError for an impossible number."""
         found = self._known.get(seconds)
         if found is None:
             found = self._known[seconds] = self._ask(seconds)
@@ -61,9 +61,9 @@ class Budget:
         return found
 
     def rate(self, decoding: Decoding) -> float:
-        """Tokens per second for prompts beside these; minus infinity where they cannot all decode at their TPOTs.
+        """Prompt tokens per second besides decoding; minus infinity if the sessions cannot all decode at their TPOTs.
 
-        It is 0 where nobody decodes, since `tokens` is not proportional to time then.
+        0 if no session decodes: `tokens` is not proportional to time then.
         """
         tightest_s, load = decoding
         if not load:
@@ -74,26 +74,26 @@ class Budget:
         return 0.0 if spare + SLACK * load >= 0.0 else -inf
 
     def tokens(self, seconds: float, decoding: Decoding) -> float:
-        """PB*(t, n): tokens for prompts in so many seconds, beside sessions that can decode for ever."""
+        """PB*(t, n): prompt tokens that fit into `seconds` besides sessions that can decode indefinitely."""
         if seconds <= 0.0:
             return 0.0
         return seconds * self.rate(decoding) if decoding.load else self.tokens_in(seconds)
 
 
 class Course(NamedTuple):
-    """The state after the last accepted request, at its deadline; as it begins, the state now."""
+    """The planned state at the deadline of the latest accepted request; initially, the state now."""
 
     budget: Budget
     decoding: Decoding  # sessions that decode from then on
-    pages: float = inf  # still free
+    pages: float = inf  # free KV pages
     at_s: float = 0.0
-    left: float = 0.0  # pb, prefill budget that is not used up by then, in tokens
+    left: float = 0.0  # pb, prefill budget unused by then, in tokens
 
     def after(self, ask: Ask) -> "Course | None":
-        """The state after accepting one more, whose deadline is no earlier; None where it cannot be kept.
+        """Returns the state after accepting one more request with no earlier deadline; None if it is infeasible.
 
-        It can be if its prompt is read by its deadline, out of what the rounds until then have to spare, and if all
-        who decode from then on can do so for ever.
+        Feasible: the rounds until its deadline can prefill its prompt, and all sessions that decode from then on can do
+        so indefinitely.
         """
         if ask.deadline_s < 0.0 or ask.pages > self.pages:
             return None
@@ -104,7 +104,7 @@ class Course(NamedTuple):
         return Course(self.budget, decoding, self.pages - ask.pages, ask.deadline_s, left)
 
     def after_all(self, ordered: Iterable[Ask]) -> "Course | None":
-        """The state after accepting all of these, in the order of deadlines; None where one cannot be kept."""
+        """Returns the state after accepting all requests, sorted by deadline; None if one is infeasible."""
         course: Course | None = self if self.budget.rate(self.decoding) >= 0.0 else None
         for ask in ordered:
             if course is None:

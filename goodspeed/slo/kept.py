@@ -1,4 +1,4 @@
-"""Judges whether a text kept its objectives, by the times at which its reader got it. No clock of its own."""
+"""Judges whether a text met its objectives, from the times at which its reader received it. No clock of its own."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -6,11 +6,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from goodspeed.slo.objectives import Objectives
 
 SLACK = 1e-9
-"""Seconds by which sums of times may be off."""
+"""Tolerance for rounded sums of times, in seconds."""
 
 
 Outcome: TypeAlias = Literal["attained", "late", "slow"]
-"""Outcomes of a complete text's objectives: kept; the first token was late; or it was in time, and the rest slow."""
+"""Outcome of a complete text: objectives met; first token late; or first token in time, and the rest too slow."""
 
 
 class Kept(NamedTuple):
@@ -19,11 +19,11 @@ class Kept(NamedTuple):
     slo: Objectives
     outcome: Outcome
     ttft_s: float | None
-    tpot_s: float | None  # None: it has less than two tokens
-    promised: bool | None = None  # None: nothing was said of it
+    tpot_s: float | None  # None: fewer than two tokens
+    promised: bool | None = None  # None: unknown
 
     def described(self) -> dict[str, Any]:
-        """For programs, in milliseconds."""
+        """Returns the outcome as JSON fields, times in milliseconds."""
         return {
             "tier": self.slo.tier or None,
             "ttft_ms": None if self.ttft_s is None else 1000 * self.ttft_s,
@@ -35,7 +35,7 @@ class Kept(NamedTuple):
 
 @dataclass(slots=True)
 class Times:
-    """The times of one text, on its reader's clock."""
+    """Timestamps of one text, on its reader's clock."""
 
     asked_at: float
     first_at: float | None = None
@@ -43,7 +43,7 @@ class Times:
     num_tokens: int = 0
 
     def delivered(self, num_tokens: int, now: float) -> None:
-        """Tokens reached the reader, several at once where a draft was accepted."""
+        """Records tokens that reached the reader, several at once where a draft was accepted."""
         if num_tokens <= 0:
             return
         self.first_at = now if self.first_at is None else self.first_at
@@ -57,15 +57,15 @@ class Times:
 
     @property
     def tpot_s(self) -> float | None:
-        """Mean seconds per token after the first; None before there are two."""
+        """Mean seconds per token after the first; None before the second."""
         if self.first_at is None or self.last_at is None or self.num_tokens < 2:
             return None
         return (self.last_at - self.first_at) / (self.num_tokens - 1)
 
     def kept(self, slo: Objectives, promised: bool | None = None) -> Kept:
-        """The outcome for the objectives of a complete text, and whether they were promised.
+        """Judges a complete text by its objectives. promised: whether they were promised.
 
-        The first token of a text without any is late; one of a single token has kept any TPOT.
+        A text without tokens is late; a text of a single token meets any TPOT.
         """
         in_time = self.ttft_s is not None and (slo.ttft_s is None or self.ttft_s <= slo.ttft_s + SLACK)
         quick = slo.tpot_s is None or self.tpot_s is None or self.tpot_s <= slo.tpot_s + SLACK

@@ -14,53 +14,53 @@ from goodspeed.errors import ConfigError
 MAX_TIER_CHARS: Final = 64
 
 TIER: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_TIER_CHARS}}}\Z")
-"""A tier's name: it becomes a label of metrics."""
+"""Pattern of a tier's name, which becomes a label of metrics."""
 
 DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|s)\Z")
 
 LONGEST_S: Final = 3600.0
-"""Longest time that is taken as an objective."""
+"""Longest time that an objective may have, in seconds."""
 
 SHORTEST_S: Final = 1e-4
-"""Shortest time that is taken as an objective."""
+"""Shortest time that an objective may have, in seconds."""
 
 MAX_TIERS: Final = 32
 
 EXAMPLE: Final = "as in chat:ttft=500ms,tpot=50ms"
 
 OTHER: Final = "other"
-"""Label of metrics for objectives of no tier that the node knows. No tier may be called so."""
+"""Label of metrics for objectives that match no tier of the node. No tier may have this name."""
 
 DEFAULT_TIER: Final = "default"
-"""Name of the tier for requests that ask for nothing."""
+"""Name of the tier for requests without objectives."""
 
 Limit: TypeAlias = Annotated[float, Meta(ge=SHORTEST_S, le=LONGEST_S)]
-"""A time that may be asked for, in seconds."""
+"""A time that an objective may have, in seconds."""
 
 TierName: TypeAlias = Annotated[str, Meta(max_length=MAX_TIER_CHARS, pattern=r"^[A-Za-z0-9._-]*\Z")]
 
 
 class Objectives(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Times that one text is to keep, in seconds; None: anything will do. Sent as it is: fields are only appended."""
+    """Latency objectives (SLO) of one text, in seconds; None: no bound. Sent on the wire: fields are only appended."""
 
     ttft_s: Limit | None = None
     tpot_s: Limit | None = None
-    tier: TierName = ""  # that it is from; empty where the request said it itself
+    tier: TierName = ""  # the source of the times; empty: the request itself gave them
 
     @property
     def is_empty(self) -> bool:
-        """True if it asks for nothing."""
+        """True if neither time is bounded."""
         return self.ttft_s is None and self.tpot_s is None
 
     def at_least(self, least_tpot_s: float) -> "Objectives":
-        """The same with a TPOT that is not below a bound, which somebody else set for whoever asks."""
+        """Returns these objectives with a TPOT of at least `least_tpot_s`, the minimum of the client's key."""
         if self.tpot_s is None or self.tpot_s >= least_tpot_s:
             return self
         return Objectives(self.ttft_s, least_tpot_s, self.tier)
 
 
 def parse_tiers(texts: Sequence[str]) -> dict[str, Objectives]:
-    """The tiers of `--slo-tier NAME:ttft=500ms,tpot=50ms`, by name. ConfigError says what is wrong with which."""
+    """Parses `--slo-tier NAME:ttft=500ms,tpot=50ms` options; returns tiers by name. ConfigError names a faulty one."""
     tiers: dict[str, Objectives] = {}
     for text in texts:
         tier = parse_tier(text)
@@ -73,7 +73,7 @@ def parse_tiers(texts: Sequence[str]) -> dict[str, Objectives]:
 
 
 def parse_tier(text: str) -> Objectives:
-    """One tier, as `NAME:ttft=500ms,tpot=50ms`; either of both may be left out."""
+    """Parses one tier, `NAME:ttft=500ms,tpot=50ms`; one of the times may be omitted."""
     name, colon, rest = text.partition(":")
     if not colon or not TIER.match(name):
         what = "a tier is a name of letters, digits, '.', '_' and '-', a colon and what its texts are to keep"

@@ -1,4 +1,4 @@
-"""The wire: bounded messages, their encoding, and the channels and links that move them.
+"""The wire between draft nodes and the verify node: messages, their encoding, channels and links.
 
-Also the keys, addresses and descriptor limits that both ends need before a message moves.
+Also contains the keys, addresses and descriptor limits that both ends need before they connect.
 """

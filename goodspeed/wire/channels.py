@@ -1,6 +1,6 @@
-"""Channels: the two ends of the wire send and receive messages over any link that moves frames.
+"""Channels: typed messages over any link that moves frames, for a draft node and for the verify node.
 
-Applies the codec, the framing rule and the counters. Users import these names from `transport.py`.
+A channel encodes, decodes, checks the framing and counts. Callers import these names from `transport.py`.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ READY_MESSAGES = 256
 
 
 class Delivery(Enum):
-    """Result of giving a message to a link: SENT is queued; with any other the link did not take it."""
+    """Result of `put`. SENT: the message is queued; BUSY and GONE: the link did not take it."""
 
     SENT = "sent"
-    BUSY = "busy"  # the peer does not keep up: its high-water mark is reached. Keep the message, try later
-    GONE = "gone"  # no such peer is connected
+    BUSY = "busy"  # the peer is too slow: its high-water mark is reached; retain the message and retry
+    GONE = "gone"  # the peer is not connected
 
 
 class Link(Protocol):
@@ -34,17 +34,17 @@ class Link(Protocol):
 
     def put(self, frames: list[bytes]) -> Delivery: ...
     def take(self) -> list[bytes] | None:
-        """Returns the next message's frames, or None where no message waits.
+        """Returns the next message's frames; None if no message waits.
 
-        At the verify node the first frame is the sender's name; a barred sender's message is that frame alone, and no
-        frames at all are the rest of a message that is thrown away.
+        At the verify node the first frame is the sender's name. A barred sender's message is reduced to that frame. An
+        empty list stands for the remainder of a message that the link drops.
         """
 
     async def readable(self) -> None:
-        """Returns when `take` may have something; TransportError when the link is closed."""
+        """Waits until `take` may return frames; TransportError when the link is closed."""
 
     async def writable(self) -> None:
-        """Returns when `put` may work again; TransportError when the link is closed."""
+        """Waits until `put` may succeed; TransportError when the link is closed."""
 
     def close(self) -> None: ...
 
@@ -53,10 +53,10 @@ class DraftEnd(Link, Protocol):
     """A draft node's link, which has one connection."""
 
     def failure(self) -> str | None:
-        """Returns, once, why the newest connection attempt was refused; the caller rebuilds the link later."""
+        """Returns once why the latest connection attempt was refused, else None; the caller rebuilds the link later."""
 
     def broke(self) -> bool:
-        """True if the connection ended since the last call; the link reconnects, and messages in flight are lost."""
+        """True if the connection ended since the previous call. The link reconnects; messages in flight are lost."""
 
     def rebuild(self) -> None: ...
 
@@ -65,35 +65,35 @@ class VerifyEnd(Link, Protocol):
     """The verify node's link, which names the sender of each message."""
 
     def bar(self, names: Container[bytes]) -> None:
-        """Drops messages of these peers or keys, and cuts their connections; `names` is read anew every time."""
+        """Drops messages of these peers or keys, and cuts their connections. names: consulted at every message."""
 
     @property
     def num_cut(self) -> int:
-        """Connections ended from this side."""
+        """Number of connections that this side cut."""
 
 
 @dataclass
 class Traffic:
-    """Counters of a channel since it was made."""
+    """Counters of a channel since its creation."""
 
     num_sent: int = 0
-    num_received: int = 0  # malformed ones and unheard ones too
+    num_received: int = 0  # including malformed and unheard messages
     num_malformed: int = 0
-    num_busy: int = 0  # given to send, not taken, and told so: the peer does not keep up
-    num_gone: int = 0  # the same, since there is no such peer
-    num_unheard: int = 0  # of peers that are barred: not decoded
+    num_busy: int = 0  # messages not sent because the peer is too slow
+    num_gone: int = 0  # messages not sent because the peer is not connected
+    num_unheard: int = 0  # messages of barred peers, not decoded
     bytes_sent: int = 0
     bytes_received: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One message from a draft node, or the error that its bytes were; `peer` is the name to answer to."""
+    """A draft node's message, or the error from decoding it. peer: the name to send answers to."""
 
     peer: bytes
     message: UpMessage | ProtocolError
     num_bytes: int
-    principal: str | None = None  # the public key that the sender proved to have; None on a link without keys
+    principal: str | None = None  # the sender's authenticated public key; None on a link without keys
 
 
 class DraftChannel:
@@ -101,7 +101,7 @@ class DraftChannel:
 
     def __init__(self, link: DraftEnd, *, max_message_bytes: int, send_timeout_s: float = 3.0) -> None:
         self.traffic = Traffic()
-        self.max_send_bytes = max_message_bytes  # lower it to what Welcome says
+        self.max_send_bytes = max_message_bytes  # to be lowered to Welcome's limit
         self._max_receive_bytes = max_message_bytes
         self._link = link
         self._send_timeout_s = send_timeout_s
@@ -111,7 +111,7 @@ class DraftChannel:
         return self._link.endpoint
 
     async def send(self, message: UpMessage) -> None:
-        """Queues a message. MessageTooLarge; TransportError when the queue stays full for the link's send timeout."""
+        """Queues a message. MessageTooLarge; TransportError if the queue stays full for the send timeout."""
         data = encode(message, self.max_send_bytes)
         if self._link.put([data]) is not Delivery.SENT:
             await self._send_later(data)
@@ -130,7 +130,7 @@ class DraftChannel:
             ) from None
 
     async def receive(self) -> DownMessage:
-        """Returns the next message. ProtocolError for bytes that are none; the channel stays usable."""
+        """Returns the next message. ProtocolError if its bytes are invalid; the channel stays usable."""
         await asyncio.sleep(0)  # a flood of messages must not keep other tasks from running
         while (frames := self._link.take()) is None:
             await self._link.readable()
@@ -156,19 +156,19 @@ class DraftChannel:
             raise
 
     def failure(self) -> str | None:
-        """Returns, once, why the verify node refuses our connection, as far as the link tells; reconnect later."""
+        """Returns once why the verify node refused our connection, if the link reports it; reconnect later."""
         return self._link.failure()
 
     def broke(self) -> bool:
-        """Returns whether the connection ended since the last call; the next one has to begin with a Hello."""
+        """True if the connection ended since the previous call; the next connection must begin with a Hello."""
         return self._link.broke()
 
     async def reconnect(self) -> None:
-        """Drops the connection with its queue and makes another, which has to begin with a Hello."""
+        """Replaces the connection and drops its queue; the new connection must begin with a Hello."""
         self._link.rebuild()
 
     def close(self) -> None:
-        """Ends the channel; what was sent still leaves, within the link's bound."""
+        """Closes the channel; queued messages are still sent, within the link's linger time."""
         self._link.close()
 
 
@@ -178,8 +178,8 @@ class VerifyChannel:
     def __init__(self, link: VerifyEnd, *, max_message_bytes: int, authenticated: bool = False) -> None:
         """authenticated: the link puts the sender's key into the frame after its name."""
         self.traffic = Traffic()
-        self.emptied = False  # by the last `arriving`: it took something, heard or not, and left nothing
-        self.has_more = False  # the last `arriving` took something, and may have left more
+        self.emptied = False  # the latest `arriving` took messages, barred peers' included, and emptied the link
+        self.has_more = False  # the latest `arriving` took messages, and more may wait
         self.max_message_bytes = max_message_bytes
         self._link = link
         self._authenticated = authenticated
@@ -190,7 +190,7 @@ class VerifyChannel:
         return self._link.endpoint
 
     def send(self, peer: bytes, message: DownMessage) -> Delivery:
-        """Queues a message for a peer without waiting, and returns whether the link took it. Raises MessageTooLarge."""
+        """Queues a message for a peer without waiting; returns the link's answer. Raises MessageTooLarge."""
         data = encode(message, self.max_message_bytes)
         delivery = self._link.put([peer, data])
         if delivery is Delivery.SENT:
@@ -203,12 +203,12 @@ class VerifyChannel:
         return delivery
 
     async def readable(self) -> None:
-        """Returns when frames have arrived; all of them may come from barred peers."""
+        """Waits until frames have arrived, possibly from barred peers alone."""
         await asyncio.sleep(0)  # a flood of messages must not keep other tasks from running
         await self._link.readable()
 
     async def receive(self) -> Received:
-        """Returns the next message of any draft node, or the error that its bytes were."""
+        """Returns the next message of any draft node, or the error from decoding it."""
         while True:
             await asyncio.sleep(0)  # as above
             while (frames := self._link.take()) is None:
@@ -217,13 +217,13 @@ class VerifyChannel:
                 return self._open(frames)
 
     def receive_ready(self) -> list[Received]:
-        """Returns messages that have arrived, without waiting, up to READY_BYTES; call it again until `emptied`."""
+        """Returns arrived messages without waiting, up to READY_BYTES and READY_MESSAGES; repeat until `emptied`."""
         return list(self.arriving())
 
     def arriving(self) -> Iterator[Received]:
-        """Yields what `receive_ready` returns, each decoded when it is asked for: the link keeps what is not.
+        """Yields the messages of `receive_ready`, each decoded on demand; the rest stay in the link.
 
-        A link of several peers takes from each of them in turn.
+        A link with several peers serves them in turn.
         """
         self.emptied = self.has_more = False
         num_taken = num_bytes = 0
@@ -236,12 +236,12 @@ class VerifyChannel:
         self.has_more = num_taken > 0 and not self.emptied
 
     def bar(self, names: Container[bytes]) -> None:
-        """Decodes nothing more of these peers or keys, and cuts their connections; `names` is read anew every time."""
+        """Stops decoding messages of these peers or keys, and cuts their connections. names: see `VerifyEnd.bar`."""
         self._link.bar(names)
 
     @property
     def num_cut(self) -> int:
-        """Connections ended from this side."""
+        """Number of connections that this side cut."""
         return self._link.num_cut
 
     def _is_heard(self, frames: list[bytes]) -> bool:
@@ -263,7 +263,7 @@ class VerifyChannel:
             return Received(peer, error, num_bytes, principal)
 
     def close(self) -> None:
-        """Ends the channel; what was sent still leaves, within the link's bound."""
+        """Closes the channel; queued messages are still sent, within the link's linger time."""
         self._link.close()
 
 

@@ -1,8 +1,8 @@
-"""Bytes to messages and back: MessagePack, typed, with limits of size and depth that are checked before any work.
+"""Encodes and decodes messages as typed MessagePack. Sizes are checked before any work.
 
-A peer of another protocol version is recognised by name: the first fields of `Hello`, `Welcome` and `Refusal` keep
-their places in every version, so they can be read whatever follows. Depth needs no counter: every field is typed, so
-nothing nests deeper than the types of the messages do, and nothing is ever decoded into "whatever it is".
+The first fields of `Hello`, `Welcome` and `Refusal` keep their positions in every protocol version, so a peer of
+another version gets a clear error. Nesting depth needs no check: every field is typed, so bytes cannot nest deeper than
+the message types.
 """
 
 from typing import Any, Final, TypeVar
@@ -12,22 +12,22 @@ import msgspec
 from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError, WrongVersion
 from goodspeed.untrusted import sanitize
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS, MAX_LOGPROBS
-from goodspeed.wire.handshake import VERSION, Defaults, Hello, Welcome
+from goodspeed.wire.handshake import VERSION, Defaults, Heartbeat, Hello, Welcome
 from goodspeed.wire.messages import DownMessage, Refusal, RefusalCode, UpMessage
 
 MAX_MESSAGE_BYTES: Final = 64 << 20
-"""Largest message of any configuration; a dense proposal that would be larger has to be shorter."""
+"""Largest message of any configuration; a larger dense proposal must have fewer tokens."""
 
 FIXED_BYTES: Final = (48 << 10) + 4 * MAX_CONSTRAINT_CHARS
-"""Room in a message for all but token ids, logprobs and proposals: a constraint in the longest characters, the most
-biases (15 KiB), and what is left for all else, of which the longest Refusal takes half."""
+"""Bytes reserved in a message for everything but token ids, logprobs and proposals: a constraint of 4-byte characters,
+the most biases (15 KiB), and the other fields, of which the longest Refusal takes half."""
 
-TOKEN_BYTES: Final = 5  # MessagePack's longest for an id below 2^32
+TOKEN_BYTES: Final = 5  # MessagePack's longest encoding of an id below 2^32
 FLOAT_BYTES: Final = 9
-LOGPROBS_BYTES: Final = 7 + FLOAT_BYTES + MAX_LOGPROBS * (TOKEN_BYTES + FLOAT_BYTES)  # of a token; 7 for three arrays
+LOGPROBS_BYTES: Final = 7 + FLOAT_BYTES + MAX_LOGPROBS * (TOKEN_BYTES + FLOAT_BYTES)  # per token; 7 for 3 array headers
 DENSE_BYTES: Final = 4  # per entry of a dense proposal in fp32
-LATTICE_BYTES: Final = 256 * (4 + 2)  # per drafted token: the most ids and weights of a lattice proposal
-POSITION_BYTES: Final = 64  # per drafted token: what a proposal adds around its numbers
+LATTICE_BYTES: Final = 256 * (4 + 2)  # per drafted token of a lattice proposal: most ids and weights
+POSITION_BYTES: Final = 64  # per drafted token: a proposal's overhead
 
 _M = TypeVar("_M")
 _Errors: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
@@ -53,10 +53,10 @@ _foreign = msgspec.msgpack.Decoder(_AnyHello | _AnyWelcome | _AnyRefusal)
 
 
 def max_message_bytes(context_len: int, max_length: int, vocab_size: int) -> int:
-    """Returns the limit in bytes, for both directions, that admits every message of a model and its longest draft.
+    """Returns the message limit in bytes, for both directions, that a model and its longest draft need.
 
-    The largest are a `Verdict` with a full context and the logprobs of every token, and a `Draft` of the ratio rule
-    whose `max_length` distributions are dense in fp32, or lattices.
+    The largest messages are a `Verdict` with a full context and every token's logprobs, and a `Draft` of the ratio rule
+    with `max_length` distributions, dense in fp32 or lattices.
     """
     context = context_len * (TOKEN_BYTES + LOGPROBS_BYTES)
     position = TOKEN_BYTES + POSITION_BYTES + max(vocab_size * DENSE_BYTES, LATTICE_BYTES)
@@ -64,7 +64,7 @@ def max_message_bytes(context_len: int, max_length: int, vocab_size: int) -> int
 
 
 def encode(message: UpMessage | DownMessage, max_bytes: int) -> bytes:
-    """Encodes a message without its trailing fields at their defaults; MessageTooLarge for one over the limit."""
+    """Encodes a message, omitting trailing fields at their defaults; MessageTooLarge above `max_bytes`."""
     fields = _without_trailing_defaults(message)
     if isinstance(message, Welcome):
         fields = tuple(_without_trailing_defaults(field) if isinstance(field, Defaults) else field for field in fields)
@@ -83,15 +83,17 @@ def _without_trailing_defaults(message: msgspec.Struct) -> tuple[Any, ...]:
 
 
 def decode_up(data: bytes, max_bytes: int) -> UpMessage:
-    """Decodes a draft node's message; raises MessageTooLarge, MalformedMessage or WrongVersion, and nothing else."""
+    """Decodes a draft node's message; raises only MessageTooLarge, MalformedMessage or WrongVersion."""
     message = _decode(_up, data, max_bytes)
     if isinstance(message, Hello):
         _check_version(message.version, "draft node")
+    if isinstance(message, Heartbeat) and message.siblings is not None:
+        raise MalformedMessage("a draft node has no replicas to tell of")
     return message
 
 
 def decode_down(data: bytes, max_bytes: int) -> DownMessage:
-    """Decodes the verify node's message; raises MessageTooLarge, MalformedMessage or WrongVersion, and nothing else."""
+    """Decodes the verify node's message; raises only MessageTooLarge, MalformedMessage or WrongVersion."""
     message = _decode(_down, data, max_bytes)
     if isinstance(message, Welcome):
         _check_version(message.version, "verify node")
@@ -99,7 +101,7 @@ def decode_down(data: bytes, max_bytes: int) -> DownMessage:
 
 
 def refusal_for(error: ProtocolError) -> Refusal:
-    """Returns the refusal that tells a peer why its bytes were not accepted."""
+    """Returns the Refusal to send to a peer whose bytes caused this error."""
     code: RefusalCode = "malformed"
     what_to_do = "send messages of this protocol only"
     if isinstance(error, MessageTooLarge):
@@ -124,7 +126,7 @@ def _check_size(num_bytes: int, max_bytes: int) -> None:
 
 
 def _check_foreign(data: bytes) -> None:
-    """Raises WrongVersion when these malformed bytes are the handshake of another protocol version."""
+    """Raises WrongVersion if these malformed bytes are a handshake of another protocol version."""
     try:
         message = _foreign.decode(data)
     except _Errors:

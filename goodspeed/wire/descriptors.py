@@ -1,4 +1,4 @@
-"""The number of files and sockets that this process may still open."""
+"""The process's limit on open files and sockets, and how many more it may open."""
 
 import errno
 import resource
@@ -9,31 +9,31 @@ from goodspeed.errors import ConfigError
 OWN = Path("/proc/self/fd")
 
 LEAST = 64
-"""The lowest `ulimit -n` with which a daemon starts; it uses 20 to 30 descriptors before its first connection."""
+"""Lowest `ulimit -n` at which a daemon starts; a daemon uses 20 to 30 descriptors before its first connection."""
 
 ASSUMED = 32
-"""Number of open descriptors that is assumed where the system does not tell it."""
+"""Assumed number of open descriptors if the system does not report it."""
 
 
 def limit() -> int | None:
-    """Returns the most descriptors that this process may have open at once; None for no limit."""
+    """Returns the limit on descriptors that this process has open at once; None: no limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def num_free() -> int | None:
-    """Returns how many more descriptors may be opened; None for no limit."""
+    """Returns how many more descriptors this process may open; None: no limit."""
     most = limit()
     if most is None:
         return None
     try:
         return max(0, most - sum(1 for _ in OWN.iterdir()))
-    except OSError as error:  # none is left to look with, or the system does not tell
+    except OSError as error:  # no descriptor remains to list the folder with, or it does not exist
         return 0 if error.errno == errno.EMFILE else max(0, most - ASSUMED)
 
 
 def check_limit() -> None:
-    """Raises ConfigError where the limit is too low for a daemon to start."""
+    """Raises ConfigError if the limit is too low for a daemon."""
     most = limit()
     if most is not None and most < LEAST:
         raise ConfigError(

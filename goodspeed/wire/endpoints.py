@@ -1,4 +1,4 @@
-"""Addresses of the wire, tcp://HOST:PORT: parsed, resolved, and refused beyond loopback without keys or trust."""
+"""Parses and resolves addresses of the wire, tcp://HOST:PORT. Beyond loopback they need keys or a trusted network."""
 
 import errno
 import ipaddress
@@ -15,7 +15,7 @@ MAKE_KEYS: Final = {
     "connecting": "Make a key with `goodspeed keygen draft NAME`, have NAME.pub enrolled at the verify node, and give "
     "--key NAME.key --verify-key verify.pub.",
 }
-"""Advice for an address beyond loopback."""
+"""Advice in the error for an address beyond loopback."""
 
 DOING: Final = {"binding": "listening at", "connecting": "connecting to"}
 
@@ -29,7 +29,7 @@ class Endpoint(NamedTuple):
 
 
 def parse_endpoint(endpoint: str, trusted_network: bool, doing: str) -> Endpoint:
-    """Parses tcp://HOST:PORT into ZeroMQ's form. ConfigError for other text, or beyond loopback without trust."""
+    """Parses tcp://HOST:PORT into ZeroMQ's form. ConfigError for other text, or beyond loopback if not trusted."""
     match = re.fullmatch(r"tcp://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+|\*):(\d{1,5}|\*)", endpoint)
     port = 0 if not match or match[2] == "*" else int(match[2])
     if not match or port > 65535 or (doing == "connecting" and match[1] == "*"):
@@ -44,12 +44,12 @@ def parse_endpoint(endpoint: str, trusted_network: bool, doing: str) -> Endpoint
             f"trust are on that network). {MAKE_KEYS[doing]} The address is beyond this machine: without keys anybody "
             "on the way can read the text, and anybody who reaches the port can use it"
         )
-    # IPv6 only where it is needed: with it on, ZeroMQ takes the first address, though the peer may listen on IPv4.
+    # IPv6 only where needed: with it, ZeroMQ takes the first address even if the peer listens on IPv4 alone.
     return Endpoint(f"tcp://{match[1]}:{port}", port, ipv6=all(":" in address for address in addresses))
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Returns whether only this machine reaches the address, tcp://HOST:PORT; ConfigError for a host that has none."""
+    """True if only this machine reaches tcp://HOST:PORT; TransportError for an unknown host."""
     host = endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
     return host != "*" and _are_loopback(_resolve(host))
 
@@ -59,19 +59,19 @@ def _are_loopback(addresses: Sequence[str]) -> bool:
 
 
 def check_free(address: Endpoint) -> None:
-    """Binds the address and releases it; TransportError when it cannot be bound now. Port 0 is always free."""
+    """Raises TransportError if the address cannot be bound now. Port 0 is always free."""
     host = address.endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
     with socket.socket(socket.AF_INET6 if address.ipv6 else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as ZeroMQ does: connections that end do not count
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as ZeroMQ does: ignores closing connections
         try:
             probe.bind(("" if host == "*" else host, address.port))
         except OSError as error:
-            if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):  # of all else ZeroMQ is the judge
+            if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):  # ZeroMQ reports all other errors
                 raise cannot_bind(address.endpoint, error.errno, str(error.strerror)) from None
 
 
 def cannot_bind(endpoint: str, number: int, why: str) -> TransportError:
-    """Returns the error for an address that cannot be bound, from the system's error number and its words."""
+    """Returns the error for an address that cannot be bound. number, why: the system's error number and message."""
     if number == errno.EADDRINUSE:
         what_to_do = "another program listens there; stop it, or choose another port (0 takes any free one)"
     elif number == errno.EACCES:

@@ -1,4 +1,4 @@
-"""Types of the messages' fields, with their bounds, and the base of all messages."""
+"""Types and bounds of message fields, and the base class of all messages."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -6,20 +6,20 @@ import msgspec
 from msgspec import Meta
 
 MAX_CONTEXT = 1 << 20
-"""Longest token list that is decoded, whatever the limits of the model."""
+"""Longest token list in a message, whatever the model's context."""
 
 MAX_DRAFT = 64
-"""Most tokens in one draft, whatever the budget: no round verifies more of one session with profit."""
+"""Most tokens in one draft, whatever the budget: verifying more per session and round brings no gain."""
 
 MAX_LOGPROBS = 20
-"""Most alternatives in the logprobs of a position."""
+"""Most alternative tokens in the logprobs of a position."""
 
 MAX_PROMPT_LOGPROBS = 1 << 18
-"""Most logprobs that a session is told of its prompt: its tokens, and the alternatives to each. So a message with them
-has at most 8 MiB, and any configuration's limit has room for it."""
+"""Most prompt logprobs of a session: the prompt's tokens and each position's alternatives. So a message with them has
+at most 8 MiB, which any configuration's limit admits."""
 
 MAX_STOP_IDS = 64
-"""Most tokens that end a text."""
+"""Most stop token ids of a session."""
 
 MAX_BIASES = 1024
 """Most tokens whose logits a session may bias."""
@@ -31,10 +31,10 @@ MAX_REPLICAS = 64
 """Most verify nodes of one fleet."""
 
 MAX_HOPS = 3
-"""Most times that a session is sent to another verify node before one of them gives it a token."""
+"""Most redirects of a session before a verify node commits a token to it."""
 
 MIN_LOGPROB = -9999.0
-"""Lowest logprob on the wire; lower ones, also of impossible tokens, are raised to it, so that all are finite."""
+"""Lowest logprob on the wire. Lower ones, including those of impossible tokens, are raised to it: all stay finite."""
 
 TokenId: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Tokens: TypeAlias = Annotated[tuple[TokenId, ...], Meta(max_length=MAX_CONTEXT)]
@@ -43,7 +43,7 @@ Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e6)]
 SessionId: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
 BootId: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=16)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+\Z")]
-Label: TypeAlias = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")]  # fit for a terminal
+Label: TypeAlias = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")]  # no control characters
 Endpoint: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[!-~]+\Z")]  # printable ASCII
 ServerKey: TypeAlias = Annotated[str, Meta(pattern=r"^([!-~]{40})?\Z")]  # in Z85; empty without keys
 Text: TypeAlias = Annotated[str, Meta(max_length=2048)]

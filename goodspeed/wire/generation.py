@@ -1,4 +1,4 @@
-"""The parts of `OpenSession` that a user chooses: sampling, logit rules, a constraint and a service level."""
+"""The user's choices in `OpenSession`: sampling, logit rules, a constraint and a service level."""
 
 from typing import Annotated
 
@@ -18,9 +18,9 @@ from goodspeed.wire.fields import (
 
 
 class Sampling(Message, frozen=True):
-    """The choice of a session's next token from the logits.
+    """Sampling parameters of a session.
 
-    temperature 0 is greedy; top_k 0 and top_p 1.0 are off. `seed` keys the noise (`sampling.py`).
+    Temperature 0 is greedy; top_k 0 and top_p 1.0 are off. `seed` keys the noise (`sampling.py`).
     """
 
     temperature: Annotated[float, Meta(ge=0.0, le=100.0)] = 1.0
@@ -30,17 +30,17 @@ class Sampling(Message, frozen=True):
 
 
 class TokenBias(Message, frozen=True):
-    """A number that is added to one token's logit."""
+    """A bias added to one token's logit."""
 
     token: TokenId
     bias: Annotated[float, Meta(ge=-100.0, le=100.0)]
 
 
 class LogitRules(Message, frozen=True):
-    """Changes to the logits before a token is chosen; each default changes nothing.
+    """Changes to the logits before sampling; each default changes nothing.
 
-    presence_penalty and frequency_penalty look at the output alone, repetition_penalty at the prompt, too. min_p is
-    the least probability that is kept, as a part of the largest one, after temperature.
+    presence_penalty and frequency_penalty count tokens of the output; repetition_penalty counts the prompt's, too.
+    min_p: tokens below this share of the highest probability, after temperature, are never drawn.
     """
 
     presence_penalty: Annotated[float, Meta(ge=-2.0, le=2.0)] = 0.0
@@ -51,15 +51,15 @@ class LogitRules(Message, frozen=True):
 
     @property
     def reads_text(self) -> bool:
-        """True if what they do depends on the text."""
+        """True if the changes depend on the text's tokens."""
         return bool(self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0)
 
 
 class Constraint(Message, frozen=True):
     """A constraint on the output.
 
-    `source` is a JSON schema, a regular expression, a JSON list of texts (choice), a grammar in Lark's syntax, or empty
-    for json_object. Tokens up to the first occurrence of `after` in the output are free: it ends what a model thinks.
+    source: a JSON schema, a regular expression, a JSON list of texts (choice), a grammar in Lark's syntax, or empty for
+    json_object. after: tokens that end the model's thinking; output through their first occurrence is unconstrained.
     """
 
     kind: ConstraintKind
@@ -68,8 +68,8 @@ class Constraint(Message, frozen=True):
 
 
 class Slo(Message, frozen=True):
-    """The objectives of a text, and its age in seconds: both nodes' clocks differ, so no times travel."""
+    """A text's latency objectives and its age. Ages travel, not timestamps, because the nodes' clocks differ."""
 
     objectives: Objectives
-    waited_s: Seconds = 0.0  # since its user asked for it
-    since_first_s: Seconds | None = None  # since its first token was there; None: it has none yet
+    waited_s: Seconds = 0.0  # since the user's request
+    since_first_s: Seconds | None = None  # since its first token; None: no token yet

@@ -1,4 +1,4 @@
-"""The messages that two nodes exchange about themselves: greetings, signs of life, and the members of the fleet."""
+"""Messages between two nodes about themselves: handshake, heartbeats, and the replicas of the fleet."""
 
 from typing import Annotated
 
@@ -22,39 +22,39 @@ from goodspeed.wire.fields import (
 )
 
 VERSION = 4
-"""Version of this protocol; a peer of another version is refused at the handshake."""
+"""Version of this protocol; the handshake refuses a peer of another version."""
 
 
 class Hello(Message, frozen=True, tag="hello"):
-    """First word of a draft node on every connection."""
+    """First message of a draft node on every connection."""
 
     version: Counter
-    name: Name  # of the client: the unit of fairness
-    boot_id: BootId  # of this process
+    name: Name  # the client's, the unit of fairness
+    boot_id: BootId  # identifies this process
     tokenizer: Label  # fingerprint
-    draft_model: Label = ""  # empty where it has none
+    draft_model: Label = ""  # name; empty: no draft model
     draft_fingerprint: Label = ""  # of the draft model's weights and precision
 
 
 class Defaults(Message, frozen=True):
-    """The target's sampling defaults, for requests that leave them out; None is the API's own default.
+    """The target's sampling defaults for parameters that a request omits; None: the API's default.
 
-    They come from the target's `generation_config.json` (and, for chats, `chat_generation_config.json`).
+    Read from the target's `generation_config.json` (and, for chats, `chat_generation_config.json`).
     """
 
     temperature: Annotated[float, Meta(ge=0.0, le=100.0)] | None = None
     top_k: Annotated[int, Meta(ge=0, lt=1 << 31)] | None = None
     top_p: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
-    stop: Annotated[tuple[StopString, ...], Meta(max_length=8)] = ()  # strings that end a text, beside the user's own
+    stop: Annotated[tuple[StopString, ...], Meta(max_length=8)] = ()  # stop strings in addition to the request's
     repetition_penalty: RepetitionPenalty | None = None
     min_p: MinP | None = None
 
 
 class SloTerms(Message, frozen=True):
-    """The service levels that a draft node may ask for."""
+    """The service levels that a draft node may request."""
 
-    tiers: Annotated[tuple[Objectives, ...], Meta(max_length=MAX_TIERS)] = ()  # by their names
-    least_tpot_s: Limit | None = None  # what is less is raised to it
+    tiers: Annotated[tuple[Objectives, ...], Meta(max_length=MAX_TIERS)] = ()  # the named service levels
+    least_tpot_s: Limit | None = None  # a shorter TPOT objective is raised to it
 
 
 class Welcome(Message, frozen=True, tag="welcome"):
@@ -63,41 +63,41 @@ class Welcome(Message, frozen=True, tag="welcome"):
     version: Counter
     boot_id: BootId
     tokenizer: Label
-    vocab_size: Counter  # ids below it are the tokenizer's
-    context_len: Counter  # prompt and generated tokens together
+    vocab_size: Counter  # token ids are below it
+    context_len: Counter  # most tokens of prompt and output together
     max_message_bytes: Counter
     heartbeat_s: Seconds
     lease_s: Seconds
-    eos_ids: Annotated[tuple[TokenId, ...], Meta(max_length=64)] = ()  # what the target ends a text with
+    eos_ids: Annotated[tuple[TokenId, ...], Meta(max_length=64)] = ()  # end-of-text tokens of the target
     target: Label = ""  # the target model's name
-    target_fingerprint: Label = ""  # of its weights, precision and revision: a text is continued by this target only
-    defaults: Defaults = Defaults()  # of plain completions
+    target_fingerprint: Label = ""  # of its weights, precision and revision; only the same target may continue a text
+    defaults: Defaults = Defaults()  # for plain completions
     chat_defaults: Defaults = Defaults()
     slo: SloTerms = SloTerms()
-    constraints: bool = False  # texts may be asked to keep a form
-    promises: bool = False  # service levels may be promised
+    constraints: bool = False  # constraints are served
+    promises: bool = False  # the node may promise service levels
 
 
 class Sibling(Message, frozen=True):
-    """One replica of the fleet, as draft nodes know it."""
+    """A replica of the fleet as reported to draft nodes."""
 
-    endpoint: Endpoint  # that draft nodes connect to
+    endpoint: Endpoint  # for draft nodes
     server_key: ServerKey = ""
-    target_fingerprint: Label = ""  # as in Welcome; empty: not known
-    is_draining: bool = False  # it takes no session any more
-    expected_s: Seconds | None = None  # about what a session more waits for each token there; None: not known
+    target_fingerprint: Label = ""  # as in Welcome; empty: unknown
+    is_draining: bool = False  # it admits no more sessions
+    expected_s: Seconds | None = None  # estimated time per token of one more session there; None: unknown
 
 
 class Heartbeat(Message, frozen=True, tag="heartbeat"):
-    """Sign of life, both ways; a changed boot_id means that the peer restarted and knows no session."""
+    """Sign of life, in both directions. A changed boot_id means that the peer restarted and lost all sessions."""
 
     boot_id: BootId
     siblings: Annotated[tuple[Sibling, ...], Meta(max_length=MAX_REPLICAS)] | None = None
-    """Down, after Welcome and when it changed: all replicas of the fleet, the sender among them. None: no news."""
+    """All replicas of the fleet, including the sender. Sent down, after Welcome and on changes; None: unchanged."""
 
 
 class Leave(Message, frozen=True, tag="leave"):
-    """Last message of a draft node that shuts down; it ends all its sessions.
+    """Final message of a draft node that shuts down; ends all its sessions.
 
-    (A verify node that shuts down sends a `Refusal` `draining` about no session.)
+    (A verify node that shuts down sends a `Refusal` with code `draining` and no session.)
     """

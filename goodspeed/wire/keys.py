@@ -1,7 +1,7 @@
-"""Reads and writes key files. A secret is only in a file of mode 0600: in no message, log line or repr.
+"""Reads and writes key files. Secrets are in files of mode 0600 only, never in a message, log line or repr.
 
-TOML with three kinds of table. A secret file (`NAME.key`) has `public_key`, `secret_key` and, for a draft node, its
-`name`. A verify node's public file (`NAME.pub`) has `public_key`; a draft node's is an `Enrolled`.
+Each file is a TOML table. A secret file (`NAME.key`) has `public_key`, `secret_key` and, for a draft node, `name`. A
+verify node's public file (`NAME.pub`) has `public_key`; a draft node's public file is an `Enrolled`.
 """
 
 import logging
@@ -22,7 +22,7 @@ from goodspeed.wire.fields import Name
 logger = logging.getLogger("goodspeed.keys")
 
 MAX_BYTES = 4 << 10
-"""Largest key file that is read: parsing TOML takes time and memory in the square of its dots, 4 s for 16 KiB."""
+"""Largest key file: parsing TOML takes time and memory quadratic in the number of dots, 4 s for 16 KiB."""
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class KeyPair(Struct, frozen=True, forbid_unknown_fields=True):
 
     public_key: Key
     secret_key: Key
-    name: Name | None = None  # of a draft node
+    name: Name | None = None  # a draft node's
 
     def __post_init__(self) -> None:
         check_key(self.public_key)
@@ -52,7 +52,7 @@ class VerifyKey(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_verify_pair(path: str) -> KeyPair:
-    """Reads the verify node's own key pair; ConfigError when the file has none."""
+    """Reads the verify node's key pair; ConfigError for any other file."""
     pair = _read_secret(path)
     if pair.name is not None:
         raise ConfigError(
@@ -62,7 +62,7 @@ def read_verify_pair(path: str) -> KeyPair:
 
 
 def read_draft_pair(path: str) -> KeyPair:
-    """Reads a draft node's own key pair, with its name; ConfigError when the file has none."""
+    """Reads a draft node's key pair with its name; ConfigError for any other file."""
     pair = _read_secret(path)
     if pair.name is None:
         raise ConfigError(f"--key {path} is the key of a verify node; make one with `goodspeed keygen draft NAME`")
@@ -70,14 +70,14 @@ def read_draft_pair(path: str) -> KeyPair:
 
 
 def read_verify_key(path: str) -> VerifyKey:
-    """Reads the public key of the verify node."""
+    """Reads the verify node's public file."""
     return _read(
         path, "--verify-key", VerifyKey, "give the public file (.pub) that `goodspeed keygen verify` made there"
     )
 
 
 def read_enrolled(path: str | Path) -> Enrolled:
-    """Reads a file of the enrolment folder; ConfigError says what is wrong with it."""
+    """Reads a file of the enrolment folder; ConfigError explains a bad one."""
     return _read(path, "enrolled file", Enrolled, "give a public file (.pub) of `goodspeed keygen draft NAME`")
 
 
@@ -89,19 +89,19 @@ def _read_secret(path: str) -> KeyPair:
 
 
 def _read(path: str | Path, what: str, kind: type[T], what_to_do: str) -> T:
-    """Reads a table. Errors never quote the file's contents: they may be a secret in the wrong place."""
+    """Reads a table. Errors never quote the file, because it may hold a misplaced secret."""
     try:
         return msgspec.convert(tomllib.loads(read_bytes(path, MAX_BYTES).decode()), kind)
     except OSError as error:
         raise ConfigError(f"{what} {path}: cannot read it ({error.strerror}); {what_to_do}") from None
     except (msgspec.ValidationError, RecursionError) as error:
         raise ConfigError(f"{what} {path}: {sanitize(str(error))}; {what_to_do}") from None
-    except ValueError:  # no text, no TOML, or a number of more digits than are read
+    except ValueError:  # not UTF-8, not TOML, or a number with too many digits
         raise ConfigError(f"{what} {path}: it is not a key file; {what_to_do}") from None
 
 
 def write_secret(path: Path, pair: KeyPair) -> None:
-    """Writes a new file of mode 0600; it has that mode from its first byte on."""
+    """Writes a new file, created with mode 0600."""
     whose = f"the draft node {pair.name}" if pair.name else "the verify node"
     table: dict[str, object] = {"public_key": pair.public_key, "secret_key": pair.secret_key}
     _write(path, f"SECRET key of {whose}: whoever has it, is it", {"name": pair.name} | table, 0o600)
@@ -113,7 +113,7 @@ def write_verify_key(path: Path, public_key: str) -> None:
 
 
 def write_enrolled(path: Path, enrolled: Enrolled) -> None:
-    """Writes a draft node's public file, for the verify node. Limits of None (the verify node's own) are left out."""
+    """Writes a draft node's public file, for the verify node. Omits limits of None: the verify node's apply."""
     _write(path, f"Public key of the draft node {enrolled.name}", msgspec.structs.asdict(enrolled), 0o644)
 
 
@@ -124,7 +124,7 @@ def _toml(value: object) -> str:
 
 
 def _write(path: Path, comment: str, table: dict[str, object], mode: int) -> None:
-    """Writes a table as TOML; names, keys and numbers need no escapes."""
+    """Writes a table as TOML without escaping: names, keys and numbers need none."""
     rows = [f"{name} = {_toml(value)}" for name, value in table.items() if value is not None]
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)

@@ -1,7 +1,7 @@
-"""The messages that travel between a draft node and the verify node, as typed structs.
+"""The messages between a draft node and the verify node, as typed structs.
 
-Fields are positional on the wire: they are only ever appended, with defaults. Lengths and ranges stated here are
-checked while decoding, before anything is allocated for the content.
+Fields are positional on the wire, so new fields are only appended, with defaults. Decoding checks the lengths and
+ranges stated here before it allocates memory for the content.
 
 Up: `Hello`, `OpenSession`, `Draft`, `Ack`, `Close`, `Heartbeat`, `Leave`. Down: `Welcome`, `Verdict`, `Redirect`,
 `Refusal`, `Heartbeat`.
@@ -45,19 +45,19 @@ from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Welcome
 
 
 def _check_aligned(tokens: Sequence[int], logprobs: Sequence[object]) -> None:
-    """Raises ValueError unless there are as many logprobs as tokens; msgspec makes it a ValidationError."""
+    """Raises ValueError unless there are as many logprobs as tokens; msgspec turns it into a ValidationError."""
     if len(tokens) != len(logprobs):
         raise ValueError(f"{len(logprobs)} logprobs for {len(tokens)} tokens")
 
 
 def _check_probabilities(tokens: Sequence[int], probabilities: bytes) -> None:
-    """Raises ValueError unless there is a probability code for every token, or for none."""
+    """Raises ValueError unless every token has a probability code, or none has."""
     if probabilities and len(probabilities) != len(tokens):
         raise ValueError(f"{len(probabilities)} probabilities for {len(tokens)} tokens")
 
 
 def _check_parents(tokens: Sequence[int], parents: bytes | None) -> None:
-    """Raises ValueError unless every token has a parent that comes before it, or none has any."""
+    """Raises ValueError unless every token's parent comes before the token; None: a chain, no parents."""
     if parents is None:
         return
     if len(parents) != len(tokens):
@@ -68,10 +68,10 @@ def _check_parents(tokens: Sequence[int], parents: bytes | None) -> None:
 
 
 class OpenSession(Message, frozen=True, tag="open"):
-    """Opens a session, or reopens it (epoch raised) with the tokens that are already committed.
+    """Opens a session, or reopens it in a higher epoch with the tokens committed so far.
 
-    Until `min_tokens` tokens follow the prompt, no id in stop_ids is drawn. With `num_logprobs` every Verdict has the
-    logprobs of its tokens and of that many likeliest tokens at each position.
+    min_tokens: output tokens before which no id in stop_ids is drawn. num_logprobs: every Verdict has its tokens'
+    logprobs and those of this many likeliest tokens at each position; None: no logprobs.
     """
 
     session_id: SessionId
@@ -82,39 +82,40 @@ class OpenSession(Message, frozen=True, tag="open"):
     max_tokens: Annotated[int, Meta(ge=1, le=MAX_CONTEXT)]
     stop_ids: Annotated[tuple[TokenId, ...], Meta(max_length=MAX_STOP_IDS)] = ()
     verification: Verification = "match"
-    max_draft: Annotated[int, Meta(ge=0, le=MAX_DRAFT)] = MAX_DRAFT  # the draft node's own cap
+    max_draft: Annotated[int, Meta(ge=0, le=MAX_DRAFT)] = MAX_DRAFT  # longest draft, the draft node's limit
     slo: Slo | None = None
-    constraint: Constraint | None = None  # only where Welcome says that constraints are served
+    constraint: Constraint | None = None  # only if Welcome.constraints
     num_logprobs: NumLogprobs | None = None
     min_tokens: Annotated[int, Meta(ge=0, le=MAX_CONTEXT)] = 0
-    drafter: Drafter = "auto"  # what may draft for it
-    otherwise: Otherwise = "best_effort"  # where its SLO cannot be promised
-    hops: Annotated[int, Meta(ge=0, le=MAX_HOPS)] = 0  # redirects since its last token
+    drafter: Drafter = "auto"  # sources that may draft for it
+    otherwise: Otherwise = "best_effort"  # if its SLO cannot be promised
+    hops: Annotated[int, Meta(ge=0, le=MAX_HOPS)] = 0  # redirects since its latest token
     logit_rules: LogitRules | None = None
-    cache_salt: Annotated[bytes, Meta(max_length=32)] = b""  # who shares read prompts with it
-    num_prompt_logprobs: NumLogprobs | None = None  # alternatives told of each token of the prompt; None: no logprobs
+    cache_salt: Annotated[bytes, Meta(max_length=32)] = b""  # sessions with equal salts share cached prefixes
+    num_prompt_logprobs: NumLogprobs | None = None  # alternatives per prompt token; None: no prompt logprobs
 
 
 class Draft(Message, frozen=True, tag="draft"):
-    """The tokens drafted beyond a text. (epoch, base_len) names the text, which goes on without it, too.
+    """Drafted tokens that continue the text identified by (epoch, base_len).
 
-    Nothing answers it. It acknowledges all tokens below base_len, as an Ack does. A newer one replaces an older one; a
-    lost one costs speed only. A round verifies what still continues the text when it is packed.
+    The verify node sends no answer. Like an Ack, a Draft acknowledges all tokens below base_len. A newer Draft replaces
+    an older one; a lost Draft costs speed only. A round verifies the tokens that still continue the text when the batch
+    is packed.
     """
 
     session_id: SessionId
     epoch: Counter
-    base_len: Counter  # prompt + committed tokens that it was made on
+    base_len: Counter  # prompt + committed tokens when drafted
     tokens: Annotated[tuple[TokenId, ...], Meta(max_length=MAX_DRAFT)]
     probabilities: Annotated[bytes, Meta(max_length=MAX_DRAFT)] = (
-        b""  # `probabilities.encode` of each token; empty: not known
+        b""  # `probabilities.encode` of the tokens; empty: unknown
     )
-    source: NodeSource = "model"  # what drafted them
+    source: NodeSource = "model"  # source of the drafted tokens
     parents: Annotated[bytes, Meta(max_length=MAX_DRAFT)] | None = None
-    """Of each token 0 if it follows the base, or k + 1 if it follows token k, which comes before it. The tokens are a
-    tree then, and of those that follow the same token the first is the likeliest. None: a chain."""
-    complete: bool = False  # nothing more comes beyond this text: all that it may draft is here, or it doubts, or fails
-    proposal: bytes | None = None  # ratio: what the tokens were sampled from (`proposals.py`)
+    """Each token's parent: 0 for the base, k + 1 for token k, which comes earlier. Among the children of one parent the
+    first is the likeliest. None: the tokens are a chain."""
+    complete: bool = False  # no more drafts for this text: permission used up, or the drafter unsure or failed
+    proposal: bytes | None = None  # ratio rule: the draft distributions (`proposals.py`)
 
     def __post_init__(self) -> None:
         _check_probabilities(self.tokens, self.probabilities)
@@ -122,21 +123,21 @@ class Draft(Message, frozen=True, tag="draft"):
 
 
 class Redirect(Message, frozen=True, tag="redirect"):
-    """A session is not open here any more, and is to go on at another replica, with what is committed.
+    """Closes a session here and sends it to another replica, where it continues with its committed tokens.
 
-    Draft nodes obey only where the replica is in a `Heartbeat` or of their own.
+    Draft nodes obey only if a `Heartbeat` or their own settings list the replica.
     """
 
     session_id: SessionId
     epoch: Counter
     endpoint: Endpoint
     server_key: ServerKey
-    hops: Annotated[int, Meta(ge=1, le=MAX_HOPS)]  # with this one; the next OpenSession says so
-    reason: RedirectReason  # "slo" concerns this session alone, the others all that its draft node opens from now on
+    hops: Annotated[int, Meta(ge=1, le=MAX_HOPS)]  # including this one; for the next OpenSession
+    reason: RedirectReason  # "slo": this session alone; others: all sessions that the draft node opens later, too
 
 
 class TokenLogprobs(Message, frozen=True):
-    """The target's logprobs of a token and of the likeliest ones at its position, in falling order.
+    """The target's logprobs of a token and of the likeliest tokens at its position, in descending order.
 
     Natural logarithms of the raw probabilities: softmax of the logits, without temperature, truncation or masks.
     """
@@ -150,7 +151,7 @@ class TokenLogprobs(Message, frozen=True):
 
 
 class Verdict(Message, frozen=True, tag="verdict"):
-    """New tokens of one session, and how many more its draft node may draft beyond them."""
+    """New tokens of one session, and the permission to draft beyond them."""
 
     session_id: SessionId
     epoch: Counter
@@ -158,19 +159,19 @@ class Verdict(Message, frozen=True, tag="verdict"):
     tokens: Tokens
     num_verified: Counter
     num_accepted: Counter
-    may_draft: Counter = 0  # tokens beyond the text that may be drafted: the policy's allocation; 0: none
+    may_draft: Counter = 0  # permission: drafted tokens beyond the text, allocated by the policy
     finish_reason: FinishReason | None = None
     least_probability: ProbabilityCode = (
-        255  # code of the path probability below which a drafted token would not be verified; 255: none
+        255  # drafted tokens of a lower path probability would not be verified; a code; 255: no bound
     )
-    source: DraftSource | None = None  # what drafted the verified tokens
-    promised: bool | None = None  # whether its SLO is promised; None: it has none, or that is not decided
-    logprobs: Annotated[tuple[TokenLogprobs, ...], Meta(max_length=MAX_CONTEXT)] | None = None  # one for each token
+    source: DraftSource | None = None  # source of the verified drafted tokens
+    promised: bool | None = None  # whether its SLO is promised; None: no SLO, or undecided
+    logprobs: Annotated[tuple[TokenLogprobs, ...], Meta(max_length=MAX_CONTEXT)] | None = None  # one per token
     num_cached: Counter = 0
-    """Tokens of the prompt that were in memory before the session's first round: in every verdict of an epoch until one
+    """Prompt tokens found in the KV cache before the session's first round. Sent in every verdict of an epoch until one
     is acknowledged."""
     prompt_logprobs: Annotated[tuple[TokenLogprobs, ...], Meta(max_length=MAX_CONTEXT)] | None = None
-    """In the first verdict, where they are wanted: one for each token of the prompt but the first."""
+    """In the first verdict, if requested: one per prompt token except the first."""
 
     def __post_init__(self) -> None:
         if self.logprobs is not None:
@@ -178,7 +179,7 @@ class Verdict(Message, frozen=True, tag="verdict"):
 
 
 class Ack(Message, frozen=True, tag="ack"):
-    """Acknowledges that the draft node has applied all tokens below base_len."""
+    """Acknowledges that the draft node applied all tokens below base_len."""
 
     session_id: SessionId
     epoch: Counter
@@ -186,7 +187,7 @@ class Ack(Message, frozen=True, tag="ack"):
 
 
 class Close(Message, frozen=True, tag="close"):
-    """Closes a session: it is finished and applied, or its user went away."""
+    """Closes a session that is finished and applied, or abandoned by its user."""
 
     session_id: SessionId
     epoch: Counter
@@ -219,9 +220,9 @@ RefusalCode: TypeAlias = Literal[
 
 
 class Refusal(Message, frozen=True, tag="refusal"):
-    """Refuses a message: what was not accepted, why, and what to do; echoes the session that it refers to."""
+    """Refuses a message: what was refused and why, and what to do. Names the session concerned, if any."""
 
-    code: Annotated[str, Meta(max_length=64)]  # a `RefusalCode`, or one of a later release
+    code: Annotated[str, Meta(max_length=64)]  # a `RefusalCode`, or a later release's code
     what: Text
     what_to_do: Text
     session_id: SessionId | None = None

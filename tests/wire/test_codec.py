@@ -49,7 +49,11 @@ def refused(decode: Any, data: bytes, limit: int = LIMIT) -> bool:
 
 @given(messages(UP))
 def test_up_messages_come_back_as_they_were(message: UpMessage) -> None:
-    assert decode_up(encode(message, LIMIT), LIMIT) == message
+    if isinstance(message, Heartbeat) and message.siblings is not None:
+        with pytest.raises(MalformedMessage, match="a draft node has no replicas to tell of"):
+            decode_up(encode(message, LIMIT), LIMIT)
+    else:
+        assert decode_up(encode(message, LIMIT), LIMIT) == message
 
 
 @given(messages(DOWN))

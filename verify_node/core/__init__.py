@@ -1,4 +1,4 @@
 """The verify node as a state machine: events in, messages out, time as an argument.
 
-`core.py` is the whole of it; the others are its parts. `invariants.py` says what must hold between two events.
+`core.py` is the state machine; the other modules are its parts. `invariants.py` checks the state between two events.
 """

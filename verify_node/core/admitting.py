@@ -1,4 +1,4 @@
-"""Carries out what is decided on promises between two rounds; verdicts tell the draft nodes."""
+"""Carries out admission decisions on promises between two rounds; verdicts report them to the draft nodes."""
 
 from collections.abc import Iterable
 
@@ -12,24 +12,25 @@ from verify_node.slo.promises import Promises
 
 
 class Admission:
-    """Promises, and what they mean for sessions."""
+    """Applies admission decisions to sessions."""
 
     def __init__(self, promises: Promises, register: Register, replies: Replies, counts: Counts, fleet: Fleet) -> None:
         self.promises = promises
         self._register, self._replies, self._counts, self._fleet = register, replies, counts, fleet
-        self._decided_after = 0  # rounds
+        self._decided_after = 0  # rounds begun when decisions were last made
 
     def admit(self, num_rounds: int, now: float) -> list[Send]:
-        """Carries out what is decided between two rounds, and makes the messages to those who are sent on or refused.
+        """Carries out the decisions between two rounds. Returns messages for redirected and refused sessions.
 
-        A text that begins and is declined goes to a replica that would promise it, if there is one. One that is under
-        way goes on as well as it can, though it asked to be refused. num_rounds: begun so far.
+        A new session that is declined is redirected to a replica that would promise its objectives, if there is one. A
+        declined session with committed tokens continues as best effort, even if it asked to be refused. num_rounds:
+        rounds begun so far.
         """
         is_due = self.promises.may_change and self._decided_after != num_rounds
         if not (is_due or self.promises.has_undecided):
             return []
         self._decided_after = num_rounds
-        self._register.free_released()  # what is cached of a text says how much of it is left to read
+        self._register.free_released()  # decisions depend on how much of each text is cached
         self._lose(self.promises.lapse(now))
         sends: list[Send] = []
         for session_id, promised in self.promises.decide(self._register.sessions, now).items():
@@ -42,9 +43,9 @@ class Admission:
         return sends
 
     def withdraw(self, now: float) -> list[Send]:
-        """Promises cannot be worked out: all of them end, and whoever asked gets none, or is refused if it wants that.
+        """Ends all promises, because decisions cannot be computed. Sessions continue as best effort and are told so.
 
-        They are told, and are served as well as can be.
+        Undecided sessions get no promise; those that asked for it are refused.
         """
         lost, asking = self.promises.withdraw(self._register.sessions)
         self._lose(lost)
@@ -52,13 +53,13 @@ class Admission:
         return [send for asked in asking for send in self._carry_out(sessions[asked], now, promised=False)]
 
     def _lose(self, session_ids: Iterable[bytes]) -> None:
-        """Sessions have their promise no longer."""
+        """Withdraws these sessions' promises."""
         for session_id in session_ids:
             if (session := self._register.sessions.get(session_id)) is not None:
                 session.admit(promised=False)
 
     def _carry_out(self, session: Session, now: float, *, promised: bool) -> list[Send]:
-        """A session is served as it was decided, or refused as it asked to be."""
+        """Applies a decision: serves the session, or refuses a new one that asked to be refused without a promise."""
         begins, before = not session.opened.committed, session.promised
         is_refused = begins and not promised and session.opened.otherwise == "refuse"
         if begins and session.deadline is not None and (before is None or promised > before):

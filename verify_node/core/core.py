@@ -1,13 +1,13 @@
 """Rounds and verdicts as a state machine: events in, messages out. No I/O, no clock of its own, no torch.
 
-Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `enrol` (whose keys may take part),
-`know_replicas` (who else is in the fleet), `tick` (time passes), `admit` (what is promised to those who asked), `plan`
+Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `enrol` (the keys that may take part),
+`know_replicas` (the other replicas of the fleet), `tick` (time passes), `admit` (decides on requested promises), `plan`
 (may a round start?), `finish` (a round is done), `abort`, `withdraw` and `fail` (a round, a decision or a message
-raised an exception) and `drain` (the node stops). Each is given the time and returns the messages to send. The daemon
-feeds it from sockets and the real clock; a simulation may feed the same class from a virtual one.
+raised an exception) and `drain` (the node stops). Each event takes the time; most return the messages to send. The
+daemon feeds the core from sockets and the real clock; a simulation may feed the same class from a virtual clock.
 
-Who is connected and which sessions are open is in `register.py`; rounds are in `rounds.py` and `verify_node/scheduler`;
-refusals and the limits on senders are in `replies.py`.
+`register.py` has the connected peers and open sessions; `rounds.py` and `verify_node/scheduler` have the rounds;
+`replies.py` has the refusals and applies the limits on senders.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ from verify_node.slo.promises import Promises
 
 
 class VerifyCore(Rounds):
-    """The verify node without its body."""
+    """The verify node without I/O, clock and model."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class VerifyCore(Rounds):
         admission: str = "none",
         preemption: Preemption,
     ) -> None:
-        """`settings.make_core` builds one from settings. is_shared: draft models may take this machine's time."""
+        """`settings.make_core` builds a core from settings. is_shared: draft models may compete for this machine."""
         counts, promises = Counts(), Promises(admission, cost, limits.max_round_tokens, register.pool)
         self.rate_limiter = RateLimiter(register.max_client_sessions)
         replies = Replies(register, self.rate_limiter, counts)
@@ -76,35 +76,35 @@ class VerifyCore(Rounds):
         )
         self.context_len = register.context_len
         self.peers, self.diary, self.refusals = register.peers, register.diary, replies.refusals
-        self.draining = False  # the node stops
+        self.draining = False  # the node is stopping
         self._heartbeat_at = 0.0
 
     @property
     def welcome(self) -> Welcome:
-        """The Welcome for draft nodes, without the terms of a peer."""
+        """The Welcome for draft nodes, without any peer's SLO terms."""
         return self.register.welcome
 
     # -- peers -----------------------------------------------------------------------------------------------------
 
     def enrol(self, enrolled: Mapping[str, Enrolled], now: float) -> list[Send]:
-        """Replaces the enrolment. The sessions of a key that was removed or changed end at once."""
+        """Replaces the enrolment. Ends the sessions of removed or changed keys at once."""
         return self.replies.revoke(self.register.enrol(enrolled, now), now)
 
     def know_replicas(self, own: str, replicas: Sequence[Replica], now: float) -> list[Send]:
-        """The table of the fleet's replicas, this one among them by its name. Draft nodes are told what is new of it.
+        """Takes the table of the fleet's replicas, including this one. Returns messages with the news for draft nodes.
 
-        The times of the replicas' loads are by the same clock as `now`.
+        own: this replica's name. The times of the replicas' loads use the same clock as `now`.
         """
         return self.fleet.know(own, replicas, now)
 
     def load(self, now: float) -> Load:
-        """The load of this replica."""
+        """Returns this replica's load."""
         return load_of(self, now, is_draining=self.draining)
 
     def receive(self, peer_id: bytes, message: UpMessage, now: float, principal: str | None = None) -> list[Send]:
-        """A peer's message; everything but a Hello is for peers that said Hello.
+        """Handles a peer's message. A peer must send Hello first.
 
-        principal: the key that the sender proved to have, where there are keys; the name is only where it came from.
+        principal: the key that the sender proved to have; None: there are no keys. peer_id names only the connection.
         """
         opening = message if isinstance(message, OpenSession) else None
         num_tokens = len(opening.prompt) + len(opening.committed) if opening else 0
@@ -160,7 +160,7 @@ class VerifyCore(Rounds):
         return self.replies.repeat(opened, opened.num_given, now)
 
     def _move(self, peer: Peer, message: Draft | Ack, now: float) -> list[Send]:
-        """Takes the draft node's position and what it drafted beyond; a verdict that got lost is sent again."""
+        """Applies the acknowledged position and the draft of a message; a repeated Ack gets the lost verdict again."""
         found = self.register.find(peer, message, now)
         if isinstance(found, Rejection):
             return self.replies.refuse(peer.peer_id, found, now, about=message)
@@ -174,19 +174,19 @@ class VerifyCore(Rounds):
         if draft:
             found.take_draft(draft, now)
         elif found.finished or (not is_news and message.base_len < len(found.tokens)):
-            return self.replies.repeat(found, message.base_len, now)  # an Ack that comes again asks for that
+            return self.replies.repeat(found, message.base_len, now)  # a repeated Ack asks for the verdict
         return []
 
     def reject(self, peer_id: bytes, error: ProtocolError, now: float, principal: str | None = None) -> list[Send]:
-        """Bytes that were no acceptable message; whoever sent them is told, and nobody else notices."""
+        """Refuses bytes that are no acceptable message. Affects only their sender."""
         if (instead := self.replies.listen(peer_id, now, principal)) is not None:
             return instead
         return self.replies.refuse(peer_id, refusal_for(error), now, principal=principal)
 
     def fail(self, peer_id: bytes, message: UpMessage | ProtocolError, why: str, now: float) -> list[Send]:
-        """A message raised an exception: its session, which may be half changed, is given up, and nobody else notices.
+        """Drops the session of a message that raised an exception: its state may be half changed.
 
-        Nothing ends where it is about no session, or about another client's.
+        No session ends if the message concerns none, or another client's. Other sessions are unaffected.
         """
         peer = self.peers.get(peer_id)
         if peer is None or isinstance(message, ProtocolError | Hello | Heartbeat | Leave):
@@ -197,16 +197,16 @@ class VerifyCore(Rounds):
         return self.replies.refuse(peer_id, message_failed(why), now, about=message)
 
     def turned_away(self, key: str, now: float) -> None:
-        """A key that is not enrolled got no connection: that is noted, and there is no peer to tell."""
+        """Records that a key that is not enrolled was denied a connection; there is no peer to reply to."""
         self.replies.turned_away(key, now)
 
     def count_bytes(self, peer_id: bytes, *, uplink: int = 0, downlink: int = 0) -> None:
-        """Adds the bytes of a message to what its client has sent and was sent; unknown peers have no client."""
+        """Adds a message's bytes to its client's totals; bytes of unknown peers are not counted."""
         if peer := self.peers.get(peer_id):
             peer.client.count_bytes(uplink=uplink, downlink=downlink)
 
     def tick(self, now: float) -> list[Send]:
-        """Drops peers whose lease ran out, sessions that nobody wants any more, and sends heartbeats when due."""
+        """Drops peers whose lease ran out and abandoned or stuck sessions; sends heartbeats when due."""
         self.rate_limiter.expire(now)
         sends: list[Send] = []
         for session in self.register.expire(now):
@@ -217,33 +217,36 @@ class VerifyCore(Rounds):
         return sends
 
     def drain(self) -> None:
-        """The node stops: no session is opened and no round begins any more; the one in flight ends as ever."""
+        """Stops the node: opens no more sessions and starts no more rounds; the round in flight finishes normally."""
         self.draining = True
 
     def farewell(self, now: float) -> list[Send]:
-        """Makes the last messages, after the last verdicts: the node stops. It counts as no offence.
+        """Returns the messages to send after the final verdicts: the node stops. Does not count as an offence.
 
-        Open sessions are sent to other replicas, if there are any.
+        Redirects open sessions to other replicas, if there are any.
         """
         return self.fleet.leave(now) + [Send(peer_id, STOPPING.to_message()) for peer_id in self.peers]
 
     # -- rounds ----------------------------------------------------------------------------------------------------
 
     def admit(self, now: float) -> list[Send]:
-        """Between two rounds: what is promised to those who asked meanwhile. They are told.
+        """Decides between two rounds on the promises requested meanwhile. Returns messages for the affected sessions.
 
-        What raises here is no round's fault: `withdraw` makes it good.
+        An exception raised here is not the fault of a round: `withdraw` recovers from it.
         """
         if self.in_flight is not None or self.draining:
             return []
         return self.admission.admit(self.num_rounds, now)
 
     def withdraw(self, now: float) -> list[Send]:
-        """Promises cannot be worked out: all of them end, and sessions are served as well as can be."""
+        """Ends all promises, because decisions cannot be computed; sessions continue as best effort."""
         return self.admission.withdraw(now)
 
     def plan(self, now: float) -> Round | None:
-        """The next round if it may start now; else `wake_at` says when to ask again."""
-        planned = None if self.draining else super().plan(now)
+        """Returns the next round if it may start now; else sets `wake_at` to the time of the next attempt."""
+        if self.draining:
+            self.wake_at = self._heartbeat_at
+            return None
+        planned = super().plan(now)
         self.wake_at = min(self.wake_at, self._heartbeat_at)
         return planned

@@ -1,4 +1,4 @@
-"""Counters of the verify node since its start, for those who watch.
+"""Counters of the verify node since its start, for monitoring.
 
 No I/O, no clock, no torch.
 """
@@ -17,7 +17,7 @@ from verify_node.session.session import Session
 from verify_node.slo.deadline import Cause, Deadline
 
 MAX_JUDGED = 10_000
-"""Complete texts with objectives that are remembered one by one."""
+"""Completed texts with objectives that are remembered individually."""
 
 
 PromiseOutcome: TypeAlias = Literal["promised", "declined", "refused", "later"]
@@ -25,40 +25,40 @@ PromiseOutcome: TypeAlias = Literal["promised", "declined", "refused", "later"]
 
 
 class Judged(NamedTuple):
-    """A text with objectives that was completed."""
+    """A completed text with objectives."""
 
     at: float
     tier: str
-    cause: Cause | None  # of its being late; None: it was not
+    cause: Cause | None  # why it was late; None: it was in time
 
 
 @dataclass(slots=True)
 class Counts:
-    """Over all clients; what each had of it stands in its `Client`."""
+    """Totals over all clients; `Client` has the totals of each."""
 
     num_prompt_tokens: int = 0  # of sessions that got their first tokens
     num_tokens: int = 0  # delivered
-    drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # tokens verified, by what drafted them
+    drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # verified tokens, by their draft source
     accepted_by: Counter[DraftSource] = field(default_factory=Counter)
-    accepted: Counter[int] = field(default_factory=Counter)  # drafts by how many of their tokens were accepted
-    num_alternatives: int = 0  # of the verified: tokens of trees beside their first choices
+    accepted: Counter[int] = field(default_factory=Counter)  # drafts by number of accepted tokens
+    num_alternatives: int = 0  # verified tokens of trees that are not first choices
     num_alternatives_accepted: int = 0
-    num_looked_up: int = 0  # tokens of texts when they were first let into a round
-    num_found: int = 0  # of these, those that were cached already
+    num_looked_up: int = 0  # tokens of texts when they first entered a round
+    num_found: int = 0  # of these, tokens that were already cached
     num_preempted: int = 0
-    num_repeated: int = 0  # verdicts sent again, because a draft, an Ack or an OpenSession came again
-    num_failed: int = 0  # rounds that failed, as a whole
-    violations: Counter[tuple[str, Cause]] = field(default_factory=Counter)  # complete texts that were late, by tier
-    num_attained: Counter[str] = field(default_factory=Counter)  # complete texts that were not, by tier
+    num_repeated: int = 0  # verdicts sent again, because a draft, an Ack or an OpenSession was repeated
+    num_failed: int = 0  # rounds that failed as a whole
+    violations: Counter[tuple[str, Cause]] = field(default_factory=Counter)  # completed texts that were late, by tier
+    num_attained: Counter[str] = field(default_factory=Counter)  # completed texts that were in time, by tier
     promises: Counter[tuple[str, PromiseOutcome]] = field(default_factory=Counter)  # decisions, by tier
     broken: Counter[tuple[str, Cause]] = field(default_factory=Counter)  # promised texts that were late, by tier
-    redirects: Counter[RedirectReason] = field(default_factory=Counter)  # sessions sent to another replica
+    redirects: Counter[RedirectReason] = field(default_factory=Counter)  # sessions redirected to another replica
     judged: deque[Judged] = field(default_factory=lambda: deque(maxlen=MAX_JUDGED))  # the newest last
     round_s: Histogram = field(default_factory=lambda: Histogram(ROUND_S))
     round_tokens: Histogram = field(default_factory=lambda: Histogram(ROUND_TOKENS))
 
     def finished(self, done: Round, moved: Iterable[Moved], duration_s: float) -> None:
-        """A round is done."""
+        """Counts a finished round."""
         self.round_s.observe(duration_s)
         self.round_tokens.observe(done.num_tokens)
         for move in moved:
@@ -83,16 +83,16 @@ class Counts:
         self.num_alternatives_accepted += num_right
 
     def looked_up(self, num_tokens: int, num_found: int) -> None:
-        """A text of so many tokens is let into a round for the first time since it was opened."""
+        """Counts a text's first round since it was opened. num_found: tokens, of num_tokens, that were cached."""
         self.num_looked_up += num_tokens
         self.num_found += num_found
 
     def decided(self, deadline: Deadline, outcome: PromiseOutcome) -> None:
-        """Counts a decision on whether a session's objectives are promised."""
+        """Counts a decision on whether to promise a session's objectives."""
         self.promises[deadline.slo.tier or OTHER, outcome] += 1
 
     def _judged(self, deadline: Deadline, session: Session) -> None:
-        """A text with objectives is complete."""
+        """Counts a completed text with objectives."""
         tier, cause = deadline.slo.tier or OTHER, deadline.violation(session.round_trip_s)
         self.judged.append(Judged(deadline.at, tier, cause))
         if cause is None:
@@ -103,7 +103,7 @@ class Counts:
 
     @property
     def num_drafts(self) -> int:
-        """Drafts verified, with at least one token."""
+        """Verified drafts of at least one token."""
         return self.accepted.total()
 
     @property
@@ -115,7 +115,7 @@ class Counts:
         return self.accepted_by.total()
 
     def accepted_by_position(self) -> list[int]:
-        """Drafts whose token at each position was accepted, up to the longest that ever was; at least the first."""
+        """Drafts whose token at each position was accepted, up to the longest accepted draft; at least one position."""
         longest = max(1, max(self.accepted, default=0))
         return [
             sum(number for length, number in self.accepted.items() if length > position) for position in range(longest)

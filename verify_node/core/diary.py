@@ -1,7 +1,7 @@
-"""Recent events of the clients, for those who watch: who joined, left, was lost or barred, what was refused.
+"""Recent events of clients, for monitoring: which joined, left, were lost or barred, and which refusals were sent.
 
-Bounded, however many peers come and go and whatever they send: the newest are kept, and what is refused to one client
-for the same reason is one entry with a count. No I/O, no clock of its own; decides nothing.
+Bounded however many peers connect and whatever they send: only the newest entries are retained, and a client's refusals
+for the same reason share one entry with a count. No I/O, no clock of its own; decides nothing.
 """
 
 from collections import deque
@@ -16,31 +16,31 @@ Kind = Literal["joined", "left", "lost", "refused", "barred"]
 
 
 class Entry(Struct, frozen=True):
-    """One thing that happened; `client` is empty where nobody said who it was."""
+    """One event; `client` is empty if the client is unknown."""
 
     at: float  # the node's own clock
     kind: Kind
     client: str
-    what: str  # the draft model, the refusal's code, or why it was barred
+    what: str  # the draft model, the refusal's code, or why the client was barred
     num_times: int = 1
-    why: str = ""  # of a refusal that keeps a draft node out
+    why: str = ""  # the reason of a refusal that keeps a draft node out
 
 
 class Diary:
     """The newest entries."""
 
     def __init__(self) -> None:
-        self.num_visits = 0  # ever noted: `visits_after` gives those that are new
+        self.num_visits = 0  # ever recorded: `visits_after` returns the new ones
         self._visits: deque[Entry] = deque(maxlen=MAX_VISITS)
-        self._refusals: dict[tuple[str, str, str], Entry] = {}  # by client, code and why, the newest last
+        self._refusals: dict[tuple[str, str, str], Entry] = {}  # by client, code and reason, the newest last
 
     def visit(self, kind: Kind, client: str, what: str, now: float) -> None:
-        """Notes that a client joined, left (it said so), was lost (it was silent for its lease), or was barred."""
+        """Records that a client joined, left (sent Leave), was lost (silent for its lease), or was barred."""
         self.num_visits += 1
         self._visits.append(Entry(now, kind, client, what))
 
     def refused(self, client: str, code: str, now: float, why: str = "") -> None:
-        """A message was refused. why: it keeps the draft node out, and its operator may be asked what that is about."""
+        """Records a refused message. why: for operators, why the draft node is kept out; empty: it is not."""
         known = self._refusals.pop((client, code, why), None)
         num_times = known.num_times + 1 if known else 1
         self._refusals[client, code, why] = Entry(now, "refused", client, code, num_times, why)
@@ -48,11 +48,11 @@ class Diary:
             del self._refusals[next(iter(self._refusals))]
 
     def __len__(self) -> int:
-        """Entries that are kept."""
+        """Number of retained entries."""
         return len(self._visits) + len(self._refusals)
 
     def visits_after(self, number: int) -> list[Entry]:
-        """Visits after number `number`, oldest first; only the newest are kept."""
+        """Retained visits after number `number`, oldest first."""
         num_new = min(self.num_visits - number, len(self._visits))
         return list(self._visits)[len(self._visits) - num_new :]
 
@@ -65,6 +65,6 @@ class Diary:
         return sorted([*self._visits, *self._refusals.values()], key=lambda entry: entry.at, reverse=True)
 
     def losses_since(self, since: float) -> list[Entry]:
-        """The last visit of each client that was lost at or after `since` and has not joined or left after that."""
+        """The latest visit of each client that was lost at or after `since` and has not joined or left afterwards."""
         last = {entry.client: entry for entry in self._visits if entry.at >= since}
         return [entry for entry in last.values() if entry.kind == "lost"]

@@ -1,6 +1,6 @@
-"""Decides which sessions go on at another replica, and makes the messages that tell draft nodes of the fleet.
+"""Decides which sessions to redirect to another replica, and makes the messages that inform draft nodes of the fleet.
 
-A session is sent on MAX_HOPS times at most before a replica gives it a token. No I/O, no clock, no torch.
+A session is redirected at most MAX_HOPS times before a replica gives it a token. No I/O, no clock, no torch.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,11 +22,11 @@ from verify_node.session.session import Session
 from verify_node.slo.promises import Promises
 
 TOLD_S = 10.0
-"""Draft nodes are told at once who came, went or stops, and how much there is to do so often at most."""
+"""Least time between two reports of load to draft nodes; replicas that join, leave or drain are reported at once."""
 
 
 class Fleet:
-    """The other replicas: tells draft nodes of them, and sends sessions there."""
+    """The other replicas: informs draft nodes of them, and redirects sessions to them."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class Fleet:
         page_size: int,
         target: str = "",
     ) -> None:
-        """load: returns what this replica has to do at a time. target: the fingerprint of its target."""
-        self.news: tuple[Sibling, ...] | None = None  # what draft nodes are told of the fleet; None where there is none
+        """load: returns this replica's load at a given time. target: the fingerprint of this replica's target."""
+        self.news: tuple[Sibling, ...] | None = None  # the latest report to draft nodes; None: no fleet yet
         self.target = target
         self._register, self._promises, self._counts = register, promises, counts
         self._load = load
@@ -53,7 +53,7 @@ class Fleet:
         return not self._others
 
     def know(self, own: str, replicas: Sequence[Replica], now: float) -> list[Send]:
-        """Takes the table of all replicas, this one by its name. Tells all draft nodes if something is new."""
+        """Takes the table of all replicas, including this one, named `own`. Informs all draft nodes of changes."""
         self._own = next((one for one in replicas if one.name == own), None)
         self._others = {one.name: one for one in replicas if one.name != own} if self._own is not None else {}
         news = tuple(map(_sibling, replicas)) if self._own is not None else ()
@@ -66,19 +66,19 @@ class Fleet:
         return [send for peer_id in self._register.peers for send in self.tell(peer_id)]
 
     def tell(self, peer_id: bytes) -> list[Send]:
-        """Tells one draft node of the fleet, if there is one that it knows about."""
+        """Sends one draft node the latest report on the fleet; nothing if there is none."""
         if self.news is None:
             return []
         return [Send(peer_id, Heartbeat(self._register.welcome.boot_id, self.news))]
 
     def open_elsewhere(self, peer: Peer, message: OpenSession, now: float, *, draining: bool) -> list[Send]:
-        """Sends a session that is about to be opened to another replica, if it is better off there."""
+        """Redirects a session that is about to be opened, if another replica serves it better."""
         if self.is_alone or message.session_id in self._register.sessions:
             return []
         reason: Reason
         if draining or len(self._register.sessions) >= self._register.max_sessions:
             reason = "draining"
-        elif message.committed or (message.slo is not None and self._promises.is_on):  # that is decided later
+        elif message.committed or (message.slo is not None and self._promises.is_on):  # decided later
             return []
         else:
             reason = "load"
@@ -86,7 +86,7 @@ class Fleet:
         return self._send_on(peer.peer_id, message, request, message.hops, now, reason)
 
     def promise_elsewhere(self, session: Session, now: float) -> list[Send]:
-        """Sends a session that is promised nothing here to a replica that would promise it, and drops it."""
+        """Redirects a session that is declined here to a replica that would promise its objectives, and drops it."""
         request, opened = self._promises.request(session, now), session.opened
         if request is None:
             return []
@@ -96,7 +96,7 @@ class Fleet:
         return sends
 
     def leave(self, now: float) -> list[Send]:
-        """Sends all open sessions to other replicas, since this one stops; without any, draft nodes find out."""
+        """Redirects all open sessions because this replica stops; without another replica, sends nothing."""
         sends = []
         for session in self._register.sessions.values():
             hops = session.opened.hops if len(session.tokens) == session.num_given else 0
@@ -105,7 +105,7 @@ class Fleet:
         return sends
 
     def _request(self, num_tokens: int, limit: int) -> Ask:
-        """A text of so many tokens that may grow to `limit`, without objectives."""
+        """Describes a text of num_tokens tokens that may grow to `limit`, without objectives."""
         return Ask(inf, num_tokens, None, -(-limit // self._page_size))
 
     def _send_on(
@@ -117,14 +117,14 @@ class Fleet:
         now: float,
         reason: Reason,
     ) -> list[Send]:
-        """Nothing where there is no better replica, or the session was sent on often enough."""
+        """Sends nothing if no other replica is better, or the session has used up its redirects."""
         if self._own is None or self.is_alone or hops >= MAX_HOPS:
             return []
         own = replace(self._own, load=self._load(now)) if reason == "load" else self._own
         found = elsewhere(own, list(self._others.values()), request, now, reason=reason, target=self.target)
         if found is None:
             return []
-        if found.load is not None:  # else all who are sent on before the next report would go to the same one
+        if found.load is not None:  # else all sessions redirected before its next report would go to this replica
             self._others[found.name] = replace(found, load=with_one_more(found.load, request, now))
         self._counts.redirects[reason] += 1
         redirect = Redirect(opened.session_id, opened.epoch, found.endpoint, found.public_key or "", hops + 1, reason)
@@ -141,5 +141,5 @@ def _sibling(replica: Replica) -> Sibling:
 
 
 def _members(news: Sequence[Sibling]) -> list[Sibling]:
-    """The part of the news that has to be told at once."""
+    """The news without loads: a change of the rest is reported at once."""
     return [replace(sibling, expected_s=None) for sibling in news]

@@ -1,7 +1,7 @@
-"""Checks what must hold between any two events: of one session, of one client, and between the parts of a verify core.
+"""Checks what must hold between any two events: in one session, in one client, and between the parts of a verify core.
 
-`validate` asks for all of it, `CheckedCore` after every event. Each function raises BrokenInvariant for the first claim
-that does not hold, and changes nothing.
+`validate` runs all checks; `CheckedCore` runs them after every event. Each check raises BrokenInvariant for the first
+claim that does not hold, and changes nothing.
 """
 
 from collections import Counter
@@ -20,18 +20,18 @@ from verify_node.session.session import Session
 from verify_node.slo.promises import Promises
 
 Claim: TypeAlias = tuple[bool, str]
-"""Whether it holds, and what is wrong if it does not."""
+"""Whether the claim holds, and the fault to report if it does not."""
 
 
 def require(what: str, claims: Iterable[Claim]) -> None:
-    """BrokenInvariant with the first claim on `what` that does not hold."""
+    """Raises BrokenInvariant for the first claim on `what` that does not hold."""
     for holds, wrong in claims:
         if not holds:
             raise BrokenInvariant(f"{what}: {wrong}")
 
 
 def validate(core: VerifyCore) -> None:
-    """Raises BrokenInvariant, naming the first thing that is wrong and where."""
+    """Raises BrokenInvariant with the first fault and its place."""
     register, clients = core.register, core.allocator.clients
     check_register(register, clients)
     check_sessions(core.sessions)
@@ -60,7 +60,7 @@ def _checked(
 
 
 class CheckedCore(VerifyCore):
-    """A core that validates itself after every event, for tests and simulated worlds. Slow: it looks at every page."""
+    """A core that validates itself after every event, for tests and simulations. Slow: it checks every page."""
 
     enrol = _checked(VerifyCore.enrol)
     know_replicas = _checked(VerifyCore.know_replicas)
@@ -77,27 +77,27 @@ class CheckedCore(VerifyCore):
 
 
 def check_sessions(sessions: Mapping[bytes, Session]) -> None:
-    """Each session's fields agree with its phase."""
+    """Checks that each session's fields agree with its phase."""
     for session in sessions.values():
         require(_session(session), claims_on_session(session))
 
 
 def check_clients(clients: Mapping[str, Client], num_rounds: int) -> None:
-    """Estimates are possible numbers."""
+    """Checks that estimates are in range and that clients are registered by their own names."""
     for name, client in clients.items():
         named = (client.name == name, f"is named {client.name!r}")
         require(f"client {name!r}", [*claims_on_client(client, num_rounds), named])
 
 
 def check_memories(diary: Diary, rate_limiter: RateLimiter) -> None:
-    """Diary and rate limiter keep to their bounds."""
+    """Checks that diary and rate limiter stay within their bounds."""
     kept, remembered = len(diary), rate_limiter.num_senders
     require("diary", [(kept <= MAX_VISITS + MAX_REFUSALS, f"keeps {kept} entries")])
     require("rate limiter", [(remembered <= MAX_SENDERS, f"remembers {remembered} senders")])
 
 
 def check_register(register: Register, clients: Mapping[str, Client]) -> None:
-    """Peers, sessions and clients know each other by the right names, and none exceeds its number."""
+    """Checks that peers, sessions and clients refer to each other consistently, within their limits."""
     for peer_id, peer in register.peers.items():
         enrolled = register.enrolled
         known = clients.get(peer.client.name) is peer.client
@@ -133,7 +133,7 @@ def _membership(
 
 
 def check_round(done: Round, taking_part: Mapping[bytes, Session], register: Register, limits: RoundLimits) -> None:
-    """The round in flight keeps to its limits, and its sessions are as they were when it was planned."""
+    """Checks that the round in flight is within its limits, and that its sessions have not changed since planning."""
     claims = [
         (done.num_drafted <= limits.budget, f"drafts {done.num_drafted} tokens of {limits.budget}"),
         (done.num_tokens <= limits.max_round_tokens, f"feeds {done.num_tokens} tokens of {limits.max_round_tokens}"),
@@ -160,12 +160,13 @@ def _entry(entry: Entry, session: Session) -> Iterable[Claim]:
 
 
 def check_pool(pool: PagePool, sessions: Mapping[bytes, Session], released: Container[bytes]) -> None:
-    """Memory is of open sessions, or is to be freed; only while no round is in flight, since the target writes it.
+    """Checks that every page belongs to an open session or is about to be freed.
 
-    Pages that several sessions have are full in each of them, and counted by how many have them.
+    To be called only while no round is in flight, because the target writes pages then. A page that several sessions
+    share must be full in each, and its reference count must equal their number.
     """
     owners: Counter[int] = Counter()
-    written: set[int] = set()  # pages that are not full yet
+    written: set[int] = set()  # pages that are not full
     for key in pool:
         pages, length = pool.table(key).tolist(), pool.length(key)
         owners.update(pages)
@@ -188,7 +189,7 @@ def _shared(page: int, num_owners: int, pool: PagePool, *, is_written: bool) -> 
 
 
 def check_promises(promises: Promises, sessions: Mapping[bytes, Session], pool: PagePool) -> None:
-    """No more is promised than memory holds, and of no text more is left to read than there is."""
+    """Checks that promises reserve no more memory than there is, and no more prompt tokens than their texts have."""
     num_pages = promises.num_pages
     require("promises", [(num_pages <= pool.num_pages, f"{num_pages} pages of {pool.num_pages} are reserved")])
     for session_id, deadline in promises.promised.items():
@@ -219,7 +220,7 @@ def _name(key: object) -> str:
 
 
 def claims_on_session(session: Session) -> Iterator[Claim]:
-    """Everything that a session's own fields must agree on."""
+    """Yields all claims on a session's own fields."""
     yield from _phase(session)
     yield from _draft(session)
     yield from _text(session)
@@ -227,7 +228,7 @@ def claims_on_session(session: Session) -> Iterator[Claim]:
 
 
 def claims_on_client(client: Client, num_rounds: int) -> Iterator[Claim]:
-    """num_rounds: verify rounds begun so far."""
+    """num_rounds: verify rounds started so far."""
     times = (client.round_trip_s, client.answer_s)
     yield min(times) >= 0.0, f"one of the smoothed times {times} is negative"
     yield client.num_accepted <= client.num_drafted, "more drafted tokens were accepted than verified"
@@ -246,8 +247,8 @@ def _draft(session: Session) -> Iterator[Claim]:
     drafted = session.drafted
     yield not session.waits or session.may_draft > 0, "a draft is waited for that nobody may make"
     if drafted is not None:
-        is_whole = drafted.made_on == len(session.tokens)
-        yield drafted.made_on <= len(session.tokens), "its draft was made for more text than there is"
+        is_whole = not drafted.num_gone
+        yield drafted.made_on + drafted.num_gone == len(session.tokens), "its draft does not follow its text"
         yield is_whole or drafted.proposal is None, "what is left of a draft of the ratio rule may be verified"
         yield is_whole or bool(drafted.tokens), "nothing is left of its draft"
         yield not session.finished, "it has a draft, and is over"

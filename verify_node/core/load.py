@@ -1,4 +1,4 @@
-"""The load of this replica, as it tells the others. No I/O, no clock, no torch."""
+"""The load of this replica, as reported to the other replicas. No I/O, no clock, no torch."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -11,13 +11,13 @@ from verify_node.slo.allotting import tpots
 from verify_node.slo.deadline import Deadline
 
 MOST_S = 1e6
-"""Times beyond are told as this: nobody plans so far."""
+"""Cap on reported times, in seconds, beyond any planning horizon."""
 
 
 def load_of(rounds: Rounds, now: float, *, is_draining: bool) -> Load:
     """Sums up the open sessions and the promises.
 
-    The model of a round's time is told as a line through a few points around what is open.
+    Reports the model of a round's time as a line through a few points around the current load.
     """
     register, pool, promises = rounds.register, rounds.pool, rounds.promises
     unfinished = [session for session in rounds.sessions.values() if not session.finished]
@@ -47,11 +47,11 @@ def load_of(rounds: Rounds, now: float, *, is_draining: bool) -> Load:
 
 
 def summary(promised: Collection[Deadline], now: float) -> tuple[tuple[Pace, ...], tuple[Owed, ...]]:
-    """TPOTs of the promised sessions that decode, and the prompts that are owed, what is due first before.
+    """Returns the TPOTs of promised sessions in decode, and the promised prompts still to prefill, earliest due first.
 
-    As `decide` sees them: a prompt of which the last token at most is left counts as prefilled, and who is behind
-    catches up. Of more than MAX_OWED prompts those that are due last are left out. Of more than MAX_PACES TPOTs the
-    slowest count as the tightest of them.
+    Counts as `decide` does: a prompt with at most one token to prefill is in decode, and a late session's TPOT includes
+    catching up. Drops prompts beyond MAX_OWED, those due last. Beyond MAX_PACES TPOTs, slower ones count as the
+    slowest reported one.
     """
     decoding = Counter(tpots((one for one in promised if one.prompt_left <= 1), now))
     told = sorted(decoding)
@@ -68,7 +68,7 @@ def _owed(waiting: Iterable[Deadline], now: float) -> Iterable[Owed]:
 
 
 def _line(cost: Refined, num_sessions: int, context: int, budget: int) -> dict[str, float]:
-    """The slopes of a round's time around a round with a token of each session, and what is left of it."""
+    """Slopes of the round time around a round with one token per session, and the fixed remainder, in seconds."""
     number = max(1, num_sessions)
     round_s = cost.round_s(number, number, context)
     token_s = max(0.0, (cost.round_s(number + budget, number, context) - round_s) / budget)

@@ -1,15 +1,15 @@
-"""Limits senders that misbehave, and bars them in the end. No I/O, no clock of its own, no torch.
+"""Limits senders that misbehave, and finally bars them. No I/O, no clock of its own, no torch.
 
-An unacceptable message is refused with a code (`checks.py`). A sender is told each of its first refusals; after too
-many they are only counted; after more the sender is barred, and all its messages are ignored for a while. Each sender
+An unacceptable message is refused with a code (`checks.py`). A sender's first refusals are each answered; after too
+many, refusals are only counted; after more, the sender is barred: all its messages are ignored for a while. Each sender
 has two leaky buckets: one of offences, one of messages of any kind.
 
-Honest draft nodes never come near these limits. On a bad line they repeat old messages, so a message that comes too
-late or rests on a wrong guess weighs nothing. It still costs a message, but a sender may send more than its sessions
-can need.
+Honest draft nodes never come near these limits. On a bad line they repeat old messages, so a message that is late or
+rests on a wrong guess is no offence. It still counts as a message, but the message limit exceeds what a sender's
+sessions can need.
 
-Senders are told apart by their key, or where there are no keys by the name of their connection, which they may change
-at will. Memory is bounded whatever names come.
+A sender is identified by its key, or where there are no keys by the name of its connection, which it may change at
+will. Memory is bounded however many names appear.
 """
 
 from dataclasses import dataclass
@@ -30,52 +30,52 @@ OFFENCES: Final[dict[str, float]] = dict.fromkeys(
     ),
     1.0,
 )
-"""Offences that a refusal counts as, by code. All other codes count as none: a bad line, a restart, a full verify node,
-a user's prompt or a failing target model cause them without anybody's fault."""
+"""Weight of a refusal as an offence, by code. All other codes weigh nothing: a bad line, a restart, a full verify node,
+a user's prompt or a failing target model may cause them, without misbehaviour."""
 
 OFFENCES_PER_S: Final = 1.0
-"""Offences forgotten per second. A wrongly configured draft node asks once in five seconds at most, so has none."""
+"""Offences forgotten per second: a misconfigured draft node, retrying every five seconds at most, accumulates none."""
 
 ANSWERED: Final = 20.0
-"""Offences that are answered one by one: enough for whoever tries a new implementation to learn what is wrong."""
+"""Offences that are answered individually: enough for developers of a new implementation to find their errors."""
 
 BARRED: Final = 100.0
-"""Offences at which the sender is barred: more than a client has sessions by default, should all err at once."""
+"""Offences at which a sender is barred: more than a client's sessions by default, in case all of them fail at once."""
 
 SESSION_MESSAGES_PER_S: Final = 4.0
-"""Messages that a session may cost without earning them: it says two at most (an Ack and a
-draft), and repeats them once a second at first, then ever more rarely down to once in 8 s."""
+"""Messages per second that a session may send without earning them. It sends at most two (an Ack and a draft), and
+repeats them once a second at first, with backoff to once in 8 s."""
 
 VERDICT_MESSAGES: Final = 8.0
-"""Messages that a verdict earns its receiver: an Ack and up to six drafts, each at least twice as long as the one
-before or the last, are said to it, and some may come twice."""
+"""Messages that a verdict earns its receiver: an Ack and up to six drafts answer it, each draft at least twice as long
+as the previous one, or the final one; some may arrive twice."""
 
 BURST_S: Final = 20.0
-"""So many seconds' worth of messages may come at once: what a line held back, or all sessions opened again."""
+"""Burst size, in seconds of the message rate: messages that a line held back, or all sessions reopened at once."""
 
 LEAST_SESSIONS: Final = 64
 TOKENS: Final = 4096
-"""An opened session costs one message more for so many tokens of its text, as it takes that much longer to read."""
+"""Tokens of an opened session's text that cost one message more, because longer texts take longer to prefill."""
 
 BAR_S: Final = 30.0
 MAX_BAR_S: Final = 600.0
-"""A bar lasts for BAR_S, and twice as long as the last one whenever that was less than MAX_BAR_S ago."""
+"""Bars last BAR_S seconds, doubled for each further bar within MAX_BAR_S after the previous one; at most MAX_BAR_S."""
 
 MAX_SENDERS: Final = 4096
-"""Senders remembered; of more, those that were silent for longest are forgotten."""
+"""Senders remembered; beyond that, the ones silent for longest are forgotten."""
 
 
 class Stage(Enum):
-    """Treatment of a sender."""
+    """How a sender is treated."""
 
-    ANSWERED = "answered"  # each refusal is told
-    COUNTED = "counted"  # refusals are counted, and cost no answer
-    BARRED = "barred"  # it has just gone too far
+    ANSWERED = "answered"  # each refusal is sent
+    COUNTED = "counted"  # refusals are counted, not sent
+    BARRED = "barred"  # it has just exceeded a limit
 
 
 @dataclass(slots=True)
 class Record:
-    """One sender's buckets, as they were at a time."""
+    """One sender's buckets at time `at`."""
 
     at: float
     offences: float = 0.0
@@ -85,38 +85,38 @@ class Record:
 
 
 class RateLimiter:
-    """Counts what each sender says, and bars whoever goes too far."""
+    """Counts each sender's messages and offences, and bars senders beyond the limits."""
 
     def __init__(self, max_client_sessions: int) -> None:
         self.messages_per_s = SESSION_MESSAGES_PER_S * max(LEAST_SESSIONS, max_client_sessions)
         self.max_messages = BURST_S * self.messages_per_s
-        self.barred: dict[bytes, float] = {}  # until when; whoever hears messages looks here first
+        self.barred: dict[bytes, float] = {}  # until when, by sender; the receiver of messages checks this first
         self.num_bars = 0  # since the start
-        self._records: dict[bytes, Record] = {}  # whoever spoke last stands last
+        self._records: dict[bytes, Record] = {}  # by sender, the latest active last
 
     @property
     def num_senders(self) -> int:
-        """Senders that are remembered."""
+        """Senders remembered."""
         return max(len(self._records), len(self.barred))
 
     def heard(self, sender: bytes, now: float, num_tokens: int = 0) -> Stage:
-        """A message of any kind; num_tokens: of the text that it brings along."""
+        """Counts a message of any kind. num_tokens: tokens of the text that it opens."""
         record = self._record(sender, now)
         record.messages += 1.0 + num_tokens / TOKENS
         return Stage.BARRED if record.messages > self.max_messages else Stage.ANSWERED
 
     def earned(self, sender: bytes, num_verdicts: int = 1) -> None:
-        """A round answered the sender with verdicts: subtracts the messages that these earn."""
+        """Subtracts the messages that a round's verdicts earn the sender."""
         if record := self._records.get(sender):
             record.messages = max(0.0, record.messages - VERDICT_MESSAGES * num_verdicts)
 
     def charge(self, sender: bytes, num_messages: float) -> None:
-        """Adds the cost, in messages, of an answer that the sender asked for."""
+        """Adds the cost, in messages, of an answer that the sender requested."""
         if record := self._records.get(sender):
             record.messages += num_messages
 
     def refused(self, sender: bytes, code: str, now: float) -> Stage:
-        """A message of the sender, which `heard` has counted already, was refused with this code."""
+        """Counts the offence of a message refused with this code; `heard` has counted the message already."""
         record = self._record(sender, now)
         record.offences += OFFENCES.get(code, 0.0)
         if record.offences > BARRED:
@@ -125,7 +125,7 @@ class RateLimiter:
         return Stage.COUNTED if limited else Stage.ANSWERED
 
     def bar(self, sender: bytes, now: float) -> float:
-        """Ignores the sender from now on; returns for how many seconds. A bar soon after it is twice as long."""
+        """Bars the sender from now on; returns for how many seconds. Another bar soon afterwards is twice as long."""
         record = self._record(sender, now)
         again = record.num_bars and now - record.barred_until < MAX_BAR_S
         record.num_bars = record.num_bars + 1 if again else 1
@@ -138,7 +138,7 @@ class RateLimiter:
         return seconds
 
     def expire(self, now: float) -> None:
-        """Lifts the bars whose time is over."""
+        """Lifts the bars that have run out."""
         for sender in [sender for sender, until in self.barred.items() if until <= now]:
             del self.barred[sender]
 

@@ -1,7 +1,7 @@
-"""A register of the peers that are connected, and of their sessions. No I/O, clock or torch.
+"""A register of the connected peers and their sessions. No I/O, clock or torch.
 
-Peers come with a Hello and go with a Leave, or when their lease runs out. Where there are keys, a peer belongs to one,
-and goes with it. What cannot be is answered by a `Rejection`.
+Peers join with a Hello and leave with a Leave, or when their lease runs out. Where there are keys, each peer belongs to
+a key, and is removed with it. Invalid requests are answered by a `Rejection`.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
 
 MAX_CLIENTS = 4096
-"""Client names remembered, since anybody may invent names; beyond that only present clients are kept."""
+"""Client names remembered, because names can be invented freely; beyond that, only present clients are retained."""
 
 MAX_STEM = 56
-"""Characters that are kept of a name that gets a number, so that it is still a name."""
+"""Characters retained of a name that gets a number, so that the result is still a valid name."""
 
 
 class Register(Sessions):
@@ -39,12 +39,12 @@ class Register(Sessions):
         return ended
 
     def check(self, peer_id: bytes, message: UpMessage, principal: str | None, now: float) -> Rejection | None:
-        """The refusal of a message that its key does not allow; None if it is allowed."""
+        """Returns the refusal of a message that its key does not permit; None if the message is permitted."""
         if self.enrolled is None:
             return None
         peer = self.peers.get(peer_id)
         if principal in self.enrolled and peer is not None and peer.principal != principal:
-            self._remove(peer, now)  # its connection is gone: nothing for it may go out by this name any more
+            self._remove(peer, now)  # its connection is gone: no message for it may use this peer id any more
             return ANOTHERS_PEER
         return check_principal(principal, self.enrolled, message)
 
@@ -62,7 +62,7 @@ class Register(Sessions):
         self._follow(peer_id, hello.boot_id, client, principal)
         old = self.peers.get(peer_id)
         if old is not None and not _is_same_draft_node(old, client, hello):
-            self.drop_all_of(old)  # it knows nothing of them
+            self.drop_all_of(old)  # the new process does not know these sessions
             old = None
         if old is None:
             alike = f", one more that is called {hello.name}" if name != hello.name else ""
@@ -82,25 +82,25 @@ class Register(Sessions):
         return None
 
     def _client_name(self, peer_id: bytes, hello: Hello, principal: str | None) -> str:
-        """The name of a Hello's client: that of its key, or else one that no other process here has.
+        """Returns the name of a Hello's client: its key's name, or else one that no other process here has.
 
-        Without keys, two draft nodes that call themselves alike would share one client's part, and its estimates.
+        Without keys, two draft nodes of the same name would share one client's weight and estimates.
         """
         if principal is not None:
             return hello.name
         for peer in self.peers.values():
             if (peer.boot_id, peer.name) == (hello.boot_id, hello.name):
-                return peer.client.name  # it connects again, or says Hello again
+                return peer.client.name  # the same process connects again, or repeats its Hello
         taken = {peer.client.name for peer in self.peers.values() if peer.peer_id != peer_id}
         names = (f"{hello.name[:MAX_STEM]}-{number}" for number in count(2))
         return next(name for name in chain((hello.name,), names) if name not in taken)
 
     def welcome_of(self, peer_id: bytes) -> Welcome:
-        """The Welcome of a peer, with the SLOs that it may ask for."""
+        """Returns a peer's Welcome, with the SLOs that it may request."""
         return replace(self.welcome, slo=self.tiers.terms(self.record(self.peers[peer_id])))
 
     def _make_room(self, name: str) -> None:
-        """A client's estimates outlive its connections. Forgets absent clients once MAX_CLIENTS names are known."""
+        """Forgets absent clients once MAX_CLIENTS names are known; until then, estimates outlive connections."""
         clients = self.allocator.clients
         if name not in clients and len(clients) >= MAX_CLIENTS:
             there = {peer.client.name for peer in self.peers.values()}
@@ -109,9 +109,9 @@ class Register(Sessions):
                 del clients[gone]
 
     def _follow(self, peer_id: bytes, boot_id: bytes, client: Client, principal: str | None) -> None:
-        """Every connection has a name of its own: a process that connects again takes its sessions along.
+        """Moves a process's sessions to its new connection, which has a new peer id.
 
-        Another client that gives the same boot id, by chance or on purpose, gets nothing of them.
+        Another client with the same boot id, by chance or on purpose, gets none of these sessions.
         """
         for old in list(self.peers.values()):
             is_same = old.client is client and (old.principal, old.boot_id) == (principal, boot_id)
@@ -128,7 +128,7 @@ class Register(Sessions):
         return self.expire_sessions(now)
 
     def put_out(self, sender: bytes) -> list[bytes]:
-        """Ends a sender's connections and sessions, with keys all those of its key; returns the ended peers' ids."""
+        """Ends a sender's connections and sessions, with keys all of its key; returns the ended peers' ids."""
         ended = [
             peer
             for peer in self.peers.values()
@@ -140,7 +140,7 @@ class Register(Sessions):
         return [peer.peer_id for peer in ended]
 
     def leave(self, peer: Peer, now: float) -> None:
-        """The peer said Leave: it is removed, and its sessions are dropped at once."""
+        """Handles a Leave: removes the peer and drops its sessions at once."""
         del self.peers[peer.peer_id]
         self.drop_all_of(peer)
         self.diary.visit("left", peer.client.name, peer.draft_model, now)
@@ -152,6 +152,6 @@ class Register(Sessions):
 
 
 def _is_same_draft_node(peer: Peer, client: Client, hello: Hello) -> bool:
-    """Returns whether a Hello comes from the peer's own process, under the same client name and draft model."""
+    """True if a Hello comes from the peer's own process, with the same client name and draft model."""
     known = (peer.boot_id, peer.draft_fingerprint)
     return peer.client is client and known == (hello.boot_id, hello.draft_fingerprint)

@@ -1,6 +1,6 @@
-"""Makes the messages to peers: refusals with their code, verdicts, and the last message to a barred sender.
+"""Makes the messages to peers: refusals with their code, verdicts, and the final message to a barred sender.
 
-Events in (a message came, it was refused), messages out. No I/O, no clock. The limits on senders are in
+Events in (a message arrived, it was refused), messages out. No I/O, no clock. The limits on senders are in
 `rate_limit.py`.
 """
 
@@ -27,16 +27,16 @@ class Send(Struct, frozen=True):
 
 
 MAX_REPEATS = 100
-"""Verdicts that are sent again without an acknowledgement of more. A draft node asks for one after 1, 2, 4 and then
-every 8 s, with two messages at most: on a line that lets nothing through that is more than six minutes."""
+"""Verdicts repeated without new acknowledgements before the session is dropped. A draft node asks for a repeat after 1,
+2, 4 and then every 8 s, with at most two messages: more than six minutes on a dead line."""
 
 REPEATED_TOKENS = 16
-"""A repeated verdict costs its receiver, who asked for it, one message more per this many tokens."""
+"""Tokens of a repeated verdict that cost its receiver, which requested the repeat, one message more."""
 
 FLOOD = "more messages than its sessions call for"
 
 KEEPS_OUT = frozenset({"not_enrolled", "wrong_name", "tokenizer", "version"})
-"""Refusals of a draft node as a whole: this node's operator is told why."""
+"""Codes that refuse a draft node as a whole: this node's operator sees why."""
 
 
 class Replies:
@@ -45,20 +45,20 @@ class Replies:
     def __init__(self, register: Register, rate_limiter: RateLimiter, counts: Counts) -> None:
         self.rate_limiter = rate_limiter
         self.refusals: Counter[str] = Counter()  # by code
-        self.num_unanswered = 0  # refusals that were counted and not told
-        self.num_ignored = 0  # messages of barred senders that came this far
+        self.num_unanswered = 0  # refusals counted but not sent
+        self.num_ignored = 0  # messages of barred senders that reached this point
         self._register = register
         self._counts = counts
 
     @property
     def num_unheeded(self) -> int:
-        """Increases with every message that is refused or dropped unread, and with no message that is accepted."""
+        """Counts messages that were refused or dropped unread; accepted messages never change it."""
         return self.refusals.total() + self.num_ignored
 
     def listen(
         self, peer_id: bytes, now: float, principal: str | None = None, num_tokens: int = 0
     ) -> list[Send] | None:
-        """Counts a message of that many tokens. Returns None if it may be handled, else the messages sent instead."""
+        """Counts a message of num_tokens tokens. Returns None to accept it, else the messages to send instead."""
         sender = _sender(peer_id, principal)
         if sender in self.rate_limiter.barred:
             self.num_ignored += 1
@@ -77,9 +77,9 @@ class Replies:
         about: AboutSession | None = None,
         client: str = "",
     ) -> list[Send]:
-        """Sends a refusal; after too many of them it only counts, and in the end it bars the sender.
+        """Sends a refusal; after too many, only counts it; finally bars the sender.
 
-        client: what a sender that is not let in calls itself.
+        client: name given by a sender that is not admitted.
         """
         refusal = refused.to_message(about) if isinstance(refused, Rejection) else refused
         self._note(client or self._name(peer_id), refusal, now)
@@ -94,11 +94,11 @@ class Replies:
                 return self._put_out(peer_id, sender, f"too much that was refused, at last as {refusal.code!r}", now)
 
     def turned_away(self, key: str, now: float) -> None:
-        """A key that is not enrolled got no connection."""
+        """Records that a key that is not enrolled was denied a connection."""
         self._note("", Refusal("not_enrolled", f"its key {key} is in no file of --enrolled", ""), now)
 
     def revoke(self, peers: Iterable[Peer], now: float) -> list[Send]:
-        """Tells peers whose key was removed or changed; it does not count as an offence."""
+        """Notifies peers whose key was removed or changed; does not count as an offence."""
         sends = []
         for peer in peers:
             refused = CHANGED if peer.principal in (self._register.enrolled or {}) else NOT_ENROLLED
@@ -108,12 +108,12 @@ class Replies:
         return sends
 
     def give_up(self, session: Session, why: Rejection, now: float) -> list[Send]:
-        """Drops the session, and tells its draft node why."""
+        """Drops the session, and sends its draft node the reason."""
         self._register.drop(session)
         return self.refuse(session.peer_id, why, now, about=session.opened)
 
     def repeat(self, session: Session, base_len: int, now: float) -> list[Send]:
-        """Sends the unacknowledged tokens again, at the asker's cost; drops a session that asks for them too often."""
+        """Repeats the unacknowledged tokens, at the receiver's cost; drops a session after too many repeats."""
         verdict = session.repeat(base_len)
         if verdict is None:
             return []
@@ -125,7 +125,7 @@ class Replies:
         return [Send(session.peer_id, verdict)]
 
     def disprove(self, moved: Iterable[Moved], now: float) -> list[Send]:
-        """Refuses proposals that a round could not use; tells a client, once, that it drew from other distributions."""
+        """Refuses proposals that a round could not use. Refuses, once, a client proven to draw otherwise."""
         sends = []
         for move in moved:
             if move.session.client.observe_evidence(move.outcome.evidence):  # see `Session.verification`
@@ -136,7 +136,7 @@ class Replies:
         return sends
 
     def tell(self, peer_id: bytes, verdict: Verdict) -> Send:
-        """Makes the message with a round's verdict; it earns its receiver the messages that answer it."""
+        """Makes the message with a round's verdict; the verdict earns its receiver the messages that answer it."""
         self.rate_limiter.earned(_sender(peer_id, self._principal(peer_id)))
         return Send(peer_id, verdict)
 
@@ -146,7 +146,7 @@ class Replies:
         self._register.diary.refused(client, refusal.code, now, why)
 
     def _put_out(self, peer_id: bytes, sender: bytes, why: str, now: float) -> list[Send]:
-        """Bars the sender: its sessions end, and each of its connections gets one last message."""
+        """Bars the sender: ends its sessions, and sends one final message to each of its connections."""
         seconds = self.rate_limiter.bar(sender, now)
         code: RefusalCode = "barred"
         what_to_do = f"mend that and come back after {seconds:.0f} s; nothing is heard before"
@@ -166,5 +166,5 @@ class Replies:
 
 
 def _sender(peer_id: bytes, principal: str | None) -> bytes:
-    """The id that a sender is limited by: its key, or else the name of its connection."""
+    """Id under which a sender's limits are counted: its key, or else its connection's name."""
     return principal.encode() if principal else peer_id

@@ -1,7 +1,7 @@
-"""Rounds of a verify core: plans one, applies what came of it, and finds the session that rounds fail on.
+"""Rounds of a verify core: plans a round, applies its outcome, and finds the session that makes rounds fail.
 
-Between `plan` and `finish` a round is in flight: the target reads and writes the KV cache, so the pool is changed only
-when none is. No I/O, no clock, no torch.
+Between `plan` and `finish` a round is in flight: the target reads and writes the KV cache, so the page pool is changed
+only between rounds. No I/O, no clock, no torch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,30 +29,30 @@ from verify_node.slo.allotting import Allotment
 from verify_node.slo.promises import Promises
 
 IMPOSSIBLE = "the agreement of its draft, or the evidence, is a number that it cannot be"
-"""Why a session ends whose outcome would spoil the estimates; nothing that came with it is trusted."""
+"""Why a session ends whose outcome would corrupt the estimates; nothing else of the outcome is trusted."""
 
 MAX_SUSPECTS = 64
-"""Sessions that are remembered, the newest of those whose round failed at its end though they were alone."""
+"""Sessions remembered, the newest ones, whose round failed in `finish` although they were alone in it."""
 
 ROUNDS_KEPT = 64
-"""Rounds after which what was kept of sessions that are over is forgotten."""
+"""Rounds between two clean-ups of the state of closed sessions."""
 
 LEAST_HELD_S = 0.001
-"""Least time until a prompt that is held is looked at again, where rounds take no time yet."""
+"""Least time until a held-back prompt is checked again, in seconds, while the duration of rounds is unknown."""
 
 
 class Stage(Enum):
-    """The step that an exception is a fault of."""
+    """The step that an exception is attributed to."""
 
     IDLE = "idle"
     PLANNING = "planning"
-    ALLOTTING = "allotting"  # within planning: what promises take of the round is worked out
+    ALLOTTING = "allotting"  # within planning: computes the promises' part of the round
     IN_FLIGHT = "in flight"
     FINISHING = "finishing"
 
 
 class Rounds:
-    """One round after the other, of the sessions of a register."""
+    """Runs a register's sessions in one round after another."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Rounds:
         replies: Replies,
         counts: Counts,
     ) -> None:
-        """is_shared: draft models may take this machine's time."""
+        """is_shared: draft models may compete for this machine."""
         self.register, self.sessions = register, register.sessions
         self.pool, self.allocator = register.pool, register.allocator
         self.limits, self.cost, self.choice = limits, cost, choice
@@ -75,35 +75,35 @@ class Rounds:
         self.replies, self.counts = replies, counts
         self.starting = Starting(register.sessions, is_barrier=self.allocator.is_barrier)
         self.model_drafts = ModelDrafts(is_shared)
-        self.num_rounds = 0  # begun
+        self.num_rounds = 0  # started
         self.round_s = 0.0  # smoothed duration of a round
-        self.wake_at = 0.0  # when there may be something to do, if nothing happens before
+        self.wake_at = 0.0  # time of the next attempt to plan, unless an event comes before
         self.in_flight: Round | None = None
-        self.failing: Sequence[Session] = ()  # those of the round that is planned, computed or finished now
-        self.taking_part: dict[bytes, Session] = {}  # in the round in flight, or else in the last; some may be closed
+        self.failing: Sequence[Session] = ()  # sessions of the round that is being planned, computed or finished
+        self.taking_part: dict[bytes, Session] = {}  # in the round in flight, or else the previous; maybe closed since
         self._stage = Stage.IDLE
         self._suspects: dict[bytes, None] = {}  # the oldest first
-        self._num_alone = 0  # rounds of one session each that are left, to find the one that rounds fail on
+        self._num_alone = 0  # remaining rounds of one session each, to find the session that makes rounds fail
 
     @property
     def newest_number(self) -> int:
-        """The number of the round that is planned, computed or finished now."""
+        """Number of the round that is being planned, computed or finished."""
         return self.num_rounds + (self._stage in (Stage.PLANNING, Stage.ALLOTTING))
 
     @property
     def num_running(self) -> int:
-        """Open, unfinished sessions that take part in the newest round; the other unfinished ones wait."""
+        """Open, unfinished sessions in the newest round; the other unfinished sessions wait."""
         return sum(not one.finished and self.register.has(one) for one in self.taking_part.values())
 
     # -- a round begins --------------------------------------------------------------------------------------------
 
     @property
     def promises(self) -> Promises:
-        """Deadlines of sessions with a service level."""
+        """Promises and deadlines of sessions with objectives."""
         return self.admission.promises
 
     def plan(self, now: float) -> Round | None:
-        """The next round if it may start now; else `wake_at` says when to ask again."""
+        """Returns the next round if it may start now; else sets `wake_at` to the time of the next attempt."""
         self.wake_at = inf
         if self.in_flight is not None:
             return None
@@ -124,9 +124,9 @@ class Rounds:
         self.counts.num_preempted += len(planned.preempted)
         self.preemption.began(planned, self.sessions, now)
         if not planned.entries:
-            if planned.preempted:  # pages that a waiter shares with whom it displaced make less room than they are
+            if planned.preempted:  # preemption freed too little: the victim shares pages with the waiter
                 self.wake_at = now
-            if self.promises.promised:  # a prompt whose last token is held waits for time to pass, and nothing else
+            if self.promises.promised:  # a prompt whose final token is held back waits only for time to pass
                 self.wake_at = min(self.wake_at, now + max(self.round_s, LEAST_HELD_S))
             return None
         self.taking_part = {entry.session_id: self.sessions[entry.session_id] for entry in planned.entries}
@@ -144,7 +144,7 @@ class Rounds:
         return planned
 
     def _pack(self, sessions: list[Session], ready: list[Session], now: float) -> Round:
-        """Packs all ready sessions; while they go one by one, the first that finds room."""
+        """Packs all ready sessions; in rounds of one session each, the first that fits."""
         number = self.num_rounds + 1
         self.failing = ready
         allotment = self._allot(ready, now)
@@ -162,7 +162,7 @@ class Rounds:
         return plan(number, sessions, ready, self.limits, self.pool, drafted, resolve, allotment)
 
     def _allot(self, ready: list[Session], now: float) -> Allotment | None:
-        """The part of the round that promises take; None without any."""
+        """Returns the promises' part of the round; None without promises."""
         if not self.promises.promised:
             return None
         self._stage = Stage.ALLOTTING
@@ -173,7 +173,7 @@ class Rounds:
     # -- a round is done -------------------------------------------------------------------------------------------
 
     def finish(self, outcomes: Sequence[Outcome], duration_s: float, now: float) -> list[Send]:
-        """The round in flight is done: commit, observe, permit, and one Verdict for each session that moved."""
+        """Finishes the round in flight: commits, observes, permits; returns one Verdict per moved session."""
         done, self.in_flight = self.in_flight, None
         if done is None:
             raise RuntimeError("no round is in flight")
@@ -183,7 +183,7 @@ class Rounds:
         self._num_alone = max(0, self._num_alone - 1)
         moved, sends = self._commit(done, outcomes, now)
         sends += self.replies.disprove(moved, now)
-        moved = [move for move in moved if register.has(move.session)]  # but of whoever was just put out
+        moved = [move for move in moved if register.has(move.session)]  # without sessions that were just barred
         self.allocator.observe(done.number, moved)
         self.counts.finished(done, moved, duration_s)
         still_open = {key: session for key, session in self.taking_part.items() if register.has(session)}
@@ -198,14 +198,14 @@ class Rounds:
         return sends
 
     def _commit(self, done: Round, outcomes: Sequence[Outcome], now: float) -> tuple[list[Moved], list[Send]]:
-        """Commits what came of each session that is still open; returns those that moved, and what others are told."""
+        """Commits the outcomes of sessions still open; returns the moved sessions, and refusals of the failed ones."""
         by_session = {outcome.session_id: outcome for outcome in outcomes}
         moved: list[Moved] = []
         sends: list[Send] = []
         for entry in done.entries:
             session = self.taking_part[entry.session_id]
             if not self.register.has(session):
-                continue  # closed meanwhile, or opened again
+                continue  # closed or reopened meanwhile
             session.advance(now)
             if not entry.samples:
                 publish(session, self.pool)
@@ -225,7 +225,7 @@ class Rounds:
         return moved, sends
 
     def _tell(self, done: Round, moved: Sequence[Moved], going_on: Sequence[Session], now: float) -> list[Send]:
-        """The verdicts of a round, with what each session may draft next."""
+        """Makes the verdicts of a round, with each session's permission to draft."""
         permits, owes_more = self.model_drafts.permits, self.choice.owes_more
         permitted: Mapping[bytes, int] = {}
         if permits or any(owes_more(move.session) for move in moved):
@@ -244,12 +244,12 @@ class Rounds:
     # -- a round fails ---------------------------------------------------------------------------------------------
 
     def abort(self, why: str, now: float) -> list[Send]:
-        """A round failed as a whole, in `plan`, in its forward pass (out of memory, say) or in `finish`.
+        """Recovers from a round that failed as a whole, in `plan`, in its forward pass (out of memory) or in `finish`.
 
-        It is made again: nothing was revealed. After a half-done `finish` its sessions end here, and their draft nodes
-        open them again. Then the sessions go one by one, as often as there were sessions; one whose round fails though
-        it is alone is given up, after a half-done `finish` only at the second time, and the others never learn of it.
-        Where the fault is in what promises take of a round, these end, and no session.
+        The round is repeated: nothing was revealed. After a half-done `finish` its sessions end here, and their draft
+        nodes reopen them. Sessions then run alone, for as many rounds as there were sessions. A session whose round
+        fails although it runs alone is dropped (after a half-done `finish` only at the second time); the others are
+        unaffected. If computing the promises' part failed, all promises end, and no session.
         """
         stage, computed, failed = self._stage, self.in_flight, [*self.failing]
         self.in_flight, self._stage, self.failing = None, Stage.IDLE, ()
@@ -273,18 +273,18 @@ class Rounds:
         return sends
 
     def _suspect(self, session: Session) -> None:
-        """Its round failed at its end, maybe by no fault of its own: it has one more try."""
+        """Gives a session one more try: its round failed in `finish`, maybe by no fault of its own."""
         self._suspects[session.session_id] = None
         if len(self._suspects) > MAX_SUSPECTS:
             del self._suspects[next(iter(self._suspects))]
 
     def _distrust(self, session: Session) -> None:
-        """Gives its pages to no other session: the target may have failed on what they hold."""
+        """Withdraws the session's pages from the prefix cache: their content may have made the target fail."""
         self.pool.withdraw(session.session_id)
 
 
 def _room(allotment: Allotment | None, num_ready: int) -> int | None:
-    """Drafted tokens that promises leave room for beside a token of each session and the promised prompts' own."""
+    """Drafted tokens that fit beside promised prompts and one token per session; None: promises set no bound."""
     if allotment is None or allotment.round_tokens is None:
         return None
     return max(0, allotment.round_tokens - num_ready - sum(allotment.prefill.values()))

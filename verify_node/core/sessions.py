@@ -1,7 +1,7 @@
-"""The open sessions, and their memory that is to be freed. No I/O, clock or torch.
+"""The open sessions, and the memory of closed sessions that is still to be freed. No I/O, clock or torch.
 
-Sessions come with an OpenSession and go with a Close, with their peer, or when nobody mentions them any more. What
-cannot be is answered by a `Rejection`.
+A session is opened by an OpenSession. It ends with a Close, with its peer, or when its draft node no longer mentions
+it. Invalid requests are answered by a `Rejection`.
 """
 
 from collections.abc import Mapping
@@ -30,16 +30,16 @@ from verify_node.slo.deadline import Deadline
 from verify_node.slo.terms import Tiers, granted
 
 FORGOTTEN_S = 30.0
-"""A session that its draft node has not mentioned for so long was given up there: its Close was lost. (Draft nodes
-repeat themselves at least every 8 s; one that comes back later is told to reopen.)"""
+"""Seconds after which an unmentioned session is dropped: its draft node has given it up, and the Close was lost. (Draft
+nodes repeat themselves at least every 8 s; a draft node that returns later is told to reopen.)"""
 
 STUCK_S = 300.0
-"""A session that its draft node mentions but does not move for this long is dropped. Even a very bad line delivers one
-message in that time: it is repeated every 8 s."""
+"""Seconds after which a session is dropped that its draft node mentions but does not move. Even a very bad line
+delivers one message in that time, because it is repeated every 8 s."""
 
 
 class Sessions:
-    """The sessions of a `Register`, with all that it holds."""
+    """The sessions of a `Register`, with all of its state."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Sessions:
         tiers: Tiers,
         constraints: Constraints | None = None,
     ) -> None:
-        """constraints: of the constraints of sessions; None: sessions with one are refused."""
+        """constraints: compiles and holds sessions' constraints; None: sessions with a constraint are refused."""
         self.welcome = welcome
         self.tiers = tiers
         self._constraints = constraints
@@ -65,22 +65,22 @@ class Sessions:
         self.diary = Diary()
         self.allocator = allocator
         self.pool = pool
-        self._released: dict[bytes, bool] = {}  # sessions whose memory is freed; whether what is kept of it is of use
+        self._released: dict[bytes, bool] = {}  # closed sessions with memory to free: may cached pages remain in use?
         self._num_opened = 0
 
     @property
     def tier_names(self) -> list[str]:
-        """Names of the tiers, and `other` for objectives of no tier."""
+        """Names of the tiers, and `other` for objectives without a tier."""
         return [*self.tiers.by_name, OTHER]
 
     def record(self, peer: Peer) -> Enrolled | None:
-        """The enrolment of the peer's key; None where there are no keys."""
+        """Returns the enrolment of the peer's key; None where there are no keys."""
         return (self.enrolled or {}).get(peer.principal) if peer.principal is not None else None
 
     def open(
         self, peer: Peer, message: OpenSession, now: float, *, num_rounds: int, in_flight: bool
     ) -> Session | Rejection:
-        """The session, opened now (again), or as it is when this very message has opened it before; or why not."""
+        """Opens or reopens a session; if this very message has opened it before, returns it unchanged."""
         known = self.sessions.get(message.session_id)
         refused = (
             check_open(message, peer.client, known, self._num_free(peer.client))
@@ -108,14 +108,14 @@ class Sessions:
         if known is not None:
             self._replace(known, session, in_flight)
         self.sessions[message.session_id] = session
-        if self._constraints is not None and message.constraint is not None:  # no round has to compile it then
+        if self._constraints is not None and message.constraint is not None:  # so that no round has to compile it
             self._constraints.hold(message.session_id, message.constraint)
         if not in_flight:
             self._release_forms(message.session_id)
         return session
 
     def _num_free(self, client: Client) -> int:
-        """Sessions that the client may open beside those that are open."""
+        """Number of further sessions that the client may open."""
         num_allowed = self.max_client_sessions
         if client.max_sessions is not None:
             num_allowed = min(num_allowed, client.max_sessions)
@@ -123,7 +123,7 @@ class Sessions:
         return min(self.max_sessions - len(self.sessions), num_allowed - num_own)
 
     def find(self, peer: Peer, message: Draft | Ack, now: float) -> Session | Rejection:
-        """The session that a message is about, or why not."""
+        """Returns the session that a message refers to, or the reason for refusing the message."""
         session = self.sessions.get(message.session_id)
         if session is None:
             return NOT_OPEN
@@ -142,9 +142,9 @@ class Sessions:
         return None
 
     def drop(self, session: Session, *, may_return: bool = False) -> None:
-        """Closes the session; its memory is freed when no round is in flight.
+        """Closes the session; frees its memory when no round is in flight.
 
-        What it read is kept for those that it shares with, and for itself where it may be opened again.
+        Its pages stay cached for sessions that share them, and for itself if it may be reopened.
         """
         del self.sessions[session.session_id]
         self._released[session.session_id] = session.shares or may_return
@@ -160,17 +160,17 @@ class Sessions:
         return stuck
 
     def drop_all_of(self, peer: Peer, *, may_return: bool = False) -> None:
-        """Closes the sessions of a peer that is gone."""
+        """Closes the sessions of a disconnected peer."""
         for session in [session for session in self.sessions.values() if session.peer_id == peer.peer_id]:
             self.drop(session, may_return=may_return)
 
     @property
     def released(self) -> frozenset[bytes]:
-        """Sessions whose memory is freed when no round is in flight; one of the same id may be open again."""
+        """Sessions whose memory will be freed when no round is in flight; the same id may be open again."""
         return frozenset(self._released)
 
     def has(self, session: Session) -> bool:
-        """Returns whether this one is open, and not another that was opened by the same id."""
+        """True if this session itself is open, not another one of the same id."""
         return self.sessions.get(session.session_id) is session
 
     def free_released(self) -> None:
@@ -183,7 +183,7 @@ class Sessions:
         self._released.clear()
 
     def _num_prompt_logprobs(self, client: Client, known: Session | None) -> int:
-        """Prompt logprobs that a client's sessions other than `known` wait for."""
+        """Number of prompt logprobs that the client's sessions, except `known`, wait for."""
         return sum(
             num_prompt_logprobs(session.opened)
             for session in self.sessions.values()
@@ -191,7 +191,7 @@ class Sessions:
         )
 
     def _deadline(self, peer: Peer, message: OpenSession, now: float, old: Deadline | None) -> Deadline | None:
-        """The objectives of the session, as far as its key may ask for them; None where it asks for nothing."""
+        """Returns the session's objectives, within its key's limits; None if it requests none."""
         asked, client = message.slo, peer.client
         if asked is None or asked.objectives.is_empty:
             return None
@@ -200,7 +200,7 @@ class Sessions:
         return Deadline.open(message.session_id, client.name, asked, slo, num_tokens, trip_s, now, old)
 
     def _replace(self, old: Session, new: Session, in_flight: bool) -> None:
-        """A session opened again keeps its place, what was learned about it, and the memory that is still right."""
+        """Hands a reopened session its predecessor's age, estimates, and the memory that is still valid."""
         new.continue_from(old)
         if in_flight or old.session_id in self._released:
             self._released.setdefault(old.session_id, True)
@@ -208,23 +208,23 @@ class Sessions:
         cached = self.pool.length(old.session_id)
         right = min(cached, _common_prefix(old.tokens, new.tokens), new.num_readable)
         if self.pool.truncate(new.session_id, right) == 0:
-            self.pool.free(new.session_id)  # so that it may begin with kept pages
+            self.pool.free(new.session_id)  # so that it may start from cached pages
 
     def has_form(self, session: Session) -> bool:
-        """Returns whether the session holds the form that it is to keep, if it has one."""
+        """True if the session's compiled constraint is held, or it needs none."""
         constraint = session.opened.constraint
         return (
             constraint is None or self._constraints is None or self._constraints.holds(session.session_id, constraint)
         )
 
     def lost_forms(self) -> list[bytes]:
-        """Session ids for which forms are held that nothing will let go: there is no session that has any."""
+        """Returns ids whose compiled constraints nothing will release: no session with a constraint has this id."""
         holders = self._constraints.holders if self._constraints is not None else []
         having = {session.session_id for session in self.sessions.values() if session.opened.constraint is not None}
         return [holder for holder in holders if holder not in having and holder not in self._released]
 
     def _release_forms(self, session_id: bytes) -> None:
-        """Lets go of what was held by this id, but for what is open by it; only while no round is in flight."""
+        """Releases constraints held by this id, except the open session's; only while no round is in flight."""
         if self._constraints is not None:
             session = self.sessions.get(session_id)
             self._constraints.release(session_id, but=None if session is None else session.opened.constraint)

@@ -1,4 +1,4 @@
-"""Builds a `VerifyCore` from its settings. The daemon, the simulation and the tests all build theirs here.
+"""Builds a `VerifyCore` from its settings, for the daemon, the simulation and the tests.
 
 No I/O, no clock, no torch.
 """
@@ -29,7 +29,7 @@ Rounds: TypeAlias = Literal["continuous", "barrier"]
 
 
 def check_round_tokens(max_round_tokens: int, budget: int) -> None:
-    """Raises ConfigError if a round of `max_round_tokens` cannot hold the budget and one token more."""
+    """Raises ConfigError if a round of `max_round_tokens` cannot hold more tokens than the budget."""
     if max_round_tokens <= budget:
         raise ConfigError(
             f"--max-round-tokens {max_round_tokens} leaves no room beside --budget {budget}; "
@@ -39,15 +39,15 @@ def check_round_tokens(max_round_tokens: int, budget: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreSettings:
-    """The settings of the verify node's rules. Their defaults are those of `goodspeed-verify`."""
+    """The settings of the verify node's rules. The defaults are those of `goodspeed-verify`."""
 
     policy: str = "gradient"
     policy_seed: int = 0  # of `random`
-    rounds: Rounds = "continuous"  # barrier: each waits for all drafts, which are verified whole, as in the paper
+    rounds: Rounds = "continuous"  # barrier: rounds wait for all drafts, and verify them whole, as in the paper
     budget: int = 24  # C: drafted tokens in one round
     max_round_tokens: int = 512  # all tokens in one forward pass; more than the budget
     self_draft: bool = True  # draft from sessions' own texts, in continuous rounds
-    is_shared: bool = True  # draft nodes may be on this machine, and take its time
+    is_shared: bool = True  # draft nodes may run on this machine, and compete for it
     eta: float = 0.1  # Eq. (3)
     weigh_evidence: bool = True
     beta: float = 0.1  # Eq. (4)
@@ -55,14 +55,14 @@ class CoreSettings:
     max_client_sessions: int = 64
     heartbeat_s: float = 1.0
     lease_s: float = 3.0
-    tiers: tuple[Objectives, ...] = ()  # that a text may ask for by name
-    admission: str | None = None  # who is promised its objectives; None: see `admits`
-    order: str = "fcfs"  # whose texts keep their memory, of `preempt.ORDERS`
-    prefix_cache: bool = True  # pages of read text are kept for texts that begin alike; the pool has to do so, too
+    tiers: tuple[Objectives, ...] = ()  # that a text may request by name
+    admission: str | None = None  # admission policy for promises; None: see `admits`
+    order: str = "fcfs"  # preemption order when memory is short, one of `preempt.ORDERS`
+    prefix_cache: bool = True  # retain prefilled pages for texts with the same prefix; the pool must do so, too
 
     def __post_init__(self) -> None:
         check_round_tokens(self.max_round_tokens, self.budget)
-        order_of(self.order)  # raises ConfigError for a name that it does not know
+        order_of(self.order)  # raises ConfigError for an unknown name
         if self.admission not in (None, "none") and self.is_barrier:
             raise ConfigError(
                 f"--admission {self.admission} needs rounds that wait for nobody; give --admission none, or no --preset"
@@ -70,7 +70,7 @@ class CoreSettings:
 
     @property
     def admits(self) -> str:
-        """The admission policy, of `goodspeed.admission.names()`."""
+        """The admission policy, one of `goodspeed.admission.names()`."""
         if self.admission is not None:
             return self.admission
         return "dp" if self.tiers and not self.is_barrier else "none"
@@ -82,11 +82,11 @@ class CoreSettings:
 
     @property
     def fairness(self) -> float:
-        """Exponent of the utility whose derivative a drafted token is worth; 0 where the policy has none: all alike."""
+        """Exponent of the utility whose derivative is a drafted token's worth; 0 if the policy values all alike."""
         return 0.0 if self.policy in ("throughput", "fixed", "random") else 1.0
 
     def create_policy(self) -> Policy:
-        """A new policy; UnknownPolicyError names the known ones."""
+        """Creates the policy; UnknownPolicyError lists the known ones."""
         if self.policy == "random":
             return policies.create("random", seed=self.policy_seed)
         return policies.create(self.policy)
@@ -106,12 +106,12 @@ def make_core(
     constraints: Constraints | None = None,
     kind: type[VerifyCore] = VerifyCore,
 ) -> VerifyCore:
-    """A verify node without sessions.
+    """Builds a verify node without sessions.
 
-    welcome: of `make_welcome`; its context is cut to the size of the pool. policy: replaces the one that the settings
-    name. cost: the model of a round's time, which finished rounds refine; by default it knows nothing yet. self_drafts:
-    what drafts from sessions' own texts, if the settings have it. constraints: of the target's tokenizer, where
-    constraints are served, which the welcome then says. kind: `CheckedCore` validates itself after every event.
+    welcome: of `make_welcome`; its context is limited to the size of the pool, and it announces whether constraints are
+    served. policy: replaces the policy named in the settings. cost: round time model, which finished rounds refine;
+    None: starts untrained. self_drafts: drafts from sessions' own texts, if enabled in the settings. constraints: of
+    the target's tokenizer; None: constraints are not served. kind: `CheckedCore` validates itself after every event.
     """
     cost = cost if cost is not None else Refined()
     welcome = replace(welcome, constraints=constraints is not None)
@@ -148,7 +148,7 @@ def make_core(
 def _choice(
     settings: CoreSettings, cost: Refined, limits: RoundLimits, allocator: Allocator, self_drafts: SelfDrafts | None
 ) -> Choice:
-    """Builds what chooses the drafted tokens of a round."""
+    """Builds the choice of a round's drafted tokens."""
     if settings.is_barrier:
         return Choice()
     own = (self_drafts if self_drafts is not None else SelfDrafts()) if settings.self_draft else None
@@ -167,7 +167,7 @@ def make_welcome(
 ) -> Welcome:
     """Builds the Welcome for draft nodes, with the sampling defaults of the API.
 
-    tokenizer: its fingerprint. vocab_size: tokens of the tokenizer, without a model's padding rows.
+    tokenizer: its fingerprint. vocab_size: tokens of the tokenizer, excluding a model's padding rows.
     """
     return Welcome(
         version=VERSION,

@@ -1,1 +1,1 @@
-"""Runs the target model: one forward pass over a round, and what the two rules decide on its logits."""
+"""Runs the target model: one forward pass over a round, then the match or ratio rule on its logits."""

@@ -1,6 +1,6 @@
-"""Masks of a round's sessions with a constraint, from what is drafted; and what their constraints force afterwards.
+"""Token masks of a round's sessions with a constraint, and the tokens that constraints force after the round.
 
-The matchers of sessions are kept here, on the model thread, as long as the session has key/value memory.
+The sessions' matchers live here, on the model thread, as long as the session has KV cache.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -15,22 +15,22 @@ from goodspeed.exact.masks import Words
 from verify_node.scheduler.round import Entry, Outcome, Round
 
 Masks = Mapping[bytes, Words]
-"""By session with a constraint: what each of its rows may draw [num_drafted + 1, num_words]."""
+"""Allowed tokens of each row [num_drafted + 1, num_words], by session with a constraint."""
 
 
 class ConstraintMasks:
-    """Masks of what the constraints of sessions allow."""
+    """Computes the tokens that sessions' constraints allow."""
 
     def __init__(self, constraints: Constraints | None) -> None:
-        """constraints: of the target's tokenizer; None: no session has one."""
+        """constraints: for the target's tokenizer; None: no session has one."""
         self._matchers = None if constraints is None else Matchers(constraints)
         self._batch = Batch()
         self._num_words = 0 if constraints is None else constraints.table.num_words
 
     def prepare(self, planned: Round) -> Callable[[], Masks]:
-        """Returns what makes the masks of the round's entries with a constraint; no other method is called until then.
+        """Returns a function that makes the masks of the round's constrained entries. Call it before any other method.
 
-        Of each of them that is what may be drawn after the base and after each drafted token.
+        A mask has the tokens allowed after the base, and after each drafted token.
         """
         entries = [entry for entry in planned.entries if entry.constraint is not None and entry.samples]
         asked = [Asked(self._matcher(entry), _output(entry), _drafted(entry), entry.parents) for entry in entries]
@@ -39,12 +39,12 @@ class ConstraintMasks:
         return lambda: dict(zip(session_ids, masks.make(), strict=True))
 
     def told(self, outcomes: Sequence[Outcome], entries: Sequence[Entry]) -> list[Outcome]:
-        """Returns the outcomes with what must follow, under the match rule, and with why nothing can."""
+        """Adds to the outcomes the forced tokens (match rule), or the reason why no token can follow."""
         by_session = {entry.session_id: entry for entry in entries}
         found: list[Outcome] = []
         for outcome in outcomes:
             entry = by_session[outcome.session_id]
-            if outcome.failed:  # logits that are no numbers are no constraint's fault
+            if outcome.failed:  # non-finite logits are not the constraint's fault
                 if outcome.failed != NOT_NUMBERS and (problem := self.problem(entry)):
                     outcome = replace(outcome, failed=problem, breaks_constraint=True)
             elif entry.verification == "match":
@@ -53,17 +53,17 @@ class ConstraintMasks:
         return found
 
     def forced(self, entry: Entry, tokens: Sequence[int]) -> tuple[int, ...]:
-        """Returns what the constraint says must follow the entry's text and these tokens; () where nothing must."""
+        """Returns the tokens that the constraint forces after the entry's text and `tokens`; () if there are none."""
         if entry.constraint is None or not tokens or tokens[-1] in entry.stop_ids:
             return ()
         return self._matcher(entry).forced((*_output(entry), *tokens))
 
     def problem(self, entry: Entry) -> str:
-        """Returns why nothing may follow the entry's text or draft."""
+        """Returns why no token may follow the entry's text or draft."""
         return "" if entry.constraint is None else self._matcher(entry).problem
 
     def keep(self, sessions: Container[bytes]) -> None:
-        """Forgets all other sessions."""
+        """Drops the matchers of all other sessions."""
         if self._matchers is not None:
             self._matchers.keep(sessions)
 

@@ -1,4 +1,4 @@
-"""The entries of a round that sample, as both rules verify them, and the outcome of each."""
+"""The entries of a round that sample, in the form that both rules verify, and their outcomes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from verify_node.scheduler.round import Entry, Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedEntry(Verified):
-    """An entry that samples; nothing is drafted where its proposal was invalid."""
+    """An entry that samples; its draft is empty if its proposal was invalid."""
 
     entry: Entry
     draft_probs: Tensor | None = None  # [num_drafted, vocab], ratio rule
@@ -31,7 +31,7 @@ class VerifiedEntry(Verified):
         counts: TextCounts | None = None,
         allowed: Words | None = None,
     ) -> "VerifiedEntry":
-        """Decodes an entry's proposal under the ratio rule; an invalid one costs its session only the draft."""
+        """Decodes an entry's proposal under the ratio rule; if it is invalid, only the draft is dropped."""
         drafted = entry.tokens[len(entry.tokens) - entry.num_drafted :]
         draft_probs, invalid = None, ""
         if entry.verification == "ratio" and drafted:
@@ -56,7 +56,7 @@ class VerifiedEntry(Verified):
         )
 
     def outcome(self, accepted: Sequence[int], token: int, agreement: float, failed: str) -> Outcome:
-        """accepted: places of the accepted tokens among those drafted, in order. token: the one after them."""
+        """Builds the outcome. accepted: accepted places in the draft, in order. token: the one after them."""
         if failed:
             return Outcome(self.entry.session_id, (), 0, 0.0, self.invalid, failed)
         tokens = (*(self.drafted[place] for place in accepted), token)

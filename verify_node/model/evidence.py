@@ -1,15 +1,15 @@
 """Evidence that drafted tokens were not drawn from the distributions sent with them (ratio rule): factors of mean 1.
 
-Each factor is a bet on a token: a function whose mean under the claimed q is 1, whatever is known before the token is
-drawn: its position, the draft up to there, the target's p after it. So every drafted position counts, also those after
-a rejection. `suspicion.py` says what follows from the factors. There are two kinds:
+Each factor is a bet on a token: a function whose mean under the claimed q is 1, given all that is known before the
+token is drawn: the position, the draft before it, and the target's p there. So every drafted position counts, also
+those after a rejection. `suspicion.py` evaluates the factors. There are two kinds:
 
-- tilts, q(x)^-λ / Σ q(y)^(1-λ), for several λ. The logarithm is λ (-log q(x) - H(q)) to first order in λ: tokens that
-  were less likely (λ > 0), or more likely (λ < 0), than tokens drawn from q are on average. A draw at temperature T
-  that is claimed to be one at 1 is best seen by λ = 1 - 1/T.
-- the gain, (1 + min(1, p(x)/q(x)) / Σ min(p(y), q(y))) / 2: tokens that are accepted more often than tokens drawn from
-  q would be. Where q is uniform the tilts are 1 whatever is sent, and this alone tells. A lie whose mean gain is no
-  more than 1 is not accepted more often than the truth.
+- tilts, q(x)^-λ / Σ q(y)^(1-λ), for several λ. To first order in λ, the logarithm is λ (-log q(x) - H(q)). Tilts detect
+  tokens that were less likely (λ > 0) or more likely (λ < 0) than tokens drawn from q are on average. A draw at
+  temperature T that is claimed to be at 1 is best detected by λ = 1 - 1/T.
+- the gain, (1 + min(1, p(x)/q(x)) / Σ min(p(y), q(y))) / 2, detects tokens that are accepted more often than tokens
+  drawn from q would be. Where q is uniform, tilts are 1 for any tokens, and only the gain detects anything. A lie whose
+  mean gain is at most 1 is not accepted more often than the truth.
 """
 
 import numpy as np
@@ -23,15 +23,15 @@ TILTS = (-1.0, -0.5, 0.25, 0.5)
 NUM_BETS = len(TILTS) + 1
 
 ROUNDING = 1e-5
-"""Subtracted from the logarithm of each factor: more than its error in fp32 (6e-6 at 151,936 tokens), so that rounding
-never accuses a draft node."""
+"""Subtracted from each factor's logarithm: more than the error in fp32 (6e-6 at 151,936 tokens), so that rounding never
+accuses a draft node."""
 
 SMALLEST_OVERLAP = 1e-6
-"""Overlap Σ min(p, q) below which a position is ignored: rounding would decide there."""
+"""Overlap Σ min(p, q) below which a position is ignored, because rounding would decide there."""
 
 
 def log_tilts(draft_probs: Tensor, tokens: tuple[int, ...]) -> NDArray[np.float64]:
-    """Returns log tilts summed over a draft's tokens [4]; each token has to be possible in draft_probs [num, vocab]."""
+    """Returns log tilts summed over a draft's tokens [4]; each token must be possible in draft_probs [num, vocab]."""
     q: NDArray[np.float32] = draft_probs.numpy()
     logs = np.log(q[np.arange(len(tokens)), tokens].astype(np.float64)).sum()
     tilts: NDArray[np.float64] = -np.multiply(TILTS, logs) - _log_sums(q) - ROUNDING * len(tokens)

@@ -1,4 +1,4 @@
-"""The target's raw logprobs of a round's tokens and of its prompts', for the sessions that want them."""
+"""The target's raw logprobs of a round's output and prompt tokens, for the sessions that request them."""
 
 from collections.abc import Mapping, Sequence
 from math import isnan
@@ -14,20 +14,20 @@ from goodspeed.wire.messages import TokenLogprobs
 from verify_node.scheduler.round import Outcome, PromptRows
 
 MAX_ROWS = 256
-"""Rows that are processed at once: with a vocabulary of 152,000 their copies take 300 MB."""
+"""Rows processed at once: with a vocabulary of 152,000 their copies take 300 MB."""
 
 
 class Place(NamedTuple):
-    """The row of logits that a session's first token comes from, and how many alternatives the session wants."""
+    """The row of logits of a session's first token, and the number of alternatives that the session requests."""
 
     first_row: int
     num_top: int
 
 
 def with_logprobs(outcomes: Sequence[Outcome], places: Mapping[bytes, Place], logits: Tensor) -> list[Outcome]:
-    """Returns the outcomes, with logprobs for each session that has a place in logits [num_rows, vocab].
+    """Adds logprobs to the outcomes of the sessions that have a place in logits [num_rows, vocab].
 
-    One transfer from the device. Only the rows of tokens that stay are read.
+    One transfer from the device. Reads only the rows of output tokens.
     """
     wanted = [outcome for outcome in outcomes if outcome.session_id in places and outcome.tokens]
     if not wanted:
@@ -51,7 +51,7 @@ def with_logprobs(outcomes: Sequence[Outcome], places: Mapping[bytes, Place], lo
 def with_prompts(
     outcomes: Sequence[Outcome], prompts: Sequence[tuple[bytes, int, PromptRows]], logits: Tensor
 ) -> list[Outcome]:
-    """Returns the outcomes, with logprobs of what was read of prompts; a session that only read has one of its own.
+    """Adds logprobs of prefilled prompt tokens to the outcomes; creates an outcome for a session that only prefilled.
 
     prompts: each with its session and its first row in logits [num_rows, vocab]. One transfer from the device for each.
     """
@@ -82,6 +82,6 @@ def _look_up(logits: Tensor, rows: Sequence[int], tokens: Sequence[int], num_top
 
 
 def _told(row: Sequence[float], num_top: int, num_wanted: int) -> TokenLogprobs:
-    """Returns a row of the table as `TokenLogprobs`, with as many alternatives as this session wants."""
+    """Converts a row of the table to `TokenLogprobs`, with the number of alternatives that the session requests."""
     top, ids = row[1 : 1 + num_top], row[1 + num_top :]
     return TokenLogprobs(row[0], tuple(map(int, ids[:num_wanted])), tuple(top[:num_wanted]))

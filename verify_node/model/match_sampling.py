@@ -1,4 +1,4 @@
-"""The match rule on a round's logits: the target draws from each session's rows, and the draws are compared.
+"""The match rule on a round's logits: samples the target's tokens from each session's rows, and compares drafts.
 
 `target.py` and the GPU benchmark both run it, so the benchmark times the code that is served. Needs torch and numpy
 only.
@@ -25,26 +25,26 @@ from goodspeed.exact.sampling import Sampling, SamplingBatch, choose, rows_at_on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """One session's part of a round: the target draws at its base and after each of its drafted tokens."""
+    """One session's part of a round: the target samples at its base and after each of its drafted tokens."""
 
-    first_row: int  # of the logits: decides the token at `base_len`; the others follow it
+    first_row: int  # of the logits: decides the token at `base_len`; further rows follow it
     base_len: int
     drafted: Sequence[int]
     sampling: Sampling
     parents: Sequence[int] | None = None  # index of the token that each drafted one follows, or -1; None: a chain
     rules: Rules | None = None
-    counts: TextCounts | None = None  # of all that is committed, prompt included, where its rules read the text
-    allowed: Words | None = None  # what each of its rows may draw by its constraint [num_drafted + 1, num_words]
-    banned_at: Callable[[int], Sequence[int]] | None = None  # ids that may not be drawn at a position of the text
+    counts: TextCounts | None = None  # of the committed text with its prompt, if its rules read the text
+    allowed: Words | None = None  # tokens that its constraint allows each row [num_drafted + 1, num_words]
+    banned_at: Callable[[int], Sequence[int]] | None = None  # banned ids at a position of the text
 
 
 class MatchDecision(NamedTuple):
     """The match rule's decision on one session's draft."""
 
     target_tokens: list[int]  # the target's own draws: after the base, and after each drafted token
-    agrees: list[bool]  # of each drafted token: whether the target drew it too
+    agrees: list[bool]  # for each drafted token: True if the target drew it too
     accepted: Sequence[int]  # places of the accepted tokens, in order
-    agreement: int  # drafted tokens that the target drew too; of a tree those of its first choices
+    agreement: int  # drafted tokens that the target drew too; in a tree, only first choices count
     failure: str = ""  # why no token can be drawn
 
     @property
@@ -57,9 +57,9 @@ class MatchDecision(NamedTuple):
 
 
 def decide_match(entries: Sequence[Verified], logits: Tensor, num_tokens: int) -> list[MatchDecision]:
-    """Draws the target's own token at every position on the device, then compares with the drafts on the host.
+    """Samples the target's token at every position on the device, then compares with the drafts on the host.
 
-    logits [num_rows, vocab], of which the first num_tokens columns can be drawn; one transfer from their device.
+    logits [num_rows, vocab]: only the first num_tokens columns can be drawn; one transfer from the device.
     """
     rows, positions, counts = logit_rows(entries)
     batch = SamplingBatch.of([entry.sampling for entry in entries], counts, device=logits.device)
@@ -81,7 +81,7 @@ def decide_match(entries: Sequence[Verified], logits: Tensor, num_tokens: int) -
 
 
 def groups(texts: Sequence[TextRows], num_rows: int) -> Iterator[tuple[slice, Sequence[TextRows]]]:
-    """The rows of texts in groups of num_rows or a single text: where rules change rows of a group it is copied."""
+    """Yields texts in groups of num_rows rows or a single text, and their rows: rules copy a group that they change."""
     if not any(text.is_changed for text in texts):
         yield slice(None), texts
         return
@@ -111,7 +111,7 @@ def _decide(entry: Verified, target_tokens: list[int], tops: list[float]) -> Mat
 
 
 def logit_rows(entries: Sequence[Verified]) -> tuple[list[int], list[int], list[int]]:
-    """Returns the rows of logits that are drawn from, the text position of each, and each session's number of rows."""
+    """Returns the rows of logits to draw from, their text positions, and each session's number of rows."""
     rows: list[int] = []
     positions: list[int] = []
     counts: list[int] = []
@@ -124,14 +124,14 @@ def logit_rows(entries: Sequence[Verified]) -> tuple[list[int], list[int], list[
 
 
 def _positions(entry: Verified) -> Sequence[int]:
-    """Position in the text of what is drawn after the base, and after each drafted token."""
+    """Text positions of the tokens drawn after the base, and after each drafted token."""
     if entry.parents is None:
         return range(entry.base_len, entry.base_len + len(entry.drafted) + 1)
     return [entry.base_len, *(entry.base_len + depth for depth in trees.depths(entry.parents))]
 
 
 def text_rows(entries: Sequence[Verified]) -> list[TextRows]:
-    """The rows that `logit_rows` gives, as the rules for logits see them."""
+    """Returns the rows of `logit_rows` in the form that rules for logits take."""
     return [_text_rows(entry) for entry in entries]
 
 
@@ -150,9 +150,9 @@ def _text_rows(entry: Verified) -> TextRows:
 
 
 def largest_logits(wanted: Tensor, changed: Tensor) -> Tensor:
-    """Returns the largest logit of each row that is drawn from [num_rows], fp64.
+    """Returns the largest logit of each row to draw from [num_rows], fp64.
 
-    A NaN where the model's own largest one is no number, -inf where rules leave no token.
+    NaN where the model's own largest logit is not finite, -inf where rules allow no token.
     """
     tops = wanted.amax(-1).double()
     tops = torch.where(tops.isfinite(), tops, torch.nan)
@@ -160,9 +160,9 @@ def largest_logits(wanted: Tensor, changed: Tensor) -> Tensor:
 
 
 def failure(tops: Sequence[float], reached: Sequence[int]) -> str:
-    """Why a session cannot go on whose rows have these `largest_logits`; empty if it can.
+    """Returns why a session with these `largest_logits` cannot continue; empty if it can.
 
-    Rows that are not among those reached follow rejected tokens: rules may leave nothing there.
+    reached: the rows in which rules must allow a token; other rows follow rejected tokens.
     """
     if all(map(isfinite, tops)):
         return ""
@@ -172,5 +172,5 @@ def failure(tops: Sequence[float], reached: Sequence[int]) -> str:
 
 
 def int64_tensor(values: Sequence[int] | Sequence[Sequence[int]], like: Tensor) -> Tensor:
-    """Returns an int64 tensor on the device of `like`, without waiting for it."""
+    """Returns an int64 tensor on the device of `like`, without waiting for the transfer."""
     return torch.from_numpy(np.array(values, np.int64)).to(like.device, non_blocking=True)

@@ -1,4 +1,4 @@
-"""The ratio rule on a round's logits: rejection sampling against the distributions that the drafts were sent with."""
+"""The ratio rule on a round's logits: rejection sampling against the distributions sent with the drafts."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ def decide_ratio_round(
 ) -> list[Outcome]:
     """Returns the outcomes of a round's entries under the ratio rule; one transfer from the device.
 
-    logits [num_rows, vocab], of which the first num_tokens columns can be drawn. number: of the round.
+    logits [num_rows, vocab]: only the first num_tokens columns can be drawn. number: of the round.
     records: outcomes contain the decision at each position.
     """
     target_probs, tops = target_probs_of(verified, logits, num_tokens)
@@ -50,7 +50,7 @@ def decide_ratio_round(
 def target_probs_of(verified: Sequence[VerifiedEntry], logits: Tensor, num_tokens: int) -> tuple[Tensor, Tensor]:
     """Returns target_probs [batch, max_len + 1, num_tokens] and their rows' `largest_logits` [batch, max_len + 1].
 
-    Rows are drawn together in groups, as under the match rule: logits that rules change are never copied as a whole.
+    Processes rows in groups, as the match rule does: logits that rules change are never copied as a whole.
     """
     rows, _, repeats = logit_rows(verified)
     batch = SamplingBatch.of([s.entry.sampling for s in verified], repeats, device=logits.device)
@@ -69,7 +69,7 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 
 
 def _columns(repeats: Sequence[int]) -> list[list[int]]:
-    """Returns the packed rows' numbers as a rectangle [batch, max(repeats)], padded with each entry's last row."""
+    """Returns the packed rows' numbers as a rectangle [batch, max(repeats)], padded with each entry's final row."""
     widest = max(repeats)
     columns: list[list[int]] = []
     first = 0
@@ -89,7 +89,7 @@ def _drafts(verified: Sequence[VerifiedEntry], like: Tensor) -> tuple[Tensor, Te
 def _noise(verified: Sequence[VerifiedEntry], draft_tokens: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """Returns accept_noise [batch, max_len] and final_noise [batch], keyed by seed, epoch, round and position.
 
-    number: of the round. No round has it again, so nothing is decided twice by the same noise.
+    number: of the round. It is unique, so no two decisions use the same noise.
     """
     entries = [one.entry for one in verified]
     seeds = int64_tensor([entry.sampling.seed for entry in entries], draft_tokens)
@@ -109,7 +109,7 @@ def _outcomes(
     tops: Tensor,
     gains: Tensor,
 ) -> list[Outcome]:
-    """Returns the outcomes of the ratio rule; all tensors are [batch], but for tops [batch, max_len + 1]."""
+    """Returns the outcomes of the ratio rule; tensors are [batch], only tops is [batch, max_len + 1]."""
     table = [accepted.double(), next_token.double(), agreement, gains, *tops.unbind(1)]  # ids are exact in fp64
     return [
         _with_evidence(
@@ -128,7 +128,7 @@ def _with_evidence(outcome: Outcome, one: VerifiedEntry, log_gain: float) -> Out
 def _with_decisions(
     outcomes: Sequence[Outcome], verified: Sequence[VerifiedEntry], decided: Tensor, ratios: Tensor
 ) -> list[Outcome]:
-    """Returns the outcomes with their decisions; decided and ratios are [batch, max_len]."""
+    """Adds their decisions to the outcomes; decided and ratios are [batch, max_len]."""
     table = torch.stack([decided.double(), ratios]).tolist()
     return [
         replace(outcome, decisions=Decisions(tuple(map(bool, agreed[:count])), tuple(probabilities[:count])))

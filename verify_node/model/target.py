@@ -1,6 +1,6 @@
-"""A round on real tensors: one packed forward pass of the target model, then each session's verification rule.
+"""Runs a round on tensors: one packed forward pass of the target model, then each session's verification rule.
 
-Takes a `Round` of plain integers and returns the tokens that each entry gets. Runs on the model thread.
+Takes a `Round` of plain integers and returns each entry's new tokens. Runs on the model thread.
 """
 
 import time
@@ -26,7 +26,8 @@ from verify_node.scheduler.round import Decisions, Entry, Outcome, PromptRows, R
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """The outcomes of a round, and the seconds of its forward pass, with masks beside it, and of its verification."""
+    """The outcomes of a round, seconds of its forward pass (masks are made meanwhile), and seconds of its
+    verification."""
 
     outcomes: list[Outcome]
     forward_s: float
@@ -34,28 +35,27 @@ class RoundResult:
 
 
 class Target:
-    """The target model with its key/value memory."""
+    """The target model with its KV cache."""
 
     def __init__(
         self, checkpoint: Checkpoint, runner: Runner, *, records: bool = False, constraints: Constraints | None = None
     ) -> None:
-        """records: outcomes contain the decision at each position. constraints: None where none are served."""
+        """records: outcomes contain the decision at each position. constraints: None if none are served."""
         self.checkpoint = checkpoint
         self.runner = runner
         self.records = records
         self._constraint_masks = ConstraintMasks(constraints)
         self._counted = CountedTexts()
-        self._beside = ThreadPoolExecutor(1, "masks")  # they are made while the forward pass runs, without its lock
+        self._beside = ThreadPoolExecutor(1, "masks")  # makes masks during the forward pass, without Python's lock
 
     def run(self, planned: Round) -> RoundResult:
-        """Runs one forward pass over all entries, then verifies by rule; each rule makes one transfer from the
-        device."""
+        """Runs one forward pass over all entries, then verifies by rule; one transfer from the device per rule."""
         started = time.perf_counter()
         has_constraints = any(one.constraint for one in planned.entries)
         making = self._beside.submit(self._constraint_masks.prepare(planned)) if has_constraints else None
         try:
             logits = self.forward(planned)
-        finally:  # also where that fails: the next round must not meet matchers in use
+        finally:  # also on failure: the next round must not find matchers in use
             masks = making.result() if making is not None else {}
         forwarded = time.perf_counter()
         outcomes = self.verify(planned, logits, masks)
@@ -64,14 +64,14 @@ class Target:
         return RoundResult(outcomes, forwarded - started, time.perf_counter() - forwarded)
 
     def recover(self) -> None:
-        """Frees the memory that torch's allocator caches, after a failure."""
+        """Frees memory cached by torch's allocator, after a failure."""
         if self.checkpoint.device.type == "cuda":
             torch.cuda.empty_cache()
 
     @torch.inference_mode()
     def forward(self, planned: Round) -> Tensor:
-        """Returns logits [num_rows, vocab], in the order of entries: of each entry rows of its prompt where their
-        logprobs are wanted, and a row for each position that it draws at."""
+        """Returns logits [num_rows, vocab] in the order of entries: an entry's prompt rows if their logprobs are
+        requested, then a row per position to sample."""
         chunks = [Chunk(entry.session_id, entry.tokens, entry.num_rows, entry.parents) for entry in planned.entries]
         logits = self.runner.forward(chunks)
         if logits.device.type == "cuda":
@@ -80,10 +80,10 @@ class Target:
 
     @torch.inference_mode()
     def verify(self, planned: Round, logits: Tensor, masks: Masks | None = None) -> list[Outcome]:
-        """Returns the outcome of every entry that has rows in the logits of `forward`: it samples, or a prompt is told.
+        """Returns the outcome of every entry that samples, or whose prompt's logprobs are requested.
 
-        masks: of those with a constraint; None: they are made now. Of a tree the key/value memory has no more
-        than the accepted path then.
+        logits: of `forward`. masks: of constrained entries; None: they are made now. Of a tree, the KV cache then
+        retains only the accepted path.
         """
         masks = masks if masks is not None else self._constraint_masks.prepare(planned)()
         verified = self._verified(planned, masks)
@@ -126,7 +126,7 @@ class Target:
         return self._counted.of(entry.session_id, entry.text, entry.prompt_len)
 
     def _match(self, verified: Sequence[VerifiedEntry], logits: Tensor) -> list[Outcome]:
-        """The target's own draw at every position, then equality."""
+        """Samples the target's token at every position, then compares it with the draft."""
         outcomes: list[Outcome] = []
         kept: list[TreePath] = []
         decided = decide_match(verified, logits, self.checkpoint.num_tokens)
@@ -144,7 +144,7 @@ class Target:
 
 
 def _prompt_rows(planned: Round) -> list[tuple[bytes, int, PromptRows]]:
-    """Returns what of prompts is to be told: the session, the first row of logits, and the tokens that follow."""
+    """Returns the prompt rows to report: the session, the first row of logits, and the tokens that follow."""
     found: list[tuple[bytes, int, PromptRows]] = []
     first_row = 0
     for entry in planned.entries:

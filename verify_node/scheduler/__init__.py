@@ -1,12 +1,13 @@
-"""The scheduler: when a round starts, which drafted tokens it verifies, who fits into it, and what follows from it.
+"""The scheduler: starts rounds, selects drafted tokens, packs rounds, and applies their outcomes.
 
-- `start.py`: when the next round starts, and who is ready for it.
-- `select.py`: which drafted tokens are worth their time; `drafted.py`: those that there are, the verify node's own too.
-- `pack.py`: fills a round within budget, token limit and memory (`memory.py`); `round.py` has the result, plain data.
-- `preempt.py`: who has memory where it is short, by an order (`order.py`, `laps.py`) and by the time in rounds that
-  each session has had (`service.py`).
-- `commit.py`: what a finished round does to its sessions; `allocate.py`: what it teaches, who may draft how much next;
-  `model_drafts.py`: whether draft models may draft at all, where they share this machine.
+- `start.py`: decides when the next round starts, and with which ready sessions.
+- `select.py`: selects the drafted tokens that are worth their time; `drafted.py`: collects all drafted tokens, with the
+  verify node's own.
+- `pack.py`: fills a round within budget, token limit and memory (`memory.py`); `round.py`: the round as plain data.
+- `preempt.py`: assigns memory when it is short, by an order (`order.py`, `laps.py`) and each session's time in rounds
+  (`service.py`).
+- `commit.py`: applies a finished round to its sessions; `allocate.py`: updates estimates, and permits drafts;
+  `model_drafts.py`: decides whether draft models that share this machine may draft at all.
 
 Times are arguments; no I/O.
 """

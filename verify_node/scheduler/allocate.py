@@ -1,7 +1,7 @@
 """Estimates from each round, and permissions for the next: Eq. (3), Eq. (4) and Eq. (5) of the GoodSpeed paper.
 
-Observes acceptance per session and goodput per client, and asks the policy how many tokens beyond its text each session
-may have drafted.
+Observes acceptance per session and goodput per client. Asks the policy how many tokens beyond its text each session may
+have drafted.
 """
 
 import logging
@@ -20,42 +20,42 @@ from verify_node.session.session import Session
 logger = logging.getLogger("goodspeed.verify")
 
 INITIAL_ACCEPTANCE = 0.7
-"""Optimistic, so that a new session is tried with a few tokens rather than none."""
+"""Optimistic, so that a new session is tried with a few drafted tokens rather than none."""
 
 INITIAL_WORTH = 3.0
-"""Drafted tokens that it counts as, where evidence is weighed. With 1 luck decides too much, with 10 it is believed
-for too long; measured, see the log."""
+"""Drafted tokens that the initial acceptance counts as, where evidence is weighed. With 1, luck decides too much; with
+10, the initial value persists too long; measured, see the log."""
 
 INITIAL_GOODPUT = 1.0
-"""The goodput of plain decoding."""
+"""Goodput of plain decoding."""
 
 SMALLEST_GOODPUT = 1e-9
 
 SMALLEST_WORTH = 1e-250
 
 LEAST_PERMISSION = 4
-"""Tokens that every draft model may draft where rounds go on meanwhile: fewer are gone when they arrive, and nobody
-could show by now that its drafts are worth more."""
+"""Tokens that every draft model may draft where rounds do not wait for drafts: fewer would be overtaken on arrival, and
+no client could show that its drafts are now worth more."""
 
 PERMITTED = 3.0
-"""The policy shares out so many budgets where drafted tokens are selected: the selection cuts what is too much, and a
-permission counts tokens that are still on their way. Measured with 1 to 4, see the log: with less, clients whose drafts
-are accepted are held up by their permissions; with more nothing is gained."""
+"""Number of budgets that the policy shares out where drafted tokens are selected: selection drops the excess, and
+permissions include tokens in flight. Measured with 1 to 4, see the log: with fewer, permissions hold up clients whose
+drafts are accepted; with more, nothing is gained."""
 
 REACH = 2
-"""A permission is at most so many times what the draft node has delivered, beyond the least: room to show more."""
+"""Bound on a permission beyond the least, in multiples of the draft node's delivered tokens: room to improve."""
 
 TRIED_AGAIN = 20
-"""Rounds without a draft after which a session that waits for its drafts may draft one token: it may be better by now.
-All others may always draft a few."""
+"""Rounds without a draft after which a session that waits for its drafts may draft one token, in case its draft model
+has improved. All other sessions may always draft a few."""
 
 TRIED_SHARE, MOST_TRIED_S = 0.02, 1.0
-"""Share of the time that a session spends on that at most where only itself waits. One that took longer than a second
-is tried again all the same: it may have been a pause."""
+"""Largest share of a session's time for such trials, where only the session itself waits; cap on its answer time, in
+seconds: a longer answer counts as that long, since it may have been a pause."""
 
 
 class Allocator:
-    """Keeps the estimates and turns them into permissions."""
+    """Holds the estimates and turns them into permissions."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class Allocator:
         weigh_evidence: bool = True,
         fairness: float = 1.0,
     ) -> None:
-        """is_barrier: rounds wait for all drafts, which are verified whole. Then the budget itself is shared out.
+        """is_barrier: rounds wait for all drafts and verify them whole, so the budget itself is shared out.
 
-        fairness: of the utility U whose derivative a token is worth.
+        fairness: exponent of the utility U whose derivative is a token's worth.
         """
         self.policy = policy
         self.budget = budget
@@ -81,24 +81,24 @@ class Allocator:
         self._goodput_bounds = goodput_bounds(fairness)
         self.worth = INITIAL_WORTH if weigh_evidence else None
         self.clients: dict[str, Client] = {}
-        self.policy_error: PolicyError | None = None  # the last one
+        self.policy_error: PolicyError | None = None  # the latest
         self.num_policy_errors = 0
 
     def client(self, name: str) -> Client:
-        """The client of that name; its estimates outlive its connections."""
+        """Returns the client of that name; its estimates outlive its connections."""
         if name not in self.clients:
             self.clients[name] = Client(name, self._unknown_acceptance(), GoodputEstimator(self.beta, INITIAL_GOODPUT))
         return self.clients[name]
 
     def set_draft_model(self, client: Client, draft_fingerprint: str, *, has_model: bool) -> None:
-        """Sets the client's draft model; what was estimated of another one is forgotten."""
+        """Sets the client's draft model; forgets estimates of a different model."""
         client.set_draft_model(draft_fingerprint, self._unknown_acceptance(), has_model=has_model)
 
     def _unknown_acceptance(self) -> AcceptanceEstimator:
         return AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE, self.worth)
 
     def worth_of(self, client: Client) -> float:
-        """Worth of one token of this client to the sum of utilities: w U'(X) = w X^-fairness.
+        """Returns the worth of one token of this client to the sum of utilities: w U'(X) = w X^-fairness.
 
         Finite, and above 0.
         """
@@ -107,13 +107,13 @@ class Allocator:
         return float(max(client.weight * goodput**-self.fairness, SMALLEST_WORTH))
 
     def session_acceptance(self, client: Client) -> AcceptanceEstimator:
-        """A new session starts from what its client's sessions have shown."""
+        """Returns the initial estimate of a new session, from its client's sessions."""
         return AcceptanceEstimator(self.eta, client.acceptance.value, client.acceptance.worth)
 
     def observe(self, number: int, moved: Sequence[Moved]) -> None:
-        """Eq. (3) for every session, Eq. (4) once for every client, with the rounds since its last observation.
+        """Applies Eq. (3) to each session, and Eq. (4) to each client, once for the rounds since its previous update.
 
-        Calibrations, too, and what waiting for drafts brings. number: of the round that is done.
+        Also updates calibrations and the gain of waiting for drafts. number: of the finished round.
         """
         tokens: dict[str, int] = defaultdict(int)
         for move in moved:
@@ -132,9 +132,9 @@ class Allocator:
     def permit(self, number: int, sessions: Sequence[Session], round_s: float) -> dict[bytes, int]:
         """Returns how many tokens beyond its text each session may have drafted after round `number`, by Eq. (5).
 
-        sessions: every active session that has had its first token; those for which nothing may draft are left out.
-        Where rounds go on meanwhile, `PERMITTED` budgets are shared out. Nobody gets less than LEAST_PERMISSION, unless
-        it waits for its drafts, and nobody much more than its draft node has shown to deliver.
+        sessions: all active sessions that have had their first token. Sessions without a possible drafter are left out
+        of the result. Where rounds do not wait for drafts, `PERMITTED` budgets are shared out. Each session gets at
+        least LEAST_PERMISSION, unless it waits for its drafts, and not much more than its draft node has delivered.
         """
         drafting = [one for one in sessions if one.takes_drafts and (one.uses_model or self.waits(one))]
         rooms = limits_of_clients(drafting, number)
@@ -154,30 +154,30 @@ class Allocator:
         return permitted | {one.session_id: max(1, permitted[one.session_id]) for one in tried}
 
     def _share_out(self, states: Sequence[ClientState], budget: int) -> list[int] | None:
-        """The policy's answer; None where a policy of a user's own failed: that costs drafts, and never the node."""
+        """Returns the policy's allocation; None if a user's own policy failed, which costs drafts but not the node."""
         try:
             return self.policy.allocate(states, budget)
         except PolicyError as error:
             self.policy_error = error
             self.num_policy_errors += 1
-            if self.num_policy_errors.bit_count() == 1:  # the first, the second, the fourth and so on
+            if self.num_policy_errors.bit_count() == 1:  # the first, second, fourth and so on
                 logger.error("%s", self.told_policy_error, exc_info=error.__cause__)
             return None
 
     @property
     def told_policy_error(self) -> str | None:
-        """The fault of the policy's last wrong answer, and the number of such answers; None if there never was one."""
+        """The latest error of the policy, and the number of errors; None if there was none."""
         if self.policy_error is None:
             return None
         return f"{self.policy_error}; nobody drafts after such a round (so far: {self.num_policy_errors})"
 
     def _state(self, session: Session, rooms: Mapping[bytes, int], round_s: float) -> ClientState:
-        """The session as the policy sees it."""
+        """Returns the session as input of the policy."""
         client = session.client
         longest = min(session.max_length, MAX_DRAFT, rooms.get(session.session_id, MAX_DRAFT))
         if not self.is_barrier:
             longest = min(longest, LEAST_PERMISSION + int(REACH * client.delivered))
-        if not self.is_barrier and self.waits(session):  # what a round cannot verify is drafted in vain
+        if not self.is_barrier and self.waits(session):  # tokens beyond a round's budget would be drafted in vain
             longest = quickest(session, min(longest, self.budget), round_s)
         return ClientState(
             acceptance_rate=min(session.acceptance.value, session.acceptance_bound.most),
@@ -191,15 +191,15 @@ class Allocator:
         )
 
     def _least(self, session: Session, rooms: Mapping[bytes, int]) -> int:
-        """Tokens that it may draft whatever the policy says, within its key's limit."""
+        """Tokens that it may draft regardless of the policy, within its key's limit."""
         return 0 if self.waits(session) else min(LEAST_PERMISSION, rooms.get(session.session_id, LEAST_PERMISSION))
 
     def waits(self, session: Session) -> bool:
-        """Returns whether the session waits for its drafts, so that they cost it time."""
+        """True if the session waits for its drafts, so that they cost it time."""
         return self.is_barrier or session.verification == "ratio"
 
     def _is_tried(self, session: Session, number: int, round_s: float) -> bool:
-        """Returns whether a session that may draft nothing has waited long enough for one token."""
+        """True if a session that may draft nothing has waited long enough to try one token."""
         if session.zero_since is None:
             return False
         wait_s = 0.0 if self.is_barrier else min(session.client.answer_s, MOST_TRIED_S) / TRIED_SHARE
@@ -207,13 +207,13 @@ class Allocator:
 
 
 FIRST_LENGTH = 4
-"""Longest draft that is waited for as long as nobody knows how long one takes."""
+"""Longest draft that a round waits for while the draft time is unknown."""
 
 
 def limits_of_clients(sessions: Sequence[Session], number: int = 0) -> dict[bytes, int]:
-    """Most drafted tokens of each session whose client has a limit, so that all of the client's together keep to it.
+    """Returns the most drafted tokens of each session whose client has a limit; together they satisfy the limit.
 
-    Its sessions share the limit; the remainder goes to others of them in each verify round `number`.
+    A client's sessions share its limit; the remainder rotates among them by verify round `number`.
     """
     sharing: dict[str, list[Session]] = defaultdict(list)
     clients: dict[str, Client] = {}
@@ -230,10 +230,10 @@ def limits_of_clients(sessions: Sequence[Session], number: int = 0) -> dict[byte
 
 
 def quickest(session: Session, most: int, round_s: float) -> int:
-    """Length, at most `most`, with which the text of a session that waits for its drafts grows fastest; 0: without any.
+    """Returns the length, at most `most`, that lets a session that waits for its drafts grow fastest; 0: no draft.
 
-    A draft costs its session the way there and back and the time of its tokens. How long these take is known from what
-    the client's draft model drafted before; it begins with a few.
+    A draft costs its session the round trip and the time of its tokens. The time per token is estimated from the
+    client's earlier drafts; until the first, the length is FIRST_LENGTH at most.
     """
     client = session.client
     if not client.answer_s:
@@ -245,7 +245,7 @@ def quickest(session: Session, most: int, round_s: float) -> int:
     for length in range(1, most + 1):
         tokens += alpha**length
         seconds += token_s
-        if tokens / seconds <= fastest:  # each token brings less than the one before: the pace falls from here on
+        if tokens / seconds <= fastest:  # each token brings less than the previous one: the pace only falls from here
             break
         best, fastest = length, tokens / seconds
     return best if not round_s or fastest > 1.0 / round_s else 0

@@ -1,4 +1,4 @@
-"""Applies a finished round to its sessions: tokens committed, estimates moved. No I/O, no clock, no torch."""
+"""Applies a finished round to its sessions: commits tokens. No I/O, no clock, no torch."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ from verify_node.session.session import Session
 
 
 class Moved(Struct, frozen=True):
-    """A session for which a round decided something: tokens, or the end of its text."""
+    """A session for which a round decided tokens, or the end of its text."""
 
     session: Session
     entry: Entry
@@ -29,21 +29,21 @@ class Moved(Struct, frozen=True):
 
     @property
     def num_observed(self) -> int:
-        """Drafted tokens that acceptance is observed of: a draft model's, and all that the ratio rule decided on.
+        """Drafted tokens that update the acceptance rate: a draft model's, and all tokens that the ratio rule decided.
 
-        Those of an index do not count.
+        N-gram drafts do not count.
         """
         counts = self.entry.source == "model" or self.entry.proposal is not None
         return len(self.entry.first_choices) if counts else 0
 
     @property
     def delivered(self) -> tuple[int, int]:
-        """First choices accepted, and drafted, up to the text's end, which is itself not delivered."""
+        """First choices accepted, and first choices drafted, up to the text's end, which is itself not delivered."""
         return self._num_accepted, min(self.num_observed, len(self.taken) + 1)
 
     @property
     def _num_accepted(self) -> int:
-        """First choices accepted up to the text's end, and that; nothing beyond it was asked for."""
+        """First choices accepted up to and including the text's end; tokens beyond it do not count."""
         path, num_accepted = self.outcome.path, self.outcome.num_accepted
         if path is not None:
             pairs = enumerate(zip(path, self.entry.first_choices, strict=False))
@@ -52,9 +52,9 @@ class Moved(Struct, frozen=True):
 
     @property
     def claims(self) -> list[tuple[ClaimedOf, bytes, int]]:
-        """Codes of the claimed probabilities of tokens up to the first rejection, by source; how many were accepted.
+        """Codes of the claimed probabilities up to the first rejection, by source, each with its accepted tokens.
 
-        What follows the text's end does not count: it is drafted at will, and accepted at no cost.
+        Tokens after the text's end do not count: they are drafted freely, and accepted at no cost.
         """
         source, codes = self.entry.source, self.entry.probabilities[: min(self.num_verified, len(self.taken) + 1)]
         if self.entry.is_forced or source is None or not codes:
@@ -64,7 +64,7 @@ class Moved(Struct, frozen=True):
         return [(source, codes, self._num_accepted)]
 
     def _claims_of_tree(self, parents: Sequence[int]) -> list[tuple[ClaimedOf, bytes, int]]:
-        """The claims for all tokens after the base or an accepted one: what the target drew there is known."""
+        """Claims for all tokens that follow the base or an accepted token: the target's draw there is known."""
         path = self.outcome.path or ()
         tried = (trees.BASE, *path)[: len(self.taken) + 1]
         claims: list[tuple[ClaimedOf, bytes, int]] = []
@@ -76,12 +76,12 @@ class Moved(Struct, frozen=True):
 
     @property
     def alternatives(self) -> tuple[int, int]:
-        """Tokens of a tree beside the first choices of its chain: how many, and how many of them were accepted."""
+        """Tokens of a tree that are not first choices: number verified, and number accepted."""
         first = self.entry.first_choices
         return self.entry.num_drafted - len(first), len({*(self.outcome.path or ())} - {*first})
 
     def verdict(self, may_draft: int, least_probability: int = probabilities.LEAST) -> Verdict:
-        """The message with the decision."""
+        """Makes the message with the decision."""
         session = self.session
         return Verdict(
             session_id=session.session_id,
@@ -102,10 +102,10 @@ class Moved(Struct, frozen=True):
 
 
 def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> Moved:
-    """Adds the decided tokens to the session's text, and frees the memory of rejected ones, or of all at its end.
+    """Commits the decided tokens, and frees the KV cache of rejected ones, or of the whole text at its end.
 
-    Full pages of the text are published: nothing that was only drafted is among them. At the end of a text that shares
-    with no other they are of no more use.
+    Publishes full pages of the text, which contain no rejected tokens. The pages of a finished text that shares with no
+    other session are withdrawn.
     """
     base_len = len(session.tokens)
     taken = session.commit(outcome.tokens, outcome.logprobs)
@@ -120,10 +120,10 @@ def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> 
 
 
 def publish(session: Session, pool: PagePool) -> None:
-    """Publishes the pages prefilled so far to those who share; the text must not be ahead of its KV pages."""
+    """Publishes the pages prefilled so far in the prefix cache; the text must be at least as long as its KV cache."""
     pool.publish(session.session_id, session.prefix_scope, session.tokens)
 
 
 def active(sessions: Mapping[bytes, Session]) -> list[Session]:
-    """The sessions that go on and have had their first token."""
+    """Returns the unfinished sessions that have had their first token."""
     return [session for session in sessions.values() if session.phase is Phase.RUNNING]

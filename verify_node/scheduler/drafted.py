@@ -1,4 +1,4 @@
-"""The drafted tokens of a session that a round could verify, whoever drafted them. Changes nothing."""
+"""The drafted tokens of a session that a round could verify, from any source. Changes no session."""
 
 from collections import OrderedDict
 from collections.abc import Container, Sequence
@@ -15,9 +15,9 @@ from verify_node.session.session import Session
 
 
 def of_draft(session: Session) -> Drafted:
-    """The rest of the session's newest draft, as long as the text may grow; of a tree all that is left.
+    """Returns the rest of the session's newest draft, up to the text's limit; of a tree, all remaining tokens.
 
-    Under match what it was drawn from is of no use, and under ratio nothing is of use without.
+    Match needs no proposal, which is dropped; a draft without a proposal is of no use under ratio.
     """
     drafted, by_ratio = session.drafted, session.verification == "ratio"
     if drafted is None or not session.allows_drafts_of(drafted.source) or (by_ratio and drafted.proposal is None):
@@ -27,17 +27,17 @@ def of_draft(session: Session) -> Drafted:
 
 
 def of_self(tokens: tuple[int, ...], claimed: tuple[float, ...]) -> Drafted:
-    """The verify node's own draft from the session's text."""
+    """Returns the verify node's own draft from the session's text."""
     return Drafted(tokens, probabilities.encode(claimed), "self") if tokens else NOTHING
 
 
 def of_form(tokens: tuple[int, ...]) -> Drafted:
-    """Tokens that the constraint on the output forces: the verify node's own draft, and certain."""
+    """Returns the tokens forced by the output's constraint as the verify node's own draft; they are certain."""
     return Drafted(tokens, bytes(len(tokens)), "self", is_forced=True) if tokens else NOTHING
 
 
 def claimed_probabilities(session: Session, drafted: Drafted) -> list[float]:
-    """The calibrated probability of each token given those before it, as this session's rule may use it."""
+    """Returns each token's calibrated probability given its predecessors, for use under the session's rule."""
     if drafted.is_forced:
         return [1.0] * len(drafted.tokens)
     if session.verification == "ratio" or not drafted.codes:
@@ -48,14 +48,14 @@ def claimed_probabilities(session: Session, drafted: Drafted) -> list[float]:
 
 
 def _probabilities_in_tree(client: Client, drafted: Drafted, parents: tuple[int, ...]) -> list[float]:
-    """As `claimed_probabilities`. After the same token only one can be right: so all that follow it sum to 1 at most.
+    """`claimed_probabilities` for a tree. Siblings exclude each other, so their probabilities sum to at most 1.
 
     No alternative is likelier than the first choice.
     """
     found = client.calibration(drafted.source or "model").probabilities(drafted.codes)
     others = trees.alternatives(parents)
     claimed = client.calibration("alternative").probabilities(bytes([drafted.codes[node] for node, _ in others]))
-    left: dict[int, float] = {}  # by first choice: what its probabilities and those of the alternatives so far leave
+    left: dict[int, float] = {}  # remaining probability, by first choice, after it and its alternatives so far
     for (node, chosen), one in zip(others, claimed, strict=True):
         room = left.get(chosen, 1.0 - found[chosen])
         found[node] = max(0.0, min(one, found[chosen], room))
@@ -67,23 +67,23 @@ MAX_LENGTH = 8
 """Longest draft from a session's own text."""
 
 MAX_DRAFTS = 32
-"""Texts that are looked up for one round, at 20 to 100 us each."""
+"""Most texts looked up for one round, at 20 to 100 us each."""
 
 TRIED_AGAIN = 8
-"""Of these at least so many are texts in which nothing was found the last time, if there are so many."""
+"""Of these, least number of texts whose previous lookup found nothing, if there are so many."""
 
 MAX_INDEXED = 16_384
-"""Tokens that are indexed for one round, in about 5 ms, or one text that is longer. The others come in later rounds."""
+"""Most tokens indexed for one round, in about 5 ms, or one longer text. Other texts wait for later rounds."""
 
 MAX_TOKENS = 4_000_000
-"""Tokens of the texts that are indexed at once, about 100 MB; the text that was drafted from longest ago goes first."""
+"""Most tokens of all indexed texts, about 100 MB; the text least recently drafted from is evicted first."""
 
 LEAST_PROBABILITY = 0.03
-"""Path probabilities below which nothing is drafted, however cheap a token is."""
+"""Path probability below which nothing is drafted, however cheap a token is."""
 
 
 class Wanting(NamedTuple):
-    """A session that nobody else drafts for in this round."""
+    """A session that has no other draft in this round."""
 
     session: Session
     worth: float  # of one token
@@ -91,17 +91,17 @@ class Wanting(NamedTuple):
 
 
 class SelfDrafts:
-    """The indexes of the sessions' own texts."""
+    """The n-gram indexes of the sessions' own texts."""
 
     def __init__(self, max_tokens: int = MAX_TOKENS) -> None:
         self._max_tokens = max_tokens
         self._num_tokens = 0
         self._texts: OrderedDict[bytes, GrowingText] = OrderedDict()
-        self._misses: dict[bytes, int] = {}  # when nothing was found, if that is so the last time, in drafts made
+        self._misses: dict[bytes, int] = {}  # drafts made when its latest lookup found nothing, by session
         self._num_made = 0
 
     def draft(self, wanting: Sequence[Wanting]) -> list[tuple[Session, Drafted]]:
-        """Drafts from the sessions' own texts, for those of the highest worth."""
+        """Drafts from the sessions' own texts, for the sessions of highest worth."""
         found, num_indexed = [], 0
         for session, _, least_probability in self._first(wanting):
             num_new = self._num_unknown(session)
@@ -118,13 +118,13 @@ class SelfDrafts:
         return found
 
     def keep(self, open_sessions: Container[bytes]) -> None:
-        """Forgets the texts of all other sessions."""
+        """Drops the texts of all other sessions."""
         for session_id in [key for key in self._texts if key not in open_sessions]:
             self._num_tokens -= len(self._texts.pop(session_id))
         self._misses = {key: made for key, made in self._misses.items() if key in open_sessions}
 
     def _first(self, wanting: Sequence[Wanting]) -> Sequence[Wanting]:
-        """Sessions that are drafted for now: by worth, and in turn where the text said nothing the last time."""
+        """Returns the sessions to draft for: by worth, and in turn where the previous lookup found nothing."""
         worth_it = [one for one in wanting if one.least_probability < 1.0]
         if len(worth_it) <= MAX_DRAFTS:
             return worth_it
@@ -137,7 +137,7 @@ class SelfDrafts:
         ]
 
     def _draft(self, session: Session, least_probability: float) -> Drafted:
-        """A draft that ends before the text does: the end itself the target draws in the same round, drafted or not."""
+        """Drafts up to the text's end, which the target draws in the same round, drafted or not."""
         stop_ids = session.opened.stop_ids
         if session.forced_next:
             return of_form(_before(session.forced_next[: session.max_length], stop_ids))
@@ -146,7 +146,7 @@ class SelfDrafts:
         return of_self(tokens, found.probabilities[: len(tokens)])
 
     def _find(self, session: Session, length: int, least_probability: float) -> Continuation:
-        """The continuation that the text's index finds."""
+        """Returns the continuation found by the text's index."""
         opened = session.opened
         banned = opened.stop_ids if len(session.tokens) < session.may_stop_at else ()
         text = self._text(session)
@@ -157,7 +157,7 @@ class SelfDrafts:
         return len(session.tokens) - (len(known) if known is not None else 0)
 
     def _text(self, session: Session) -> GrowingText:
-        """The index of the session's text as it is now."""
+        """Returns the index of the session's current text."""
         key = session.session_id
         text = self._texts.setdefault(key, GrowingText())
         self._texts.move_to_end(key)
@@ -171,5 +171,5 @@ class SelfDrafts:
 
 
 def _before(tokens: tuple[int, ...], stop_ids: Sequence[int]) -> tuple[int, ...]:
-    """The tokens before the first of stop_ids."""
+    """Returns the tokens before the first of stop_ids."""
     return tokens[: next((at for at, token in enumerate(tokens) if token in stop_ids), len(tokens))]

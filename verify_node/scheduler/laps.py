@@ -1,19 +1,19 @@
 """LAPS-SD: least attained service, and once a text's speed is known, least perceived service.
 
 K queues by service, S_j = M^(j-1) S_1 (section 4.2). A job is *perceptible* once its acceptance rate is stable; then
-its time T_i is known.
+its remaining time T_i is known.
 
     higher queue first; in a queue perceptible jobs first, by the shortest T_i; the others likewise, or by arrival
 
-A perceptible job lies in the queue of its perceived service, that is of what it has attained and T_i together ("put
-requests in these queues according to their attained or perceptible inference service", section 1). It may be displaced
-in one ranking, the first after it turned perceptible: without that, at batch size 1, whoever turns perceptible would
-run on, and T_i would order nobody. After that it is never preempted. Nobody is before S_1 of service in one turn, so
-that a job which aging brought forward gets somewhere. The paper leaves all three open.
+A perceptible job's queue is that of its perceived service, the sum of attained service and T_i ("put requests in these
+queues according to their attained or perceptible inference service", section 1). A job may be displaced in one ranking
+after it turned perceptible, the first, and never afterwards: otherwise, at batch size 1, each job that turns
+perceptible would run on, and T_i would order none. No job is displaced before S_1 of service in one turn, so that a job
+brought forward by aging makes progress. The paper leaves all three points open.
 
-In the paper a job that is not perceptible lies in the queue of what it has attained, by arrival (`guesses=False`). But
-its length is predicted before it begins, so its time can be guessed. Taking that guess as its perceived service until a
-better one is known made texts faster wherever lengths are predicted (`experiments/laps_sd.py`); it is the default.
+In the paper a job that is not perceptible is queued by attained service, then by arrival (`guesses=False`). But its
+length is predicted before it begins, so its time can be guessed. Using the guess as perceived service until a better
+one is known made texts faster wherever lengths are predicted (`experiments/laps_sd.py`); it is the default.
 """
 
 from bisect import bisect_right
@@ -26,18 +26,18 @@ from goodspeed.errors import ConfigError
 from verify_node.scheduler.order import AGING_S, Job
 
 NUM_QUEUES = 4
-"""K. With four, the last queue begins at 64 S_1, beyond most texts."""
+"""K. With four, the final queue begins at 64 S_1, beyond most texts."""
 
 GROWTH = 4.0
-"""M. A text is moved down at most K - 1 times, after 1, 4 and 16 times the first bound."""
+"""M. A text moves down at most K - 1 times, after 1, 4 and 16 times the first bound."""
 
 FIRST_S = 0.5
-"""S_1, in seconds: about the first ten rounds of a text, after which little has to be computed again."""
+"""S_1, in seconds: about the first ten rounds of a text, when little must be recomputed after a preemption."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """K queues; the first has whoever has had the least service."""
+    """K queues; the first has the jobs with the least service."""
 
     num_queues: int = NUM_QUEUES
     growth: float = GROWTH
@@ -53,22 +53,22 @@ class Queues:
             bound *= self.growth
 
     def level(self, service_s: float) -> int:
-        """Returns which queue this much service belongs to: 0 is the first, num_queues - 1 the last."""
+        """Returns the queue of this service in seconds: 0 is the first, num_queues - 1 the final one."""
         return bisect_right(self._bounds, service_s)
 
 
 NUM_ROUNDS = 8
-"""gamma, rounds over which the rate may hardly change; the paper states none."""
+"""gamma: rounds over which a stable rate hardly changes; the paper states none."""
 
 TOLERANCE = 0.05
-"""delta, by how much it may change over these; the paper states none."""
+"""delta: bound on the change of a stable rate over these rounds; the paper states none."""
 
 WINDOW = 64
-"""Drafts that the rate is taken over. A text that turns to something else is noticed after some of them."""
+"""Drafts that a rate is computed over. A change of the text shows after some of them."""
 
 
 def stable_rate(rates: Sequence[float], num_rounds: int, tolerance: float) -> float | None:
-    """A_i, the mean of the last `num_rounds` rates if they differ by less than `tolerance`; None if it is not known."""
+    """Returns A_i: the mean of the newest `num_rounds` rates if they differ by less than `tolerance`; else None."""
     last = rates[-num_rounds:]
     if len(last) < num_rounds or max(last) - min(last) >= tolerance:
         return None
@@ -76,10 +76,10 @@ def stable_rate(rates: Sequence[float], num_rounds: int, tolerance: float) -> fl
 
 
 class RateHistory:
-    """The acceptance rate of one text, accepted / drafted of its last drafts, as it was after each of them."""
+    """The acceptance rate of one text, accepted / drafted over its newest drafts, after each draft."""
 
     def __init__(self, num_kept: int = NUM_ROUNDS, window: int = WINDOW) -> None:
-        """num_kept: rates that are remembered, gamma at least. window: drafts that each is taken over."""
+        """num_kept: rates to remember, at least gamma. window: drafts that each rate is computed over."""
         if num_kept < 1 or window < 1:
             raise ConfigError(f"a history of {num_kept} rates over {window} drafts is none; both must be 1 or more")
         self._drafts: deque[tuple[int, int]] = deque(maxlen=window)
@@ -87,7 +87,7 @@ class RateHistory:
         self._num_accepted = self._num_drafted = 0
 
     def observe(self, num_accepted: int, num_drafted: int) -> None:
-        """One round's draft. A round without a draft tells nothing."""
+        """Updates the rate with one round's draft; a round without a draft is ignored."""
         if not num_drafted:
             return
         if len(self._drafts) == self._drafts.maxlen:
@@ -101,29 +101,29 @@ class RateHistory:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The oldest first."""
+        """The remembered rates, the oldest first."""
         return tuple(self._rates)
 
     @property
     def num_drafted(self) -> float:
-        """n, drafted tokens of a round that has a draft, on average; 0 before the first."""
+        """n: mean number of drafted tokens in rounds with a draft; 0 before the first."""
         return self._num_drafted / len(self._drafts) if self._drafts else 0.0
 
 
 UNKNOWN_RATE = 0.7
-"""The rate of a text that has drafted nothing yet; the verify node's own initial acceptance rate."""
+"""Assumed rate of a text without drafts so far; the verify node's own initial acceptance rate."""
 
 
 class Size(NamedTuple):
-    """A job as the last ranking saw it."""
+    """A job in the latest ranking."""
 
     rate: float | None  # A_i; None while the job is not perceptible
-    remaining_s: float  # T_i, with the best guess of A_i where the job is not perceptible
+    remaining_s: float  # T_i, from the best guess of A_i if the job is not perceptible
     level: int  # its queue
 
 
 class Laps:
-    """Algorithm 1 of the paper; with one place and all sizes known it is shortest job first by time."""
+    """Algorithm 1 of the paper; with one place and all sizes known, shortest job first by time."""
 
     displaces = True
     ages = True
@@ -138,18 +138,18 @@ class Laps:
         aging_s: float = AGING_S,
         guesses: bool = True,
     ) -> None:
-        """num_rounds: gamma; tolerance: delta. The others are K, M, S_1, and after how long a wait a job goes first.
+        """num_queues: K. growth: M. first_s: S_1. num_rounds: gamma. tolerance: delta. aging_s: see `AGING_S`.
 
-        guesses: jobs that are not perceptible lie in the queue of the service that is guessed, the shortest first.
+        guesses: whether jobs that are not perceptible are queued by guessed service, the shortest first.
         """
         self.queues = Queues(num_queues, growth, first_s)
         self.num_rounds = num_rounds
         self.tolerance = tolerance
         self.aging_s = aging_s
         self.guesses = guesses
-        self._sizes: dict[Hashable, Size] = {}  # of the last ranking
+        self._sizes: dict[Hashable, Size] = {}  # of the latest ranking
         self._perceptible: frozenset[Hashable] = frozenset()
-        self._settled: frozenset[Hashable] = frozenset()  # perceptible in the last ranking and the one before
+        self._settled: frozenset[Hashable] = frozenset()  # perceptible in the latest ranking and the previous one
 
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
         self._sizes = {job.job_id: self._size(job) for job in jobs}
@@ -158,7 +158,7 @@ class Laps:
         return sorted(jobs, key=lambda job: self._key(job, now))
 
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
-        """To a higher queue, where what is left is more than the waiter's time and what coming back costs."""
+        """True if the waiter is overdue, or its queue is higher and its T_i + holder.recompute_s < the holder's T_i."""
         if holder.turn_s < self.queues.first_s or holder.job_id in self._settled:
             return False
         if waiter.is_overdue(now, self.aging_s):
@@ -171,7 +171,7 @@ class Laps:
         return (-1.0, 0.0) if waiter.is_overdue(now, self.aging_s) else (size.level, size.remaining_s)
 
     def _size(self, job: Job) -> Size:
-        """Its queue is by what it has attained, and what it is expected to need as far as that counts."""
+        """Computes the job's queue from attained service, plus its expected service where that counts."""
         rate = stable_rate(job.rates, self.num_rounds, self.tolerance)
         guess = job.rates[-1] if job.rates else UNKNOWN_RATE
         remaining_s = job.remaining_s(guess if rate is None else rate)
@@ -179,7 +179,7 @@ class Laps:
         return Size(rate, remaining_s, self.queues.level(job.attained_s + (remaining_s if is_perceived else 0.0)))
 
     def _may_settle(self, job: Job) -> bool:
-        """Returns whether this is a ranking in which a perceptible job may be displaced, if it has a place at all."""
+        """True if a perceptible job may be displaced in this ranking, if it has a place at all."""
         return self._sizes[job.job_id].rate is not None and (not job.has_place or job.turn_s >= self.queues.first_s)
 
     def _key(self, job: Job, now: float) -> tuple[tuple[bool, float], int, bool, float, float]:

@@ -1,6 +1,6 @@
-"""Keeps the pages of a round while it is filled: what its sessions take.
+"""Reserves the pages of a round's sessions while the round is packed.
 
-Sessions that would prefill the same pages as another one wait for that one (`followers`).
+A session that would prefill the same pages as another waits for the other (`followers`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ from verify_node.session.session import Session
 
 
 class RoundMemory:
-    """The pages that the sessions of a round will take."""
+    """The pages that a round's sessions will take."""
 
     def __init__(self, pool: PagePool, drafted: Mapping[bytes, Drafted]) -> None:
-        """drafted: what each session has verified."""
+        """drafted: tokens to verify, by session."""
         self.pool = pool
         self.drafted = drafted
         self.reserved = 0  # pages that the members will take
@@ -24,22 +24,22 @@ class RoundMemory:
         self.preempted: list[bytes] = []
 
     def find(self, session: Session) -> Hit | None:
-        """Kept pages that a session without memory would begin with; None for one that has memory."""
+        """Returns cached pages that a session without memory can start from; None for a session with memory."""
         if session.session_id in self.pool:
             return None
         return self.pool.find(session.session_id, session.prefix_scope, session.tokens)
 
     def needed(self, session: Session, hit: Hit | None) -> int:
-        """Free pages needed for its uncached tokens; shared cached pages cost none."""
+        """Returns the free pages needed for its uncached tokens; shared cached pages need none."""
         num_tokens = len(session.tokens) + len(self.drafted.get(session.session_id, NOTHING).tokens)
         needed = self.pool.pages_needed(session.session_id, num_tokens - self.pool.length(session.session_id))
         return needed if hit is None else needed - (len(hit.pages) - hit.num_unused)
 
     def reserve(self, session: Session, num_tokens: int, hit: Hit | None) -> bool:
-        """Sets pages aside, if there are as many.
+        """Reserves pages; returns False if too few are free.
 
-        A session without memory is admitted only when all that it has to be fed finds room: half a prompt would be
-        thrown away again at the next shortage. It gets the kept pages that were found for it at once.
+        A session without memory is admitted only if all of its uncached tokens fit: half a prompt would be evicted at
+        the next shortage. It adopts the cached pages of `hit` at once.
         """
         key = session.session_id
         needed = self.pool.pages_needed(key, num_tokens) if hit is None else self.needed(session, hit)
@@ -55,21 +55,21 @@ class RoundMemory:
         return True
 
     def preempt(self, session_id: bytes) -> None:
-        """The session loses its pages; published ones are found again as long as nobody needs the room."""
+        """Frees the session's pages; published ones remain in the prefix cache until their room is needed."""
         self.pool.free(session_id)
         self.preempted.append(session_id)
 
 
 def followers(ready: Sequence[Session], pool: PagePool) -> dict[bytes, Session]:
-    """Sessions without memory that would prefill the same pages as another one, their leader, by id.
+    """Returns the sessions without memory that would prefill the same pages as another, with that leader, by id.
 
-    ready: in the order in which they are packed; sessions with memory go before all that have none. A follower waits
-    only in rounds in which its leader is packed (`pack.py`).
+    ready: in packing order; sessions with memory take precedence as leaders. A follower waits only in rounds in which
+    its leader is packed (`pack.py`).
     """
     if not pool.has_prefix_cache:
         return {}
     found: dict[bytes, Session] = {}
-    readers: dict[bytes, Session] = {}  # by what they read next
+    readers: dict[bytes, Session] = {}  # by the pages that they prefill next
     for session in sorted(ready, key=lambda one: one.session_id not in pool):
         upcoming = pool.upcoming(session.session_id, session.prefix_scope, session.tokens)
         if upcoming is None:

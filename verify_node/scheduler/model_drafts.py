@@ -1,9 +1,9 @@
-"""Decides whether draft models that share the verify node's machine may draft: by tokens per second, measured.
+"""Decides whether draft models that share the verify node's machine may draft, by measured tokens per second.
 
-Selection knows what it costs to verify a token, not what it costs to draft one: on the same cores draft models slow the
-forward pass, the event loop and each other. So where they may be on this machine, stretches of rounds alternate: one of
-the other way lies between two of the better one, whose mean it is compared with (a switchback). Elsewhere drafting
-costs the verify node nothing, and draft models always may. Drafts from n-grams cost next to nothing anywhere.
+Selection knows the cost of verifying a token, not of drafting one: on the same cores, draft models slow the forward
+pass, the event loop and each other. So where they may share this machine, stretches of rounds alternate: a stretch in
+the other mode lies between two in the better mode, and is compared with their mean (a switchback). On other machines
+drafting costs the verify node nothing, and draft models may always draft. N-gram drafts cost next to nothing anywhere.
 """
 
 import math
@@ -14,36 +14,36 @@ from verify_node.scheduler.commit import Moved
 from verify_node.session.session import Session
 
 MANY = 8
-"""With fewer sessions models draft at first: with more, on cores that they share with it, they took more of the verify
-node's time than they brought."""
+"""Sessions below which models draft at first: with more, on shared cores, they took more of the verify node's time than
+they brought."""
 
 SETTLING_ROUNDS, COUNTED_ROUNDS = 8, 24
-"""Rounds of a stretch. The first ones are not counted: draft nodes still draft, or do not yet draft, what they may."""
+"""Rounds of a stretch. The first are not counted, since draft nodes still act on their previous permissions."""
 
 SHARE, FIRST_SHARE = 0.02, 0.1
-"""Share of the busy time for stretches of the other way: once it is known to be worse, and until then."""
+"""Share of the busy time for stretches in the other mode: once known to be worse, and until then."""
 
 SIGNIFICANCE, MIN_COMPARISONS = 2.0, 3
-"""Standard errors of the mean that a difference must exceed, and comparisons that it must rest on."""
+"""Standard errors of the mean that a difference must exceed, and comparisons needed."""
 
 MEMORY = 40
-"""Comparisons that are remembered: machines and texts change."""
+"""Comparisons that count; older ones decay, since machines and texts change."""
 
 FIRST_VARIANCE, FIRST_WEIGHT, LARGEST_STEP = 0.15**2, 2, 3.0
-"""Variance of a comparison that is believed at first, as if from so many; a larger step than so many standard
-deviations counts as one of that size."""
+"""Prior variance of a comparison, and its weight in comparisons; a step larger than LARGEST_STEP standard deviations is
+limited to that size."""
 
 SLACK = 1.4
-"""A load is left for a lower one when there are fewer sessions than its least over this, so that they may waver."""
+"""Hysteresis: the load drops only below its least number of sessions over SLACK, since that number wavers."""
 
 
 @dataclass
 class Stretch:
-    """Rounds in a row in which draft models may draft, or may not."""
+    """Successive rounds in which draft models may draft, or may not."""
 
     num_rounds: int = 0
     seconds: float = 0.0
-    tokens: float = 0.0  # in the counted rounds, like the next
+    tokens: float = 0.0  # in the counted rounds, like `counted_s`
     counted_s: float = 0.0
 
     def observe(self, tokens: float, seconds: float) -> None:
@@ -59,23 +59,23 @@ class Stretch:
 
     @property
     def rate(self) -> float | None:
-        """Tokens per second; None if nothing was delivered."""
+        """Tokens per second; None if none were delivered."""
         return self.tokens / self.counted_s if min(self.tokens, self.counted_s) > 0.0 else None
 
 
 @dataclass
 class Comparison:
-    """The rate with draft models over that without, as far as it is known at one load."""
+    """Compares the rate with draft models to the rate without, at one load."""
 
-    permits: bool  # while nothing is tried
+    permits: bool  # in the better mode
     mean: float = 0.0  # of the ratio's logarithm
     variance: float = FIRST_VARIANCE
     num: int = 0
     busy_s: float = 0.0
-    tried_s: float = 0.0  # of that, the other way
+    tried_s: float = 0.0  # of the busy time, in the other mode
 
     def learn(self, difference: float) -> None:
-        """Takes one comparison, and changes what is permitted if the other way is significantly better."""
+        """Updates the mean with one comparison; changes the mode if the other is significantly better."""
         self.num += 1
         largest = LARGEST_STEP * math.sqrt(self.variance)
         step = max(-largest, min(difference - self.mean, largest))
@@ -90,33 +90,33 @@ class Comparison:
         return self.num >= MIN_COMPARISONS and abs(self.mean) > SIGNIFICANCE * error
 
     def may_try(self, stretch_s: float) -> bool:
-        """Returns whether there is time for a stretch of the other way."""
+        """True if there is time for a stretch in the other mode."""
         share = SHARE if self.is_significant else FIRST_SHARE
         return self.tried_s + stretch_s <= share * self.busy_s
 
 
 @dataclass
 class ModelDrafts:
-    """Says whether draft models may draft until the next round; told of every finished one."""
+    """Decides whether draft models may draft until the next round, from every finished round."""
 
-    is_shared: bool  # draft nodes may be on this machine
+    is_shared: bool  # draft nodes may run on this machine
     permits: bool = True
-    _since: float = 0.0  # end of the last round, or since when somebody asks for something again
-    _least: int = 0  # sessions of the load that holds, which ends at twice as many
+    _since: float = 0.0  # end of the previous round, or of an idle time since then
+    _least: int = 0  # least number of sessions at the current load; the load ends at twice as many
     _by_load: dict[int, Comparison] = field(default_factory=dict)
     _stretch: Stretch = field(default_factory=Stretch)
-    _before: float | None = None  # rate of the last stretch of the better way
-    _tried: float | None = None  # rate of the stretch since then, of the other one
+    _before: float | None = None  # rate of the previous stretch in the better mode
+    _tried: float | None = None  # rate of the stretch in the other mode since then
 
     def begin(self, now: float) -> None:
-        """Somebody asks for something, and nobody did before: the time until now does not count."""
+        """Ends an idle time, which does not count."""
         self._since = now
 
     def finished(self, moved: Sequence[Moved], sessions: Sequence[Session], now: float) -> None:
-        """A round is done. sessions: those that go on.
+        """Updates the comparison after a finished round. sessions: those that continue.
 
-        Tokens count with their clients' weights, and not with U'(X) as in the policy: that would fall as the better
-        way's goodput rises, until both look alike.
+        Tokens count with their clients' weights, not with U'(X) as in the policy, which falls as the better mode's
+        goodput rises, until both modes look alike.
         """
         seconds, self._since = now - self._since, now
         if not self.is_shared or not any(session.uses_model for session in sessions):
@@ -129,7 +129,7 @@ class ModelDrafts:
             self._end_stretch(known)
 
     def _turn_to(self, num_sessions: int) -> Comparison:
-        """The comparison at this load; where another one held, what was going on is given up."""
+        """Returns the comparison at this load; a change of load discards the current stretch."""
         if not self._least / SLACK <= num_sessions < 2 * self._least:
             self._least = 1 << (num_sessions.bit_length() - 1)
             known = self._by_load.setdefault(self._least, Comparison(self._least < MANY))

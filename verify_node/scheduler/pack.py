@@ -1,7 +1,7 @@
 """Fills the next forward pass: plan(number, sessions, ready, limits, pool, drafted, resolve) -> Round.
 
-Whoever has waited longest goes first; what does not fit goes first next time. Where memory is short, `resolve`
-(`preempt.py`) decides who is preempted.
+The session that has waited longest goes first; a session that does not fit goes first next time. Where memory is short,
+`resolve` (`preempt.py`) decides which sessions are preempted.
 """
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
@@ -18,8 +18,8 @@ from verify_node.session.session import Session
 from verify_node.slo.allotting import Allotment
 
 Resolve: TypeAlias = Callable[[Iterable[Session], Sequence[Session], Mapping[bytes, int], Container[bytes]], Shortage]
-"""Decides who is preempted, and who waits for pages. Arguments: sessions with pages, ready ones, the pages that each of
-these needs beyond what it has, and promised sessions."""
+"""Decides which sessions are preempted, and which wait for pages. Arguments: sessions with pages, ready sessions, the
+additional pages that each ready session needs, and promised sessions."""
 
 
 def plan(
@@ -34,9 +34,9 @@ def plan(
 ) -> Round:
     """Packs the ready sessions into one round within the budget, the token limit and the memory.
 
-    drafted: what each session has verified, by session. resolve: decides who is preempted where memory is short; the
-    pages of these are freed in `pool` at once. allotment: what promised sessions are owed; these go first, and are
-    never preempted.
+    drafted: tokens to verify, by session. resolve: chooses preempted sessions where memory is short; their pages are
+    freed in `pool` at once. allotment: the promised sessions' part; promised sessions go first, and are never
+    preempted.
     """
     packing = _Packing(limits, pool, drafted, allotment)
     ready = sorted(ready, key=packing.turn)
@@ -49,7 +49,7 @@ def plan(
 
 
 class _Packing:
-    """A round while it is being filled."""
+    """A round while it is being packed."""
 
     def __init__(
         self,
@@ -62,35 +62,35 @@ class _Packing:
         self.promised = {session_id: place for place, session_id in enumerate(rank)}
         self.floor = allotment.floor if allotment is not None else {}
         self.promised_prefill = allotment.prefill if allotment is not None else {}
-        self.kept = allotment.reserved if allotment is not None else frozenset()  # their memory is not taken
+        self.kept = allotment.reserved if allotment is not None else frozenset()  # sessions never preempted
         self.memory = RoundMemory(pool, drafted)
         self.budget = limits.budget
         self.tokens = limits.max_round_tokens
         if allotment is not None and allotment.round_tokens is not None:
             self.tokens = min(self.tokens, max(1, allotment.round_tokens))
-        self.kept_free = sum(self.floor.values())  # of these tokens, for sessions with a floor that are not added yet
-        self.prefill = limits.max_round_tokens // 2  # the rest is for those who only need a token or a draft verified
+        self.kept_free = sum(self.floor.values())  # of these tokens, reserved for sessions with a floor not added yet
+        self.prefill = limits.max_round_tokens // 2  # the rest is for sessions in decode
         self.prompt_rows = MAX_PROMPT_ROWS
         self.pool = pool
         self.drafted = drafted
         self.entries: list[Entry] = []
         self.deferred: list[bytes] = []
         self.crowded_out: list[bytes] = []
-        self.without_memory: frozenset[Hashable] = frozenset()  # of the ready sessions, once `make_room` has decided
-        self.followed: Mapping[bytes, Session] = {}  # by those who wait for what another reads: that one
-        self.seen: set[bytes] = set()  # sessions that were given their part, or deferred
+        self.without_memory: frozenset[Hashable] = frozenset()  # ready sessions that wait, once `make_room` has decided
+        self.followed: Mapping[bytes, Session] = {}  # by follower: the leader that prefills its pages
+        self.seen: set[bytes] = set()  # sessions already packed or deferred
 
     def turn(self, session: Session) -> tuple[float, bool, float, int]:
-        """Sort key: promised sessions by what is due, then who has a floor, then who has waited longest."""
+        """Sort key: promised sessions by due time, then sessions with a floor, then the longest wait."""
         key = session.session_id
         return self.promised.get(key, inf), key not in self.floor, session.ready_since, session.admitted
 
     def follow(self, ready: Sequence[Session]) -> None:
-        """Finds out who follows whom; promised sessions follow nobody."""
+        """Determines the followers; promised sessions follow no other."""
         self.followed = followers([session for session in ready if session.session_id not in self.promised], self.pool)
 
     def make_room(self, ready: Sequence[Session], resident: Sequence[Session], resolve: Resolve) -> None:
-        """Makes room for these; where not all of them fit, `resolve` decides who does, and the others wait.
+        """Makes room for the ready sessions; if not all fit, `resolve` decides which do, and the others wait.
 
         Followers are skipped unless their leader is not admitted; then they compete normally, and the first one
         admitted becomes leader.
@@ -112,7 +112,7 @@ class _Packing:
 
     def _shortage(self, ready: Sequence[Session], resident: Sequence[Session], resolve: Resolve) -> Shortage:
         asked = [session for session in ready if session.session_id not in self.followed]
-        most = self.tokens // self.pool.page_size + len(asked)  # pages that a round takes for those with memory
+        most = self.tokens // self.pool.page_size + len(asked)  # pages that sessions with memory can take in a round
         if self.pool.num_free >= most and all(session.session_id in self.pool for session in asked):
             return Shortage()
         needs = {session.session_id: self.memory.needed(session, self.memory.find(session)) for session in asked}
@@ -121,7 +121,7 @@ class _Packing:
         return resolve(resident, asked, needs, self.kept)
 
     def add(self, session: Session) -> None:
-        """Gives the session its part of the round, or defers it. One that others wait for goes before these."""
+        """Packs the session, or defers it. A leader is packed before its followers."""
         if session.session_id in self.seen:
             return
         self.seen.add(session.session_id)
@@ -145,7 +145,7 @@ class _Packing:
             self.prefill -= len(entry.tokens) - entry.num_drafted - entry.samples
 
     def _waits_for_reader(self, session: Session) -> bool:
-        """Returns whether its leader prefills the same pages in this round."""
+        """True if its leader prefills the same pages in this round."""
         reader = self.followed.get(session.session_id)
         if reader is None:
             return False
@@ -153,7 +153,7 @@ class _Packing:
         return reader.session_id in self.memory.members
 
     def _entry(self, session: Session, hit: Hit | None) -> Entry | None:
-        """The session's tokens for this round: all of it, or else a chunk of what comes before its newest token."""
+        """Returns the session's tokens for this round: all of them, or else a chunk before its newest token."""
         cached = self.pool.length(session.session_id) if hit is None else hit.num_tokens
         prefill = len(session.tokens) - cached - 1  # at least 0: the newest token was never fed
         drafted = self.drafted.get(session.session_id, NOTHING)
@@ -169,9 +169,9 @@ class _Packing:
         return _chunk(session, cached, num_tokens) if num_tokens > 0 else None
 
     def _promised_entry(self, session: Session, cached: int, prefill: int, drafted: Drafted) -> Entry | None:
-        """The allotted tokens of a promised prompt; of other promised sessions a token, with their draft.
+        """Returns the allotted tokens of a promised prompt; for other promised sessions, one token and their draft.
 
-        A draft that does not fit is left out: nobody who is promised something waits for the next round for it.
+        A draft that does not fit is dropped: a promised session does not wait for the next round because of its draft.
         """
         allotted, left = self.promised_prefill.get(session.session_id, prefill + 1), self.tokens - self.kept_free
         num_tokens = min(allotted, left, self._most_read(session) + 1)
@@ -181,7 +181,7 @@ class _Packing:
         return _whole(session, cached, drafted if len(drafted.tokens) <= room else NOTHING)
 
     def _most_read(self, session: Session) -> int:
-        """Tokens before its newest one that it may be fed: all but where each of them has a row of logits."""
+        """Most tokens before its newest one that may be prefilled: limited only if each needs a row of logits."""
         return self.prompt_rows if session.lacks_prompt_logprobs else len(session.tokens)
 
     def round(self, number: int) -> Round:
@@ -199,7 +199,7 @@ class _Packing:
 
 
 def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
-    """Everything that the session has not been fed, with what is drafted; cached: tokens that it has been."""
+    """Makes an entry of all tokens not yet fed, with the draft. cached: tokens already fed."""
     return Entry(
         session_id=session.session_id,
         start=cached,
@@ -228,12 +228,12 @@ def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
 
 
 def _needs_stop_ids(session: Session) -> bool:
-    """True if the target has to know them: none may be drawn yet, or only where the constraint allows an end."""
+    """True if the target needs stop ids: none may be drawn yet, or only where the constraint permits an end."""
     return len(session.tokens) < session.may_stop_at or session.opened.constraint is not None
 
 
 def _chunk(session: Session, cached: int, num_tokens: int) -> Entry:
-    """The next tokens of a text that goes on in a later round."""
+    """Makes an entry of the next tokens of a text that continues in a later round."""
     return Entry(
         session_id=session.session_id,
         start=cached,
@@ -248,11 +248,11 @@ def _chunk(session: Session, cached: int, num_tokens: int) -> Entry:
 
 
 MAX_PROMPT_ROWS = 256
-"""Rows of logits for prompts in one round: 156 MB with a vocabulary of 152,000."""
+"""Most rows of logits for prompts in one round: 156 MB with a vocabulary of 152,000."""
 
 
 def prompt_rows(session: Session, start: int, num_tokens: int) -> PromptRows | None:
-    """The rows that are new where num_tokens of its text are fed from position `start` on; None where none are."""
+    """Returns the new rows when num_tokens of its text are fed from position `start` on; None if there are none."""
     num_top, known = session.opened.num_prompt_logprobs, session.prompt_logprobs
     if num_top is None or known is None:
         return None

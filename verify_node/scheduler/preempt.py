@@ -1,16 +1,17 @@
-"""Decides, by an `Order`, which best-effort sessions have memory where a round needs more pages than are free.
+"""Decides, by an `Order`, which best-effort sessions have memory when a round needs more pages than are free.
 
-Promised sessions have what they need. Then come those with memory, the best of them first: one that needs more preempts
-those behind it, the last first. Then come those without, as the order ranks them: free pages first, then those of
-whoever `yields`, the last ranked first. Who finds none waits, and the next may fit.
+Promised sessions get the pages that they need. Next come the sessions with memory, the best first: one that needs more
+pages preempts those behind it, the worst first. Then come the sessions without memory, as the order ranks them: each
+takes free pages first, then those of sessions that yield (`yields`), the worst-ranked first. A session that finds too
+few pages waits, and the next may fit.
 
-Something always moves. A session is admitted only with room for all that it has to be fed, and its prefill then goes
-before everybody who is admitted after it; nobody yields to a waiter before S_1 of deciding in its turn; and while no
-round decides a token no ranking changes for ever, so the best of those with memory goes on to its end.
+Progress is guaranteed. A session is admitted only with room for all of its uncached tokens, and its prefill then
+precedes all sessions admitted later. No session yields to a waiter before S_1 of deciding in its turn. While no round
+decides a token, rankings stop changing in the end, so the best session with memory runs to its end.
 
-Nobody starves. Who has waited for AGING_S goes first among those who wait, and if it finds no room, nobody behind it is
-admitted. From then on it is preempted last until it has had S_1, if the order ages at all: with first come, first
-served nobody passes it, and older texts never lose memory to younger ones.
+No session starves. A session that has waited for AGING_S goes first among the waiters; if it finds no room, no session
+behind it is admitted. Once admitted it is preempted last until it has had S_1, if the order ages at all: with first
+come, first served no session passes it, and older texts never lose memory to younger ones.
 """
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
@@ -27,25 +28,25 @@ from verify_node.scheduler.service import Accounts, Claim, num_only_read
 from verify_node.session.session import Session
 
 ORDERS: dict[str, Callable[..., Order]] = {"fcfs": Fcfs, "laps": Laps}
-"""The orders by name."""
+"""Constructors of orders, by name."""
 
 
 def order_of(name: str) -> Order:
-    """Makes an order of that name; ConfigError where there is none."""
+    """Creates the order of that name; raises ConfigError if there is none."""
     if name not in ORDERS:
         raise ConfigError(f"there is no order {name!r}; choose one of: {', '.join(sorted(ORDERS))}")
     return ORDERS[name]()
 
 
 class Shortage(NamedTuple):
-    """Sessions that a shortage of pages concerns."""
+    """The sessions affected by a shortage of pages."""
 
-    preempt: tuple[Hashable, ...] = ()  # lose their pages, in this order
-    wait: frozenset[Hashable] = frozenset()  # would move, and find no pages
+    preempt: tuple[Hashable, ...] = ()  # sessions that lose their pages, in this order
+    wait: frozenset[Hashable] = frozenset()  # sessions that could move, but find no pages
 
 
 class Contention:
-    """Memory while it is shared out among the best-ranked. Sizes are in pages."""
+    """Memory while it is shared out among the best-ranked sessions. Sizes are in pages."""
 
     def __init__(
         self,
@@ -59,42 +60,42 @@ class Contention:
         claims: Mapping[Hashable, Claim],
         num_promised: int = 0,
     ) -> None:
-        """jobs: best-effort sessions that have pages or wait for some. num_free: nobody's. claims: of those with pages.
+        """jobs: best-effort sessions that have or want pages. num_free: free pages. claims: of sessions with pages.
 
-        owned: pages of those that have some. needs: pages that each has to have beyond that to move in this round;
-        those that no round can move are left out. num_promised: what promised sessions need beyond what they have.
+        owned: pages of each session that has some. needs: additional pages that each session needs to move in this
+        round, without sessions that no round can move. num_promised: additional pages that promised sessions need.
         """
         ranked = order.rank(jobs, now)
         self.order = order
         self.now = now
-        self.owned = dict(owned)  # by holder, with what it is given
+        self.owned = dict(owned)  # by holder, including pages given here
         self.needs = needs
         self.waiters = [job for job in ranked if not job.has_place and job.job_id in needs]
         self.holders = [job for job in ranked if job.has_place]
-        if order.ages:  # else who ranks first today does so to its end, and needs no claim to get somewhere
+        if order.ages:  # else the first-ranked job remains first to its end, and needs no claim to make progress
             self.holders.sort(key=lambda job: claims[job.job_id])
-        self.num_free = num_free - num_promised  # below 0 while promised sessions lack pages
+        self.num_free = num_free - num_promised  # negative while promised sessions lack pages
         self.num_held = sum(owned[job.job_id] for job in self.holders)
-        self.num_pages = self.num_free + self.num_held  # that best effort has in all
+        self.num_pages = self.num_free + self.num_held  # all pages for best effort
         self.preempt: list[Hashable] = []
         self.wait: set[Hashable] = set()
-        self._in_vain: list[tuple[tuple[float, ...], int]] = []  # who found too few that yield, and its need
+        self._in_vain: list[tuple[tuple[float, ...], int]] = []  # waiters without enough yielding holders
 
     def resolve(self) -> Shortage:
-        """Says who is preempted, and who waits."""
+        """Returns the sessions to preempt, and those that wait."""
         self.serve_promised()
         self.serve_holders()
         self.admit()
         return Shortage(tuple(self.preempt), frozenset(self.wait))
 
     def serve_promised(self) -> None:
-        """Preempts others for them, the last first, as far as they need it."""
+        """Preempts holders for promised sessions, the worst first, until their need is met."""
         while self.num_free < 0 and self.holders:
             self._take(self.holders.pop())
 
     def serve_holders(self) -> None:
-        """Each that needs more pages to move takes them from those behind it, or waits with what it has."""
-        place = num_before = 0  # pages of all from the first to the one at `place`
+        """Gives each holder the pages that it needs from those behind it; otherwise it waits with its own pages."""
+        place = num_before = 0  # num_before: pages of the holders before `place`
         while place < len(self.holders):
             job_id = self.holders[place].job_id
             place, num_before = place + 1, num_before + self.owned[job_id]
@@ -111,7 +112,7 @@ class Contention:
             num_before += need
 
     def admit(self) -> None:
-        """Serves those without pages. One displaces others in a round, which prefills half of its tokens at most."""
+        """Admits waiters. At most one per round displaces others, since a round prefills half of its tokens at most."""
         displaces = self.order.displaces
         for place, job in enumerate(self.waiters):
             need = self.needs[job.job_id]
@@ -127,7 +128,7 @@ class Contention:
                 return
 
     def _who_yield(self, waiter: Job, need: int) -> list[Job]:
-        """Returns as many as needed, the last first; none if all of them together have too few pages."""
+        """Returns holders to displace, as many as needed, the worst first; none if too few pages would be freed."""
         if need > self.num_free + self.num_held:
             return []
         standing = self.order.standing(waiter, self.now)
@@ -165,14 +166,14 @@ def _is_no_better(standing: tuple[float, ...], other: tuple[float, ...]) -> bool
 
 
 NUM_GONE = 64
-"""Accounts of closed sessions that may be there beside as many as are open, however few rounds there are."""
+"""Accounts of closed sessions that may remain in addition to as many as are open, however few rounds there are."""
 
 
 class Preemption:
-    """Keeps each text's service, and asks the order when KV pages are short."""
+    """Accounts for each text's service, and applies the order when KV pages are short."""
 
     def __init__(self, order: Order, cost: CostModel, pool: PagePool) -> None:
-        """cost: the model of a round's time, which tells what reading a text again costs."""
+        """cost: the round time model, which gives the cost of prefilling a text again."""
         self.accounts = Accounts()
         self._order = order
         self._cost = cost
@@ -188,11 +189,11 @@ class Preemption:
         now: float,
         others: Iterable[Session] = (),
     ) -> Shortage:
-        """Says who is preempted before the round, and who waits for pages.
+        """Returns the sessions to preempt before the round, and those that wait for pages.
 
-        resident: sessions with memory. needs: pages that each ready session needs beyond what it has. kept: promised
-        sessions. others: that are ready, and which this round leaves out; they are ranked, since they wait, too. A page
-        that several have counts for the oldest of them, and for none where a promised session has it.
+        resident: sessions with memory. needs: additional pages that each ready session needs. kept: promised sessions.
+        others: ready sessions that this round leaves out; they are ranked because they wait, too. A shared page counts
+        for its oldest session, and for none if a promised session has it.
         """
         resident = list(resident)
         holders = [session for session in resident if session.session_id not in kept]
@@ -201,12 +202,18 @@ class Preemption:
         contending = sorted([*holders, *waiters], key=lambda session: session.admitted)
         keys = [session.session_id for session in contending if session.session_id in self._pool]
         promised = [session.session_id for session in resident if session.session_id in kept]
+        found = [  # pages that promised sessions without memory will have: preempting others does not free them
+            page
+            for one in ready
+            if one.session_id in kept and one.session_id not in self._pool
+            for page in self._pool.find(one.session_id, one.prefix_scope, one.tokens).pages
+        ]
         contention = Contention(
             self._order,
             [self._job(session) for session in contending],
             now,
             num_free=self._pool.num_free,
-            owned=dict(zip(keys, self._pool.owned(keys, others=promised), strict=True)),
+            owned=dict(zip(keys, self._pool.owned(keys, others=promised, beside=found), strict=True)),
             needs={key: pages for key, pages in needs.items() if key not in kept},
             claims={session.session_id: self.accounts.of(session).claim for session in holders},
             num_promised=sum(pages for key, pages in needs.items() if key in kept),
@@ -220,9 +227,9 @@ class Preemption:
     def opened(
         self, session: Session, before: Session | None, sessions: Mapping[bytes, Session], now: float, *, kept: bool
     ) -> None:
-        """A session was opened (again). before: what was open by its id until now, maybe the session itself.
+        """Handles a session opened or reopened. before: previous session of its id, maybe the session itself.
 
-        sessions: that are open. kept: memory by its id is not to be freed.
+        sessions: the open ones. kept: memory of this id will not be freed.
         """
         if before is not None and before is not session:
             self.accounts.opened(session, before, now, keeps_memory=kept)
@@ -230,7 +237,7 @@ class Preemption:
             self.accounts.keep(sessions)
 
     def began(self, planned: Round, sessions: Mapping[bytes, Session], now: float) -> None:
-        """A round was packed: sessions lost their memory, and others were given some."""
+        """Updates the accounts after packing: preempted sessions lose memory, admitted ones get some."""
         for session_id in planned.preempted:
             self.accounts.of(sessions[session_id]).leave(now)
         for session_id in planned.admitted:
@@ -239,7 +246,7 @@ class Preemption:
     def finished(
         self, done: Round, moved: Iterable[Moved], sessions: Mapping[bytes, Session], duration_s: float
     ) -> None:
-        """A round is done. sessions: those that took part and are still open."""
+        """Updates the accounts after a round. sessions: those that took part and are still open."""
         token_s = duration_s / max(1, done.num_tokens)
         decided = [duration_s - token_s * num_only_read(entry) for entry in done.entries if entry.samples]
         if decided:
@@ -254,6 +261,6 @@ class Preemption:
                 self.accounts.of(move.session).observe_draft(move.outcome.num_accepted, move.num_verified)
 
     def keep(self, sessions: Mapping[bytes, Session], clients: Container[str]) -> None:
-        """Forgets sessions and clients that are gone. sessions: that are open."""
+        """Drops the state of closed sessions and absent clients. sessions: the open ones."""
         self.accounts.keep(sessions)
         self.accounts.keep_lengths(clients)

@@ -1,6 +1,6 @@
-"""A round as the target is given it, and what the target decides: plain data that could be sent to other processes.
+"""A round as input of the target, and the target's decisions: plain data that could be sent to other processes.
 
-It says what is fed, drawn and drafted, and what no round may exceed.
+It contains the tokens to feed, draw and verify, and the limits of a round.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ class RoundLimits:
     """Limits of every round."""
 
     budget: int  # drafted tokens
-    max_round_tokens: int  # everything fed
+    max_round_tokens: int  # all tokens fed
 
 
 class PromptRows(Struct, frozen=True):
-    """Rows of logits after tokens of a prompt, and what they are read for."""
+    """Rows of logits after tokens of a prompt, for prompt logprobs."""
 
     first: int  # position of the token that the first row follows
     tokens: tuple[int, ...]  # the prompt's next token after each row's
-    num_top: int  # alternatives to be told of each
+    num_top: int  # alternatives to report for each
 
 
 class Entry(Struct, frozen=True):
@@ -47,29 +47,29 @@ class Entry(Struct, frozen=True):
     verification: Verification = "match"
     epoch: int = 0
     proposal: bytes | None = None
-    num_logprobs: int | None = None  # alternatives to be told of each token that comes of it; None: no logprobs
-    stop_ids: tuple[int, ...] = ()  # not drawn at positions below `may_stop_at`; there if that, or a form, needs them
+    num_logprobs: int | None = None  # alternatives to report for each resulting token; None: no logprobs
+    stop_ids: tuple[int, ...] = ()  # banned below `may_stop_at`; empty unless that or `constraint` needs them
     may_stop_at: int = 0
-    probabilities: bytes = b""  # codes of the drafted tokens' claimed probabilities, or none
+    probabilities: bytes = b""  # codes of the drafted tokens' claimed probabilities; empty: none
     source: DraftSource | None = None  # of the drafted tokens
-    parents: tuple[int, ...] | None = None  # of each drafted token the one that it follows, or -1; None: a chain
-    answered: bool | None = None  # whether its draft node had answered its newest verdict; None: it may not draft
-    model_drafted: bool | None = None  # whether its draft model had drafted anew; None: it did not have to
-    is_forced: bool = False  # what is drafted is certain, by the form of the output
+    parents: tuple[int, ...] | None = None  # index of each drafted token's predecessor, or -1; None: a chain
+    answered: bool | None = None  # whether its draft node has answered the newest verdict; None: it may not draft
+    model_drafted: bool | None = None  # whether its draft model has drafted anew; None: no new draft was needed
+    is_forced: bool = False  # whether the draft is forced by the output's constraint, and so certain
     rules: LogitRules | None = None  # for its logits
-    constraint: Constraint | None = None  # that its output keeps
-    prompt_len: int = 0  # of its text, which is there only where rules or a constraint read it
-    text: tuple[int, ...] = ()  # the prompt and all that is committed
-    prompt_rows: PromptRows | None = None  # of the prompt's tokens among those fed, where their logprobs are wanted
+    constraint: Constraint | None = None  # for its output
+    prompt_len: int = 0  # prompt tokens of its text
+    text: tuple[int, ...] = ()  # prompt and committed tokens; empty unless rules or a constraint read them
+    prompt_rows: PromptRows | None = None  # of the fed prompt tokens, if their logprobs are requested
 
     @property
     def num_drawn(self) -> int:
-        """Positions that the target draws at."""
+        """Number of positions at which the target draws."""
         return self.num_drafted + 1 if self.samples else 0
 
     @property
     def num_rows(self) -> int:
-        """Rows of logits, after the last tokens: those drawn from come last, those of a prompt first."""
+        """Rows of logits, after the final tokens: first those of a prompt, then those that are drawn from."""
         if self.prompt_rows is None:
             return self.num_drawn
         return self.start + len(self.tokens) - self.prompt_rows.first
@@ -81,7 +81,7 @@ class Entry(Struct, frozen=True):
 
     @property
     def first_choices(self) -> Sequence[int]:
-        """The places among the drafted tokens of those that their drafter finds likeliest after those before them."""
+        """Indexes of the drafted tokens that are their drafter's likeliest continuation of those before them."""
         return range(self.num_drafted) if self.parents is None else trees.first_choices(self.parents)
 
     def banned_at(self, position: int) -> tuple[int, ...]:
@@ -90,16 +90,16 @@ class Entry(Struct, frozen=True):
 
 
 class Round(Struct, frozen=True):
-    """One forward pass: who takes part with what, and who could not."""
+    """One forward pass: the entries of sessions, and the sessions that were left out."""
 
     number: int
     entries: tuple[Entry, ...]
-    prefilled: tuple[bytes, ...] = ()  # sessions fed a part of their prompt, or of their text after a preemption
+    prefilled: tuple[bytes, ...] = ()  # sessions that prefill part of their prompt, or of their text after a preemption
     verified: tuple[bytes, ...] = ()  # sessions for which the target draws
     admitted: tuple[bytes, ...] = ()  # sessions that had no memory before
-    deferred: tuple[bytes, ...] = ()  # ready, and left for the next round
-    crowded_out: tuple[bytes, ...] = ()  # of these, for want of memory
-    preempted: tuple[bytes, ...] = ()  # lost their memory; recomputed later
+    deferred: tuple[bytes, ...] = ()  # ready sessions that wait for the next round
+    crowded_out: tuple[bytes, ...] = ()  # of these, sessions that lack memory
+    preempted: tuple[bytes, ...] = ()  # sessions that lost their memory; recomputed later
 
     @property
     def num_tokens(self) -> int:
@@ -107,7 +107,7 @@ class Round(Struct, frozen=True):
 
     @property
     def context_tokens(self) -> int:
-        """Cached before this round, over all its sessions."""
+        """Tokens cached before this round, over all its sessions."""
         return sum(entry.start for entry in self.entries)
 
     @property
@@ -116,35 +116,35 @@ class Round(Struct, frozen=True):
 
 
 class Decisions(Struct, frozen=True):
-    """The target's decision at each drafted position, also after the first rejection; in a tree by first choices."""
+    """The target's decision at each drafted position, also after the first rejection; in a tree at first choices."""
 
     agreed: tuple[bool, ...]
     ratios: tuple[float, ...] = ()  # min(1, p/q), under the ratio rule
 
 
 class Outcome(Struct, frozen=True):
-    """The result of one entry: if it samples, the accepted tokens and one more; logprobs of its prompt, if wanted."""
+    """The result of one entry: if it samples, the accepted tokens and one more; prompt logprobs, if requested."""
 
     session_id: bytes
     tokens: tuple[int, ...]
     num_accepted: int
     agreement: float  # sum over the drafted positions of Eq. (3)'s indicator, or under the ratio rule of its mean
     invalid: str = ""  # why the proposal was not used
-    failed: str = ""  # why nothing could be decided: the session cannot go on
+    failed: str = ""  # why nothing could be decided; the session cannot continue
     decisions: Decisions | None = None  # only for a recording
-    logprobs: tuple[TokenLogprobs, ...] = ()  # one for each of tokens, where the entry wants them
-    evidence: tuple[float, ...] = ()  # of the drafted tokens against what was sent with them, under the ratio rule
+    logprobs: tuple[TokenLogprobs, ...] = ()  # one for each of `tokens`, if the entry requests them
+    evidence: tuple[float, ...] = ()  # against the drafted tokens being drawn as claimed, under the ratio rule
     prompt_logprobs: tuple[TokenLogprobs, ...] = ()  # of the entry's `prompt_rows`
-    forced: tuple[int, ...] = ()  # what must follow the tokens, by the form that the output is to keep
-    path: tuple[int, ...] | None = None  # places of the accepted tokens in a tree; None: the first of a chain
-    breaks_constraint: bool = False  # whether it failed because of the form that the output is to keep
+    forced: tuple[int, ...] = ()  # tokens that the output's constraint forces next
+    path: tuple[int, ...] | None = None  # indexes of the accepted tokens in a tree; None: the first of a chain
+    breaks_constraint: bool = False  # whether it failed because of the output's constraint
 
     def is_possible(self, num_drafted: int) -> bool:
-        """Returns whether estimates can learn from it; num_drafted: positions that `agreement` is summed over."""
+        """True if estimates can learn from it. num_drafted: number of positions that `agreement` sums over."""
         most = num_drafted * (1.0 + ROUNDING)
         return 0.0 <= self.agreement <= most and all(map(isfinite, self.evidence))
 
     @property
     def offsets(self) -> Sequence[int]:
-        """The row of logits that each token was drawn from, counted from the first row of its entry."""
+        """Row of logits that each token was drawn from, counted from the first row of its entry."""
         return range(len(self.tokens)) if self.path is None else [0, *(node + 1 for node in self.path)]

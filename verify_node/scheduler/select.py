@@ -1,11 +1,11 @@
-"""Chooses the drafted tokens that the next round verifies: all that may be drafted, or those that are worth their time.
+"""Chooses the drafted tokens that the next round verifies: all permitted ones, or those that are worth their time.
 
-`Choice` is the paper: drafts are verified as long as they were allowed to be. `ByWorth` looks at every drafted token
-that is there when a round is packed, in drafts and in what the verify node itself drafts from a session's own text. It
-verifies those that bring the most for the time that they add, as `goodspeed.selection` says: a token's worth is w U'(X)
-of its client, its probability is what its draft node claims, calibrated by what became of such claims. The others are
-cut, never deferred: under match a cut draft is exact. Under ratio a token must not be cut for what it is, so there its
-probability is the client's acceptance rate, whatever the token.
+`Choice` follows the paper: drafts are verified up to their permitted length. `ByWorth` considers every drafted token
+available when a round is packed, from draft nodes and from the verify node's own drafts of a session's text. It
+verifies the tokens that bring the most for the time that they add (`goodspeed.selection`): a token's worth is w U'(X)
+of its client, and its probability is its draft node's claim, calibrated by the outcomes of such claims. The other
+tokens are dropped, never deferred: under match a truncated draft is exact. Under ratio the choice must not depend on
+the tokens themselves, so the probability of every token is the client's acceptance rate.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -27,59 +27,59 @@ from verify_node.session.session import Session
 from verify_node.slo.needs import NONE, Needs
 
 ALL = probabilities.LEAST
-"""`least_probability` of a verify node that has no bound."""
+"""`least_probability` of a verify node without a bound."""
 
 UNWAITED, SELDOM_UNWAITED = 8, 64
-"""One of so many rounds waits for no draft, so that it is known what goes on without; once that is known, fewer are."""
+"""One in UNWAITED rounds waits for no draft, to measure the gain of waiting; one in SELDOM_UNWAITED if it is known."""
 
 LOWEST_BOUND = 0.02
-"""No bound that is told to a draft node is below: the next round may have more room than the last."""
+"""Lowest bound sent to a draft node: the next round may have more room than the previous one."""
 
 
 class Hope(NamedTuple):
-    """A session that is ready, and whose draft node may be about to draft something for it."""
+    """A ready session for which a draft may be in flight."""
 
     session: Session
-    num_expected: float  # tokens that are accepted more if it is waited for
-    of_model: bool = False  # its draft model has to draft anew; else its draft node has a verdict to answer
+    num_expected: float  # additional accepted tokens if the round waits for it
+    of_model: bool = False  # expects a new draft of its draft model; else an answer to a verdict
 
     @property
     def due_at(self) -> float:
-        """The time at which the draft should be there."""
+        """Time at which the draft should arrive."""
         return self.session.model_due_at if self.of_model else self.session.answer_due_at
 
 
 class Choice:
-    """Chooses the drafted tokens of a round; this one, as in the paper, verifies drafts as long as they may be.
+    """Chooses the drafted tokens of a round; this class, as in the paper, verifies drafts up to their permitted length.
 
-    What does not fit into the budget waits for the next round.
+    Tokens that do not fit into the budget wait for the next round.
     """
 
     def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
-        """The tokens that each ready session has verified, by session; those without any may be left out.
+        """Returns the tokens to verify, by session; sessions without any may be left out.
 
-        most: drafted tokens that promises leave room for; None for no bound but the budget.
+        most: drafted tokens that promises leave room for; None: no bound but the budget.
         """
         return {session.session_id: of_draft(session).cut(session.may_draft) for session in ready}
 
     def least_probability(self, session: Session) -> int:
-        """Code of the path probability that a token of this session needed in the last round."""
+        """Code of the path probability that a token of this session needed in the previous round."""
         return ALL
 
     def owes_more(self, session: Session) -> bool:
-        """Returns whether the last round owed this session more than the token that it brings anyway."""
+        """True if the previous round owed this session more than the token that every round brings."""
         return False
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
-        """The ready sessions for which a draft may be on its way. number: of the round to be packed."""
+        """Returns the ready sessions whose drafts may be in flight. number: of the round to be packed."""
         return []
 
     def keep(self, open_sessions: Container[bytes]) -> None:
-        """Forgets all sessions that are not open any more."""
+        """Drops the state of sessions that are no longer open."""
 
 
 class ByWorth(Choice):
-    """The tokens that are worth the time that they add to the round."""
+    """Chooses the tokens that are worth the time that they add to the round."""
 
     def __init__(
         self,
@@ -88,16 +88,16 @@ class ByWorth(Choice):
         worth: Callable[[Client], float],
         self_drafts: SelfDrafts | None = None,
     ) -> None:
-        """worth: of one token of a client, w U'(X). self_drafts: None where the verify node drafts nothing itself."""
+        """worth: of one token of a client, w U'(X). self_drafts: the verify node's own drafts; None: it has none."""
         self._cost = cost
         self._limits = limits
         self._worth = worth
         self._self_drafts = self_drafts
-        self._owed_more: frozenset[bytes] = frozenset()  # sessions that the last round owed more than one token
-        self._least_value = 0.0  # worth x path probability that a token had to have in the last round
+        self._owed_more: frozenset[bytes] = frozenset()  # sessions that the previous round owed more than one token
+        self._least_value = 0.0  # worth x path probability that a token needed in the previous round
 
     def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
-        """Chooses what texts with objectives are owed, then what brings the most while the round stays short enough."""
+        """Chooses tokens owed to texts with objectives, then the most valuable while the round stays short enough."""
         needs = self._needs(ready, now)
         self._owed_more = needs.owed_more
         worths = self._worths(ready)
@@ -122,7 +122,7 @@ class ByWorth(Choice):
         }
 
     def least_probability(self, session: Session) -> int:
-        """From the price of one more token's time in the last round, which a session that is behind need not pay."""
+        """Derived from the price of one more token's time in the previous round; late sessions need not pay it."""
         if not self._least_value:
             return ALL
         return probabilities.code(max(LOWEST_BOUND, self._price(session, self._worth(session.client))))
@@ -139,7 +139,7 @@ class ByWorth(Choice):
             return []
         worths = self._worths(ready)
         mean = sum(worths[session.client.name] for session in ready) / len(ready)
-        most = self._limits.budget / len(ready)  # nobody holds up the others for more than an equal part of the budget
+        most = self._limits.budget / len(ready)  # no session holds up others for more than an equal part of the budget
         return [
             Hope(session, min(most, gain.tokens) * worths[session.client.name] / mean, of_model)
             for session, gain, of_model in hoping
@@ -150,11 +150,11 @@ class ByWorth(Choice):
             self._self_drafts.keep(open_sessions)
 
     def _price(self, session: Session, worth: float) -> float:
-        """Path probability below which a token was not worth its time in the last round."""
+        """Path probability below which a token was not worth its time in the previous round."""
         return 0.0 if self.owes_more(session) else self._least_value / worth
 
     def _needs(self, ready: Sequence[Session], now: float) -> Needs:
-        """Drafted tokens that are owed to sessions of this round."""
+        """Returns the drafted tokens owed to sessions of this round."""
         deadlines = [session.deadline for session in ready if session.deadline is not None]
         if not deadlines:
             return NONE
@@ -163,12 +163,12 @@ class ByWorth(Choice):
         return Needs(deadlines, weights, float(self._cost.round_s(len(ready), len(ready), context)), now)
 
     def _worths(self, ready: Sequence[Session]) -> dict[str, float]:
-        """Worth of one token of each client, by name."""
+        """Returns the worth of one token of each client, by name."""
         clients = {session.client.name: session.client for session in ready}
         return {name: self._worth(client) for name, client in clients.items()}
 
     def _drafted(self, ready: Sequence[Session], worths: Mapping[str, float]) -> list[tuple[Session, Drafted]]:
-        """All drafted tokens that are there: a session's draft, or else what its own text says."""
+        """Returns all available drafted tokens: a session's draft, or else the verify node's draft from its text."""
         found: list[tuple[Session, Drafted]] = []
         wanting: list[Wanting] = []
         for session in ready:
@@ -190,14 +190,14 @@ class ByWorth(Choice):
         drafted: Sequence[tuple[Session, Drafted]],
         needs: Needs,
     ) -> list[Candidate]:
-        """The candidates with what their texts are owed."""
+        """Returns the candidates with the tokens owed to their texts."""
         keys = [session.session_id for session, _ in drafted]
         probabilities = {key: path_probability(candidates[k], ranked.get(k)) for k, key in enumerate(keys)}
         needed = needs.of_drafts(probabilities, self._limits.budget)
         return [replace(one, need=needed.get(key, 0.0)) for one, key in zip(candidates, keys, strict=True)]
 
     def _seconds(self, ready: Sequence[Session], num_drafted: int) -> list[float]:
-        """Modelled seconds of a round with all of these sessions, by how many drafted tokens it verifies."""
+        """Returns the modelled seconds of a round with these sessions, by number of drafted tokens verified."""
         num_sessions = len(ready)
         context = sum(len(session.tokens) for session in ready)
         num_tokens = np.arange(num_sessions, num_sessions + num_drafted + 1)
@@ -206,7 +206,7 @@ class ByWorth(Choice):
 
 
 def _candidates(drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str, float]) -> list[Candidate]:
-    """The drafts in this order, as the selection looks at them."""
+    """Returns the drafts as candidates of the selection, in this order."""
     rooms = limits_of_clients([session for session, _ in drafted])
     return [
         Candidate(
@@ -220,7 +220,7 @@ def _candidates(drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str,
 
 
 def _most_nodes(session: Session, drafted: Drafted, room: int | None) -> int | None:
-    """Each node of a tree takes a place of the context, wherever it stands. room: what the client's key leaves."""
+    """Most tree nodes: each takes a position of the context, at any depth. room: limit of the client's key."""
     if drafted.parents is None:
         return room
     return session.max_length if room is None else min(session.max_length, room)

@@ -1,10 +1,10 @@
-"""Accounts of the rounds' time that each session has had, and of its wait for KV pages.
+"""Accounts for each session's service, which is its time in rounds, and for its waits for KV pages.
 
-Service is time in which a session is served: the whole time of each round that it takes part in, as it is at a draft
-node's line, so that the queues and S_1 mean about the same however many share a round. Reading again what was read
-before it lost its memory is no service to a text, but the price of the order: its part of a round's time, by tokens, is
-not counted. Only deciding counts for a turn, without the part in which the session itself reads, so that nobody loses
-memory between reading and the first token that reading is for.
+A session's service is the whole duration of each round that it takes part in, as on a draft node's line
+(`draft_node/core/line.py`), so that the queues and S_1 mean about the same however many sessions share a round.
+Prefilling again after a preemption is no service to a text, but a cost of the order: its part of a round's time, by
+tokens, does not count. Only deciding counts for a turn, without the session's own prefill, so that no session loses
+memory between prefill and the first token decided.
 """
 
 from collections.abc import Container, Mapping
@@ -19,48 +19,48 @@ from verify_node.scheduler.round import Entry
 from verify_node.session.session import Session
 
 SMOOTHING = 0.1
-"""Of the time that a round takes, for those that have had none."""
+"""Smoothing step of the duration of a round, for sessions without a round of their own."""
 
 ROUND_S = 0.01
-"""That time before any round."""
+"""Assumed duration of a round before the first, in seconds."""
 
 
 Claim: TypeAlias = tuple[int, float]
-"""Strength of a session's claim to its pages, before its rank counts: the smallest one is the strongest.
+"""Strength of a session's claim to its pages, compared before its rank: the smallest is the strongest.
 
-It counts where the order ages."""
+Used if the order ages."""
 
 ENTERED_OVERDUE, IN_FIRST_S, SERVED = 0, 1, 2
-"""Kinds of claims: it was admitted because it had waited too long; it has had less than S_1 in this turn; neither."""
+"""Kinds of claims: admitted because it had waited too long; less than S_1 of service in this turn; neither."""
 
 
 @dataclass(slots=True)
 class Account:
-    """One session's."""
+    """One session's account."""
 
     session: Session
     arrived_at: float
-    wait_began_at: float  # of its last wait for memory, which may be over
-    attained_s: float = 0.0  # all that it was served, but for reading again
-    turn_s: float = 0.0  # deciding, since it was given the memory that it has
-    deciding_s: float = 0.0  # deciding, in all
+    wait_began_at: float  # start of its latest wait for memory, which may be over
+    attained_s: float = 0.0  # all service, without repeated prefill
+    turn_s: float = 0.0  # time of deciding since it got its current memory
+    deciding_s: float = 0.0  # time of deciding, in total
     num_decided: int = 0  # rounds that decided something
-    num_read: int = 0  # tokens of its text that were fed once
+    num_read: int = 0  # tokens of its text that were fed at least once
     entered_overdue: bool = False
     rates: RateHistory = field(default_factory=RateHistory)
 
     def enter(self, now: float) -> None:
-        """The session is given pages."""
+        """Begins a turn: the session gets pages."""
         self.turn_s = 0.0
         self.entered_overdue = now - self.wait_began_at > AGING_S
 
     def leave(self, now: float) -> None:
-        """The session is preempted. A turn that brought less than S_1 counts as part of the wait before it."""
+        """Ends a turn: the session is preempted. A turn below S_1 counts as part of the wait before it."""
         if self.turn_s >= FIRST_S:
             self.wait_began_at = now
 
     def observe(self, entry: Entry, round_s: float, token_s: float) -> None:
-        """A round is done in which it had this part. round_s: its time; token_s: that by token."""
+        """Adds a finished round with this entry. round_s: its duration; token_s: its duration per token."""
         end = entry.start + len(entry.tokens)
         first_new = max(entry.start, self.num_read)
         if first_new < end:
@@ -73,26 +73,26 @@ class Account:
             self.turn_s += deciding_s
 
     def observe_draft(self, num_accepted: int, num_drafted: int) -> None:
-        """So many tokens of a draft were accepted."""
+        """Updates the acceptance rate with a verified draft."""
         self.rates.observe(num_accepted, num_drafted)
 
     @property
     def claim(self) -> Claim:
-        """To the memory that it has."""
+        """The session's claim to its memory."""
         if self.turn_s >= FIRST_S:
             return SERVED, 0.0
         return (ENTERED_OVERDUE, self.wait_began_at) if self.entered_overdue else (IN_FIRST_S, 0.0)
 
 
 def num_only_read(entry: Entry) -> int:
-    """Tokens of a session's part of a round before those that decide something."""
+    """Number of tokens of an entry before those that decide something."""
     return len(entry.tokens) - entry.num_drafted - 1
 
 
 class Accounts:
-    """By session, and what was learned from all: lengths by client, and the time of a round.
+    """Accounts by session; also output lengths by client, and the duration of a round, from all sessions.
 
-    An id may be used again, so an account is that of the session that it was begun for, and of no other.
+    An id may be reused, so an account belongs only to the session that it was begun for.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class Accounts:
         return len(self._accounts)
 
     def of(self, session: Session) -> Account:
-        """Begins when it is first asked for, which is before the session's first round."""
+        """Returns the session's account; creates it at the first call, before the session's first round."""
         known = self._accounts.get(session.session_id)
         if known is None or known.session is not session:
             known = Account(session, session.ready_since, session.ready_since)
@@ -112,9 +112,9 @@ class Accounts:
         return known
 
     def opened(self, session: Session, before: Session, now: float, *, keeps_memory: bool) -> None:
-        """A session was opened again. The account goes on if its text does, so that nobody loses a place by a bad line.
+        """Continues the account of a reopened session if its text continues: a bad line must not cost it its place.
 
-        before: what was open by its id. keeps_memory: what it has is not freed.
+        before: the previous session of its id. keeps_memory: its memory is not freed.
         """
         account = self._accounts.get(session.session_id)
         if account is None or account.session is not before or not _goes_on(before, session):
@@ -124,25 +124,25 @@ class Accounts:
             account.leave(now)
 
     def observe_round(self, seconds: float) -> None:
-        """Smooths a round's mean time for the sessions that it decided something for, without their own prefill."""
+        """Smooths the mean duration of a round for the sessions that it decided something for, without own prefill."""
         self._round_s = smoothed(self._round_s, seconds, SMOOTHING)
 
     def end(self, session: Session) -> None:
-        """Its text is complete: the next ones of its client are expected to be as long."""
+        """Closes the account of a complete text; its length updates the expected length of its client's texts."""
         self._accounts.pop(session.session_id, None)
         lengths = self._lengths.setdefault(session.client.name, OutputLengths())
         lengths.observe(len(session.tokens) - len(session.opened.prompt))
 
     def keep(self, sessions: Mapping[bytes, Session]) -> None:
-        """Forgets all but those of open sessions."""
+        """Drops all accounts but those of open sessions."""
         self._accounts = {key: one for key, one in self._accounts.items() if sessions.get(key) is one.session}
 
     def keep_lengths(self, clients: Container[str]) -> None:
-        """Forgets what was learned from others."""
+        """Drops the output lengths of other clients."""
         self._lengths = {name: one for name, one in self._lengths.items() if name in clients}
 
     def job(self, session: Session, *, has_place: bool, recompute_s: float) -> Job:
-        """The session as an order sees it. has_place: it has memory. recompute_s: to read its text again."""
+        """Returns the session as a job. has_place: it has memory. recompute_s: time to prefill its text again."""
         account, num_prompt = self.of(session), len(session.opened.prompt)
         lengths = self._lengths.get(session.client.name) or OutputLengths()
         return Job(
@@ -160,6 +160,6 @@ class Accounts:
 
 
 def _goes_on(before: Session, session: Session) -> bool:
-    """Returns whether a session opened again is the same text, at most as far."""
+    """True if a reopened session has the same text, or a prefix of it that includes the prompt."""
     is_of_it = session.opened.prompt == before.opened.prompt
     return is_of_it and session.tokens == before.tokens[: len(session.tokens)]

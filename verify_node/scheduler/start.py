@@ -1,8 +1,8 @@
-"""Decides when the next round starts, who is ready for it, and whom it waits for until then. No I/O, no clock.
+"""Decides when the next round starts, with which ready sessions, and which drafts it waits for. No I/O, no clock.
 
 A session of the ratio rule is ready once its draft is *complete*, or late (`Session.awaits_draft`). Where rounds are
-barriers, as in the paper, that goes for everybody who may draft, and nothing starts before. Otherwise a round waits for
-nobody, unless what is about to arrive brings its session more than the wait costs the others: *as long as it pays*.
+barriers, as in the paper, this applies to all sessions that may draft, and no round starts before. Otherwise a round
+waits only *as long as it pays*: while drafts in flight bring their sessions more than the wait costs the others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,42 +14,43 @@ from verify_node.scheduler.select import Choice, Hope
 from verify_node.session.session import Session
 
 SHARE = 0.25
-"""Share of a round's time by which drafts may hold up a round. It bounds what is lost where they do not come."""
+"""Most time that drafts may hold up a round, as a share of a round's time. Bounds the loss if they do not arrive."""
 
 SLACK_S = 0.0005
-"""A draft that is waited for may come later than expected by so much."""
+"""Accepted delay of an awaited draft, in seconds."""
 
 _due_at = attrgetter("due_at")
 
 
 class Start(NamedTuple):
-    """A round may start."""
+    """Decision that a round may start."""
 
-    sessions: list[Session]  # that are not finished
-    ready: list[Session]  # of them, those that a round can move
+    sessions: list[Session]  # unfinished
+    ready: list[Session]  # of these, sessions that a round can advance
 
 
 class Earliest(NamedTuple):
-    """The earliest start of the next round, and for whom it waits till then."""
+    """The earliest start of the next round, and the session that it waits for."""
 
-    at: float  # seconds, the core's clock; infinity while somebody has to be waited for
+    at: float  # seconds, the core's clock; infinity while the round must wait for a session
     whom: Session | None = None  # until its draft arrives, no other arrival can start the round earlier
 
 
 class Starting:
-    """Looks whether a round may start; asked only while none is in flight."""
+    """Checks whether a round may start; to be called only while none is in flight."""
 
     def __init__(self, sessions: Mapping[bytes, Session], *, is_barrier: bool) -> None:
-        """sessions: those that are open, now and later. is_barrier: every round waits for all drafts."""
-        self.wake_at = inf  # when to look again, if nothing happens before; infinity after a start
+        """sessions: the open ones, a live view. is_barrier: every round waits for all drafts."""
+        self.wake_at = inf  # time of the next check, unless an event comes before; infinity after a start
         self._sessions = sessions
         self._is_barrier = is_barrier
-        self._waiting: tuple[Session, float] | None = None  # no round before that time, while its draft is on its way
+        self._waiting: tuple[Session, float] | None = None  # no round before this time, while its draft is in flight
 
     def look(self, choice: Choice, num_rounds: int, round_s: float, now: float) -> Start | None:
-        """Returns who is ready, if a round may start now; else `wake_at` says when to ask again.
+        """Returns the ready sessions if a round may start now; else sets `wake_at` to the time of the next check.
 
-        num_rounds: begun so far. round_s: smoothed duration of one. Sessions whose draft is late go without.
+        num_rounds: started so far. round_s: smoothed duration of a round. Marks late drafts, which rounds no longer
+        wait for.
         """
         self.wake_at = inf
         if self._is_waiting(now):
@@ -69,7 +70,7 @@ class Starting:
         return None
 
     def _is_waiting(self, now: float) -> bool:
-        """Returns whether the same draft is still waited for, so that it need not look at all sessions again."""
+        """True if the same draft is still awaited, so that the other sessions need no check."""
         if self._waiting is None:
             return False
         awaited, ready_at = self._waiting
@@ -84,10 +85,10 @@ class Starting:
 def earliest(
     ready: Sequence[Session], awaited: Sequence[Session], round_s: float, hopes: Sequence[Hope] = ()
 ) -> Earliest:
-    """The earliest start of a round with the sessions that are ready.
+    """Returns the earliest start of a round with the ready sessions.
 
-    awaited: those without whose complete drafts no round starts. round_s: how long a round takes, 0 if that is not
-    known. hopes: those of `ready` whose drafts are on their way.
+    awaited: sessions whose complete drafts the round must wait for. round_s: duration of a round, 0 if unknown. hopes:
+    ready sessions whose drafts are in flight.
     """
     if not ready:
         return Earliest(inf)
@@ -103,10 +104,10 @@ def earliest(
 
 
 def _worth_waiting_for(soon: Sequence[Hope], num_ready: int, first: float, round_s: float) -> Hope | None:
-    """The last of `soon` (sorted by due time) for which waiting pays; None if it pays for none.
+    """Returns the final draft of `soon` (sorted by due time) for which waiting pays; None if it pays for none.
 
-    A draft that just misses a round loses that round's time for each token that it brings. A wait costs every session
-    that is ready as much.
+    A draft that just misses a round loses that round's time for each token that it brings. A wait costs every ready
+    session the time of the wait.
     """
     found: Hope | None = None
     best, gained, waited_until = 0.0, 0.0, first

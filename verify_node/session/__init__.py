@@ -1,1 +1,1 @@
-"""One generation as the verify node knows it: its text, draft, estimates, and refusals."""
+"""One generation on the verify node: its text, draft, estimates, and refusals."""

@@ -1,33 +1,33 @@
-"""An upper bound on the acceptance rate, from the drafted tokens that were delivered: a client cannot forge those.
+"""An upper bound on the acceptance rate, from the delivered drafted tokens, which a client cannot forge.
 
-Eq. (3) counts every drafted position, after a rejection too, where the draft's own tokens are what the target is asked
-to go on from. Whoever chooses those can make what follows easy: a first token that is never right, and then a text
-that everybody would go on with alike. All but the first "agree", none is delivered, and as long drafts that bring
-nothing look to Eq. (5) as the best there are. So no estimate is believed beyond what deliveries leave possible.
+Eq. (3) counts every drafted position, also after a rejection, where the target is conditioned on the draft's own
+tokens. A client can exploit that: it drafts a first token that is always wrong, then a text with an obvious
+continuation. All tokens but the first "agree" and none is delivered, yet to Eq. (5) such long, useless drafts look like
+the best. So estimates are capped at the rate that deliveries leave possible.
 """
 
 import math
 from dataclasses import dataclass
 
 MEMORY = 200.0
-"""Tokens that count; older ones are forgotten, since texts change."""
+"""Tokens that count; older ones decay, since texts change."""
 
 INITIAL_TOKENS = 50.0
-"""Tokens of its client's counts that a new session takes over, at most."""
+"""Most tokens that a new session inherits from its client's counts."""
 
 DOUBT = math.log(1e4)
-"""The true share is more than `most` once in 10,000: it must never hold up who is honest."""
+"""Confidence: the true rate exceeds `most` once in 10,000 cases, so that honest clients are not held up."""
 
 
 @dataclass(slots=True)
 class AcceptanceBound:
-    """Smoothed counts of one session, or of all of a client's sessions, and the bound that follows."""
+    """Smoothed counts of one session, or of all sessions of a client, and the resulting bound."""
 
-    num_tried: float = 0.0  # accepted, or the first that was rejected
+    num_tried: float = 0.0  # tokens accepted, or rejected first in their draft
     num_accepted: float = 0.0
 
     def observe(self, num_accepted: int, num_drafted: int) -> None:
-        """Learns from a draft that was verified."""
+        """Updates the counts with a verified draft."""
         num_tried = min(num_accepted + 1, num_drafted)
         keep = max(0.0, 1.0 - num_tried / MEMORY)
         self.num_tried = keep * self.num_tried + num_tried
@@ -35,13 +35,13 @@ class AcceptanceBound:
 
     @property
     def most(self) -> float:
-        """The largest share that these counts leave possible, by Bernstein's bound; 1 while little is known."""
+        """Largest rate that the counts leave possible, by Bernstein's bound; 1 while there are few counts."""
         if self.num_tried <= DOUBT:
             return 1.0
         share, doubt = self.num_accepted / self.num_tried, DOUBT / self.num_tried
         return min(1.0, share + math.sqrt(2.0 * share * (1.0 - share) * doubt) + doubt)
 
     def begin(self) -> "AcceptanceBound":
-        """The counts that a new session of this client begins with."""
+        """Returns the initial counts of a new session of this client."""
         share = min(1.0, INITIAL_TOKENS / self.num_tried) if self.num_tried else 0.0
         return AcceptanceBound(share * self.num_tried, share * self.num_accepted)

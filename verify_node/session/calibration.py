@@ -1,9 +1,9 @@
 """Calibration: the share of a client's drafted tokens that are accepted, by the probability claimed for them.
 
-A draft node knows how sure it is of each token, and not how often it is right when it is so sure; or it lies. So its
-claims are sorted into buckets, and each bucket counts its hits. A bucket's probabilities are (hits + k p) / (tries +
-k), with p the probability that is claimed: a claim is believed until a handful of tokens tell better. A higher claim
-never means lower probabilities (pool adjacent violators).
+A draft node knows its confidence in each token, not how often tokens of that confidence are right; or it lies. So its
+claims are sorted into buckets, and each bucket counts its hits. A bucket's probability is (hits + k p) / (tries + k),
+where p is the claimed probability: a claim is trusted until a handful of tokens give better evidence. A higher claim
+never gets a lower probability (pool adjacent violators).
 """
 
 from dataclasses import dataclass, field
@@ -13,21 +13,21 @@ from goodspeed.wire import probabilities
 from goodspeed.wire.fields import DraftSource
 
 ClaimedOf: TypeAlias = DraftSource | Literal["alternative"]
-"""Kinds of tokens with claims of their own: those of a source, or in trees those beside the first choices."""
+"""Kinds of tokens that are calibrated separately: by draft source, and a tree's tokens that are not first choices."""
 
 PRIOR_TRIES = 4.0
-"""k: the tries that a claim counts for."""
+"""k: tries that a claim counts as."""
 
 UNSEEN = 0.1
-"""Tries that a bucket counts for beside its own where neighbours are pooled: what was seen of one outweighs what is
-claimed in another, so whoever was wrong when sure is not believed when less sure, either."""
+"""Prior weight of a bucket, in tries, where neighbours are pooled: observations of one bucket outweigh the claims of
+another, so a client that was wrong when sure is not trusted when less sure, either."""
 
 MEMORY = 500.0
-"""Tries of a bucket that count; older ones are forgotten, since texts change."""
+"""Tries of a bucket that count; older ones decay, since texts change."""
 
 BOUNDS = (0.99, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
-"""Least claimed probabilities of each bucket but the last. Narrow where it matters: path probabilities are products of
-high ones."""
+"""Lower bounds on the claimed probability, per bucket but the final one. Narrow where precision matters: path
+probabilities are products of high ones."""
 
 NUM_BUCKETS = len(BOUNDS) + 1
 
@@ -37,7 +37,7 @@ def _bucket(claimed: float) -> int:
 
 
 BUCKETS = bytes(map(_bucket, probabilities.PROBABILITIES))
-"""The bucket of each probability code."""
+"""Bucket of each probability code."""
 
 CLAIMED = tuple(
     sum(each) / len(each)
@@ -46,26 +46,26 @@ CLAIMED = tuple(
         for number in range(NUM_BUCKETS)
     )
 )
-"""The mean of the probability that a bucket's codes claim."""
+"""Mean probability claimed by the codes of each bucket."""
 
 
 @dataclass(slots=True)
 class Calibration:
-    """Hits and tries of one client's tokens of one source, by the bucket of the claimed probabilities."""
+    """Hits and tries of one client's tokens from one source, by bucket of the claimed probability."""
 
     hits: list[float] = field(default_factory=lambda: [0.0] * NUM_BUCKETS)
     tries: list[float] = field(default_factory=lambda: [0.0] * NUM_BUCKETS)
-    _probabilities: list[float] | None = None  # of each bucket; falls; None: to be solved for
+    _probabilities: list[float] | None = None  # by bucket, falling; None: to be computed
 
     def probabilities(self, codes: bytes) -> list[float]:
-        """The probability that each token is accepted given those before it, from the claimed codes."""
+        """Returns each token's probability of acceptance given its predecessors, from the claimed codes."""
         if self._probabilities is None:
             self._probabilities = self._solve()
         known = self._probabilities
         return [known[bucket] for bucket in codes.translate(BUCKETS)]
 
     def observe(self, codes: bytes, num_accepted: int) -> None:
-        """The first num_accepted of the tokens with these codes were accepted; nothing is known after the next one."""
+        """Counts a verified draft: its first num_accepted tokens were accepted, the next rejected, the rest unknown."""
         for place, code in enumerate(codes[: num_accepted + 1]):
             bucket = BUCKETS[code]
             keep = 1.0 - 1.0 / MEMORY
@@ -77,7 +77,7 @@ class Calibration:
         """Shrinks each bucket towards its claim, then pools neighbours until higher claims have no lower values."""
         pools: list[
             tuple[float, float, int]
-        ] = []  # weighted sum of probabilities, weight, number of buckets; probabilities fall
+        ] = []  # sum of weighted probabilities, weight, number of buckets; probabilities fall
         for hits, tries, claimed in zip(self.hits, self.tries, CLAIMED, strict=True):
             weight, number = tries + UNSEEN, 1
             total = weight * (hits + PRIOR_TRIES * claimed) / (tries + PRIOR_TRIES)

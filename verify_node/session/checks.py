@@ -16,19 +16,19 @@ AboutSession: TypeAlias = OpenSession | Draft | Ack | Close
 
 
 MAX_KEPT = 4 * MAX_PROMPT_LOGPROBS
-"""Most logprobs of prompts that are kept for one client until it has them; each takes about 80 bytes."""
+"""Most prompt logprobs retained for one client until acknowledged; each takes about 80 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why, by name; what was wrong; what to do about it."""
+    """A reason for refusal: its code, the fault, and the remedy."""
 
     code: RefusalCode
     what: str
     what_to_do: str
 
     def to_message(self, about: AboutSession | None = None) -> Refusal:
-        """A refusal echoes what it is about."""
+        """Returns the refusal; it repeats the session id and epoch of the refused message."""
         if about is None:
             return Refusal(self.code, self.what, self.what_to_do)
         return Refusal(self.code, self.what, self.what_to_do, about.session_id, about.epoch)
@@ -69,7 +69,7 @@ NOT_OPEN = Rejection("unknown_session", "this session is not open here", "reopen
 
 
 def check_principal(principal: str | None, enrolled: Mapping[str, Enrolled], message: UpMessage) -> Rejection | None:
-    """Checks that a message's key may say this; the register checks whose connection it came by."""
+    """Checks that a message's key is enrolled, and under the Hello's name; the register checks the connection."""
     record = enrolled.get(principal) if principal is not None else None
     if record is None:
         return NOT_ENROLLED
@@ -91,7 +91,7 @@ def check_hello(hello: Hello, welcome: Welcome) -> Rejection | None:
 
 
 def check_open(opened: OpenSession, client: Client, known: Session | None, num_free: int) -> Rejection | None:
-    """Checks that this client may open this session (again); known: what is open by its id."""
+    """Checks that the client may open or reopen this session. known: the open session of the same id."""
     if known is None and num_free <= 0:
         return Rejection("too_many_sessions", "no more sessions can be open for this client now", "try again later")
     if known is not None and known.client is not client:
@@ -109,23 +109,23 @@ def target_failed(why: str) -> Rejection:
 
 
 def round_failed(why: str) -> Rejection:
-    """A round that this session was alone in failed, and would again."""
+    """A round with only this session failed, and would fail again."""
     return Rejection("failed", f"the round of this session failed: {why}", "try another prompt, or a shorter one")
 
 
 def message_failed(why: str) -> Rejection:
-    """A message raised an exception here: an error of this program, which its session pays for."""
+    """A message raised an exception: an error of this program, at the expense of the message's session."""
     return Rejection("failed", f"this verify node failed on a message: {why}", "see its log, and ask again")
 
 
 def constraint_failed(why: str) -> Rejection:
-    """The form of this session cannot be kept any more: that is the form's fault, or that of its text."""
+    """The session cannot satisfy its constraint any more, because of the constraint or of its text."""
     what = f"the text cannot go on in the form that it is to have: {why}"
     return Rejection("constraint", what, "send a simpler form, or ask without")
 
 
 def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Rejection | None:
-    """Returns whether the target can go on from this text as it is asked to."""
+    """Checks that the target can continue this text as requested."""
     if not opened.prompt:
         return Rejection("prompt", "the prompt is empty", "send at least one token")
     num_tokens = len(opened.prompt) + len(opened.committed)
@@ -142,7 +142,7 @@ def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Rejec
 
 
 def check_prompt_logprobs(opened: OpenSession, num_kept: int) -> Rejection | None:
-    """Checks that there is room for the prompt logprobs that it wants; num_kept: those that its client waits for."""
+    """Checks the number of requested prompt logprobs. num_kept: prompt logprobs that its client still waits for."""
     wanted = num_prompt_logprobs(opened)
     if wanted > MAX_PROMPT_LOGPROBS:
         what = f"{wanted} logprobs of a prompt are more than the {MAX_PROMPT_LOGPROBS} that are told"
@@ -153,12 +153,12 @@ def check_prompt_logprobs(opened: OpenSession, num_kept: int) -> Rejection | Non
 
 
 def num_prompt_logprobs(opened: OpenSession) -> int:
-    """Returns how many logprobs it asks to be told of its prompt."""
+    """Returns the number of prompt logprobs that the session requests."""
     return 0 if opened.num_prompt_logprobs is None else len(opened.prompt) * (1 + opened.num_prompt_logprobs)
 
 
 def check_constraint(opened: OpenSession, constraints: Constraints | None) -> Rejection | None:
-    """Refuses an output that cannot keep its constraint and end. constraints: None where none is served."""
+    """Refuses a session whose output cannot satisfy its constraint and end. constraints: None: none are served."""
     if opened.constraint is None:
         return None
     if constraints is None:
@@ -180,7 +180,7 @@ def _check_logit_bias(opened: OpenSession, vocab_size: int) -> Rejection | None:
 
 
 def _check_min_tokens(opened: OpenSession, vocab_size: int) -> Rejection | None:
-    """Returns whether there is a text that is as long, and a token to go on with at every position."""
+    """Checks that max_tokens permits min_tokens, and that a token remains to be drawn at every position."""
     if opened.min_tokens > opened.max_tokens:
         what = f"min_tokens {opened.min_tokens} is above max_tokens {opened.max_tokens}"
         return Rejection("malformed", what, "lower min_tokens")
@@ -191,7 +191,7 @@ def _check_min_tokens(opened: OpenSession, vocab_size: int) -> Rejection | None:
 
 
 def check_session(session: Session, client: Client, epoch: int) -> Rejection | None:
-    """Returns whether a message of this client and epoch is about this session as it is open here."""
+    """Checks that a message's client and epoch are those of the open session."""
     if session.client is not client:
         return NOT_OWNER
     if epoch > session.epoch:
@@ -202,15 +202,15 @@ def check_session(session: Session, client: Client, epoch: int) -> Rejection | N
 
 
 def check_draft(draft: Draft, session: Session, vocab_size: int) -> Rejection | None:
-    """Checks that a draft could be of use; one that the text has left behind is not its sender's fault.
+    """Checks that a draft may be usable. A draft that the text has overtaken is accepted: no fault of its sender.
 
-    Its distributions are the target's to check.
+    The target checks its distributions.
     """
     return check_base(draft, session) or _check_drawn(draft, session) or _check_vocabulary(draft, vocab_size)
 
 
 def _check_drawn(draft: Draft, session: Session) -> Rejection | None:
-    """Checks that a draft says what it was drawn from just where its session's rule needs that; a tree never can."""
+    """Checks that a draft has a proposal if and only if its session's rule needs one; under ratio it is no tree."""
     if session.opened.verification == "match":
         if draft.proposal is not None:
             return Rejection("proposal", "a draft of the match rule has a proposal", "leave it out, or open with ratio")
@@ -225,7 +225,7 @@ def _check_drawn(draft: Draft, session: Session) -> Rejection | None:
 
 
 def check_base(message: Ack | Draft, session: Session) -> Rejection | None:
-    """Returns whether the session has got as far as its draft node says."""
+    """Checks that the session has reached the length that its draft node reports."""
     if message.base_len > len(session.tokens):
         what = f"{message.base_len} tokens are more than the {len(session.tokens)} committed here"
         return Rejection("wrong_base", what, "reopen the session")

@@ -1,6 +1,6 @@
-"""A client and a connected peer as the verify node knows them, and every change of that.
+"""A client and a connected peer on the verify node, and every change of their state.
 
-Nobody else writes these fields (`tests/house/test_one_writer.py`).
+No other module writes these fields (`tests/house/test_one_writer.py`).
 """
 
 from collections import Counter
@@ -14,44 +14,44 @@ from verify_node.session.calibration import Calibration, ClaimedOf
 from verify_node.session.suspicion import Suspicion
 
 FASTER, SLOWER = 0.5, 0.1
-"""Smoothing steps for what shows a draft node to be quicker, and slower, than on average."""
+"""Smoothing steps for observations that show a draft node to be faster, and slower, than its average."""
 
 ANSWER_SMOOTHING = 0.2
 
 ANSWER_TOKENS = 5
-"""Time of a draft model's first answer to a verdict, in tokens: it prefills what is new, and drafts a few."""
+"""Duration of a draft model's first answer to a verdict, in tokens: prefill of new tokens, and a few drafted ones."""
 
 FIRST_DELIVERED = 16.0
-"""Tokens beyond a text that a draft model is believed to get to at first."""
+"""Initial estimate of the tokens beyond a text that a draft model reaches."""
 
 LEAST_ANSWER_S = 1e-6
-"""An answer that took no time counts for so much: 0 stands for none so far."""
+"""Least answer time, in seconds, since 0 stands for no answer yet."""
 
 MUCH_QUICKER = 4.0
-"""An answer that takes less than the usual time over this replaces it."""
+"""Ratio of usual to observed answer time above which the observation replaces the average."""
 
 MOST_LATER = 4.0
-"""A silence counts for so many times the usual time at most: one pause tells little of the next answer."""
+"""Cap on a silence, in usual answer times: one pause predicts little about the next answer."""
 
 LATE_ROUNDS = 20
-"""After the first late draft none is waited for in twice as many rounds, after the second in four times as many, ..."""
+"""Rounds that wait for no draft: twice as many after the first late draft, four times after the second, ..."""
 
 MOST_LATE = 16
-"""Late drafts that count at most: two million rounds."""
+"""Cap on counted late drafts: no waiting for two million rounds at most."""
 
 MEMORY = 200.0
-"""Rounds that count; older ones are forgotten, since texts change."""
+"""Rounds that count; older ones decay, since texts change."""
 
 KNOWN = 24.0
-"""After so many rounds of either kind both means are known well enough to be looked after only now and then."""
+"""Rounds of either kind after which both means are well known, and are re-measured only now and then."""
 
 FIRST_TOKENS, FIRST_ROUNDS = 1.0, 4.0
-"""Gain of a draft in time that is assumed at first, as if seen in so many rounds: so it is waited for at all."""
+"""Prior gain of a timely draft, in tokens, and its weight in rounds: without it rounds would never wait."""
 
 
 @dataclass(slots=True)
 class _Mean:
-    """A mean over the last rounds."""
+    """A mean over recent rounds."""
 
     value: float
     num: float
@@ -63,10 +63,10 @@ class _Mean:
 
 @dataclass(slots=True)
 class DraftGain:
-    """Tokens that waiting for a client's drafts brings: the mean accepted with the draft in time, less that without.
+    """Tokens gained by waiting for a client's drafts: mean tokens accepted with a timely draft, minus those without.
 
-    Without it a session goes on with what is left of an older draft, or with what the verify node drafts from its own
-    text. Where that is as good, as with an index that knows nothing else, waiting brings nothing.
+    Without it a session uses the rest of an older draft, or the verify node's draft from the session's own text. Where
+    these are as good as the drafts of an n-gram index that knows nothing else, waiting gains nothing.
     """
 
     _in_time: _Mean = field(default_factory=lambda: _Mean(FIRST_TOKENS, FIRST_ROUNDS))
@@ -74,18 +74,19 @@ class DraftGain:
 
     @property
     def tokens(self) -> float:
-        """Tokens more that are accepted if the draft is there in time; at least 0."""
+        """Additional tokens accepted if the draft is in time; at least 0."""
         return max(0.0, self._in_time.value - self._too_late.value)
 
     @property
     def is_known(self) -> bool:
-        """True if rounds of both kinds have told enough."""
+        """True if enough rounds of both kinds were observed."""
         return min(self._in_time.num, self._too_late.num) >= KNOWN
 
     def observe(self, num_accepted: int, *, in_time: bool) -> None:
-        """A round moved one of the client's sessions. in_time: what was hoped for was there when it was packed.
+        """Updates the means after a round with one of the client's sessions.
 
-        num_accepted: drafted tokens, of that round, or of that and the next.
+        num_accepted: drafted tokens accepted in that round, or in that and the next. in_time: whether the expected
+        draft had arrived when the round was packed.
         """
         (self._in_time if in_time else self._too_late).observe(num_accepted)
 
@@ -99,112 +100,111 @@ class Client:
     goodput: GoodputEstimator
     acceptance_bound: AcceptanceBound = field(default_factory=AcceptanceBound)  # from its delivered tokens
     calibrations: dict[ClaimedOf, Calibration] = field(default_factory=dict)  # of the claimed probabilities
-    suspicion: Suspicion = field(default_factory=Suspicion)  # that its drafts are not drawn from what it sends
+    suspicion: Suspicion = field(default_factory=Suspicion)  # that drafts are not drawn from the sent distributions
     weight: float = 1.0
-    max_sessions: int | None = None  # that its key may have open
-    max_round_tokens: int | None = None  # that its key may have drafted in one round
-    observed_round: int = 0  # verify round of its last observation, or in which it became active
-    round_trip_s: float = 0.0  # smoothed, of the session that answered last; start value of new ones
+    max_sessions: int | None = None  # most sessions that its key may have open
+    max_round_tokens: int | None = None  # most tokens that its key may have drafted in one round
+    observed_round: int = 0  # verify round of its latest observation, or in which it became active
+    round_trip_s: float = 0.0  # smoothed, of the session that answered last; initial value of new ones
     draft_fingerprint: str | None = None  # of the draft model that its estimates are of
-    has_model: bool = True  # the draft node that said Hello last has a draft model
+    has_model: bool = True  # whether the draft node that sent the latest Hello has a draft model
     answer_gain: DraftGain = field(default_factory=DraftGain)  # of waiting for its answers to verdicts
-    model_gain: DraftGain = field(default_factory=DraftGain)  # of waiting for what its draft model drafts anew
-    has_index: bool = False  # it has sent what an n-gram index expects
-    delivered: float = FIRST_DELIVERED  # tokens beyond a text that its draft model gets to, smoothed
-    answer_s: float = 0.0  # from a verdict to what its draft model drafts anew, smoothed; 0 until the first
-    num_late: int = 0  # drafts that were waited for and did not come in time, less those that were complete since
-    retry_round: int = 0  # verify round before which none of its drafts is waited for
-    num_tokens: int = 0  # delivered since this node started, as all that follows
-    num_drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # and verified, by what drafted them
+    model_gain: DraftGain = field(default_factory=DraftGain)  # of waiting for its draft model's new drafts
+    has_index: bool = False  # it has sent drafts of an n-gram index
+    delivered: float = FIRST_DELIVERED  # tokens beyond a text that its draft model reaches, smoothed
+    answer_s: float = 0.0  # from a verdict to its draft model's new draft, smoothed; 0 until the first
+    num_late: int = 0  # late drafts that rounds waited for, less the drafts completed since
+    retry_round: int = 0  # verify round before which rounds wait for none of its drafts
+    num_tokens: int = 0  # delivered since this node started, like all counters below
+    num_drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # verified drafted tokens, by source
     num_accepted_by: Counter[DraftSource] = field(default_factory=Counter)
-    uplink_bytes: int = 0  # of its messages
-    downlink_bytes: int = 0  # of those to it
+    uplink_bytes: int = 0  # of messages from it
+    downlink_bytes: int = 0  # of messages to it
 
-    # -- who it is -------------------------------------------------------------------------------------------------
+    # -- identity --------------------------------------------------------------------------------------------------
 
     def grant(self, record: Enrolled) -> None:
-        """Sets what its key's enrolment says: weight and limits."""
+        """Sets the weight and limits of its key's enrolment."""
         self.weight, self.max_sessions = record.weight, record.max_sessions
         self.max_round_tokens = record.max_round_tokens
 
     def set_draft_model(self, draft_fingerprint: str, unknown: AcceptanceEstimator, *, has_model: bool) -> None:
         """Sets its draft model. If that changed, resets the acceptance rate to `unknown`.
 
-        The acceptance bound stays: a client could lift that by renaming its model.
+        The acceptance bound is not reset, or a client could lift it by renaming its model.
         """
         if self.draft_fingerprint not in (None, draft_fingerprint):
             self.acceptance = unknown
         self.draft_fingerprint, self.has_model = draft_fingerprint, has_model
 
     def become_active(self, number: int) -> None:
-        """Observes its goodput from verify round `number` on, since it was idle until then."""
+        """Starts observing its goodput at verify round `number`, since it was idle until then."""
         self.observed_round = number
 
     # -- what its drafts take, and bring ---------------------------------------------------------------------------
 
     def observe_round_trip(self, smoothed_s: float) -> None:
-        """Takes over the smoothed round trip of the session that answered last."""
+        """Takes over the smoothed round trip of the session that answered most recently."""
         self.round_trip_s = smoothed_s
 
     @property
     def draft_s_per_token(self) -> float:
-        """About how long its draft model takes for a token; 0 until its first answer."""
+        """Approximate time of its draft model for a token, in seconds; 0 until its first answer."""
         return max(0.0, self.answer_s - self.round_trip_s) / ANSWER_TOKENS
 
     def miss_draft(self, number: int) -> None:
-        """A draft that verify round `number` waited for is late: none of its drafts is waited for, in whatever session.
+        """Counts a late draft that verify round `number` waited for: rounds no longer wait for any of its drafts.
 
-        Rounds that do not wait for a draft are over before it is there, so one is waited for again after ever more
-        rounds.
+        A round that does not wait ends before such a draft arrives, so waiting is retried, each time after more rounds.
         """
         self.num_late = min(MOST_LATE, self.num_late + 1)
         self.retry_round = number + (LATE_ROUNDS << self.num_late)
 
     def complete_draft(self) -> None:
-        """A draft is complete after the newest verdict: drafts are waited for again, and one late one is forgiven."""
+        """Counts a complete draft for the newest verdict: rounds wait again, and one late draft is forgiven."""
         self.num_late, self.retry_round = max(0, self.num_late - 1), 0
 
     def note_draft(self, source: NodeSource, depth: int) -> None:
-        """Notes that it drafted `depth` tokens, one after another, by this source."""
+        """Records a draft of `depth` successive tokens from this source."""
         if source == "ngram":
             self.has_index = True
         else:
             self._observe_delivered(depth)
 
     def _observe_delivered(self, depth: int) -> None:
-        """Its draft model got so far beyond a text. Longer drafts count quickly, since a chain goes up in parts."""
+        """Updates how far its draft model drafts. Longer drafts weigh more, because a chain is sent in parts."""
         self.delivered += (depth - self.delivered) * (FASTER if depth > self.delivered else SLOWER)
 
     def observe_answer(self, num_accepted: int, *, in_time: bool) -> None:
-        """A round moved a session of it. in_time: the newest verdict was answered when it was packed."""
+        """Updates the gain of its answers after a round. in_time: the newest verdict was answered before packing."""
         self.answer_gain.observe(num_accepted, in_time=in_time)
 
     def observe_answer_time(self, seconds: float) -> None:
-        """Its draft model drafted something anew so long after a verdict that left nothing of its last draft.
+        """Updates its answer time: seconds until a new draft, after a verdict that left nothing of the previous draft.
 
-        What is quicker by far is believed at once: the first draft of a process is slow, and tells nothing of others.
+        A much shorter time replaces the average: a process's first draft is slow, and not representative.
         """
         seconds = max(seconds, LEAST_ANSWER_S)
         is_other = MUCH_QUICKER * seconds < self.answer_s
         self.answer_s = seconds if is_other else smoothed(self.answer_s, seconds, ANSWER_SMOOTHING)
 
     def miss_answer(self, seconds: float) -> None:
-        """Nothing was drafted for so long: its draft model is expected later from now on, and to get less far."""
+        """Updates its estimates after `seconds` without a draft: expects its draft model later, and to reach less."""
         if 0.0 < self.answer_s < seconds:
             self.observe_answer_time(min(seconds, MOST_LATER * self.answer_s))
         self._observe_delivered(0)
 
     def observe_goodput(self, num_tokens: int, number: int) -> None:
-        """Eq. (4): verify round `number` delivered so many tokens to all its sessions together."""
+        """Eq. (4): verify round `number` delivered num_tokens tokens to all its sessions together."""
         self.goodput.observe(num_tokens, rounds=max(1, number - self.observed_round))
         self.observed_round = number
 
     def observe_evidence(self, evidence: tuple[float, ...]) -> bool:
-        """Learns from drafted tokens; returns whether they just proved that drafts are not drawn from what is sent."""
+        """Updates the suspicion; True if this evidence just proved that drafts are not drawn as claimed."""
         return self.suspicion.observe(evidence)
 
     def calibration(self, source: ClaimedOf) -> Calibration:
-        """The calibration of the probabilities that it claims for tokens of this source."""
+        """Returns the calibration of the probabilities that it claims for tokens of this source."""
         if source not in self.calibrations:
             self.calibrations[source] = Calibration()
         return self.calibrations[source]
@@ -241,13 +241,13 @@ class Peer:
     peer_id: bytes
     boot_id: bytes
     client: Client
-    name: str  # as it calls itself; the client of another with this name has another
+    name: str  # from its Hello; its client may be named differently if another peer has this name
     draft_model: str
     draft_fingerprint: str
     since: float  # connected without a break
     last_seen: float
-    principal: str | None = None  # the key it proved to have; None where there are no keys
+    principal: str | None = None  # the key that it proved to have; None where there are no keys
 
     def heard(self, now: float) -> None:
-        """A message of it came: its lease begins anew."""
+        """Renews its lease after a message."""
         self.last_seen = now

@@ -1,6 +1,6 @@
-"""Drafted tokens of a session, whoever drafted them: after the text as it is now, as a chain or a tree.
+"""Drafted tokens that continue a session's current text, from any source, as a chain or a tree.
 
-A draft is read once, when it arrives, and cut as the text grows: rounds look at it far more often.
+A draft is read once, on arrival, and truncated as the text grows, because rounds look at it far more often.
 """
 
 from collections.abc import Sequence
@@ -13,23 +13,23 @@ from goodspeed.wire.messages import Draft
 
 
 class Drafted(NamedTuple):
-    """Tokens that may continue a session's text; of a draft node none only where it said that it has none."""
+    """Tokens that may continue a session's text; from a draft node, empty only if it sent an empty draft."""
 
     tokens: tuple[int, ...] = ()
     codes: bytes = b""  # of their claimed probabilities (`probabilities.encode`); empty: none are claimed
-    source: DraftSource | None = None  # None where there are none
-    proposal: bytes | None = None  # ratio: what the tokens were sampled from
-    parents: tuple[int, ...] | None = None  # of each token the index of the one that it follows, or -1; None: a chain
-    is_forced: bool = False  # by the form that the output is to keep: each is certain
-    made_on: int = 0  # of a draft node's: length of the text for which it was made
-    complete: bool = False  # of a draft node's: nothing more comes until the text has grown
+    source: DraftSource | None = None  # None: no tokens
+    proposal: bytes | None = None  # ratio rule: the distributions that the tokens were sampled from
+    parents: tuple[int, ...] | None = None  # index of each token's predecessor, or -1; None: a chain
+    is_forced: bool = False  # by the output's constraint: each token is certain
+    made_on: int = 0  # draft nodes only: length of the text that the draft was made for
+    num_gone: int = 0  # draft nodes only: its tokens that are in the text by now
+    complete: bool = False  # draft nodes only: no more tokens come until the text grows
 
     @classmethod
     def read(cls, draft: Draft, text: Sequence[int]) -> Self | None:
-        """Returns what is left of a draft whose base the text has; None if the text has left it, or reached its end.
+        """Returns the rest of a draft whose base the text has; None if the text diverged or passed its end.
 
-        A token of a tree that repeats another after the same token is dropped with what follows it: the match rule
-        never accepts it.
+        Drops a token of a tree that repeats a sibling, with its successors: the match rule never accepts it.
         """
         found = cls(
             draft.tokens,
@@ -45,19 +45,19 @@ class Drafted(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """Tokens of the longest path."""
+        """Number of tokens on the longest path."""
         return len(self.tokens) if self.parents is None else max(trees.depths(self.parents))
 
     def outdates(self, draft: Draft) -> bool:
-        """True if a draft that arrives now says less than this: it is of less text, or was sent before this one."""
+        """True if an arriving draft is older: made for less text, or sent before this one."""
         if draft.base_len != self.made_on:
             return draft.base_len < self.made_on
         return self.complete and not draft.complete
 
     def after(self, new: Sequence[int]) -> Self | None:
-        """Returns what is left when these tokens were added to the text; None for nothing.
+        """Returns the rest of the draft after these tokens were added to the text; None if nothing remains.
 
-        A draft of the ratio rule is verified once: what is left of it was part of a draw that is over.
+        A draft of the ratio rule is verified only once: its rest belongs to a completed draw.
         """
         if not new:
             return self
@@ -66,21 +66,22 @@ class Drafted(NamedTuple):
         if self.parents is None:
             if len(new) >= len(self.tokens) or tuple(new) != self.tokens[: len(new)]:
                 return None
-            return self._replace(tokens=self.tokens[len(new) :], codes=self.codes[len(new) :])
+            num_gone = self.num_gone + len(new)
+            return self._replace(tokens=self.tokens[len(new) :], codes=self.codes[len(new) :], num_gone=num_gone)
         at = trees.follow(self.tokens, self.parents, new)
         if at is None:
             return None
         nodes, parents = trees.below(self.parents, at)
-        return self._cut_to(nodes, parents) if nodes else None
+        return self._cut_to(nodes, parents)._replace(num_gone=self.num_gone + len(new)) if nodes else None
 
     def pick(self, nodes: Sequence[int]) -> "Drafted":
-        """These nodes of a tree, ascending, each with the one that it follows. ValueError for a chain."""
+        """Returns these nodes of a tree, ascending, each with its parent. Raises ValueError for a chain."""
         if self.parents is None:
             raise ValueError("these tokens are a chain; cut it")
         return self._cut_to(nodes, trees.pick(self.parents, nodes)) if nodes else NOTHING
 
     def cut(self, length: int) -> "Drafted":
-        """The first `length` tokens; of a tree those are the chain of first choices, if they are sent first."""
+        """Returns the first `length` tokens; in a tree, the chain of first choices if they were sent first."""
         if length >= len(self.tokens):
             return self
         if self.parents is not None:
@@ -89,7 +90,7 @@ class Drafted(NamedTuple):
         return self._replace(tokens=self.tokens[:length], codes=self.codes[:length], proposal=proposal)
 
     def _cut_to(self, nodes: Sequence[int], parents: tuple[int, ...]) -> Self:
-        """These nodes of a tree, in this order, and their parents among themselves."""
+        """Returns these nodes of a tree, in this order, with their parents among themselves."""
         return self._replace(
             tokens=tuple([self.tokens[node] for node in nodes]),
             codes=bytes([self.codes[node] for node in nodes]) if self.codes else b"",

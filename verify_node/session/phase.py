@@ -2,13 +2,13 @@
 
     OPENED --- commit ---> RUNNING --- commit ---> RUNNING ...
 
-A commit that reaches the text's end leads to FINISHED, and nothing leads away from there. A session that is opened
-again is a new one, in OPENED. Key/value memory is no part of this: a session is fed in chunks, preempted and fed again
-in whatever phase it is, and `PagePool.length` alone says how much of its text is cached. Neither is what is drafted: a
-round takes it as it finds it.
+A commit that reaches the text's end leads to FINISHED, which is final. A reopened session is a new one, in OPENED. The
+KV cache is independent of the phase: a session may be prefilled in chunks, preempted and prefilled again in any phase,
+and `PagePool.length` alone gives the number of cached tokens. Drafts are independent of the phase, too: a round takes
+the draft that is there.
 
-The phase is stored, though it could be told from other fields: a session whose phase and fields disagree is found by
-`validate`, and a transition in the wrong phase raises at once.
+The phase is stored although other fields imply it: `validate` finds sessions whose phase and fields disagree, and a
+transition in the wrong phase raises at once.
 """
 
 from enum import Enum
@@ -17,17 +17,17 @@ from enum import Enum
 class Phase(Enum):
     """The states of a session."""
 
-    OPENED = "opened"  # no verdict yet: its prompt is being fed
-    RUNNING = "running"  # each round moves it on, with or without drafted tokens
-    FINISHED = "finished"  # its text is complete; what is not acknowledged may be asked for again
+    OPENED = "opened"  # no verdict yet: prefill
+    RUNNING = "running"  # each round adds tokens, with or without a draft
+    FINISHED = "finished"  # its text is complete; unacknowledged tokens may be requested again
 
 
 class WrongPhase(RuntimeError):
-    """A transition was called in a phase from which it does not lead: an error of this program, never of a peer."""
+    """A transition was called in a phase that does not permit it: an error of this program, never of a peer."""
 
     def __init__(self, session_id: bytes, phase: Phase, transition: str) -> None:
         super().__init__(f"session {session_id.hex()} is {phase.value}: {transition} is not possible")
 
 
 class BrokenInvariant(RuntimeError):
-    """Something that must hold in the verify node's state does not: an error of this program, never of a peer."""
+    """An invariant of the verify node's state does not hold: an error of this program, never of a peer."""

@@ -1,7 +1,7 @@
 """A session on the verify node: one generation's text, its draft, its phase, and every transition between phases.
 
-All that changes a session is a method here, and nobody else writes its fields (`tests/house/test_one_writer.py`).
-`phase.py` draws the phases, `state.py` lists the fields.
+All changes of a session are methods here; no other module writes its fields (`tests/house/test_one_writer.py`).
+`phase.py` shows the phases, `state.py` lists the fields.
 """
 
 from collections.abc import Collection
@@ -22,17 +22,17 @@ SMOOTHING = 0.2
 """Smoothing step of round trips, and of the durations of rounds."""
 
 LATE_TIMES, LEAST_LATE_S, MOST_LATE_S = 8.0, 3.0, 10.0
-"""A draft is late after so many times what it usually takes, but within these bounds: a lost message is repeated after
-the first, and nobody is held up for longer than the last."""
+"""A draft is late after LATE_TIMES times its usual time, but at least LEAST_LATE_S, within which a lost message is
+repeated, and at most MOST_LATE_S, the longest time that it may hold up rounds."""
 
 
 @dataclass(slots=True, eq=False)
 class Session(SessionState):
-    """One generation: its text so far, what its draft node has of it, and what it may do next."""
+    """One generation: its text so far, its draft node's state, and its permissions."""
 
     @property
     def shares(self) -> bool:
-        """True if other sessions may find what was read of its text."""
+        """True if other sessions may share the pages of its text."""
         return bool(self.prefix_scope and self.opened.cache_salt)
 
     @classmethod
@@ -47,7 +47,7 @@ class Session(SessionState):
         context_len: int,
         deadline: Deadline | None,
     ) -> "Session":
-        """A session that goes on from the text that its draft node has."""
+        """Opens a session that continues its draft node's text."""
         tokens = [*opened.prompt, *opened.committed]
         return cls(
             opened=opened,
@@ -80,19 +80,19 @@ class Session(SessionState):
             self.prompt_logprobs = list(old.prompt_logprobs or ())
 
     def heard(self, peer_id: bytes, now: float) -> None:
-        """Its draft node mentioned it, on this connection."""
+        """Records a message about it from its draft node, on this connection."""
         self.peer_id, self.heard_at = peer_id, now
 
     def move_to(self, peer_id: bytes) -> None:
-        """Its draft node has another connection now."""
+        """Moves it to its draft node's new connection."""
         self.peer_id = peer_id
 
     def admit(self, *, promised: bool) -> None:
-        """Notes whether its objectives are promised."""
+        """Sets whether its objectives are promised."""
         self.promised = promised
 
     def take_draft(self, draft: Draft, now: float) -> None:
-        """Drafted tokens arrived; a draft on more of the text replaces one on less."""
+        """Takes an arriving draft; a draft for more of the text replaces one for less."""
         if self.finished or (self.drafted is not None and self.drafted.outdates(draft)):
             return
         awaited, is_new = self.awaits_draft, draft.base_len == len(self.tokens)
@@ -102,7 +102,7 @@ class Session(SessionState):
         if is_new and draft.source == "model" and draft.tokens:
             self.model_calls.answered(now)
         elif is_new and draft.proposal is not None:
-            self.model_calls.end()  # under the ratio rule what the index says is sent instead of asking the model
+            self.model_calls.end()  # under the ratio rule the index's draft is sent instead of the model's
         self.drafted = drafted
         if is_new and draft.complete:
             self.client.complete_draft()
@@ -111,7 +111,7 @@ class Session(SessionState):
             self._wait_for("queue", now)
 
     def acknowledge(self, base_len: int, at: float) -> None:
-        """Everything below base_len is applied; the newest verdict that ends there tells the round trip."""
+        """Records that tokens below base_len are applied; measures the round trip of the newest verdict within them."""
         if base_len > self.acked:
             self.num_repeats, self.moved_at = 0, max(self.moved_at, at)
         self.acked = base_len
@@ -126,19 +126,19 @@ class Session(SessionState):
             self.client.observe_round_trip(self.round_trip_s)
 
     def acknowledge_only(self, base_len: int, window: int, now: float) -> None:
-        """An Ack acknowledges more than was known; if the session's window was full, it is ready from now on."""
+        """Applies an Ack of more tokens; if the session's window was full, it is ready from now on."""
         if not self.is_ready(window):
             self.ready_since = now
             self._wait_for("draft" if self.awaits_draft else "queue", now)
         self.acknowledge(base_len, now)
 
     def repeat(self, base_len: int) -> Verdict | None:
-        """Everything from base_len on that is not acknowledged, in one verdict; None before the first verdict."""
+        """Returns all unacknowledged tokens from base_len on, in one verdict; None before the first verdict."""
         if self.last_verdict is None or base_len > len(self.tokens):
             return None
         self.num_repeats += 1
-        self.sent.clear()  # which of the two verdicts an answer is to cannot be told
-        first = max(base_len, self.acked)  # a later message that came sooner acknowledged more
+        self.sent.clear()  # an answer could belong to either verdict
+        first = max(base_len, self.acked)  # a later message that arrived first may have acknowledged more
         tokens = tuple(self.tokens[first:])
         return replace(
             self.last_verdict,
@@ -151,28 +151,28 @@ class Session(SessionState):
     # -- a round moves it ------------------------------------------------------------------------------------------
 
     def go_without(self, now: float, number: int) -> None:
-        """Its draft is late in verify round `number`: rounds take it without, and wait for none of its client's."""
+        """Marks the draft late in round `number`: rounds proceed without it, and no longer wait for its client's."""
         self.waits, self.ready_since = False, now
         self.client.miss_draft(number)
         self._wait_for("queue", now)
 
     def enter(self, now: float, *, reads_prompt: bool, num_cached: int) -> None:
-        """A round begins in which it takes part. num_cached: tokens of its text that need not be read."""
+        """Starts a round in which it takes part. num_cached: tokens of its text that need no prefill."""
         self._wait_for("prefill" if reads_prompt else "round", now)
         if self.num_cached is None:
             self.num_cached = min(num_cached, len(self.opened.prompt))
 
     def lack_memory(self, now: float) -> None:
-        """A round begins without it, since it has no memory."""
+        """Starts a round without it, for lack of memory."""
         self._wait_for("memory", now)
 
     def advance(self, now: float) -> None:
-        """A round in which it took part is done."""
+        """Ends a round in which it took part."""
         self.ready_since = self.moved_at = now
         self._wait_for("queue", now)
 
     def read_prompt(self, logprobs: tuple[TokenLogprobs, ...]) -> None:
-        """A round read more of its prompt: the logprobs of the tokens that follow those known."""
+        """Appends the logprobs of the prompt tokens that a round prefilled next."""
         if self.prompt_logprobs is not None:
             self.prompt_logprobs += logprobs
 
@@ -200,21 +200,21 @@ class Session(SessionState):
         return tuple(taken)
 
     def must_follow(self, tokens: tuple[int, ...]) -> None:
-        """Notes the tokens that its constraint forces after the text as it is now."""
+        """Records the tokens that its constraint forces after its current text."""
         self.forced = (len(self.tokens), tokens) if tokens and not self.finished else None
 
     def observe_draft(self, agreement: float, num_drafted: int, num_accepted: int, num_tried: int) -> None:
-        """Eq. (3): its draft was verified. num_accepted of num_tried tokens count for the acceptance bound."""
+        """Eq. (3): updates estimates with a verified draft. num_accepted of num_tried tokens update the bound."""
         for known in (self, self.client):
             known.acceptance.observe(agreement, num_drafted)
             known.acceptance_bound.observe(num_accepted, num_tried)
 
     def observe_model(self, num_accepted: int, drafted: bool | None) -> None:
-        """A round is done. drafted: `model_drafted`, when it was packed."""
+        """Updates the gain of model drafts after a round. drafted: `model_drafted`, when the round was packed."""
         self.model_calls.observe(num_accepted, drafted)
 
     def permit(self, may_draft: int, number: int) -> None:
-        """Sets how many tokens beyond its text may be drafted, by verify round `number`."""
+        """Sets the number of tokens that may be drafted beyond its text, by verify round `number`."""
         self.may_draft = may_draft
         if may_draft:
             self.zero_since = None
@@ -222,9 +222,9 @@ class Session(SessionState):
             self.zero_since = number
 
     def tell(self, verdict: Verdict, now: float, *, waits: bool, window: int = WINDOW) -> None:
-        """Its verdict goes out now: it is kept in case it must be sent again, and its answer is awaited.
+        """Records an outgoing verdict, which is retained to be repeated and starts the wait for its answer.
 
-        waits: where no round is to take it before its draft is complete, if it may make one.
+        waits: rounds wait until its draft is complete, if the verdict permits a draft.
         """
         self.last_verdict = verdict
         self.model_calls.verdict_goes_out(now, calls=verdict.may_draft > 0 and self.drafted is None)
@@ -240,12 +240,12 @@ class Session(SessionState):
     # -- within ----------------------------------------------------------------------------------------------------
 
     def _wait_for(self, cause: Cause, now: float) -> None:
-        """Accounts for the time until now, if it has objectives."""
+        """Attributes the time from now on to this cause, if it has objectives."""
         if self.deadline is not None:
             self.deadline.turn_to(cause, now)
 
     def _leave(self, transition: str, allowed: Collection[Phase], phase: Phase) -> None:
-        """Goes to another phase; WrongPhase if this transition does not lead there from where it is."""
+        """Moves to another phase; raises WrongPhase if the transition is not permitted in the current phase."""
         if self.phase not in allowed:
             raise WrongPhase(self.session_id, self.phase, transition)
         self.phase = phase
@@ -255,11 +255,11 @@ class Session(SessionState):
 
 
 def prefix_scope(peer: Peer, opened: OpenSession) -> bytes:
-    """The scope in which the session's pages are found by others: by nobody whom the time could tell anything.
+    """Returns the scope in which sessions share pages: none may learn another user's text from its timing.
 
-    The key that a client proved and its name are part of every scope; neither has a zero byte, so that no two clients
-    make one scope. Within a client it is the draft node's salt that tells its users apart; without one the scope is the
-    session's own, for when it reopens. One whose prompt's logprobs are wanted has none: all of it has to be prefilled.
+    Every scope contains the client's proven key and its name; neither has a zero byte, so no two clients have the same
+    scope. Within a client, the draft node's salt separates its users; without a salt the scope is the session's own, in
+    case it reopens. A session that wants prompt logprobs has no scope: all of its prompt must be prefilled.
     """
     if opened.num_prompt_logprobs is not None:
         return b""

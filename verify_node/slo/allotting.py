@@ -1,9 +1,9 @@
-"""Reserves a part of the next round for promises: how many tokens it may carry, and for whom.
+"""Bounds the next round so that promises are met: its number of tokens, and the sessions that have tokens reserved.
 
-Rounds are as long as the tightest promise allows (SLOs-Serve, Alg. 2). Each session that decodes has a token of the
-round; what is left is for prompts, of which what is due first goes first, and what is late already goes last: else one
-late prompt would make everybody late. The last token of a promised prompt is held: with it the session begins to
-decode, and its TPOT begins to count for whoever reads.
+Rounds are as long as the tightest promise allows (SLOs-Serve, Alg. 2). Each decoding session has one token of the
+round. The rest is for prompts: the first due go first, and those already late go last, since otherwise one late prompt
+would make all late. The final token of a promised prompt is held back: with that token the session begins to decode,
+and the reader's TPOT begins to count.
 """
 
 from bisect import bisect_left
@@ -18,37 +18,37 @@ from goodspeed.slo.feasible import Decoding
 from verify_node.slo.deadline import Deadline
 
 AHEAD = 3.0
-"""Most TPOTs of the tightest promise that a round may take, however far all are ahead: readers see a gap that long."""
+"""Longest round, in TPOTs of the tightest promise, however far ahead all sessions are: readers see a gap that long."""
 
 CATCHING_UP = 0.8
-"""A session that is behind its promise is planned with this share of its TPOT, until it has caught up."""
+"""Share of its TPOT with which a session is planned while it is behind its promise."""
 
 MAX_LOOKS = 8
-"""Prompts of which it is looked at in one round whether they may be read to their end, at 0.1 ms each."""
+"""Most prompts per round that are tested for whether they may finish prefill, at 0.1 ms each."""
 
 NO_FLOOR: Mapping[bytes, int] = {}
-"""Nobody waits with best effort."""
+"""No best-effort session waits."""
 
 
 class Allotment(NamedTuple):
     """Bounds of one round."""
 
-    round_tokens: int | None  # that it may carry at most; None: no promise bounds it
-    prefill: dict[bytes, int]  # of these, each promised prompt's: none, where there is no room or its last one is held
-    rank: tuple[bytes, ...]  # who enters first: those who decode, then prompts, each by what is due first
-    reserved: frozenset[bytes]  # sessions whose memory is never taken: all that are promised something
-    floor: Mapping[bytes, int] = NO_FLOOR  # tokens that stay free for best effort, in the order of service
+    round_tokens: int | None  # most tokens of the round; None: no promise bounds it
+    prefill: dict[bytes, int]  # tokens of each promised prompt; 0: no room, or only its held final token remains
+    rank: tuple[bytes, ...]  # order of entry: decoding sessions, then prompts, each by due time
+    reserved: frozenset[bytes]  # sessions that are never preempted: all promised ones
+    floor: Mapping[bytes, int] = NO_FLOOR  # tokens that stay free for best effort, by session in the order of service
 
 
 def tpots(decoding: Iterable[Deadline], now: float) -> list[float]:
-    """TPOTs with which sessions are to be served from now on, as far as they have one; who is behind catches up."""
+    """TPOTs with which decoding sessions are planned from now on; a session that is behind catches up."""
     return [one.slo.tpot_s * (CATCHING_UP if one.due <= now else 1.0) for one in decoding if one.slo.tpot_s is not None]
 
 
 def shortest_s(promised: Iterable[Deadline], least_round_s: float) -> float:
-    """Seconds of the shortest round there may be; infinity where nothing bounds it.
+    """Seconds of the shortest possible round; infinity: no bound.
 
-    A round that is under way ends within the tightest TPOT of those who are promised one, so it is no longer than that.
+    A round under way ends within the tightest promised TPOT, so the shortest is no longer than that.
     least_round_s: seconds of a round that has a token of each session.
     """
     return min([least_round_s, *(one.slo.tpot_s for one in promised if one.slo.tpot_s is not None)])
@@ -61,10 +61,10 @@ def allot(
     others: Sequence[int] = (),
     floor: Callable[[float], Mapping[bytes, int]] = lambda room: NO_FLOOR,
 ) -> Allotment:
-    """Bounds the round that begins now, so that the promises are kept; paused ones take no part.
+    """Bounds the round that begins now, so that promises are met; paused promises take no part.
 
-    others: lengths of the texts of best effort that could take part, in the order in which they would. floor: tokens of
-    such sessions that a round of so many has in any case, even if promises are late by that.
+    others: text lengths of best-effort sessions that could take part, in that order. floor: maps a round's tokens to
+    the tokens that best-effort sessions get in any case, even if that makes promises late.
     """
     present = sorted((one for one in promised.values() if one.paused_since is None), key=lambda one: one.due)
     decoding = [one for one in present if one.is_decoding]
@@ -84,11 +84,11 @@ def allot(
 
 
 def _round_s(present: Sequence[Deadline], decoding: Sequence[Deadline], now: float, rounds: Capacity) -> float:
-    """Seconds that the round may take for all to be on time at its end who still can be; infinity for no bound.
+    """Longest round, in seconds, at whose end all sessions that can still be on time are; infinity: no bound.
 
-    Whoever is ahead can wait for longer than a TPOT, and the fewer rounds there are, the more prompts they carry. Who
-    is late is served at its pace. A round too short for a token of each who decodes helps nobody: whom only that would
-    keep on time is late already.
+    A session that is ahead can wait longer than a TPOT, and fewer rounds carry more prompts. A late session is served
+    at its pace. A round too short for a token of each decoding session helps none: a session that needs such a round is
+    late already.
     """
     tightest_s = min((one.slo.tpot_s for one in decoding if one.slo.tpot_s is not None), default=inf)
     late = tpots((one for one in decoding if one.due <= now), now)
@@ -96,7 +96,7 @@ def _round_s(present: Sequence[Deadline], decoding: Sequence[Deadline], now: flo
     left = sorted(seconds for seconds in bounds if 0.0 < seconds < inf)
     first = bisect_left(left, len(decoding) + 1, key=lambda seconds: int(rounds.tokens_in(seconds)))
     soonest_s = left[first] if first < len(left) else inf
-    return min(soonest_s, tightest_s) if first else soonest_s  # somebody will be late: nobody is to wait for longer
+    return min(soonest_s, tightest_s) if first else soonest_s  # a session will be late: none waits longer than a TPOT
 
 
 def _held(
@@ -107,9 +107,9 @@ def _held(
     room: float,
     rounds: Capacity,
 ) -> set[bytes]:
-    """Sessions whose last prompt token waits: they could not decode from now on, and it is not due yet.
+    """Sessions whose final prompt token is held back: they could not decode from now on, and the token is not due yet.
 
-    It waits until one TPOT before it is due at most, and never when the round after this one could be too late.
+    The token is held until one TPOT before it is due at most, and never if the round after this one could be too late.
     """
     early_s = headroom_s(shortest_s((*decoding, *prompts), rounds.least_s))
     owed = {one.session_id: one.request(now, early_s) for one in prompts if one.due > now}
@@ -118,7 +118,7 @@ def _held(
     num_looks = 0
     for one, read_before in zip(prompts, accumulate((one.prompt_left for one in prompts), initial=0), strict=False):
         if read_before + one.prompt_left > room:
-            break  # it is not read to its end in this round, nor is who comes after it
+            break  # neither this prompt nor a later one finishes prefill in this round
         tpot_s = one.slo.tpot_s
         if tpot_s is None or one.num_tokens > one.num_opened or one.due - now <= max(tpot_s, 2.0 * round_s):
             continue
@@ -135,7 +135,7 @@ def _held(
 
 
 def _prefill(prompts: Sequence[Deadline], held: Container[bytes], room: float) -> dict[bytes, int]:
-    """Tokens of each promised prompt, in this order."""
+    """Divides the room among promised prompts, in this order; returns tokens by session."""
     found: dict[bytes, int] = {}
     for one in prompts:
         found[one.session_id] = int(max(0, min(one.prompt_left - (one.session_id in held), room)))

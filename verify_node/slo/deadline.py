@@ -1,7 +1,7 @@
 """The deadline of one session: when its next token is due, what it needs for that, and where its time went.
 
-All times are this node's. What is judged here explains; whether a text was in time its draft node says, where its
-reader is.
+All times are this node's. The judgement here only explains delays; the draft node, where the reader is, judges whether
+a text was in time.
 """
 
 from collections import defaultdict
@@ -16,28 +16,28 @@ from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Slo
 
 Cause: TypeAlias = Literal["queue", "prefill", "round", "draft", "network", "memory", "away"]
-"""A text waits for one of these: a round to begin, a round that prefills its prompt, one that goes on with it, its
+"""Cause that a text waits for: a round to begin, a round that prefills its prompt, a round that continues it, its
 draft, a message of its draft node, KV pages, or its draft node's return."""
 
 T_SPEC_FACTOR = 1.05
-"""By so much the next round may be longer than the last was, as in the code of AdaServe's authors."""
+"""Factor by which the next round may be longer than the previous one, as in the code of AdaServe's authors."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Deadline(Times):
-    """The times of one session's text at this node, and what it is to keep until it is over."""
+    """The times of one session's text at this node, and its objectives until it ends."""
 
     session_id: bytes
     client: str  # its name
-    slo: Objectives  # as far as its key allows
-    due_first: float  # when its first token after the opening is due; once that is there, when it came if sooner
+    slo: Objectives  # within the limits of its key
+    due_first: float  # when its first token after the opening is due; later, when it came if sooner
     num_opened: int = 0  # tokens of the text at its opening
     # what a promise reserves
-    prompt_left: int = 0  # tokens to prefill; with the last one comes a token of the text; 0: it decodes
-    pages: int = 0  # of KV memory, in the worst case: for the prompt and all that may be written
-    paused_since: float | None = None  # since when only its draft node can move it; None: a round can
+    prompt_left: int = 0  # tokens to prefill; the final one yields a token of the text; 0: it decodes
+    pages: int = 0  # KV pages in the worst case, for the prompt and the longest output
+    paused_since: float | None = None  # since when only its draft node can move it; None: a round can move it
     # where its time went
-    at: float = 0.0  # its time is accounted for until then
+    at: float = 0.0  # time up to which its waits are accounted for
     cause: Cause = "queue"  # what it waits for
     before_first: dict[Cause, float] = field(default_factory=dict)  # seconds until its first token
     after_first: dict[Cause, float] = field(default_factory=dict)
@@ -54,11 +54,11 @@ class Deadline(Times):
         now: float,
         old: "Deadline | None" = None,
     ) -> "Deadline":
-        """The deadline of a text that is opened, or opened again with so many tokens, by a message of this moment.
+        """Creates the deadline of a text that a message of this moment opens, or reopens with `num_tokens` tokens.
 
-        slo: what it is granted. The message took half a round trip. Of a text that was under way the draft node tells
-        when its reader got the first token, another half of one after it was decided here. old: the text's deadline
-        until now. Without one, as after a restart, what the text is late by counts as absence.
+        slo: the granted objectives. The message took half a round trip. For a text under way, the draft node reports
+        when its reader got the first token, half a round trip after that token was decided here. old: the text's
+        previous deadline. Without `old`, as after a restart, the text's delay counts as absence.
         """
         up_s = round_trip_s / 2
         asked_at, due_first = now - up_s - asked.waited_s, now + FIRST_TOKEN_S
@@ -86,26 +86,27 @@ class Deadline(Times):
             opened._account("away", max(0.0, now - opened.first_at - slo.tpot_s * (num_tokens - 1)))
         return opened
 
-    # -- what happens to it ----------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------------
 
     def turn_to(self, cause: Cause, now: float) -> None:
-        """From now on the text waits for something else."""
+        """Books the time until now under the present cause, and switches to another."""
         self._account(self.cause, now - self.at)
         self.at, self.cause = now, cause
 
     def delivered(self, num_tokens: int, now: float) -> None:
-        """The round that ended now gave it tokens."""
+        """Records the tokens of a round that ended now."""
         if num_tokens and self.num_tokens <= self.num_opened:
             self.due_first = min(self.due_first, now)
         Times.delivered(self, num_tokens, now)
 
     def reserve(self, prompt_left: int, pages: int) -> None:
-        """So many tokens are left to prefill; of a text with a token here the newest one is no prompt."""
+        """Sets the tokens to prefill and the KV pages. Once a text has a token from here, its newest token is no
+        prompt."""
         self.prompt_left = 0 if prompt_left == 1 and self.num_tokens > self.num_opened else prompt_left
         self.pages = pages
 
     def continue_promise(self, old: "Deadline") -> None:
-        """The text was opened again, and keeps the promise that it had."""
+        """Takes over the promise of a reopened text's previous deadline."""
         self.due_first, self.num_opened, self.paused_since = old.due_first, old.num_opened, old.paused_since
         self.prompt_left, self.pages = old.prompt_left, old.pages
 
@@ -114,24 +115,24 @@ class Deadline(Times):
         self.paused_since = now if self.paused_since is None else self.paused_since
 
     def resume(self, now: float) -> None:
-        """A round can move the session again: it is owed nothing for the time in which none could."""
+        """Resumes the deadline, later by the pause: no round could move the session in that time."""
         if self.paused_since is not None:
             self.due_first += now - self.paused_since
             self.paused_since = None
 
-    # -- what it needs of rounds ------------------------------------------------------------------------------------
+    # -- needs -------------------------------------------------------------------------------------------------------
 
     @property
     def is_decoding(self) -> bool:
-        """True if every round may bring it a token: its prompt is read."""
+        """True if the prompt is prefilled, so that every round may yield a token."""
         return not self.prompt_left
 
     @property
     def due(self) -> float:
-        """Time at which its next token is due: token k, k TPOTs after the first one, or after its deadline if late.
+        """Time at which the next token is due: k TPOTs after the first one, or after that one's deadline if missed.
 
-        So the reader, who counts from the first token on, finds the TPOT kept. The paper counts from the deadline,
-        which asks for less; a last prompt token that is held makes both nearly the same.
+        So the reader, who counts from the first token, finds the TPOT met. The paper counts from the deadline, which
+        requires less; holding back the final prompt token makes both nearly the same.
         """
         num_delivered = max(0, self.num_tokens - self.num_opened)
         if not num_delivered:
@@ -139,16 +140,17 @@ class Deadline(Times):
         return inf if self.slo.tpot_s is None else self.due_first + num_delivered * self.slo.tpot_s
 
     def may_begin(self, now: float) -> bool:
-        """Returns whether its first token is not there yet, and may still come in time."""
+        """Returns whether the first token is not there yet, and may still come in time."""
         return self.first_at is None and now < self.due_first
 
     def request(self, now: float, early_s: float) -> Ask:
-        """The rest of a promised prompt; without a TPOT no next token is due, and it has some time."""
+        """The rest of a promised prompt. Without a TPOT, no next token is due: the deadline is then FIRST_TOKEN_S
+        away."""
         left_s = self.due - now if isfinite(self.due) else FIRST_TOKEN_S
         return Ask(planned_s(left_s, early_s), self.prompt_left, self.slo.tpot_s, promised=True)
 
     def late_by(self, now: float) -> float | None:
-        """Seconds since its first token, less a TPOT for each token after it (AdaServe's l - o TPOT).
+        """Seconds since the first token, less a TPOT for each token after it (AdaServe's l - o TPOT).
 
         None without a TPOT, and before the first token.
         """
@@ -157,7 +159,7 @@ class Deadline(Times):
         return now - self.first_at - self.slo.tpot_s * (self.num_tokens - 1)
 
     def owed(self, now: float, round_s: float) -> float:
-        """Tokens that a round of this length has to bring for the text to be on time; one is always due.
+        """Tokens that a round of this length must yield for the text to be on time; at least one.
 
         AdaServe, Eqs. (2) and (3): A(r) = (l + t) / TPOT - o.
         """
@@ -167,22 +169,22 @@ class Deadline(Times):
         return max(1.0, (late_s + T_SPEC_FACTOR * round_s) / self.slo.tpot_s)
 
     def left_s(self, now: float) -> float:
-        """Seconds that the next round may take if it brings one token (AdaSpec, Alg. 3); infinity for no bound."""
+        """Seconds that the next round may take if it yields one token (AdaSpec, Alg. 3); infinity: no bound."""
         late_s = self.late_by(now)
         return inf if late_s is None or self.slo.tpot_s is None else self.slo.tpot_s - late_s
 
-    # -- whether it is kept ----------------------------------------------------------------------------------------
+    # -- attainment ------------------------------------------------------------------------------------------------
 
     def is_behind(self, now: float) -> bool:
-        """True if the text has fewer tokens than its TPOT asks for by now, or none although its TTFT is over."""
+        """True if the text has fewer tokens than its TPOT requires by now, or none after its TTFT."""
         if self.first_at is None:
             return self.slo.ttft_s is not None and now - self.asked_at > self.slo.ttft_s
         return self.left_s(now) < -SLACK
 
     def violation(self, round_trip_s: float) -> Cause | None:
-        """The cause that took most of the time of a complete and late text; None if it is not late.
+        """The cause that took most of the time of a complete, late text; None if the text was in time.
 
-        round_trip_s: half of one is on its first token's way to its reader.
+        round_trip_s: the first token takes half of that to its reader.
         """
         first_at = self.at if self.first_at is None else self.first_at
         is_late = self.slo.ttft_s is not None and first_at + round_trip_s / 2 - self.asked_at > self.slo.ttft_s + SLACK

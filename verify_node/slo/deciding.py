@@ -1,7 +1,7 @@
 """Admits deadlines, first those within their client's share by weight.
 
-What is left goes to whoever asks, beyond its share too. But while another client asks within its share, and does not
-have it yet, no client is promised more than its own.
+The rest goes to any client that requests it, beyond its share too. But while another client has an unmet request within
+its share, no client is promised more than its own share.
 """
 
 from collections import Counter
@@ -17,22 +17,22 @@ from verify_node.slo.deadline import Deadline
 
 
 class Decision(NamedTuple):
-    """The data of a decision, beside the deadlines."""
+    """The inputs of a decision, in addition to the deadlines."""
 
     now: float  # when the next round can begin
-    rounds: Capacity  # of all who are promised something or ask for it
+    rounds: Capacity  # of all sessions that are promised or to be decided
     num_pages: int  # of KV memory, free or not
     weights: Mapping[str, float]  # of these sessions' clients, by name
     policy: str = "dp"  # of `goodspeed.admission.names()`
 
 
 def decide(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Decision, share: float = 1.0) -> list[bool]:
-    """Says which deadlines can be kept beside those promised already, if the node had only this share of itself.
+    """Decides which new deadlines are feasible together with the promised ones, with this share of the node.
 
     Each promise that a client has makes its next one worth less, as in a logarithm.
     """
-    shortest = shortest_s(promised.values(), by.rounds.least_s)  # others' TPOTs do not count: they may be declined
-    waiting = [one for one in promised.values() if one.prompt_left > 1]  # of others the last token at most is held
+    shortest = shortest_s(promised.values(), by.rounds.least_s)  # without new TPOTs: these may be declined
+    waiting = [one for one in promised.values() if one.prompt_left > 1]  # the others lack at most a held final token
     asks = [one.request(by.now, headroom_s(shortest)) for one in waiting]
     num_promised = Counter(one.client for one in promised.values())
     for one in new:
@@ -54,9 +54,9 @@ def decide(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Deci
 def admit_fairly(
     promised: dict[bytes, Deadline], new: Sequence[Deadline], waiting: Collection[str], by: Decision
 ) -> None:
-    """Adds to `promised` what can be kept of the deadlines.
+    """Adds the deadlines that are admitted to `promised`.
 
-    waiting: names of clients with further deadlines, which are decided on again later.
+    waiting: names of clients with further deadlines, which are decided again later.
     """
     within = _within_shares(promised, new, by)
     first = [one for one in new if one.session_id in within]
@@ -74,9 +74,9 @@ def _admit(promised: dict[bytes, Deadline], new: Sequence[Deadline], by: Decisio
 
 
 def _within_shares(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Decision) -> set[bytes]:
-    """Deadlines that could be promised beside their client's others if the node had only the client's share.
+    """Deadlines that would be feasible with their client's promises if the node had only the client's share.
 
-    Where one client asks alone there is nobody to share with.
+    Empty if a single client requests deadlines, as there is no one to share with.
     """
     clients = {one.client for one in new}
     if len(clients) < 2:

@@ -1,8 +1,8 @@
-"""The floor of best effort: tokens of each round that promises leave to the clients that wait.
+"""The floor of best effort: tokens of each round that promises leave to waiting clients.
 
-A client that waits with sessions of best effort is due FLOOR of its weight's share of the tokens of every round, its
-promised sessions' tokens included. What a round did not give it, the client is short of, and the next rounds have to
-give.
+A client with waiting best-effort sessions is due FLOOR of its weight's share of the tokens of every round, with its
+promised sessions' tokens counted in. Due tokens that a round did not give are the client's shortfall, which the next
+rounds must give.
 """
 
 from collections import Counter
@@ -14,8 +14,8 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.slo.capacity import FLOOR
 
 MOST_SHORT = 2.0
-"""Tokens that a client may be short of, beside what one round is to give it: who finds no memory for long, or takes
-fewer, saves up no more."""
+"""Largest shortfall in tokens, besides what one round is to give: a client that finds no memory for long, or takes
+fewer tokens, saves up no more."""
 
 
 class Client(Protocol):
@@ -39,17 +39,18 @@ class Waiting(Protocol):
 
 
 class Floor:
-    """Tokens that each client is short of."""
+    """Tracks the shortfall of each client, in tokens."""
 
     def __init__(self) -> None:
         self._short: dict[str, float] = {}
-        self._part = FLOOR  # of a round's tokens, what is due to all who waited in the last one
+        self._part = FLOOR  # share of a round's tokens due to all clients that waited in the previous one
 
     def owed(self, waiting: Sequence[Waiting], pool: PagePool, room: float) -> dict[bytes, int]:
-        """Tokens that the next round has to give, by session; first those of the client that is short of most.
+        """Tokens that the next round must give, by session; the client with the largest shortfall goes first.
 
-        waiting: ready sessions of best effort; the first of a client's go first. room: tokens of that round. In all it
-        is what is due of these: promises lose no more where many are short of a token at once, or after long rounds.
+        waiting: ready best-effort sessions; a client's first ones go first. room: tokens of that round. The total is
+        limited to the due share of that round: promises lose no more after long rounds, or where many clients fall
+        short at once.
         """
         short, left = dict(self._short), ceil(self._part * room) if room < inf else inf
         owed: dict[bytes, int] = {}
@@ -63,7 +64,8 @@ class Floor:
         return owed
 
     def began(self, taken: Mapping[bytes, int], ready: Sequence[Waiting], promised: Container[bytes]) -> None:
-        """Notes what a round gives, in tokens by session, and what was due in it. ready: who could have been in it."""
+        """Updates shortfalls as a round begins. taken: its tokens by session. ready: sessions that could have been in
+        it."""
         clients = {session.session_id: session.client for session in ready}
         weights = {client.name: client.weight for client in clients.values()}
         waiting = {client.name for session_id, client in clients.items() if session_id not in promised}
@@ -77,5 +79,5 @@ class Floor:
             self._short[name] = max(0.0, min(self._short.get(name, 0.0) + due - given[name], MOST_SHORT + due))
 
     def keep(self, clients: Container[str]) -> None:
-        """Forgets what all other clients are short of."""
+        """Drops the shortfalls of all other clients."""
         self._short = {name: short for name, short in self._short.items() if name in clients}

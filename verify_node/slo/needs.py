@@ -1,9 +1,9 @@
-"""Drafted tokens that one round owes to sessions with deadlines, before others are chosen by what they bring.
+"""Drafted tokens that one round owes to sessions with deadlines, before others are chosen by value.
 
-AdaServe's SLO phase: a session that a single token does not bring up to its TPOT needs accepted drafted tokens; those
-that need most go first, and nobody is given more than a bound (Alg. 2). On top of that no client's needs exceed its
-weight's share of the budget: else whoever claims the shortest TPOT would take all of it. AdaSpec's cap (Alg. 3): the
-round stays as short as sessions need that one token keeps on time.
+AdaServe's SLO phase: a session that a single token does not bring up to its TPOT needs accepted drafted tokens. The
+neediest sessions go first, and none gets more than a bound (Alg. 2). In addition, no client's needs exceed its weight's
+share of the budget: else the client with the shortest TPOT would take all of it. AdaSpec's cap (Alg. 3): the round
+stays short enough for the sessions that one token keeps on time.
 """
 
 from bisect import bisect_right
@@ -13,7 +13,7 @@ from math import inf
 from verify_node.slo.deadline import Deadline
 
 CROWDING = 1.2
-"""A session's needs may take so many times an equal part of the budget, as in the code of AdaServe's authors."""
+"""Bound of a session's needs, in equal shares of the budget, as in the code of AdaServe's authors."""
 
 
 class Needs:
@@ -32,13 +32,13 @@ class Needs:
         in_time = [(left_s, one) for one in self._deadlines.values() if shortest_s <= (left_s := one.left_s(now)) < inf]
         self._most_s, tightest = min(in_time, key=lambda pair: pair[0], default=(inf, None))
         share = weights[tightest.client] / sum(weights.values()) if tightest is not None else 0.0
-        self._share_left = 1.0 - share  # of the budget, what the others keep, however short the round has to be
+        self._share_left = 1.0 - share  # share of the budget that others retain, however short the round must be
 
     def of_drafts(self, path_probability: Mapping[bytes, Sequence[float]], budget: int) -> dict[bytes, float]:
-        """`Candidate.need` of sessions: what their drafted tokens have to bring, as a sum of path probabilities.
+        """`Candidate.need` by session: accepted drafted tokens that the session needs, as a sum of path probabilities.
 
-        path_probability: of the tokens that are drafted for each, the highest first. What would exceed a bound, or
-        what a session's drafted tokens can bring at most, is cut. Sessions that nothing was drafted for are left out.
+        path_probability: of each session's drafted tokens, the highest first. A need is limited by the bounds, and by
+        what the session's drafted tokens can bring. Omits sessions without drafted tokens.
         """
         found = {key: 0.0 for key in path_probability if key in self._deadlines}
         behind = [key for key in found if key in self.owed_more]
@@ -55,10 +55,10 @@ class Needs:
         return found
 
     def most_drafted(self, seconds: Sequence[float], budget: int) -> int:
-        """Most drafted tokens that keep the round short enough. seconds: of the round, by their number.
+        """Most drafted tokens that keep the round short enough. seconds: the round's time, by number of drafted tokens.
 
-        The client whose session is the tightest takes no more from the others in this way than its weight's share:
-        else one that asks for a TPOT just above a round's time would take all drafts from everybody.
+        The tightest session's client takes at most its weight's share from the others in this way: else a TPOT just
+        above a round's time would take all drafts from all clients.
         """
         if self._most_s == inf:
             return budget
@@ -66,10 +66,10 @@ class Needs:
 
 
 def _shares(weights: Mapping[str, float], budget: int) -> dict[str, int]:
-    """Returns the tokens of the budget that are each client's, by name.
+    """Returns each client's tokens of the budget, by name.
 
-    Each has one at least: where there are more clients than tokens, whoever needs them most goes first. Without any
-    weight nobody has a part.
+    Each has at least one: where clients outnumber tokens, the neediest goes first. All have 0 if no client has a
+    weight.
     """
     total = sum(weights.values())
     if not total:

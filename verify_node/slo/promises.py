@@ -1,4 +1,4 @@
-"""All promises of a verify node: whose deadlines are decided on, who is decided on again, what the next round owes."""
+"""All promises of a verify node: which deadlines are decided, which are reconsidered, and what the next round owes."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
@@ -15,22 +15,22 @@ from verify_node.slo.deciding import Decision, admit_fairly
 from verify_node.slo.floor import Floor, Waiting
 
 GONE_S = 5.0
-"""A promise ends when only its draft node could move the text for so long; most connections are back before."""
+"""Seconds after which a promise lapses if only the draft node could move the text; most connections return sooner."""
 
 AGAIN = 8
-"""Declined texts that are decided on again in one decision, so that it stays short: of each client one, in turn."""
+"""Declined texts that one decision reconsiders, so that it stays short: one per client, in turn."""
 
 AT_ONCE = 64
-"""New texts in one decision; what further ones get is decided in the next, after a round if one is ready."""
+"""New texts in one decision; further ones are decided in the next, after a round if one is ready."""
 
 
 class Session(Waiting, Protocol):
-    """A session of the verify node, as far as promises depend on it."""
+    """A session of the verify node, as promises see it."""
 
     @property
     def deadline(self) -> Deadline | None: ...
     @property
-    def promised(self) -> bool | None: ...  # as was decided last
+    def promised(self) -> bool | None: ...  # latest decision
     @property
     def limit(self) -> int: ...  # length at which its text ends
     @property
@@ -46,7 +46,7 @@ class Promises:
     """The admitted deadlines, kept in step with the sessions."""
 
     def __init__(self, policy: str, cost: Refined, max_round_tokens: int, pool: PagePool) -> None:
-        """policy: of `goodspeed.admission.names()`; with `none` nothing is ever promised, nor decided."""
+        """policy: one of `goodspeed.admission.names()`; with `none`, nothing is promised or decided."""
         self.policy = policy
         self.promised: dict[bytes, Deadline] = {}  # by session
         self._floor = Floor()
@@ -54,18 +54,16 @@ class Promises:
         self._max_round_tokens = max_round_tokens
         self._pool = pool
         self._undecided: dict[bytes, Deadline] = {}
-        self._declined: dict[
-            bytes, Deadline
-        ] = {}  # those whose first token is not there yet; decided longest ago first
+        self._declined: dict[bytes, Deadline] = {}  # without a first token yet; the oldest decision first
 
     @property
     def is_on(self) -> bool:
-        """True if anything is promised."""
+        """True if this node makes promises."""
         return self.policy != "none"
 
     @property
     def has_undecided(self) -> bool:
-        """True if a deadline waits to be decided on."""
+        """True if a deadline waits for a decision."""
         return bool(self._undecided)
 
     @property
@@ -75,16 +73,16 @@ class Promises:
 
     @property
     def num_pages(self) -> int:
-        """Pages that are reserved."""
+        """Reserved KV pages."""
         return sum(one.pages for one in self.promised.values())
 
     # -- decisions, between two rounds -----------------------------------------------------------------------------
 
     def opened(self, session: Session, before: Session | None) -> None:
-        """A session was opened (again): if it has a deadline, the next `decide` says what becomes of it.
+        """Registers a session that was opened or reopened; the next `decide` decides its deadline, if any.
 
-        before: what was open by its id until now, maybe the session itself. Its promise is kept if it is the same text,
-        and asks for no more.
+        before: the session previously open by its id, maybe the same object. Its promise continues if the text is the
+        same, and the session requests no more.
         """
         key, deadline = session.session_id, session.deadline
         old = self.promised.pop(key, None) if before is not session else None
@@ -95,11 +93,11 @@ class Promises:
             self._undecided[key] = deadline
 
     def decide(self, sessions: Mapping[bytes, Session], now: float) -> dict[bytes, bool]:
-        """Decides which waiting sessions are promised their deadlines, until they are `answered`.
+        """Decides which waiting sessions are promised their deadlines; repeats each answer until `answered`.
 
-        now: when the next round can begin. A session whose opening only came twice gets the same answer. Those declined
-        are decided on again until their first token is there or was due, since others may come to their end; they are
-        named if they are promised now.
+        now: when the next round can begin. A session whose opening merely arrived twice gets the same answer. Declined
+        deadlines are reconsidered until their first token is there or was due, since other sessions may end; the result
+        includes a reconsidered deadline only if it is promised now.
         """
         self._undecided = _still_open(self._undecided, sessions)
         told = dict(islice(self._undecided.items(), AT_ONCE))
@@ -112,19 +110,21 @@ class Promises:
         return {key: key in self.promised for key in told} | {key: True for key in again if key in self.promised}
 
     def answered(self, deadline: Deadline | None) -> None:
-        """The decision on a deadline was carried out."""
+        """Marks the decision on a deadline as carried out."""
         if deadline is not None and self._undecided.get(deadline.session_id) is deadline:
             del self._undecided[deadline.session_id]
 
     def withdraw(self, sessions: Mapping[bytes, Session]) -> tuple[list[bytes], list[bytes]]:
-        """Forgets all deadlines; returns whose were promised, and whose others waited to be decided on."""
+        """Drops all deadlines; returns the sessions with a promise, and the other sessions that waited for a
+        decision."""
         lost = [key for key in self.promised if key in sessions]
         undecided = [key for key in _still_open(self._undecided, sessions) if key not in self.promised]
         self.promised, self._undecided, self._declined, self._floor = {}, {}, {}, Floor()
         return lost, undecided
 
     def lapse(self, now: float) -> list[bytes]:
-        """Ends promises to those who have been away for too long: what is reserved for them is of use to others."""
+        """Ends the promises of sessions that were paused for too long, to free what they reserve; returns these
+        sessions."""
         promised = self.promised.items()
         gone = [key for key, one in promised if one.paused_since is not None and now - one.paused_since > GONE_S]
         for key in gone:
@@ -132,14 +132,14 @@ class Promises:
         return gone
 
     def request(self, session: Session, now: float) -> Ask | None:
-        """The session as a verify node that has nothing of the text would have to admit it; None without a deadline."""
+        """The session's request to a verify node that has nothing of the text cached; None without a deadline."""
         deadline = session.deadline
         if deadline is None:
             return None
         return Ask(deadline.due - now, len(session.tokens), deadline.slo.tpot_s, self._pages(session))
 
     def _again(self, sessions: Mapping[bytes, Session], now: float) -> dict[bytes, Deadline]:
-        """Returns which of the declined are decided on again, and forgets those whose time is over."""
+        """Returns the declined deadlines to reconsider, and drops those that can no longer be in time."""
         left = _still_open(self._declined, sessions)
         left = {key: one for key, one in left.items() if key not in self.promised and one.may_begin(now)}
         chosen: dict[str, Deadline] = {}  # by client
@@ -162,11 +162,11 @@ class Promises:
     # -- rounds ----------------------------------------------------------------------------------------------------
 
     def allot(self, sessions: Mapping[bytes, Session], ready: Iterable[Session], now: float) -> Allotment | None:
-        """Bounds of the round that begins now; None where nothing is promised. ready: sessions that it can move."""
+        """Bounds of the round that begins now; None if nothing is promised. ready: sessions that the round can move."""
         self._keep_in_step(sessions)
         if not self.promised:
             return None
-        waiting = sorted(ready, key=lambda session: (session.ready_since, session.admitted))  # as a round is packed
+        waiting = sorted(ready, key=lambda session: (session.ready_since, session.admitted))  # as in packing
         self._pause_or_resume({session.session_id for session in waiting}, now)
         waiting = [session for session in waiting if session.session_id not in self.promised]
         self._floor.keep({session.client.name for session in sessions.values()})
@@ -179,12 +179,13 @@ class Promises:
         )
 
     def began(self, taken: Mapping[bytes, int], ready: Sequence[Session]) -> None:
-        """A round begins with so many tokens of sessions. Who was ready and is not in it is to be in the next ones."""
+        """Records the tokens of a beginning round, by session. The next rounds owe ready sessions that are not in
+        it."""
         if self.promised:
             self._floor.began(taken, ready, self.promised)
 
     def finished(self, sessions: Mapping[bytes, Session], round_s: float, now: float) -> None:
-        """A round is done: the deadlines of those whom no round can move are paused."""
+        """Pauses deadlines after a round: those of sessions that no round can move."""
         if self.promised:
             self._pause_or_resume({key for key, session in sessions.items() if session.can_move(round_s)}, now)
 
@@ -196,7 +197,7 @@ class Promises:
                 one.pause(now)
 
     def _keep_in_step(self, sessions: Mapping[bytes, Session]) -> None:
-        """Forgets sessions that are over, and looks up what is left to prefill: the pool alone knows what is cached."""
+        """Drops sessions that are over, and updates the tokens to prefill: only the pool knows what is cached."""
         self.promised = _still_open(self.promised, sessions)
         for key, one in self.promised.items():
             self._reserve(one, sessions[key])
@@ -209,13 +210,13 @@ class Promises:
         return -(-session.limit // self._pool.page_size)
 
     def _rounds(self, sessions: Sequence[Session]) -> Capacity:
-        """Capacity of rounds with these sessions in them."""
+        """Capacity of rounds with these sessions."""
         context = sum(len(session.tokens) for session in sessions)
         return Capacity(self._cost, self._cost.usual_error, self._max_round_tokens, len(sessions), context)
 
 
 def _still_open(deadlines: Mapping[bytes, Deadline], sessions: Mapping[bytes, Session]) -> dict[bytes, Deadline]:
-    """The deadlines of sessions that are not over, and were not opened again."""
+    """Returns the deadlines of sessions that are neither over nor reopened."""
     return {
         key: one
         for key, one in deadlines.items()
@@ -224,7 +225,7 @@ def _still_open(deadlines: Mapping[bytes, Deadline], sessions: Mapping[bytes, Se
 
 
 def _goes_on(before: Session, session: Session) -> bool:
-    """Returns whether a session opened again is the same text, at most as far, and asks for no more than before."""
+    """Returns whether a reopened session has the same text, no longer than before, and requests no more."""
     old, new = before.deadline, session.deadline
     if old is None or new is None:
         return False

@@ -1,4 +1,4 @@
-"""Service levels that a client may ask for: all tiers, or those of its key, and no TPOT below its key's least."""
+"""Service levels that a client may request: all tiers, or those of its key, and no TPOT below its key's minimum."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class Tiers:
     by_name: Mapping[str, Objectives]
 
     def terms(self, record: Enrolled | None) -> SloTerms:
-        """Levels that a draft node may ask for. record: its enrolment; None without keys, or if it is not enrolled.
+        """Service levels that a draft node may request. record: its enrolment; None: no keys, or not enrolled.
 
-        A key that is limited to tiers and to no TPOT may ask for no TPOT below those of its tiers; if these have none,
-        for none at all. Tiers are told as the key may have them.
+        A key limited to tiers, without a minimum TPOT, may request no TPOT below those of its tiers; if these have
+        none, no TPOT at all. Tiers are sent with the TPOTs that the key may have.
         """
         if record is None:
             return SloTerms(tuple(self.by_name.values()))
@@ -32,10 +32,10 @@ class Tiers:
 
 
 def granted(asked: Objectives, terms: SloTerms) -> Objectives:
-    """Returns the level that a text is given: a TPOT that is too short is raised.
+    """Returns the objectives that a text is granted: a TPOT that is too short is raised.
 
-    So whoever claims to need a token every millisecond takes nothing from others by it. The name of a tier stays only
-    where that is the tier of this node: else its metrics would mix different levels.
+    So a client that claims to need a token every millisecond takes nothing from others. A tier's name stays only if the
+    objectives equal this node's tier: else its metrics would mix different levels.
     """
     raised = asked.at_least(terms.least_tpot_s or 0.0)
     return raised if raised in terms.tiers else replace(raised, tier="")

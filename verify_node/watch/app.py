@@ -1,6 +1,7 @@
 """The verify node's HTTP application: the live page, its snapshots, metrics, and health checks.
 
-Everything is read-only: GET and HEAD, no forms, no cookies. The page has no inline script and loads only from here.
+Everything is read-only: GET and HEAD, no forms, no cookies. The page has no inline script, and loads only from this
+server.
 """
 
 from collections.abc import Callable
@@ -43,8 +44,8 @@ HEADERS = {
 def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]], is_ready: Callable[[], bool]) -> Starlette:
     """Creates the ASGI application; the caller adds the check of keys (`web.KeyCheck`).
 
-    exposition: the text of `/metrics` and its content type. is_ready: whether draft nodes are let in; the address is
-    served when the model is loaded and they can connect.
+    exposition: returns the text of `/metrics` and its content type. is_ready: True while draft nodes may connect; the
+    address is served only once the model is loaded.
     """
 
     async def health(request: Request) -> Response:
@@ -63,7 +64,7 @@ def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]], is_ready
         if feed.is_full:
             message = f"{MAX_VIEWERS} viewers look already; close one, or try later"
             return JSONResponse(error_body(message, type="overloaded"), 503, {"Retry-After": "5"})
-        if request.method == "HEAD":  # has no events, and shall not wait for their end
+        if request.method == "HEAD":  # gets no events, and must not wait for their end
             return Response(media_type="text/event-stream")
         return StreamingResponse(feed.events(), media_type="text/event-stream")
 

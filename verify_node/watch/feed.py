@@ -1,7 +1,7 @@
-"""Snapshots as server-sent events: taken only while there are viewers, a few a second, one for all viewers.
+"""Server-sent events of snapshots: taken only while there are viewers, a few a second, one for all viewers.
 
-There are no queues. Each viewer gets the newest snapshot when it can take one, so one that stops reading misses some
-and costs nothing.
+There are no queues. A viewer gets the newest snapshot when it can receive one, so a viewer that stops reading misses
+some and costs nothing.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ PERIOD_S = 0.4
 MAX_VIEWERS = 32
 
 RETRY = b"retry: 1000\n\n"
-"""Tells a browser after how many milliseconds to reconnect."""
+"""Sets a browser's delay before it reconnects, in milliseconds."""
 
 
 class Feed:
     """The newest snapshot, for all viewers."""
 
     def __init__(self, take: Callable[[float], Snapshot], clock: Callable[[], float]) -> None:
-        """take: takes a snapshot at a time of `clock`, in seconds."""
+        """take: takes a snapshot; its argument is the time by `clock`, in seconds."""
         self.num_viewers = 0
         self.num_taken = 0
         self._take = take
@@ -36,7 +36,7 @@ class Feed:
         return self.num_viewers >= MAX_VIEWERS
 
     async def events(self) -> AsyncGenerator[bytes, None]:
-        """Yields events until the feed ends; none when the last place was taken meanwhile."""
+        """Yields events until the feed ends; yields none if the feed is full."""
         if self.is_full:
             return
         self.num_viewers += 1
@@ -49,14 +49,14 @@ class Feed:
             self.num_viewers -= 1
 
     def end(self) -> None:
-        """Ends all viewers' events, since the node stops."""
+        """Ends all viewers' events, as the node stops."""
         self._ended.set()
 
     def _newest(self) -> bytes:
         now = self._clock()
         if now >= self._due:
             self._event = b"data: " + msgspec.json.encode(self._take(now)) + b"\n\n"
-            self._due = now + 0.9 * PERIOD_S  # a viewer that wakes a moment early shall not wait for another turn
+            self._due = now + 0.9 * PERIOD_S  # a viewer that wakes a moment early must not wait for another period
             self.num_taken += 1
         return self._event
 

@@ -1,6 +1,6 @@
-"""The metrics of the verify node, which `docs/METRICS.md` lists, read from the daemon's counters at each scrape.
+"""The verify node's metrics (listed in `docs/METRICS.md`), read from the daemon's counters at each scrape.
 
-Keeps the stems that vLLM's dashboards know. Changes nothing, and runs outside of rounds.
+Retains the name stems that vLLM's dashboards expect. Changes nothing, and runs outside of rounds.
 """
 
 import time
@@ -47,7 +47,7 @@ CLIENT_COUNTERS: tuple[tuple[str, str, Of], ...] = (
 
 
 class VerifyCollector(Collector):
-    """All metrics of a verify node; collect in its event loop."""
+    """All metrics of a verify node; must be collected in its event loop."""
 
     def __init__(self, core: VerifyCore, wall: WallTime, channel: VerifyChannel) -> None:
         self._core = core
@@ -104,7 +104,7 @@ class VerifyCollector(Collector):
         yield gauge("models_may_draft", "1 while draft models may draft.", float(core.model_drafts.permits))
 
     def _slos(self) -> Iterator[Metric]:
-        """By tier, as this node sees it; what the texts' readers saw their draft nodes tell."""
+        """SLO metrics by tier, as measured at this node; draft nodes report the times that readers saw."""
         core, counts = self._core, self._core.counts
         attained: dict[str, float] = {tier: counts.num_attained[tier] for tier in core.register.tier_names}
         causes: tuple[Cause, ...] = get_args(Cause)
@@ -177,7 +177,7 @@ class VerifyCollector(Collector):
 
 
 def _by_source(counts: Mapping[DraftSource, int]) -> dict[str, float]:
-    """All sources, also those that drafted nothing yet."""
+    """Counts of all sources, including those that drafted nothing yet."""
     return {source: counts.get(source, 0) for source in get_args(DraftSource)}
 
 

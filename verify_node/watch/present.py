@@ -1,7 +1,6 @@
 """The present clients, connected or with open sessions, for metrics and the window. No I/O, no clock, no torch.
 
-Names come from the network, so at most `MAX_SHOWN` are shown; clients that have left are not among them. Changes
-nothing.
+Names come from the network, so at most `MAX_SHOWN` clients are shown; departed clients are not. Changes nothing.
 """
 
 import math
@@ -13,7 +12,7 @@ from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
 
 MAX_SHOWN = 256
-"""Most clients that are shown: those with sessions first, then by their time of connection."""
+"""Most clients that are shown: those with sessions first, then by time of connection."""
 
 
 @dataclass(slots=True)
@@ -30,17 +29,17 @@ class Present:
 
     @property
     def may_draft(self) -> int:
-        """Tokens that its next drafts may have in total."""
+        """Total tokens that the client's next drafts may have."""
         return sum(session.may_draft for session in self.unfinished)
 
     @property
     def moved_at(self) -> float | None:
-        """Time at which one of its unfinished sessions last moved; None without any."""
+        """Time of the latest progress of an unfinished session; None without any."""
         return max((session.moved_at for session in self.unfinished), default=None)
 
     @property
     def log_utility(self) -> float:
-        """Its term of the utility: weight x ln(goodput)."""
+        """The client's term of the utility: weight x ln(goodput)."""
         return self.client.weight * math.log(self.client.goodput.value)
 
 
@@ -60,7 +59,7 @@ def shown(present: list[Present]) -> list[Present]:
 
 
 def behind(core: VerifyCore, now: float) -> dict[str, int]:
-    """Returns how many unfinished texts of each tier are behind their objectives now."""
+    """Returns each tier's number of unfinished texts that are behind their objectives now."""
     found = dict.fromkeys(core.register.tier_names, 0)
     for session in core.sessions.values():
         if session.deadline is not None and not session.finished:
@@ -69,5 +68,5 @@ def behind(core: VerifyCore, now: float) -> dict[str, int]:
 
 
 def log_utility(present: list[Present]) -> float:
-    """Returns the utility that is maximised: the sum over clients with an unfinished session."""
+    """Returns the utility that is maximised, summed over clients with an unfinished session."""
     return sum(one.log_utility for one in present if one.unfinished)

@@ -1,6 +1,6 @@
-"""Rates over the last seconds, from counters that only grow.
+"""Rates over the past WINDOW_S seconds, from counters that only grow.
 
-It costs nothing without viewers: it compares the counters at two looks.
+Costs nothing without viewers: compares the counters at two looks.
 """
 
 from collections import deque
@@ -14,20 +14,20 @@ WINDOW_S = 10.0
 
 
 class Rates(Struct, frozen=True):
-    """Rates over the last `over_s` seconds; 0 before the second look."""
+    """Rates over the past `over_s` seconds; 0 before the second look."""
 
     over_s: float
     rounds_per_s: float
     tokens_per_s: float
-    drafted_per_round: float  # tokens verified; never more than the budget
-    wall_s: dict[str, float]  # of the rounds in that time, by phase
+    drafted_per_round: float  # drafted tokens verified; at most the budget
+    wall_s: dict[str, float]  # seconds of the rounds in that time, by phase
 
 
 class _Mark(Struct, frozen=True):
     """The counters at one moment."""
 
     at: float
-    num_rounds: int  # that are done
+    num_rounds: int  # finished
     num_tokens: int
     num_drafted: int
     wall_s: dict[str, float]
@@ -36,13 +36,13 @@ class _Mark(Struct, frozen=True):
 
 
 class Recent:
-    """The counters at the looks of the last seconds."""
+    """The counters at the looks of the past WINDOW_S seconds."""
 
     def __init__(self) -> None:
         self._marks: deque[_Mark] = deque()
 
     def look(self, core: VerifyCore, wall: WallTime, now: float) -> None:
-        """Remembers the counters as they are."""
+        """Records the current counters."""
         counts, clients = core.counts, core.allocator.clients.items()
         mark = _Mark(
             at=now,
@@ -63,7 +63,7 @@ class Recent:
         elapsed_s = new.at - old.at
         per_s = 1 / elapsed_s if elapsed_s else 0.0
         wall_s = {phase: new.wall_s[phase] - old.wall_s[phase] for phase in new.wall_s}
-        # A wait that began before is counted when it ends; only so much of it can lie within this time.
+        # A wait is counted when it ends, even if it began before this time: limit it to the time not busy.
         busy_s = sum(wall_s.values()) - wall_s["receive"]
         wall_s["receive"] = min(wall_s["receive"], max(0.0, elapsed_s - busy_s))
         return Rates(
@@ -75,7 +75,7 @@ class Recent:
         )
 
     def share(self, client: str) -> float:
-        """Returns the client's share of the tokens delivered in this time."""
+        """Returns the client's share of the tokens delivered in the past WINDOW_S seconds."""
         old, new = self._marks[0], self._marks[-1]
         num_tokens = new.num_tokens - old.num_tokens
         own = new.client_tokens.get(client, 0) - old.client_tokens.get(client, 0)

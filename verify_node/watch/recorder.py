@@ -1,6 +1,6 @@
 """Writes a verify node's events for a recording: each session's drafts, their agreement, and the times.
 
-It exists only with `--record`. It sees messages and rounds, and changes nothing.
+Exists only with `--record`. Observes messages and rounds, and changes nothing.
 """
 
 from array import array
@@ -35,13 +35,13 @@ class _Known:
     """The recorder's state of one session."""
 
     number: int
-    answered_at: float = 0.0  # its last verdict
-    draft: _Arrived | None = None  # its newest one since then
+    answered_at: float = 0.0  # time of its latest verdict
+    draft: _Arrived | None = None  # its newest draft since then
 
 
 @dataclass(slots=True)
 class RoundRecorder:
-    """Records sessions, drafts and rounds; `now` is the time of the node's own clock."""
+    """Records sessions, drafts and rounds; `now` is the time by the node's clock."""
 
     events: EventLog
     _known: dict[bytes, _Known] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class RoundRecorder:
     _idle_since: float = 0.0
 
     def heard(self, received: Received, core: VerifyCore, now: float) -> None:
-        """Records a message only if it was taken: of what is refused there may be any amount, and from anybody."""
+        """Records a message unless it was refused: of refused messages there may be any number, from anyone."""
         peer, message = core.peers.get(received.peer), received.message
         if peer is None or not isinstance(message, Draft | OpenSession):
             return
@@ -62,7 +62,7 @@ class RoundRecorder:
             self.arrived(message, received.num_bytes, now)
 
     def opened(self, session: Session, draft_model: str, num_rounds: int, now: float) -> None:
-        """Notes that a session opened, or reopened."""
+        """Records that a session opened; a reopened one is known already."""
         if session.session_id in self._known:
             return
         if not self._known:
@@ -83,7 +83,7 @@ class RoundRecorder:
         )
 
     def arrived(self, draft: Draft, num_bytes: int, now: float) -> None:
-        """Notes a draft that was taken."""
+        """Records the arrival of a draft that was not refused."""
         if known := self._known.get(draft.session_id):
             known.draft = _Arrived(num_bytes, now)
 

@@ -1,4 +1,4 @@
-"""The events of rounds (`--json`): a round's sums, and a row for each session that moved. Decides nothing."""
+"""The events of rounds (`--json`): a round's totals, and a row for each session that moved. Decides nothing."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from verify_node.session.session import Session
 
 @dataclass
 class WallTime:
-    """The parts of the verify node's time in seconds, as in the paper's Fig. 3 but finer."""
+    """Parts of the verify node's time in seconds, as in the paper's Fig. 3 but finer."""
 
     receive: float = 0.0  # waiting for drafts until a round starts
     forward: float = 0.0
@@ -20,7 +20,7 @@ class WallTime:
 
 
 def round_event(done: Round, verdicts: Iterable[Verdict], sessions: Mapping[bytes, Session]) -> dict[str, object]:
-    """Returns the fields of a round's event; its sessions have to be open still."""
+    """Returns the fields of a round's event; its sessions must still be open."""
     rows = [(verdict, sessions[verdict.session_id]) for verdict in verdicts]
     return {
         "number": done.number,

@@ -1,7 +1,6 @@
 """The window's contents at one moment, as plain data. No prompts, no texts, no tokens: counts and estimates only.
 
-Reads the daemon in its own event loop and changes nothing. Times are seconds since the epoch, so that a browser can
-tell them.
+Reads the daemon in its own event loop and changes nothing. Times are seconds since the epoch, for the browser.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,13 +18,13 @@ from verify_node.watch.round_events import WallTime
 from verify_node.watch.tiers import TierRow
 
 LOST_SHOWN_S = 300.0
-"""Time for which a lost client is still shown."""
+"""Seconds for which a lost client is still shown."""
 
 SILENT_HEARTBEATS = 2.5
-"""Heartbeats without a message after which a client is shown as silent; its lease still runs."""
+"""Heartbeat intervals without a message after which a client is shown as silent; its lease still runs."""
 
 STALLED_S = 5.0
-"""Time without progress in any session after which a client is shown as stalled, with old estimates."""
+"""Seconds without progress in any session after which a client is shown as stalled, with old estimates."""
 
 MAX_EVENTS = 40
 MAX_MODELS = 4
@@ -35,9 +34,9 @@ Activity = Literal["writing", "stalled", "idle"]
 
 
 class Node(Struct, frozen=True):
-    """The facts that stay the same while the verify node runs."""
+    """Facts that stay the same while the verify node runs."""
 
-    boot_id: str  # another after a restart
+    boot_id: str  # new after a restart
     version: str
     model: str
     policy: str
@@ -46,25 +45,25 @@ class Node(Struct, frozen=True):
 
 
 class ClientRow(Struct, frozen=True):
-    """One client; `since` is when it connected, or was lost.
+    """One client. since: when it connected, or was lost.
 
-    The estimates of a client that is not writing are those of its last text.
+    The estimates of a client that is not writing are those of its latest text.
     """
 
     name: str
     state: State
     since: float
     draft_models: tuple[str, ...]
-    num_sessions: int  # that go on
-    activity: Activity  # idle without a session that goes on, stalled where none of them moves
-    moved: float | None  # when a session of it last moved; None without a session that goes on
+    num_sessions: int  # unfinished
+    activity: Activity  # idle: without unfinished session; stalled: none of them moves
+    moved: float | None  # time of its sessions' latest progress; None without unfinished session
     may_draft: int  # S, summed over its sessions: tokens beyond their texts
-    drafted_per_round: float  # tokens of it verified lately
+    drafted_per_round: float  # its tokens verified lately
     acceptance_rate: float  # Eq. (3)
     goodput: float  # Eq. (4), tokens per round
     weight: float
     num_tokens: int  # delivered since the verify node started
-    share: float  # of all tokens lately delivered
+    share: float  # of all tokens delivered lately
 
 
 class Source(Struct, frozen=True):
@@ -76,7 +75,7 @@ class Source(Struct, frozen=True):
 
 
 class Pool(Struct, frozen=True):
-    """Pages of key/value memory."""
+    """Pages of the KV cache."""
 
     num_pages: int
     num_used: int
@@ -100,19 +99,19 @@ class Snapshot(Struct, frozen=True):
     node: Node
     num_rounds: int
     num_tokens: int
-    utility: float | None  # None while nobody generates
+    utility: float | None  # None while no client generates
     rates: Rates
     pool: Pool
     refusals: dict[str, int]  # by code
-    num_clients: int  # connected; those beyond a bound have no row
+    num_clients: int  # present; clients beyond a bound have no row
     clients: tuple[ClientRow, ...]
     events: tuple[Event, ...]
     sources: tuple[Source, ...] = ()
-    tiers: tuple[TierRow, ...] = ()  # empty where nobody asks for any service level
+    tiers: tuple[TierRow, ...] = ()  # empty if no client requests a service level
 
 
 class Watch:
-    """Takes snapshots of one daemon, and keeps the counters that rates need."""
+    """Takes snapshots of one daemon, and holds the counters that rates need."""
 
     def __init__(self, core: VerifyCore, wall: WallTime, node: Node, epoch_s: float) -> None:
         """epoch_s: the zero of the daemon's clock, in seconds since the epoch."""
@@ -153,7 +152,7 @@ class Watch:
                 yield self._row(one, state, min(peer.since for peer in one.peers), now)
 
     def _lost(self, present: list[Present], now: float) -> Iterator[ClientRow]:
-        """Yields rows of lost clients that have not come back, the newest last."""
+        """Yields rows of lost clients that have not returned, the newest last."""
         connected = {one.client.name for one in present if one.peers}
         for loss in self._core.diary.losses_since(now - LOST_SHOWN_S):
             client = self._core.allocator.clients.get(loss.client)

@@ -1,6 +1,6 @@
-"""The window's rows about service levels: of each tier how many texts are open and behind, and how many were in time.
+"""The window's rows about service levels: each tier's open texts, texts behind, and texts that were in time.
 
-As the verify node sees it: what readers saw their draft nodes tell. Changes nothing.
+All times are this verify node's; draft nodes report the times that readers saw. Changes nothing.
 """
 
 from collections import Counter, defaultdict
@@ -14,27 +14,27 @@ from verify_node.core.counts import Judged
 from verify_node.session.session import Session
 
 JUDGED_S = 600.0
-"""Complete texts of so long count."""
+"""Seconds for which a complete text counts."""
 
 MAX_NAMES = 4
-"""Most clients that are named."""
+"""Most clients that are named per tier."""
 
 
 class TierRow(Struct, frozen=True):
     """One tier, or `other` for objectives of no tier."""
 
     name: str
-    num_open: int  # texts that go on
+    num_open: int  # unfinished texts
     num_behind: int  # of these
-    behind: tuple[str, ...]  # clients whose texts they are, at most MAX_NAMES
+    behind: tuple[str, ...]  # clients of these texts, at most MAX_NAMES
     num_judged: int  # complete texts of the last ten minutes
     num_attained: int  # of these
-    causes: dict[str, int]  # of those that were late, by what took most of their time
-    num_promised: int = 0  # of those that go on
+    causes: dict[str, int]  # late texts, by the cause that took most of their time
+    num_promised: int = 0  # unfinished texts with a promise
 
 
 def rows(core: VerifyCore, now: float) -> tuple[TierRow, ...]:
-    """Returns the rows of all tiers, and of `other` where there is anything to say of it."""
+    """Returns the rows of all tiers, and of `other` if it has any text."""
     texts: defaultdict[str, list[Session]] = defaultdict(list)
     for session in core.sessions.values():
         if session.deadline is not None and not session.finished:
@@ -49,7 +49,7 @@ def rows(core: VerifyCore, now: float) -> tuple[TierRow, ...]:
 
 
 def _row(tier: str, texts: Sequence[Session], judged: Sequence[Judged], now: float) -> TierRow:
-    """texts: those of the tier that go on. judged: its complete ones of the last ten minutes."""
+    """texts: the tier's unfinished texts. judged: its complete texts of the last ten minutes."""
     late = [session for session in texts if session.deadline is not None and session.deadline.is_behind(now)]
     causes = Counter(one.cause for one in judged if one.cause is not None)
     return TierRow(

@@ -1,6 +1,6 @@
-"""Status lines about draft nodes that connect, leave, and are not let in. No I/O, no clock.
+"""Status lines about draft nodes that connect, leave, or are refused. No I/O, no clock.
 
-Reads the diary, which is bounded, and remembers clients that it reported away, to report their return.
+Reads the diary, which is bounded, and remembers the clients reported as away, to report their return.
 """
 
 from goodspeed.serving.events import Sentence
@@ -10,7 +10,7 @@ from verify_node.core.diary import MAX_VISITS, Diary, Entry
 NAMELESS = "(without a name)"
 
 AGAIN_S = 600.0
-"""A draft node that is refused for the same reason again and again is told of so rarely."""
+"""Seconds between two reports of a draft node that is refused repeatedly for the same reason."""
 
 
 class Visits:
@@ -20,17 +20,17 @@ class Visits:
         self._diary = diary
         self._num_told = diary.num_visits
         self._away: dict[str, None] = {}  # names, the newest last
-        self._kept_out: dict[tuple[str, str], float] = {}  # by client and why: when that was told last
+        self._kept_out: dict[tuple[str, str], float] = {}  # time of the latest report, by client and reason
 
     def news(self) -> list[Sentence]:
-        """Returns status lines since the last call; of very many entries only the newest."""
+        """Returns status lines since the previous call; of very many entries, only the newest."""
         entries = self._diary.visits_after(self._num_told)
         self._num_told = self._diary.num_visits
         return [*self._refusals(), *map(self._sentence, entries)]
 
     def _refusals(self) -> list[Sentence]:
         found = []
-        before, self._kept_out = self._kept_out, {}  # what the diary forgets is forgotten here
+        before, self._kept_out = self._kept_out, {}  # drops what the diary dropped
         for entry in self._diary.kept_out():
             who = (entry.client, entry.why)
             told_at = before.get(who)

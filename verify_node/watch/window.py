@@ -1,4 +1,4 @@
-"""The window inside a verify node's process: listens from the beginning, and serves beside the daemon."""
+"""The window in a verify node's process: listens from the beginning, and serves while the daemon runs."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ class Window:
     def __init__(
         self, config: VerifyConfig, core: VerifyCore, wall: WallTime, channel: VerifyChannel, bound: web.BoundAddress
     ) -> None:
-        """Starts listening; TransportError where another process took the address meanwhile."""
+        """Starts listening; TransportError if another process took the address meanwhile."""
         self._config = config
         self._core = core
         self._wall = wall

@@ -1,1 +1,1 @@
-"""Drafts of a session beyond its text, by its draft model and by n-grams."""
+"""Drafts for a session's text, by the draft model and by n-grams."""

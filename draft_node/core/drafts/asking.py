@@ -1,4 +1,4 @@
-"""Questions to the draft model for one session. Every question has a number, so that a late answer is recognised."""
+"""One session's requests to the draft model, numbered so that a late answer is recognised."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,37 +7,37 @@ from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.core.drafts.chain import Wanted
 
 DRAFTING_TIMEOUT_S = 5.0
-"""A step of the draft model that takes longer has failed."""
+"""Longest step of the draft model; a longer one counts as failed."""
 
 
 @dataclass(slots=True)
 class Asking:
-    """The questions of one session, numbered within its opening (`epoch`)."""
+    """The requests of one session, numbered (`round`) within each opening (`epoch`)."""
 
     request: Request
     epoch: int = 0
-    round: int = -1  # of the last question
-    least_probability: float = 0.0  # a drafted token is not verified where the probabilities up to it are lower
+    round: int = -1  # of the latest request
+    least_probability: float = 0.0  # path probability below which the verify node verifies no token
 
     def opened(self) -> None:
-        """The session is opened, perhaps again."""
+        """Begins a new epoch when the session is opened (again)."""
         self.epoch += 1
         self.turn()
 
     def turn(self) -> None:
-        """Another question comes next: answers to those before it are of the past."""
+        """Begins a new round: answers to earlier requests are outdated."""
         self.round += 1
 
     def is_answered_by(self, proposal: Proposed) -> bool:
-        """Returns whether this answers the last question."""
+        """Returns whether the proposal answers the latest request."""
         return (proposal.epoch, proposal.round) == (self.epoch, self.round)
 
     def warm(self, tokens: Sequence[int]) -> Propose:
-        """Has the draft model read the text, and draft nothing."""
+        """Has the draft model prefill the text without drafting."""
         return Propose(self.request, self.epoch, self.round, tuple(tokens), 0)
 
     def draft(self, wanted: Wanted, num_unverified: int) -> Propose:
-        """Asks for more of a chain, of which the last `num_unverified` tokens are drafted."""
+        """Asks for more tokens of a chain. num_unverified: final tokens of `wanted.tokens` that are drafted."""
         self.turn()
         by_match = self.request.verification == "match"
         return Propose(
@@ -52,5 +52,5 @@ class Asking:
         )
 
     def alone(self, tokens: Sequence[int]) -> Propose:
-        """Asks for the text's next token, which nobody verifies."""
+        """Asks for the text's next token, without verification."""
         return Propose(self.request, self.epoch, self.round, tuple(tokens), 1, local=True)

@@ -1,7 +1,7 @@
-"""A chain that the draft model drafts while its session goes on: tokens after the text. No I/O.
+"""The draft model's chain of tokens beyond the text, which grows while the target runs its rounds. No I/O.
 
-As long as the text goes on as the chain does, the model drafts on at the chain's end; when the text leaves it, a new
-chain begins at the text's end. So the model drafts all the time that the target takes for its rounds.
+While the text agrees with the chain, the model drafts on at the chain's end. When the text leaves the chain, a new one
+begins at the text's end. So the model drafts during the target's rounds, too.
 """
 
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.fields import MAX_DRAFT
 
 AT_ONCE = 4
-"""Tokens that the draft model is asked for at once. Each answer takes both nodes' time for a message, and a model that
-drafts more at once learns later that the text went on otherwise. Measured with 1, 2, 3 and 5: no difference. (Under
-the ratio rule it is asked for a whole draft, whose length may not depend on its tokens.)"""
+"""Tokens per request to the draft model under the match rule. Each answer costs both nodes a message. With more tokens
+per request the model learns later that the text left the chain. Measured with 1, 2, 3 and 5: no difference. (Under the
+ratio rule one request is for a whole draft, whose length must not depend on its tokens.)"""
 
 
 class Wanted(NamedTuple):
-    """The next question to the draft model."""
+    """The next request to the draft model."""
 
     tokens: tuple[int, ...]  # the text, and the chain after it
-    length: int
-    least_probability: float  # of what it drafts: below, nothing more is worth drafting
+    length: int  # tokens to draft
+    least_probability: float  # path probability of the new tokens at which drafting stops
 
 
 @dataclass(slots=True)
@@ -33,15 +33,15 @@ class Chain:
     """The chain of one session."""
 
     request: Request
-    _base_len: int = 0  # of the text that it follows
+    _base_len: int = 0  # length of the text before the chain
     _tokens: list[int] = field(default_factory=list)
     _probabilities: list[float] = field(default_factory=list)
     _alternatives: list[int | None] = field(default_factory=list)  # to each of the tokens
-    _num_asked: int = 0  # tokens that the draft model is at work on now
+    _num_asked: int = 0  # tokens that the draft model is drafting now
 
     @property
     def is_asked(self) -> bool:
-        """True if the draft model is at work on it."""
+        """True if the draft model is drafting for the chain."""
         return self._num_asked > 0
 
     def begin(self, text_len: int) -> None:
@@ -50,13 +50,13 @@ class Chain:
         self._tokens, self._probabilities, self._alternatives = [], [], []
 
     def follows(self, tokens: Sequence[int]) -> bool:
-        """Returns whether the text `tokens` goes on as the chain does, as far as that is known."""
+        """Returns whether the text `tokens` agrees with the chain, up to where the chain is known."""
         new = list(tokens[self._base_len :])
         is_within = len(new) <= len(self._tokens) + self._num_asked
         return is_within and new[: len(self._tokens)] == self._tokens[: len(new)]
 
     def rest(self, tokens: Sequence[int]) -> Continuation:
-        """Returns its tokens beyond the text `tokens`, before the text's end; nothing if the text goes on otherwise."""
+        """Returns the chain beyond the text `tokens`, up to a stop id; empty if the text left the chain."""
         if not self.follows(tokens):
             return Continuation()
         first = len(tokens) - self._base_len
@@ -65,14 +65,14 @@ class Chain:
         return Continuation(tuple(rest[:length]), tuple(self._probabilities[first : first + length]))
 
     def alternatives(self, tokens: Sequence[int]) -> list[int | None]:
-        """To each token of the `rest`: what may be right if it is wrong, and does not end the text."""
+        """Returns an alternative to each token of the `rest`; None: there is none, or it would end the text."""
         first, stop_ids = len(tokens) - self._base_len, self.request.stop_ids
         return [None if other in stop_ids else other for other in self._alternatives[first:]]
 
     def ask(self, tokens: Sequence[int], permitted: int, least_probability: float) -> Wanted | None:
-        """Returns the question to the draft model after the text `tokens`, which the chain follows; None: nothing.
+        """Returns the next request to the draft model; None: nothing to ask. The text `tokens` agrees with the chain.
 
-        permitted: tokens beyond the text; least_probability: of the verify node.
+        permitted: tokens beyond the text. least_probability: the verify node's least path probability.
         """
         if self._num_asked:
             return None
@@ -87,12 +87,12 @@ class Chain:
         return Wanted((*tokens, *self._tokens), length, least_probability / path_probability)
 
     def _forget(self, num_confirmed: int) -> None:
-        """The first tokens are part of the text."""
+        """Removes leading tokens that are part of the text now."""
         del self._tokens[:num_confirmed], self._probabilities[:num_confirmed], self._alternatives[:num_confirmed]
         self._base_len += num_confirmed
 
     def extend(self, proposal: Proposed) -> bool:
-        """The draft model's answer continues it. Returns whether the model was asked."""
+        """Appends the draft model's answer. Returns False if nothing was asked."""
         if not self._num_asked:
             return False
         self._num_asked = 0

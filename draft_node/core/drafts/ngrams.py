@@ -1,4 +1,4 @@
-"""n-gram drafts at a draft node: which texts may draft for a request, and where texts go that are over. No I/O."""
+"""n-gram drafts at a draft node: the texts that may draft for a request, and the history of finished texts. No I/O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ from goodspeed.ngram.index import GrowingText, NgramIndex
 from goodspeed.wire.messages import Sampling
 
 LEAST_PROBABILITY = 0.3
-"""Drafts end where the probability that all of it is accepted falls below this one. Measured on the embedded models'
-texts: with 0.3 a round brings 2.24 tokens for 1.6 drafted ones at temperature 0, with histories."""
+"""A draft ends where the probability that all of it is accepted falls below this. Measured on the embedded models'
+texts, at temperature 0 with histories: with 0.3 a round yields 2.24 tokens for 1.6 drafted ones."""
 
 FLOOR = 0.03
-"""No draft goes on below this probability, however little a token costs the verify node: it would be mostly noise."""
+"""Least path probability of any draft, however cheap tokens are for the verify node: below it most are rejected."""
 
 LEAD = 32
-"""Tokens of the prompt before a prediction: as many as a match may be long."""
+"""Prompt tokens put before a prediction, so that the prompt's end can match."""
 
 LIKELIEST = Sampling(temperature=0.0)
 
@@ -28,28 +28,28 @@ class Ngrams:
     """The histories of a node, for all of its sessions."""
 
     history: History
-    keeps: bool = True  # texts that are over draft for later ones of their user
+    keeps: bool = True  # finished texts draft for later ones of their user
     least_probability: float = LEAST_PROBABILITY
     expected: "WeakValueDictionary[tuple[int, ...], NgramIndex]" = field(default_factory=WeakValueDictionary)
-    """Indexes of predictions, as long as one of their texts is written: a request's choices share one."""
+    """Indexes of predictions, alive while a session uses them: the choices of a request share one."""
 
     def begin(self, request: Request) -> "NgramDrafter | None":
-        """Returns the drafter of this request; None where its user wants no n-gram drafts."""
+        """Returns the drafter of this request; None if the request permits no n-gram drafts."""
         if request.drafter not in ("auto", "ngram") or not request.max_draft:
             return None
         return NgramDrafter(request, self.history, self.least_probability, self._predicted(request))
 
     def keep(self, request: Request, tokens: Sequence[int]) -> None:
-        """Adds a text that is over, prompt included, to its user's history; one without a single token is left out."""
+        """Adds a finished text with its prompt to its user's history, unless no token was generated."""
         if self.keeps and len(tokens) > len(request.prompt):
             self.history.add(request.user, tokens)
 
     def _predicted(self, request: Request) -> NgramIndex | None:
-        """Returns the user's prediction of the text; None under the ratio rule.
+        """Returns an index of the user's prediction, which drafts for this request alone; None under the ratio rule.
 
-        It is a text that drafts for this request alone. The user may have it from an answer to the same request, which
-        is not independent of the noise that decides here. It follows the end of the prompt, so that its beginning is
-        drafted at once.
+        The user may have taken the prediction from an answer to the same request. Then it is not independent of the
+        noise that decides here. The index begins with the prompt's end, so that the prediction's beginning is drafted
+        at once.
         """
         if not request.prediction or request.verification != "match":
             return None
@@ -64,24 +64,24 @@ class Ngrams:
 
 @dataclass(slots=True)
 class NgramDrafter:
-    """Drafts for one session from its own text, and from what its user may see of the history."""
+    """Drafts for one session from its own text, and from the history that its user may see."""
 
     request: Request
     history: History
     least_probability: float = LEAST_PROBABILITY
-    prediction: NgramIndex | None = None  # of what is expected of this text
+    prediction: NgramIndex | None = None  # of the output that the user expects
     _text: GrowingText = field(default_factory=GrowingText)
 
     def draft(self, tokens: Sequence[int], length: int, least_probability: float = 0.0) -> Continuation:
-        """At most `length` tokens that may follow the text `tokens`, none of which ends it.
+        """Returns a draft of at most `length` tokens after the text `tokens`, without stop ids.
 
-        least_probability: the verify node's, which knows what a token costs; 0 where it tells none: the node's own
-        count. Where a draft ends depends on the text so far and the index alone, never on whether its tokens are
-        accepted: so under the ratio rule, too, the text stays exact.
+        least_probability: the verify node's least path probability, from a token's cost; 0: unknown, the draft node's
+        own applies. A draft's length depends on the text and the index only, never on whether its tokens are accepted.
+        So the text stays exact under the ratio rule, too.
         """
         request = self.request
         self._text.follow(tokens)
-        room = len(request.prompt) + request.max_tokens - len(tokens) - 1  # the round itself brings the last token
+        room = len(request.prompt) + request.max_tokens - len(tokens) - 1  # the round itself adds the target's token
         expected = draft(
             self._text,
             self._histories,
@@ -94,9 +94,9 @@ class NgramDrafter:
 
     @property
     def _histories(self) -> list[NgramIndex]:
-        """Under the ratio rule nothing that was written before drafts, but for shared texts.
+        """Indexes that draft for this request; under the ratio rule only those of shared texts.
 
-        The target's noise follows from seed, round and position. A user may give one seed to two requests; drafts from
+        The target's noise follows from seed, round and position. A user may give one seed to two requests. Drafts from
         the first text would then not be independent of the noise that decides on the second one.
         """
         if self.request.verification == "match":
@@ -106,7 +106,7 @@ class NgramDrafter:
 
 
 def _before_end(expected: Continuation, stop_ids: Sequence[int]) -> Continuation:
-    """Returns the tokens before the text's end, which the target draws in the same round, drafted or not."""
+    """Returns the tokens before a stop id, which the target draws in the same round even if it is not drafted."""
     for at, token in enumerate(expected.tokens):
         if token in stop_ids:
             return Continuation(expected.tokens[:at], expected.probabilities[:at])

@@ -1,22 +1,22 @@
-"""Lets the draft model rest where its tokens come too late, drafting costs and brings nothing.
+"""Pauses the draft model ("rest") while its tokens come too late to be accepted.
 
-Many draft models on one machine, or one beside a faster target, may never finish a token before the text has it. They
-take time and memory bandwidth from others all the same. So a draft node counts what share of its texts its model's
-tokens make up. If that is too little after a trial, the model rests, and is tried again later. No I/O, no clock: time
-is counted in tokens of the texts.
+If many draft models share a machine, or the target is faster, a draft model may never finish a token in time. It still
+takes compute and memory bandwidth from others. So the draft node tracks the share of accepted model tokens in its
+texts. If the share is too small after a trial, the model rests, and is tried again later. No I/O, no clock: time is
+counted in tokens of the texts.
 """
 
 from dataclasses import dataclass, field
 
 LEAST_SHARE = 0.03
-"""Share of the texts' tokens that must be accepted tokens of the model."""
+"""Least share of accepted model tokens in the texts; below it the model rests."""
 
 TRIAL, LEAST_TRIAL = 24, 512
-"""Tokens of each text, and of all texts at least, after which the share is judged. Accepted tokens come in runs, and
-some texts are drafted by n-grams alone: after fewer, a model that is of use would often rest."""
+"""Length of a trial: TRIAL tokens per text, and at least LEAST_TRIAL over all texts. Accepted tokens come in runs, and
+some texts are drafted by n-grams alone: after a shorter trial, a useful model would often rest."""
 
 REST = 96
-"""Tokens of each text for which the model rests after one trial that failed; after the next, twice as many."""
+"""Length of a rest after a failed trial, in tokens per text; doubles with each further failure, up to MAX_REST."""
 
 MAX_REST = 8 * REST
 
@@ -26,13 +26,13 @@ class Resting:
     """Trials and rests of one draft node's model, over all its texts."""
 
     is_resting: bool = False
-    _rest: int = REST  # tokens of each text, if this trial fails
-    _num_tokens: int = 0  # of all texts, since the trial or the rest began
+    _rest: int = REST  # tokens per text of this rest, or of the next
+    _num_tokens: int = 0  # over all texts, since the trial or the rest began
     _num_accepted: int = 0  # of these, tokens that the model drafted
-    _texts: set[bytes] = field(default_factory=set)  # that have grown since then
+    _texts: set[bytes] = field(default_factory=set)  # texts that have grown since then
 
     def observe(self, session_id: bytes, num_tokens: int, num_accepted: int) -> None:
-        """A text has grown by `num_tokens`, of which the model had drafted `num_accepted`."""
+        """Counts new tokens of a text. num_accepted: those of them that the model had drafted."""
         self._num_tokens += num_tokens
         self._num_accepted += num_accepted
         self._texts.add(session_id)

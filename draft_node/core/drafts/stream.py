@@ -1,11 +1,11 @@
-"""A session's one stream of drafts: what goes up after each verdict, and what the draft model is asked meanwhile.
+"""A session's stream of drafts: the draft sent after each verdict, and the requests to the draft model in between.
 
-The n-gram index is asked at each verdict, and its tokens go up in place of the Ack. The draft model drafts a chain
-beyond the text, as long as the verify node permits it and its tokens come in time. Of both, what is expected to bring
-more tokens goes up. The verify node keeps the newest draft, and follows it as the text grows.
+The n-gram index is looked up at each verdict; its draft is sent instead of an Ack. The draft model drafts a chain
+beyond the text while the verify node permits it and its tokens come in time. The draft with more expected tokens is
+sent. The verify node stores the newest draft, and follows it as the text grows.
 
-Under the ratio rule a draft is made once per text, with noise of its own. Its length follows from what is permitted and
-never from its own tokens, so that which tokens are verified tells nothing about the noise that decides on them. No I/O.
+Under the ratio rule one draft is made per verdict, with noise of its own. Its length follows from the permission and
+never from its own tokens, so that the choice of verified tokens reveals nothing about the noise that decides. No I/O.
 """
 
 from collections.abc import Sequence
@@ -25,38 +25,38 @@ from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.messages import Ack, Draft, Verdict
 
 NGRAM_LENGTH = 32
-"""n-gram tokens of a draft at most: the text may have grown by some when it arrives."""
+"""Most n-gram tokens in a draft: the text may have grown by some before it arrives."""
 
 MAX_SILENT = 128
-"""Tokens of a text for which a draft model may be silent before that counts against it."""
+"""Tokens by which a text may grow without an answer of the draft model before that counts against the model."""
 
 ENOUGH = NGRAM_LENGTH // 2
-"""A draft of which so many tokens are left says enough: a new one at each verdict would mostly repeat it."""
+"""Remaining tokens of the newest draft that suffice: a new draft at each verdict would mostly repeat it."""
 
 LEAST_EXPECTED = 1.0
-"""Under the ratio rule n-gram tokens go up in place of the model's where so many at least are expected to be accepted,
-since they take no time."""
+"""Under the ratio rule n-gram tokens are sent instead of the model's if at least this many of them are expected to be
+accepted, since n-gram drafts take no time."""
 
 
 @dataclass(slots=True)
 class Stream:
-    """The drafts of one session, and the questions to its draft model that they call for."""
+    """The drafts of one session, and its requests to the draft model."""
 
     asking: Asking
     ngrams: NgramDrafter | None = None
-    chain: Chain | None = None  # None where no draft model drafts
-    resting: Resting = field(default_factory=Resting)  # of the draft model, which may serve other sessions too
+    chain: Chain | None = None  # None: no draft model drafts
+    resting: Resting = field(default_factory=Resting)  # of the draft model, shared by all sessions
     permitted: int = 0  # tokens beyond the text that the draft model may draft
-    newest: Draft | None = None  # of those sent
-    _newest: Continuation = field(default_factory=Continuation)  # its tokens, without those of a tree's other branches
-    _has_answered: bool = False  # the draft model, since it last rested
-    _num_silent: int = 0  # tokens of the text without an answer of the draft model
-    _looked_at: int = -1  # length of the text that the index was asked about
-    _found: Continuation = field(default_factory=Continuation)  # what it said
+    newest: Draft | None = None  # the latest draft sent
+    _newest: Continuation = field(default_factory=Continuation)  # its main chain, without a tree's alternatives
+    _has_answered: bool = False  # the draft model has answered since its latest rest
+    _num_silent: int = 0  # tokens of the text since the draft model's latest answer
+    _looked_at: int = -1  # length of the text at the latest index lookup
+    _found: Continuation = field(default_factory=Continuation)  # result of that lookup
 
     @classmethod
     def of(cls, asking: Asking, ngrams: NgramDrafter | None, resting: Resting, *, has_model: bool) -> "Stream":
-        """The stream of a session. has_model: the node has a draft model."""
+        """Returns the stream of a session. has_model: the node has a draft model."""
         request = asking.request
         uses_model = has_model and request.drafter in ("auto", "model") and request.max_draft > 0
         return cls(asking, ngrams, Chain(request) if uses_model else None, resting)
@@ -68,7 +68,7 @@ class Stream:
     # -- events ----------------------------------------------------------------------------------------------------
 
     def begin(self, tokens: Sequence[int]) -> list[Propose]:
-        """The session is opened: the verify node knows no draft of it. The draft model reads the text."""
+        """Starts over when the session is opened: the verify node has no draft. The draft model prefills the text."""
         self.permitted, self.newest, self._newest, self._looked_at = 0, None, Continuation(), -1
         if self.chain is None:
             return []
@@ -76,10 +76,10 @@ class Stream:
         return [self.asking.warm(tokens)]
 
     def observe(self, verdict: Verdict, num_new: int) -> None:
-        """A verdict was applied, and `num_new` of its tokens were new.
+        """Judges the draft model by an applied verdict. num_new: tokens of the verdict that were new.
 
-        The draft model is judged from its first answer on: before, its cache may still have to catch up with a long
-        text. Under the ratio rule rounds wait for it, so that its tokens do not come too late.
+        Judging starts with the model's first answer, or after MAX_SILENT tokens: until then the model may be
+        prefilling a long text. Under the ratio rule rounds wait for the model, so its tokens never come too late.
         """
         if self.chain is None or not self.permitted or self._by_ratio:
             return
@@ -90,11 +90,11 @@ class Stream:
         self._has_answered = self._has_answered and not self.resting.is_resting
 
     def answered(self) -> None:
-        """The draft model has answered, in time or not."""
+        """Notes an answer of the draft model, in time or not."""
         self._has_answered = True
 
     def answer(self, verdict: Verdict, tokens: Sequence[int]) -> list[Action]:
-        """Answers a verdict after which the text is `tokens`: a Draft or an Ack, and a question to the model."""
+        """Answers a verdict with a Draft or an Ack, and a request to the model. tokens: the text after the verdict."""
         self.permitted = min(verdict.may_draft, self.request.max_draft)
         self.asking.least_probability = probabilities.bound(verdict.least_probability)
         if self._by_ratio:
@@ -104,7 +104,7 @@ class Stream:
         return [Send(draft or self.acknowledgement(tokens)), *asked]
 
     def drafted(self, proposal: Proposed, tokens: Sequence[int]) -> list[Action]:
-        """The draft model has answered its last question; if it failed, it is asked again after the next verdict."""
+        """Handles the draft model's answer to the latest request. A failed model is asked again at the next verdict."""
         if self.chain is None or not self.chain.extend(proposal):
             return []
         if self._by_ratio:
@@ -114,7 +114,7 @@ class Stream:
         return [Send(draft), *asked] if draft is not None else [*asked]
 
     def repeat(self, tokens: Sequence[int]) -> list[Action]:
-        """After a silence: that the text is `tokens`, and what was drafted beyond it."""
+        """Sends the acknowledgement again after a silence, and the newest draft if it begins at the text's end."""
         acknowledged: list[Action] = [Send(self.acknowledgement(tokens))]
         if self.newest is None or self.newest.base_len != len(tokens):
             return acknowledged
@@ -123,10 +123,10 @@ class Stream:
     # -- the match rule --------------------------------------------------------------------------------------------
 
     def _ask(self, tokens: Sequence[int]) -> list[Propose]:
-        """Has the draft model go on with its chain, or with a new one if the text has left that."""
+        """Has the draft model continue its chain, or start a new one if the text has left the chain."""
         if self.chain is None:
             return []
-        if not self.chain.follows(tokens):  # what is drafted for the old one is not taken any more
+        if not self.chain.follows(tokens):  # an answer for the old chain will be ignored
             self.chain.begin(len(tokens))
         return self._ask_for(self.chain, tokens) if not self.resting.is_resting else []
 
@@ -135,7 +135,7 @@ class Stream:
         return [self.asking.draft(wanted, len(wanted.tokens) - len(tokens))] if wanted is not None else []
 
     def _next(self, tokens: Sequence[int]) -> Draft | None:
-        """The draft for the text `tokens`; None where the verify node has all that it would say."""
+        """Returns the draft to send for the text `tokens`; None: it would add too little to the newest one."""
         rest, is_complete = self._rest(tokens), self._is_complete
         best, source = self._best(tokens, rest)
         if best.tokens == rest.tokens[: len(best.tokens)]:
@@ -150,13 +150,13 @@ class Stream:
         return self._put(best, source, tokens, tree=tree, is_complete=is_complete)
 
     def _best(self, tokens: Sequence[int], rest: Continuation) -> tuple[Continuation, NodeSource]:
-        """Returns the draft that is expected to bring most: the index's or the draft model's."""
+        """Returns the draft with more expected accepted tokens: the index's or the draft model's."""
         found = rest if len(rest.tokens) >= ENOUGH else self._find(tokens, NGRAM_LENGTH)
         drafted = self.chain.rest(tokens) if self.chain is not None and self.permitted else Continuation()
         return (drafted, "model") if drafted.num_expected > found.num_expected else (found, "ngram")
 
     def _rest(self, tokens: Sequence[int]) -> Continuation:
-        """Returns the newest draft's tokens beyond the text; nothing if the text went on otherwise."""
+        """Returns the newest draft's tokens beyond the text; empty if the text left the draft."""
         if self.newest is None:
             return Continuation()
         num_new, newest = len(tokens) - self.newest.base_len, self._newest
@@ -166,11 +166,11 @@ class Stream:
 
     @property
     def _is_complete(self) -> bool:
-        """True if nothing more comes beyond this text, once the draft model was asked what it is to be asked."""
+        """True if no answer of the draft model is outstanding; valid after `_ask`."""
         return self.chain is None or not self.chain.is_asked
 
     def _has_to_complete(self, rest: Continuation, tokens: Sequence[int]) -> bool:
-        """Returns whether the verify node, which has `rest`, would wait for more in vain."""
+        """Returns whether the verify node has to learn that nothing follows `rest`, so that it does not wait."""
         if not self._is_complete or not self.permitted:
             return False
         newest = self.newest
@@ -183,7 +183,7 @@ class Stream:
         return self.request.verification == "ratio"
 
     def _begin_ratio(self, tokens: Sequence[int]) -> list[Action]:
-        """Drafts anew: nothing of an older chain is sent again."""
+        """Makes a new draft for the text: tokens of an older chain are never sent again."""
         found, asked = self._find(tokens, self.permitted), []
         if self.chain is not None:
             self.chain.begin(len(tokens))
@@ -196,7 +196,7 @@ class Stream:
     # -- messages --------------------------------------------------------------------------------------------------
 
     def _find(self, tokens: Sequence[int], length: int) -> Continuation:
-        """Returns the index's draft, at most `length` tokens; it is asked once about a text."""
+        """Returns the index's draft of at most `length` tokens; looks a text up once."""
         if self.ngrams is None:
             return Continuation()
         if self._looked_at != len(tokens):
@@ -214,7 +214,7 @@ class Stream:
         proposal: bytes | None = None,
         is_complete: bool = True,
     ) -> Draft:
-        """The draft beyond the text `tokens` that is sent from here on."""
+        """Makes the newest draft, which follows the text `tokens`."""
         self._newest = drafted
         self.newest = Draft(
             self.request.session_id,
@@ -236,5 +236,5 @@ class Stream:
 
 
 def _is_little_more(chain: Continuation, sent: Continuation) -> bool:
-    """True for a chain that continues what was sent and is not twice as long: each message takes both nodes' time."""
+    """True if the chain extends the sent draft to less than twice its length: each message costs both nodes time."""
     return chain.tokens[: len(sent.tokens)] == sent.tokens and len(chain.tokens) < 2 * len(sent.tokens)

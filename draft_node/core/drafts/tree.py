@@ -1,8 +1,8 @@
-"""A chain with alternatives as a token tree: beside a drafted token the one that may be right where it is wrong.
+"""A token tree: the drafted chain, and second choices next to its uncertain tokens.
 
-Measured with both embedded draft models at every temperature: where the first choice is wrong, the second is right in
-two of five cases (`python -m experiments.benchmarks.ranks`). So its probability follows from that of the first. What
-follows an alternative is not drafted before the text has taken it.
+Measured with both embedded draft models at every temperature: if the first choice is wrong, the second is right in two
+of five cases (`python -m experiments.benchmarks.ranks`). So the second choice's probability follows from the first's.
+Nothing is drafted after a second choice until the text contains it.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.fields import MAX_DRAFT
 
 SECOND = 0.42
-"""Probability that the second choice is right where the first is wrong."""
+"""Probability that the second choice is right if the first is wrong."""
 
 
 class Tree(NamedTuple):
-    """The tokens of the chain, and then the alternatives; the probabilities of each given the one that it follows; the
-    index of that one, or -1."""
+    """Nodes of a token tree: the chain first, then the alternatives. probabilities: of each node's acceptance, given
+    its parent. parents: index of each node's parent; -1: the node follows the text."""
 
     tokens: list[int]
     probabilities: list[float]
@@ -26,9 +26,9 @@ class Tree(NamedTuple):
 
     @classmethod
     def of(cls, chain: Continuation, alternatives: Sequence[int | None], least_probability: float) -> "Tree | None":
-        """The tree of a chain and of the alternatives to its tokens; None where no alternative is worth sending.
+        """Returns the tree of a chain and the alternatives to its tokens; None: no alternative is worth sending.
 
-        least_probability: path probability below which the verify node would not look at a token.
+        least_probability: path probability below which the verify node verifies no token.
         """
         tree = cls(list(chain.tokens), list(chain.probabilities), list(range(-1, len(chain.tokens) - 1)))
         path_probability = 1.0
@@ -44,5 +44,5 @@ class Tree(NamedTuple):
 
 
 def second_probability(first: float) -> float:
-    """Probability of the second choice, from that of the first."""
+    """Returns the second choice's probability, from the first choice's."""
     return SECOND * (1.0 - first)

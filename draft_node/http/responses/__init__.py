@@ -1,1 +1,1 @@
-"""`POST /v1/responses`, without state: a translation onto chats."""
+"""`POST /v1/responses`, stateless: translates requests to chat completions, and texts to responses."""

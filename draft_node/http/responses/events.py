@@ -1,4 +1,4 @@
-"""Bodies of a response and of the events that tell of it while it is written."""
+"""Schemas of a response, and of the stream events while it is generated."""
 
 from typing import Any, Literal
 
@@ -35,7 +35,7 @@ class ReasoningItem(BaseModel):
     status: Status
     summary: list[Any]
     content: list[ReasoningText]
-    encrypted_content: None = None  # it is told in plain text
+    encrypted_content: None = None  # reasoning is returned in plain text
 
 
 class CallItem(BaseModel):
@@ -69,7 +69,7 @@ class ResponseUsage(BaseModel):
 
     @classmethod
     def of(cls, usage: Usage) -> "ResponseUsage":
-        """Returns the usage of a chat in the words of a response."""
+        """Converts a chat completion's usage to a response's."""
         details, cached = usage.completion_tokens_details, usage.prompt_tokens_details
         num_reasoning = details.reasoning_tokens if details is not None else None
         return cls(
@@ -94,7 +94,7 @@ class Incomplete(BaseModel):
 
 
 class ResponseBody(BaseModel):
-    """A response: what was asked for, and what came of it so far."""
+    """A response: the request's parameters, and the output so far."""
 
     id: str
     object: Literal["response"] = "response"
@@ -128,7 +128,7 @@ class ResponseBody(BaseModel):
 
 
 class Event(BaseModel):
-    """An event of a stream; each type has some of these."""
+    """An event of a stream; each event type has some of these members."""
 
     type: str
     sequence_number: int
@@ -146,5 +146,5 @@ class Event(BaseModel):
     goodspeed: Marked | None = None
 
     def written(self) -> bytes:
-        """The event as a stream has it: without what its type does not have, and with all that its objects have."""
+        """Serializes the event: omits unset members of the event, but not of the objects in it."""
         return f"event: {self.type}\ndata: {self.model_dump_json(include=self.model_fields_set)}\n\n".encode()

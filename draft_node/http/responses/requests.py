@@ -1,7 +1,7 @@
-"""The body of a request for a response, and the chat request that asks for the same text.
+"""Schema of a `/v1/responses` body, and its translation to a chat request for the same text.
 
-What needs state that is kept between requests is no parameter here. What an earlier response had as output may be sent
-back as it was: thinking, text and calls of the assistant that follow each other are one message.
+Parameters that need state between requests are not supported. Output items of an earlier response may be sent back
+unchanged: adjacent reasoning, text and calls of the assistant become one message.
 """
 
 import re
@@ -41,7 +41,7 @@ Parts: TypeAlias = Annotated[list[Part], Field(fail_fast=True, max_length=MAX_PA
 
 
 class Item(Strict):
-    """Members that every item may have."""
+    """Members of every item."""
 
     id: Mark = None
     status: Mark = None
@@ -62,7 +62,7 @@ class CallItem(Item):
 
 
 class OutputItem(Item):
-    """The result of a call."""
+    """The result of a tool call."""
 
     type: Literal["function_call_output"]
     call_id: str
@@ -76,7 +76,7 @@ class ReasoningItem(Item):
 
 
 def _kind(default: str) -> Discriminator:
-    """Tells the branch of a union by its `type`. Tags have a bracket, so that no error names them."""
+    """Selects a union's branch by `type`. Tags have brackets, so that error messages omit them."""
 
     def kind(given: Any) -> str:
         found = given.get("type") or default if isinstance(given, dict) else getattr(given, "type", default)
@@ -95,17 +95,17 @@ AnyItem: TypeAlias = Annotated[
 
 
 class OfFunction(Strict):
-    """The type is told first, and so is an error in it."""
+    """Base class with `type`, so that errors in `type` come first."""
 
     type: Literal["function"]
 
 
 class FunctionTool(Function, OfFunction):
-    """A function that may be called; other tools are not served."""
+    """A callable function; other tools are not supported."""
 
 
 class NamedTool(NamedFunction, OfFunction):
-    """The function that has to be called."""
+    """The function that the model must call."""
 
 
 class PlainFormat(Strict):
@@ -156,11 +156,11 @@ class ResponsesRequest(Asking):
 
 
 def messages_of(items: str | Sequence[AnyItem], instructions: str | None) -> list[dict[str, Any]]:
-    """Returns the conversation as messages of a chat request."""
+    """Converts input items to messages of a chat request."""
     messages: list[dict[str, Any]] = [] if instructions is None else [{"role": "system", "content": instructions}]
     if isinstance(items, str):
         return [*messages, {"role": "user", "content": items}]
-    turn: dict[str, Any] = {}  # of the assistant, as far as it goes; the last message
+    turn: dict[str, Any] = {}  # the assistant's message in progress, the latest in `messages`
     for item in items:
         if isinstance(item, OutputItem):
             message = {"role": "tool", "tool_call_id": item.call_id, "content": _text(item.output)}
@@ -178,7 +178,7 @@ def messages_of(items: str | Sequence[AnyItem], instructions: str | None) -> lis
 
 
 def _continues(turn: dict[str, Any], item: Item) -> bool:
-    """Returns whether an item of the assistant may be of the turn so far: thinking, then text, then calls."""
+    """True if an assistant's item may join the message so far: reasoning, then text, then calls."""
     return isinstance(item, CallItem) or (isinstance(item, MessageItem) and not turn.keys() & {"tool_calls", "content"})
 
 
@@ -198,7 +198,7 @@ def _text(parts: str | Sequence[Part] | None) -> str:
 
 
 ALIKE = ("model", "temperature", "top_p", "top_k", "seed", "parallel_tool_calls", "service_tier", "goodspeed")
-"""Parameters of the same name and meaning in both."""
+"""Parameters with the same name and meaning in chat requests."""
 
 RENAMED = (
     (r"\bmessages(\.\d+(\.\w+)*)?", "input"),
@@ -207,11 +207,11 @@ RENAMED = (
     (r"\bresponse_format(\.json_schema\b(?=\.))?", "text.format"),
     (r"(?<=\.)function\.", ""),
 )
-"""Names of chats, as patterns, and what they are called in responses."""
+"""Patterns of a chat request's parameter names, and the names in responses."""
 
 
 def chat_of(request: ResponsesRequest) -> ChatRequest:
-    """Returns the chat request that asks for the same text; ApiError, in the request's words, for what chats refuse."""
+    """Returns the chat request for the same text; ApiError, with responses' parameter names, if chats refuse it."""
     choice, given = request.tool_choice, request.text.format if request.text is not None else None
     schema = {"type": "json_schema", "json_schema": _without_type(given)} if isinstance(given, SchemaFormat) else given
     asked: dict[str, Any] = {name: getattr(request, name) for name in ALIKE}
@@ -235,7 +235,7 @@ def _without_type(given: BaseModel) -> dict[str, Any]:
 
 @contextmanager
 def renamed() -> Iterator[None]:
-    """Has an error that names a parameter of chats name that of responses instead."""
+    """Renames chat parameters in raised errors to those of responses."""
     try:
         yield
     except (ValidationError, ApiError) as caught:

@@ -1,8 +1,9 @@
-"""`POST /v1/responses`: the request becomes a chat, and its text a response, whole or as events."""
+"""`POST /v1/responses`: converts the request to a chat, and its text to a response, whole or as events."""
 
 import secrets
-from collections.abc import Iterator, Mapping
-from itertools import count
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain, count, groupby
 from typing import Any
 
 from draft_node.config import DraftConfig
@@ -33,19 +34,28 @@ from draft_node.service.service import Service
 from goodspeed.serving.web.bodies import Marked
 
 
+def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Merges adjacent pieces of text, and of reasoning, into one event instead of one per token."""
+    each = chain.from_iterable(piece.each() for piece in pieces)
+    for _, group in groupby(each, lambda piece: id(piece.call) if piece.call else bool(piece.thinking)):
+        run = list(group)
+        text, thinking = "".join(one.text for one in run), "".join(one.thinking for one in run)
+        yield replace(run[0], text=text, thinking=thinking, spans=tuple(span for one in run for span in one.spans))
+
+
 class ResponseShape(Shape):
-    """One response, from its first event to its last. Its body grows with each event."""
+    """One response; each item extends `body` and yields stream events."""
 
     def __init__(self, request: ResponsesRequest, wish: Wish, model: str) -> None:
         super().__init__(wish)
         self.body = _begun_body(request, wish.texts[0], model)
         self._numbers = count()
         self._is_begun = False
-        self._open: MessageItem | ReasoningItem | None = None  # the last item, if it may go on
+        self._open: MessageItem | ReasoningItem | None = None  # the latest item, if unfinished
 
     def whole(self) -> bytes:
         [choice] = self.choices
-        for item in (*choice.pieces, choice.ended):
+        for item in (*_joined(choice.pieces), choice.ended):
             if item is not None:
                 list(self._told(item))
         return self.body.model_dump_json().encode()
@@ -91,7 +101,7 @@ class ResponseShape(Shape):
         yield self._of_body(f"response.{status}")
 
     def _call(self, call: Call) -> Iterator[Event]:
-        """A call is told when it is complete: its arguments come at once."""
+        """Yields the events of a complete call; its arguments come in one delta."""
         own = call_id(self.wish.formats.tools)
         item = CallItem(id=_new_id("fc"), status="in_progress", call_id=own, name=call.name, arguments="")
         yield self._add(item)
@@ -102,7 +112,7 @@ class ResponseShape(Shape):
         yield self._item("response.output_item.done", item)
 
     def _grow(self, kind: type[MessageItem | ReasoningItem], text: str, mark: Mapping[str, Marked]) -> Iterator[Event]:
-        """Adds to the last item, if it is of this kind, or to a new one. mark: of text that the draft model wrote."""
+        """Adds text to the open item if of this kind, else to a new one. mark: for the draft model's own text."""
         if not isinstance(self._open, kind):
             yield from self._close("completed")
             yield from self._begin(kind)
@@ -125,7 +135,7 @@ class ResponseShape(Shape):
         yield self._part("response.content_part.added", item)
 
     def _close(self, status: Status) -> Iterator[Event]:
-        """The last item is complete."""
+        """Finishes the open item, if any."""
         item, self._open = self._open, None
         if item is None:
             return
@@ -135,7 +145,7 @@ class ResponseShape(Shape):
         yield self._item("response.output_item.done", item)
 
     def _text_event(self, kind: str, item: MessageItem | ReasoningItem, **fields: Any) -> Event:
-        """Events of messages have a list of log-probabilities, which is empty: none are told here."""
+        """Returns a text event; messages get an empty list of log-probabilities, which are not supported here."""
         if isinstance(item, MessageItem):
             name, fields = f"response.output_text.{kind}", {**fields, "logprobs": []}
         else:
@@ -167,7 +177,7 @@ def _new_id(prefix: str) -> str:
 
 
 def _begun_body(request: ResponsesRequest, wanted: Wanted, model: str) -> ResponseBody:
-    """Returns a response without any output, with what its text is sampled by."""
+    """Returns a response without output, with the parameters of request and sampling."""
     choice, form = request.tool_choice, request.text.format if request.text is not None else None
     described = form.model_dump(by_alias=True, exclude_none=True) if form is not None else {"type": "text"}
     return ResponseBody(
@@ -202,6 +212,7 @@ async def _shape_of(
 
 ENDPOINT = Endpoint(
     path="/v1/responses",
+    name="responses",
     body=ResponsesRequest,
     answer=ResponseBody,
     shape_of=_shape_of,

@@ -3,7 +3,7 @@
 Under the match rule a text is a function of target, prompt, temperature and seed, whoever drafts for it. So what an
 index says after each of its tokens is found offline, and with it how many tokens of that are right; of a draft model,
 whether its token agrees while all before it were right. `record_proposals.py` makes the shipped file,
-`recorded_texts.py` replays it.
+`recorded.py` replays it.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Runs the same prompts and seeds in several ways, the paper's among them, and compares the results."""
+"""Runs the same prompts and seeds under several configurations, including the paper's, and compares the results."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,14 +14,14 @@ POLICIES = ("gradient", "fixed", "random")
 
 
 def ways(config: DemoConfig) -> dict[str, DemoConfig]:
-    """Returns what is compared: three policies, the one that was asked for, and the paper's preset."""
+    """Returns the configurations to compare: three policies, the requested policy, and the paper's preset."""
     found = {policy: replace(config, policy=policy) for policy in (*POLICIES, config.policy)}
-    shared = {name: getattr(DemoConfig, name) for name in PAPER}  # the preset has its own
+    shared = {name: getattr(DemoConfig, name) for name in PAPER}  # the preset sets its own values
     return found | {"paper": replace(config, policy="gradient", **shared, preset="paper")}
 
 
 async def run_all(config: DemoConfig, clients: list[Client], view: View, log_level: str) -> dict[str, DemoState]:
-    """Runs the demo once for each way, with new processes each time."""
+    """Runs the demo once per configuration, with new processes each time."""
     states: dict[str, DemoState] = {}
     compared = ways(config)
     for number, (name, way) in enumerate(compared.items(), 1):
@@ -31,7 +31,7 @@ async def run_all(config: DemoConfig, clients: list[Client], view: View, log_lev
 
 
 def summarize(config: DemoConfig, states: Mapping[str, DemoState]) -> dict[str, Any]:
-    """Returns the results by way, and whether the texts are equal, as they must be under the match rule."""
+    """Returns the results by configuration, and whether all texts under the match rule are equal, as they must be."""
     compared = ways(config)
     results = {name: summary.summarize(compared[name], state) for name, state in states.items()}
     matched = [result for result in results.values() if result["verification"] == "match"]
@@ -40,7 +40,7 @@ def summarize(config: DemoConfig, states: Mapping[str, DemoState]) -> dict[str, 
 
 
 def to_text(result: dict[str, Any]) -> str:
-    """Returns a table with a column for each way."""
+    """Returns a table with one column per configuration."""
     results = result["compare"]
     rows: list[tuple[str, list[str]]] = [("", list(results))]
     figures = [summary.short_figures(one) for one in results.values()]

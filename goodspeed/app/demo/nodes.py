@@ -1,4 +1,4 @@
-"""The command lines of a run's nodes, and their start, with its progress."""
+"""Builds the command lines of a run's nodes, starts the nodes, and shows the progress."""
 
 import asyncio
 import sys
@@ -14,16 +14,16 @@ from goodspeed.app.demo.view import View
 from goodspeed.serving.options import NO_MODEL
 
 FREE_PORT = "127.0.0.1:0"
-"""Port 0: the system chooses a port, which the node's `ready` event tells."""
+"""Port 0: the system chooses a port; the node's `ready` event reports it."""
 
 START_S = 300.0
-"""Time for a node to get ready: many of them import their libraries at once."""
+"""Time for a node to get ready; long, because all nodes import their libraries at once."""
 
 REPEAT_S = 10.0
-"""Time without progress after which the view repeats what is awaited."""
+"""Time without progress after which the view repeats the current step."""
 
 MAX_NAMED = 4
-"""Most awaited nodes that are named."""
+"""Most awaited nodes that the view names."""
 
 
 def verify_command(config: DemoConfig, log_level: str) -> list[str]:
@@ -35,14 +35,14 @@ def verify_command(config: DemoConfig, log_level: str) -> list[str]:
 
 
 def draft_command(config: DemoConfig, client: Client, endpoint: str, log_level: str) -> list[str]:
-    """Returns a draft node's command line without its prompt, which comes on standard input or over HTTP."""
+    """Returns a draft node's command line. The prompt follows on standard input or over HTTP."""
     words = [f"--model={client.draft_model}", f"--verify={endpoint}", f"--name={client.name}"]
     words += [f"--verification={config.verification}"]
     if client.draft_model == NO_MODEL:
         words += [f"--tokenizer={config.model}"]
     else:
         words += [f"--proposal={config.proposal}", *(["--drafter=model"] if config.drafters == "model" else [])]
-    if not config.http:  # else requests carry all this
+    if not config.http:  # else requests carry these
         words += ["--prompts=-", f"--max-tokens={config.max_tokens}", f"--temperature={config.temperature}"]
         words += [f"--tier={client.tier}"] if client.tier is not None else []
     return _command("draft_node", words, config, log_level)
@@ -57,7 +57,7 @@ def _command(module: str, words: list[str], config: DemoConfig, log_level: str) 
 async def start_verify(
     config: DemoConfig, processes: Processes, listen: Callable[[Event], None], log_level: str, view: View
 ) -> Child:
-    """Starts the verify node; returns before it is ready."""
+    """Starts the verify node without waiting until it is ready."""
     view.say(
         f"starting one verify node and {_draft_nodes(config.clients)}; "
         "with the embedded models and two idle cores this takes about 20 s"
@@ -66,7 +66,7 @@ async def start_verify(
 
 
 async def wait_for_verify(config: DemoConfig, verify: Child, view: View) -> str:
-    """Waits until it is ready; returns its endpoint. With --http, opens its window where a person is present."""
+    """Waits until the verify node is ready; returns its endpoint. With --http, opens the window at a terminal."""
 
     def detail() -> str:
         return f"it said last: {verify.last_said}" if verify.last_said else ""
@@ -88,7 +88,7 @@ async def start_drafts(
     log_level: str,
     view: View,
 ) -> list[Child]:
-    """Starts all draft nodes at once; returns when all are connected to the verify node at `endpoint`."""
+    """Starts all draft nodes at once; waits until all are connected to the verify node at `endpoint`."""
     drafts = [
         await processes.start(
             client.name,
@@ -135,19 +135,19 @@ async def _show_window(config: DemoConfig, url: str, view: View) -> None:
 
 
 def open_page(url: str) -> bool:
-    """Opens the URL; returns whether a browser was started. May take some seconds."""
+    """Opens the URL; True if a browser was started. May take some seconds."""
     try:
         found = webbrowser.get()
-    except webbrowser.Error:  # without a display, say
+    except webbrowser.Error:  # for example without a display
         return False
-    if type(found) is webbrowser.GenericBrowser:  # one for terminals: ours is in use, and it would be waited for
+    if type(found) is webbrowser.GenericBrowser:  # a terminal browser: it would block and take over our terminal
         return False
     return found.open(url)
 
 
 @asynccontextmanager
 async def _waiting(view: View, told: Callable[[], str], detail: Callable[[], str]) -> AsyncIterator[None]:
-    """Shows what is awaited, and repeats it with a detail every REPEAT_S, until the end of the block."""
+    """Shows the current step, and repeats it with a detail every REPEAT_S, until the block ends."""
 
     async def repeat() -> None:
         started = time.monotonic()

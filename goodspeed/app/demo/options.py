@@ -1,4 +1,4 @@
-"""The options of `goodspeed demo`, and its clients: one for each draft node, with its model and its prompt."""
+"""The options of `goodspeed demo`, and its clients: one per draft node, with its model and prompt."""
 
 import sys
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.fields import MAX_CONTEXT, Verification
 
 DRAFT_NODE_BYTES, NGRAM_NODE_BYTES = 160 << 20, 80 << 20
-"""Memory of a draft node with a tiny model, and of one without, which it does not share with the others."""
+"""Unshared memory of a draft node with a tiny model, and of one without a model."""
 
 PAPER = {"drafters": "model", "verification": "ratio", "proposal": "dense-fp32"}
 """Settings of `--preset paper`."""
@@ -102,11 +102,11 @@ class DemoConfig(Settings):
 
     @property
     def rounds(self) -> str:
-        """`barrier`: rounds wait for every draft."""
+        """Mode of the rounds. "barrier": a round waits for every draft."""
         return "barrier" if self.preset == "paper" else "continuous"
 
     def check(self) -> None:
-        """Checks, before anything is started, what would otherwise fail at the end."""
+        """Raises ConfigError early for options that would otherwise fail after the nodes have started."""
         policies.load(self.policy)
         policies.create(self.policy)  # raises
         parse_tiers(self.slo_tier)
@@ -123,9 +123,9 @@ class DemoConfig(Settings):
                 raise ConfigError(f"{name} {path}: there is no folder {folder}; make it, or choose another")
 
     def _check_memory(self) -> None:
-        """Raises ConfigError for more draft nodes than the memory holds: each is a process of its own.
+        """Raises ConfigError for more draft node processes than fit into memory.
 
-        The default number is never refused: what a small machine has available is a guess, since it swaps.
+        Never refuses the default number: available memory is only an estimate on a small machine, which may swap.
         """
         each = NGRAM_NODE_BYTES if self.drafters == "ngram" else DRAFT_NODE_BYTES
         available = host_memory.available_bytes()
@@ -137,7 +137,7 @@ class DemoConfig(Settings):
             )
 
     def draft_model_names(self) -> list[str]:
-        """Returns the draft models, of which the clients take turns; NO_MODEL for draft nodes without one."""
+        """Returns the draft models, assigned to the clients in turn; [NO_MODEL] for draft nodes without a model."""
         if self.drafters == "ngram":
             return [NO_MODEL]
         names = [name.strip() for name in self.draft_models.split(",") if name.strip()]
@@ -148,12 +148,12 @@ class DemoConfig(Settings):
 
 @dataclass(frozen=True)
 class Client:
-    """One draft node of the demo, and its user's request."""
+    """A draft node of the demo with its user's request."""
 
     name: str
     draft_model: str
-    prompt: Prompt  # its seed is known
-    tier: str | None = None  # that it asks for
+    prompt: Prompt  # with a seed
+    tier: str | None = None  # requested service level
 
     @property
     def domain(self) -> str:
@@ -165,7 +165,7 @@ class Client:
 
 
 def clients(config: DemoConfig) -> list[Client]:
-    """Returns the clients; client i gets line i of the prompts, modulo their number."""
+    """Returns the clients; client i gets prompt i, modulo the number of prompts."""
     lines = prompts.read_file(config.prompts) if config.prompts else _held_out()
     models = config.draft_model_names()
     tiers: Sequence[str | None] = [*parse_tiers(config.slo_tier)] or [None]
@@ -183,7 +183,7 @@ def clients(config: DemoConfig) -> list[Client]:
 
 
 def _held_out() -> list[Prompt]:
-    """Returns the held-out prompts, domains in turn, without their seeds, so that `--seed` decides."""
+    """Returns the held-out prompts, domains in turn, without their seeds, so that `--seed` applies."""
     return [Prompt(line.text, line.domain) for line in prompts.read_file(HELD_OUT)]
 
 

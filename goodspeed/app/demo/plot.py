@@ -1,4 +1,4 @@
-"""Plots goodput and utility over rounds into a PNG, without a display."""
+"""Plots goodput and utility over rounds as a PNG, without a display."""
 
 import math
 from collections.abc import Mapping
@@ -9,17 +9,17 @@ from matplotlib.figure import Figure
 from goodspeed.app.demo.state import INITIAL_GOODPUT, DemoState
 
 COLORS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#000000", "#56b4e9", "#8c510a")
-"""Okabe and Ito's colours, which colour-blind people can tell apart, with brown for their yellow, which is faint."""
+"""Okabe and Ito's colours for colour-blind people, with brown in place of the faint yellow."""
 
 STYLES = ("-", "--", ":", "-.")
-"""Eight clients have eight colours, the next eight the same dashed, and so on."""
+"""Line styles: the first eight clients have solid lines, the next eight the same colours dashed, and so on."""
 
 MAX_NAMED = len(COLORS) * len(STYLES)
 ROUNDS = "number of the verify round"
 
 
 def save(states: Mapping[str, DemoState], path: str) -> None:
-    """Writes the file with one row of plots for each run, by its name."""
+    """Writes the file with one row of plots per run. states: by the run's name."""
     figure = Figure(figsize=(12.5, 0.9 + 3.4 * len(states)), layout="constrained")
     axes = figure.subplots(len(states), 2, squeeze=False, sharey="col", width_ratios=(1.35, 1))
     for row, (name, state) in zip(axes, states.items(), strict=True):
@@ -29,13 +29,13 @@ def save(states: Mapping[str, DemoState], path: str) -> None:
 
 
 def goodput_series(state: DemoState, name: str) -> tuple[list[int], list[float]]:
-    """Returns (rounds, goodput estimates) of a client, for the rounds that observed it."""
+    """Returns (rounds, goodput estimates) of a client, for the rounds that updated its estimate."""
     points = [(number, goodputs[name]) for number, goodputs in state.history if name in goodputs]
     return [number for number, _ in points], [goodput for _, goodput in points]
 
 
 def utility_series(state: DemoState) -> tuple[list[int], list[float]]:
-    """Returns (rounds, sums of log goodput over clients); a finished client keeps its last estimate."""
+    """Returns (rounds, sums of log goodput over clients); a finished client counts with its final estimate."""
     latest = dict.fromkeys(state.progress, INITIAL_GOODPUT)
     numbers: list[int] = []
     utilities: list[float] = []
@@ -47,7 +47,7 @@ def utility_series(state: DemoState) -> tuple[list[int], list[float]]:
 
 
 def draw_goodput(axes: Axes, state: DemoState, title: str) -> None:
-    """Draws a curve for each client, and a legend that hides no curve."""
+    """Draws one curve per client, with a legend beside the curves."""
     for index, (name, one) in enumerate(state.progress.items()):
         color, style = COLORS[index % len(COLORS)], STYLES[index // len(COLORS) % len(STYLES)]
         numbers, goodputs = goodput_series(state, name)

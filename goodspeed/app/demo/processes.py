@@ -1,6 +1,6 @@
-"""Child processes that print JSON events: started, listened to, and always ended.
+"""Starts child processes that print JSON events, reads the events, and always ends the processes.
 
-Each process has a process group of its own, so a Ctrl-C in the terminal reaches only us, and we stop them.
+Each child has its own process group: a Ctrl-C in the terminal reaches only this process, which stops the children.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ Event: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 
 ROOT = Path(goodspeed.__file__).parents[1]
-"""Folder of the packages `goodspeed`, `draft_node` and `verify_node`."""
+"""Folder with the packages `goodspeed`, `draft_node` and `verify_node`."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -36,13 +36,13 @@ TAIL_LINES = 12
 
 @dataclass(eq=False)
 class Child:
-    """One child process, with its name for messages."""
+    """One child process. name: for messages."""
 
     name: str
     process: Process
     on_event: Callable[[Event], None]
-    echo: bool = False  # whether its standard error is passed on, line by line
-    _tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))  # last lines of standard error
+    echo: bool = False  # passes its standard error on, line by line
+    _tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))  # latest lines of standard error
     _seen: dict[str, "asyncio.Future[Event]"] = field(default_factory=dict)  # first event of each kind
     _ended: "asyncio.Task[int]" = field(init=False)
 
@@ -50,7 +50,7 @@ class Child:
         self._ended = asyncio.create_task(self._listen(), name=self.name)
 
     async def expect(self, kind: str, timeout_s: float) -> Event:
-        """Returns the first event of that kind, also an earlier one. ProcessError if it cannot come, or not in time."""
+        """Waits for the first event of a kind, or returns it if it came before. ProcessError at the end or timeout."""
         seen = self._first(kind)
         either: list[asyncio.Future[Any]] = [seen, self._ended]
         await asyncio.wait(either, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -61,7 +61,7 @@ class Child:
         raise self._error(f"was not {kind} within {timeout_s:g} s")
 
     def give(self, line: str) -> None:
-        """Writes one line to its standard input, and closes that."""
+        """Writes one line to the child's standard input, then closes the input."""
         stdin = self.process.stdin
         if stdin is None:
             raise RuntimeError(f"{self.name} was started without standard input")
@@ -69,21 +69,21 @@ class Child:
         stdin.close()
 
     async def ended(self) -> int:
-        """Waits until its output is read to the end; returns its exit status."""
+        """Waits until the child has ended and its output is read; returns the exit status."""
         return await asyncio.shield(self._ended)
 
     async def succeeded(self) -> None:
-        """Waits for its end; ProcessError unless its exit status is 0."""
+        """Waits until the child has ended; ProcessError unless its exit status is 0."""
         if await self.ended() != 0:
             raise self.failure()
 
     async def must_go_on(self) -> None:
-        """Waits for its end, and raises ProcessError then."""
+        """Runs as long as the child; raises ProcessError when it ends."""
         await self.ended()
         raise self.failure()
 
     def signal(self, number: int) -> None:
-        """Sends a signal, unless it has ended."""
+        """Sends a signal unless the child has ended."""
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(number)
@@ -97,7 +97,7 @@ class Child:
 
     @property
     def last_said(self) -> str:
-        """Returns the last line of its standard error; empty without any."""
+        """Latest line of the child's standard error; empty if none."""
         return self._tail[-1] if self._tail else ""
 
     async def _listen(self) -> int:
@@ -126,7 +126,7 @@ class Child:
         return self._seen[kind]
 
     def _error(self, how: str) -> ProcessError:
-        """Returns an error with the last line of its standard error in the message, and earlier lines as a note."""
+        """Returns an error with the child's latest line of standard error, and earlier lines as a note."""
         error = ProcessError(": ".join(filter(None, [f"{self.name} {how}", self.last_said])))
         if len(self._tail) > 1:
             error.add_note("\n  ".join([f"{self.name} said:", *list(self._tail)[:-1]]))
@@ -134,7 +134,7 @@ class Child:
 
 
 class Processes:
-    """The processes of one run; at the end of `async with` none is left, however it ends."""
+    """The child processes of one run; all have ended when the `async with` block exits, even by an exception."""
 
     def __init__(self, environment: dict[str, str], *, echo: bool = False) -> None:
         self._environment = environment
@@ -164,7 +164,7 @@ class Processes:
         return child
 
     async def stop(self) -> None:
-        """Sends SIGTERM to processes that still run, and kills those that do not end, or all when interrupted."""
+        """Ends running children with SIGTERM; kills those that remain after GRACE_S, or all if interrupted."""
         running = [child for child in self._children if child.process.returncode is None]
         try:
             for child in running:
@@ -177,21 +177,21 @@ class Processes:
 
 
 def environment() -> dict[str, str]:
-    """Returns the nodes' environment: ours with one thread per process, UTF-8 pipes, and ROOT on the import path."""
+    """Returns the children's environment: ours with one thread per process, UTF-8 pipes and ROOT importable."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1", "PYTHONPATH": path}
 
 
 def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
-    """Runs work; after a signal, cleans up and raises KeyboardInterrupt. A second signal hurries the cleanup.
+    """Runs work. A signal cancels it and then raises KeyboardInterrupt; a second signal hurries the cleanup.
 
-    Other than with `running.until_signal`, it does not end the program: that would leave processes behind.
+    Unlike in `running.until_signal`, a second signal does not end the program: that would leave child processes behind.
     """
 
     async def guarded() -> T:
         task = asyncio.ensure_future(work)
         for number in SIGNALS:
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup means it
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # unless nohup ignores SIGHUP
                 asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         return await task
 
@@ -202,7 +202,7 @@ def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def wait_for_ends(children: Sequence[Child], timeout_s: float) -> None:
-    """Waits until all have ended and their output is read, at most timeout_s."""
+    """Waits until all children have ended and their output is read, at most timeout_s."""
     if children:
         await asyncio.wait([asyncio.create_task(child.ended()) for child in children], timeout=timeout_s)
 
@@ -214,7 +214,7 @@ async def _lines(stream: asyncio.StreamReader | None) -> AsyncIterator[bytes]:
 
 
 def _parse(line: bytes) -> Event:
-    """Parses a line as an event; returns an empty one for a line that is none, such as the final result."""
+    """Parses a line as JSON; returns {} unless it is an object."""
     try:
         value = json.loads(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Starts the nodes, waits until all are ready, gives all prompts at once, and reads events to the end."""
+"""Runs the demo once: starts the nodes, sends all prompts at once, and collects events until all texts are done."""
 
 import asyncio
 import signal
@@ -21,12 +21,12 @@ from goodspeed.serving import prompts, recording
 from goodspeed.serving.recording import VERSION, AnyLine, Header, Opened, Recording, Round
 
 ALL_TOLD = ("debug", "info")
-"""Log levels at which the nodes' logs are passed on as they come."""
+"""Log levels at which the nodes' logs are passed on immediately."""
 
 
 @dataclass
 class DemoRecorder:
-    """Collects the events of one run."""
+    """Collects a run's sessions and rounds for its recording."""
 
     domains: dict[str, str]  # by client name
     sessions: list[Opened] = field(default_factory=list)
@@ -37,7 +37,7 @@ class DemoRecorder:
         return cls({client.name: client.domain for client in clients})
 
     def apply_verify(self, event: dict[str, Any]) -> None:
-        """Applies an event of the verify node."""
+        """Applies an event of the verify node. ProcessError if events were dropped."""
         if event["event"] == "dropped":
             raise ProcessError("this demo read the verify node's events too slowly, so that the recording has gaps")
         if event["event"] != "recorded":
@@ -56,9 +56,9 @@ class DemoRecorder:
 
 
 async def run(config: DemoConfig, clients: list[Client], view: View, log_level: str) -> DemoState:
-    """Runs the demo; returns its state. ProcessError when a node fails. No process is left, however it ends.
+    """Runs the demo; returns its state. ProcessError if a node fails. All processes have ended at return or error.
 
-    Writes the recording that `--record` asks for at the end.
+    With `--record`, writes the recording at the end.
     """
     state = DemoState.of(clients)
     recorder = DemoRecorder.of(clients)
@@ -100,7 +100,7 @@ async def run(config: DemoConfig, clients: list[Client], view: View, log_level: 
 
 
 def _explained(error: BaseException, log_level: str, view: View) -> ProcessError:
-    """Returns the error with advice; first prints what the node wrote before its last line."""
+    """Returns the error with advice; first prints the node's output in the error's notes."""
     for note in getattr(error, "__notes__", ()):
         view.say(note)
     advice = "" if log_level in ALL_TOLD else ". To see all that the nodes say, add --log-level info"
@@ -108,7 +108,7 @@ def _explained(error: BaseException, log_level: str, view: View) -> ProcessError
 
 
 async def _give_prompts(clients: list[Client], drafts: list[Child]) -> None:
-    """Gives the prompts on standard input; returns when all texts are written and the draft nodes have ended."""
+    """Writes the prompts to the draft nodes' standard input; waits until all texts are done and the nodes ended."""
     for client, draft in zip(clients, drafts, strict=True):
         draft.give(prompts.to_json(client.prompt))
     await asyncio.gather(*(draft.succeeded() for draft in drafts))
@@ -117,7 +117,7 @@ async def _give_prompts(clients: list[Client], drafts: list[Child]) -> None:
 async def _ask_over_http(
     config: DemoConfig, clients: list[Client], drafts: list[Child], state: DemoState, tasks: asyncio.TaskGroup
 ) -> None:
-    """Sends the prompts over HTTP; returns when all texts are written. The draft nodes run on."""
+    """Sends the prompts over HTTP; waits until all texts are done. The draft nodes continue to run."""
 
     async def use(client: Client, draft: Child) -> None:
         url = (await draft.expect("ready", START_S))["url"]
@@ -129,7 +129,7 @@ async def _ask_over_http(
 
 
 async def _stay(verify: Child, view: View) -> None:
-    """Waits for a signal, which is a normal end; ProcessError when the verify node ends first."""
+    """Waits for a signal, the normal end; ProcessError if the verify node ends first."""
     url = (await verify.expect("ready", START_S))["url"]
     view.say(f"all texts are written; the window at {url} and the addresses above are served until Ctrl-C")
     try:
@@ -140,6 +140,6 @@ async def _stay(verify: Child, view: View) -> None:
 
 
 async def _end(verify: Child) -> None:
-    """Ends the verify node, which prints its totals; if that takes too long, those of its last round stand."""
+    """Ends the verify node, which prints its totals. After GRACE_S the totals of its latest round stay."""
     verify.signal(signal.SIGTERM)
     await wait_for_ends([verify], GRACE_S)

@@ -1,6 +1,6 @@
-"""The state of a demo: the sums of the processes' events.
+"""The state of a demo, accumulated from the nodes' events.
 
-Draft nodes tell what their user got; the verify node tells its rounds.
+Draft nodes report the tokens that their users got; the verify node reports its rounds.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from typing import Any
 from goodspeed.app.demo.options import Client
 
 INITIAL_GOODPUT = 1.0
-"""Goodput estimate of a client that no round has observed yet: that of plain decoding."""
+"""Goodput estimate of a client before its first round: that of plain decoding."""
 
 
 @dataclass
@@ -17,21 +17,21 @@ class Progress:
     """One client's text and counts so far."""
 
     client: Client
-    may_draft: int = 0  # S: tokens beyond its text
+    may_draft: int = 0  # S: permission in tokens
     num_tokens: int = 0
-    num_rounds: int = 0  # that gave it tokens
+    num_rounds: int = 0  # rounds that committed tokens
     num_drafted: int = 0
     num_accepted: int = 0
-    drafted_by: dict[str, int] = field(default_factory=dict)  # num_drafted by source, as its draft node tells
-    accepted_by: dict[str, int] = field(default_factory=dict)  # num_accepted likewise
+    drafted_by: dict[str, int] = field(default_factory=dict)  # num_drafted by source, from the draft node
+    accepted_by: dict[str, int] = field(default_factory=dict)  # num_accepted by source, likewise
     first_round: int = 0
     last_round: int = 0
     estimate: float = INITIAL_GOODPUT  # the verify node's, Eq. (4)
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
-    finish_reason: str = ""  # empty while it goes on
-    elapsed_s: float = 0.0  # from its prompt to its last token
-    slo: dict[str, Any] | None = None  # what became of the service level that it asked for, at the end
+    finish_reason: str = ""  # empty: not finished
+    elapsed_s: float = 0.0  # from the prompt to the latest token
+    slo: dict[str, Any] | None = None  # result of the requested service level, at the end
 
     @property
     def acceptance_rate(self) -> float:
@@ -39,12 +39,12 @@ class Progress:
 
     @property
     def num_rounds_passed(self) -> int:
-        """Verify rounds from that of its first tokens to that of its last; some went by while it drafted."""
+        """Verify rounds from the client's first tokens to its latest, including those missed while drafting."""
         return self.last_round - self.first_round + 1 if self.num_rounds else 0
 
     @property
     def goodput(self) -> float:
-        """Tokens for each round that passed; below 1 where it missed rounds: each that it takes part in gives one."""
+        """Tokens per passed round; below 1 only if the client missed rounds, since each other round gives a token."""
         return self.num_tokens / self.num_rounds_passed if self.num_rounds else 0.0
 
     @property
@@ -59,13 +59,13 @@ class DemoState:
     progress: dict[str, Progress]  # by client name
     num_rounds: int = 0
     wall_s: dict[str, float] = field(default_factory=dict)
-    uplink_bytes: int = 0  # of messages that carry drafted tokens
-    policy_error: str | None = None  # the last failure of a policy of a user's own
+    uplink_bytes: int = 0  # bytes of messages with drafted tokens
+    policy_error: str | None = None  # latest failure of a user's own policy
     history: list[tuple[int, dict[str, float]]] = field(default_factory=list)  # (round, goodput estimate by client)
     started_s: float = 0.0
     finished_s: float = 0.0
-    is_over: bool = False  # what others ask for from now on is not part of this run
-    _idle_s: float = 0.0  # the verify node waited so long for the first prompt
+    is_over: bool = False  # later requests are not part of this run
+    _idle_s: float = 0.0  # the verify node's wait for the first prompt
 
     @classmethod
     def of(cls, clients: list[Client]) -> "DemoState":
@@ -80,11 +80,11 @@ class DemoState:
         return sum(one.num_tokens for one in self.progress.values())
 
     def start(self, now: float) -> None:
-        """Notes that all clients get their prompts now."""
+        """Records the time at which all clients get their prompts."""
         self.started_s = self.finished_s = now
 
     def apply_verify(self, event: dict[str, Any]) -> None:
-        """Applies an event of the verify node: a round, or its totals at the end."""
+        """Applies an event of the verify node: a round, or the totals at the end."""
         if event["event"] == "stopped":
             self.policy_error = event["policy_error"]
         if self.is_over:
@@ -101,7 +101,7 @@ class DemoState:
             self.wall_s = {**event["wall_s"], "receive": event["wall_s"]["receive"] - self._idle_s}
 
     def apply_draft(self, name: str, event: dict[str, Any], now: float) -> None:
-        """Applies an event of a draft node: tokens that its user got, or the end."""
+        """Applies an event of a draft node: new tokens, or the text's end."""
         one = self.progress[name]
         if event["event"] == "tokens":
             one.text += event["text"]
@@ -122,7 +122,7 @@ class DemoState:
         one.last_round = number
         one.may_draft = row["may_draft"]
         one.estimate = row["goodput"]
-        if not one.finish_reason:  # what its user got counts, once that is known
+        if not one.finish_reason:  # else the draft node's final counts are known
             one.num_rounds += 1
             one.num_tokens += row["num_tokens"]
             one.num_drafted += row["num_verified"]

@@ -1,4 +1,4 @@
-"""The result of a run: figures, the JSON object, and a text table."""
+"""Summarizes a run: figures, JSON result and text table."""
 
 import importlib.metadata
 import math
@@ -13,13 +13,13 @@ from goodspeed.app.demo.state import DemoState, Progress
 from goodspeed.wire.fields import DraftSource
 
 WALL = ("receive", "forward", "verify", "schedule", "send")
-"""The verify node's time, split as in Fig. 3 of the GoodSpeed paper."""
+"""Parts of the verify node's time, as in Fig. 3 of the GoodSpeed paper."""
 
 OF_CLIENT = (
     *("text", "token_ids", "num_tokens", "num_rounds", "num_drafted", "num_accepted", "acceptance_rate", "goodput"),
     *("tokens_per_s", "finish_reason", "drafted_by", "accepted_by", "slo", "num_rounds_passed"),
 )
-"""Figures of a client's progress in its result."""
+"""Fields of `Progress` in a client's result."""
 
 TEXT_WIDTH = 88
 
@@ -50,22 +50,22 @@ paper: --preset paper, whose rounds wait for every draft and verify it whole by 
 
 
 def jain_index(values: Sequence[float]) -> float:
-    """(sum x)^2 / (n sum x^2): 1 when all are equal, 1/n when one has everything; 0 of nothing."""
+    """Returns (sum x)^2 / (n sum x^2): 1 if all are equal, 1/n if one has everything; 0 without values."""
     squares = sum(value * value for value in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else 0.0
 
 
 def log_utility(values: Sequence[float]) -> float:
-    """Sum of log goodput over those that have any: a client whose text ended before its first token was not starved."""
+    """Returns the sum of log goodput over positive values: a client whose text ended without tokens was not starved."""
     return sum(math.log(value) for value in values if value > 0)
 
 
 def summarize(config: DemoConfig, state: DemoState) -> dict[str, Any]:
-    """The result of one run, as `--json` prints it."""
+    """Returns the result of one run, for `--json`."""
     clients = list(state.progress.values())
     goodputs = [one.goodput for one in clients if one.num_tokens]
     drafted_by = by_source(one.drafted_by for one in clients)
-    num_sent = drafted_by["model"] + drafted_by["ngram"]  # but for what the verify node drafts itself
+    num_sent = drafted_by["model"] + drafted_by["ngram"]  # without the verify node's own drafts
     return {
         "policy": config.policy,
         "rounds": config.rounds,
@@ -92,7 +92,7 @@ def summarize(config: DemoConfig, state: DemoState) -> dict[str, Any]:
 
 
 def by_source(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Returns the sum of counts, by what drafted."""
+    """Returns the sums of counts by draft source."""
     each = list(counts)
     return {source: sum(one.get(source, 0) for one in each) for source in get_args(DraftSource)}
 
@@ -110,7 +110,7 @@ def _client(one: Progress, config: DemoConfig) -> dict[str, Any]:
         "prompt": one.client.prompt.text,
         "seed": one.client.seed,
         **{name: getattr(one, name) for name in OF_CLIENT},
-        "token_ids": None if config.http else one.token_ids,  # HTTP does not tell them
+        "token_ids": None if config.http else one.token_ids,  # not available over HTTP
     }
 
 
@@ -138,12 +138,12 @@ def _rounds(one: Mapping[str, Any]) -> str:
 
 
 def printable(text: str) -> str:
-    """Returns text on one line, without characters that a terminal would obey."""
+    """Returns text on one line, without control characters."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def figures(result: dict[str, Any]) -> dict[str, str]:
-    """Returns the figures of the whole run by their names."""
+    """Returns the whole run's figures by name."""
     wall_s = result["wall_s"]
     total_s = sum(wall_s.values()) or 1.0
     return {
@@ -156,7 +156,7 @@ def figures(result: dict[str, Any]) -> dict[str, str]:
 
 
 def _tiers(clients: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Returns how many texts of each tier were in time and promised, and their time per token; nothing without."""
+    """Returns, by tier, how many texts attained it and were promised, and their TPOT; empty without tiers."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for one in clients:
         if one["slo"] is not None:
@@ -171,7 +171,7 @@ def _in_time(kept: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _promised(kept: Sequence[Mapping[str, Any]]) -> str:
-    """Says how many of the texts were promised their level, and kept it; nothing where nothing is promised."""
+    """Returns how many promised texts attained their level; empty if the node makes no promises."""
     if all(one["promised"] is None for one in kept):
         return ""
     promised = [one["attained"] for one in kept if one["promised"]]
@@ -179,12 +179,12 @@ def _promised(kept: Sequence[Mapping[str, Any]]) -> str:
 
 
 def sources(drafted_by: Mapping[str, int], accepted_by: Mapping[str, int]) -> str:
-    """Returns how many tokens each source drafted, and how many of them were accepted."""
+    """Returns a line with each source's accepted and drafted tokens."""
     return ", ".join(f"{source} {accepted_by[source]} of {number}" for source, number in drafted_by.items())
 
 
 def short_figures(result: dict[str, Any]) -> dict[str, str]:
-    """Returns the figures that are single numbers, by their names."""
+    """Returns the single-number figures by name."""
     return {
         "tokens": f"{result['num_tokens']}",
         "seconds": f"{result['elapsed_s']:.1f}",

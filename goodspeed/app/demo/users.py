@@ -1,7 +1,7 @@
-"""Users of the draft nodes' HTTP API: each sends its prompt to its own node and reads the text as it comes.
+"""Simulates users of the draft nodes' HTTP API: each sends a prompt to one node and reads the streamed text.
 
-Yields the events that draft nodes print for prompts on standard input, but for token ids, which HTTP does not tell, and
-for what drafted the tokens, which it tells at the end only.
+Yields the same events that draft nodes print for prompts on standard input. HTTP carries no token ids, and the draft
+sources only at the end.
 """
 
 import json
@@ -16,11 +16,11 @@ from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.errors import ProcessError
 
 UNTOLD: dict[str, Any] = {"token_ids": [], "drafted": {}, "accepted": {}}
-"""Fields of an event that HTTP does not tell while a text goes on."""
+"""Event fields that are unavailable over HTTP until a text ends."""
 
 
 async def write(config: DemoConfig, client: Client, url: str) -> AsyncGenerator[dict[str, Any], None]:
-    """Yields the events of one text, from the first characters to the end. ProcessError when it is not completed."""
+    """Yields the events of one text, from the first characters to the end. ProcessError if it breaks off."""
     started = time.monotonic()
     text = reason = ""
     try:
@@ -51,7 +51,7 @@ def _request(config: DemoConfig, client: Client) -> dict[str, Any]:
 
 
 async def _chunks(url: str, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-    """Yields one completion's chunks, without a timeout: a node that ends breaks the connection."""
+    """Yields one completion's chunks. Needs no timeout: the connection breaks if the node ends."""
     async with (
         AsyncClient(timeout=None, trust_env=False) as http,
         http.stream("POST", f"{url}/v1/completions", json=request) as answer,

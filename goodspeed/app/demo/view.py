@@ -1,6 +1,6 @@
-"""Shows a running demo on standard error: a live table on a terminal, else a line now and then.
+"""Shows a running demo on standard error: a live table on a terminal, else occasional lines.
 
-It reads the state a few times a second.
+Views poll the demo's state a few times a second.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from goodspeed.app.demo.summary import by_source, printable, sources
 REFRESH_S = 0.125
 REPORT_S = 5.0
 FIXED_WIDTH, MODEL_WIDTH = 65, 15
-"""Width of the table without the columns `text` and `draft model`; width of the column `draft model`."""
+"""Widths of the table without the columns `text` and `draft model`, and of the column `draft model`."""
 
 MIN_TEXT = 20
-"""Width of the text column below which the draft models are left out."""
+"""Width of the text column below which the column `draft model` is omitted."""
 
 CAPTION = (
     "may draft: most tokens beyond its text (rounds take those that are worth it, so these may sum to more than the "
@@ -40,11 +40,11 @@ class View:
         print(text, file=sys.stderr, flush=True)
 
     def doing(self, text: str, for_s: float = 0.0) -> None:
-        """Shows the current activity, and for how long it has lasted, until the next call of this or of `done`."""
+        """Shows the current activity until the next call of `doing` or `done`. for_s: its time so far; 0: not shown."""
         self.say(f"{text} ({for_s:.0f} s so far)" if for_s else text)
 
     def done(self) -> None:
-        """Ends the line of `doing`; does nothing without one."""
+        """Ends the line of `doing`, if there is one."""
 
     async def watch(self, config: DemoConfig, state: DemoState) -> None:
         """Shows the state until cancelled."""
@@ -75,7 +75,7 @@ def create() -> View:
 
 
 class LiveView(View):
-    """Shows a demo as a table that changes in place."""
+    """Shows a demo as a table updated in place."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -85,7 +85,7 @@ class LiveView(View):
         self._console.print(Text(text))
 
     def doing(self, text: str, for_s: float = 0.0) -> None:
-        """Shows one line that changes in place, with the elapsed time."""
+        """Shows one line updated in place, with the elapsed time."""
         if self._bar is None:
             columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
             self._bar = Bar(*columns, console=self._console, transient=True, refresh_per_second=4)
@@ -116,14 +116,14 @@ def headline(config: DemoConfig, state: DemoState) -> str:
 
 
 def drafted(config: DemoConfig, state: DemoState) -> str:
-    """Returns a line with the tokens by what drafted them."""
+    """Returns a line with accepted and drafted tokens by source."""
     clients = state.progress.values()
     told = sources(by_source(one.drafted_by for one in clients), by_source(one.accepted_by for one in clients))
     return f"accepted of drafted tokens{' in complete texts' if config.http else ''}: {told}"
 
 
 def table(config: DemoConfig, state: DemoState, width: int) -> Table:
-    """Returns a table with a line for each client, and a caption that explains the columns."""
+    """Returns a table with one row per client, and a caption that explains the columns."""
     shown = Table(title=Text(headline(config, state)), title_justify="left", expand=True)
     shown.caption, shown.caption_justify = Text(f"{drafted(config, state)}\n{CAPTION}"), "left"
     has_models = width >= FIXED_WIDTH + MODEL_WIDTH + MIN_TEXT

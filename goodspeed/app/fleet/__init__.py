@@ -1,4 +1,4 @@
-"""`goodspeed-fleet`: several verify nodes of one model as Ray's actors, which Ray starts and restarts.
+"""`goodspeed-fleet`: several verify nodes of one model as Ray actors, which Ray starts and restarts.
 
 No message between draft and verify node goes through Ray.
 """

@@ -1,4 +1,4 @@
-"""`goodspeed-fleet`, which `python -m goodspeed.app.fleet` is too."""
+"""Entry point of `goodspeed-fleet` and `python -m goodspeed.app.fleet`."""
 
 import sys
 
@@ -7,7 +7,7 @@ from goodspeed.serving import starting
 
 def main() -> int:
     starting.begin()
-    from goodspeed.app.fleet.cli import main as run  # takes a while
+    from goodspeed.app.fleet.cli import main as run  # slow to import
 
     return run()
 

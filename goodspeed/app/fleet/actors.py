@@ -1,4 +1,4 @@
-"""The replicas of a fleet, and the keeper of their table, as Ray's actors. They tell each other JSON and no objects."""
+"""Ray actors: the replicas of a fleet, and the keeper of their table. They exchange JSON and no objects."""
 
 import os
 import socket
@@ -23,11 +23,12 @@ from goodspeed.wire.keys import read_verify_pair
 
 FLEET = "fleet"
 LOOK_S, AGAIN_S, DRAIN_S = 1.0, 5.0, 60.0
-"""A replica that could not start is started again after AGAIN_S; one that has not left after DRAIN_S is ended."""
+"""Seconds: between two checks; before a replica that failed to start is restarted; until one that does not leave is
+ended."""
 
 
 class Node:
-    """A replica: this process serves as a verify node, and takes part in the fleet as the `Member` of it."""
+    """A replica: this process serves as a verify node, and is its `Member` of the fleet."""
 
     def __init__(self, fleet: Any, record: bytes, name: str, port: int) -> None:
         self.name, self._fleet = name, fleet
@@ -39,7 +40,8 @@ class Node:
         self._hosted = import_module(HOSTING).Hosted(told.words(port), self, self._failed)
 
     def look(self, load: Load) -> Sequence[Replica] | None:
-        """Tells this load, and returns the answer to the previous one. Never waits, so that rounds go on."""
+        """Reports this load, and returns the answer to the previous report; None while that is pending. Never blocks
+        rounds."""
         told = self._told
         if not ray.wait([told], timeout=0)[0]:
             return None
@@ -54,7 +56,7 @@ class Node:
         ray.actor.exit_actor()
 
     def _failed(self, why: str) -> None:
-        """Ends this process, which Ray starts again."""
+        """Ends this process; Ray restarts it."""
         self._tell(replace(self._report, state="failing", why=why))
         time.sleep(AGAIN_S)
         os._exit(1)
@@ -64,7 +66,7 @@ class Node:
 
 
 class Fleet:
-    """Keeps the table, restarts replicas that hang, and adds and ends some by their loads."""
+    """Keeps the table, restarts hung replicas, and adds or drains replicas by their loads."""
 
     def __init__(self, record: bytes) -> None:
         self._record, self._config = record, msgspec.json.decode(record, type=Record).config
@@ -80,11 +82,11 @@ class Fleet:
         return msgspec.json.encode(self._reports.table(now))
 
     def status(self) -> bytes:
-        """Returns what `status --json` tells of each replica."""
+        """Returns the replicas' `status --json` fields."""
         return msgspec.json.encode(self._reports.told(names(), time.monotonic()))
 
     def scale(self, number: int) -> None:
-        """Adds as many replicas as are missing, or has the least busy ones leave."""
+        """Adds the missing replicas, or drains the least busy ones."""
         taken = names()
         staying = [name for name in taken if name not in self._leaving]
         free = [name for n in range(1, len(taken) + number + 1) if (name := f"replica-{n}") not in taken]
@@ -94,18 +96,18 @@ class Fleet:
             self.drain(name)
 
     def drain(self, name: str, timeout_s: float = DRAIN_S) -> None:
-        """Has a replica leave, or ends it after timeout_s."""
+        """Drains a replica, or ends it after timeout_s."""
         self._leaving.add(name)
         ray.get_actor(name).drain.remote(timeout_s)
 
     def end(self) -> None:
-        """Ends all replicas that are left, and this actor."""
+        """Ends all remaining replicas, and this actor."""
         for name in names():
             ray.kill(ray.get_actor(name))
         ray.actor.exit_actor()
 
     def _add(self, name: str) -> None:
-        """Starts a replica on a machine with all that it needs."""
+        """Starts a replica on a machine with the resources that it needs."""
         config, port = self._config, self._config.port + number_of(name) - 1
         if not config.port:
             with socket.socket() as probe:
@@ -116,11 +118,11 @@ class Fleet:
     def _watch(self) -> None:
         while True:
             with suppress(ray.exceptions.RayError):  # a replica has ended meanwhile
-                ray.get(self._own.look_after.remote())  # through Ray, which calls one method after the other
+                ray.get(self._own.look_after.remote())  # through Ray, which runs one method at a time
             time.sleep(LOOK_S)
 
     def look_after(self) -> None:
-        """Forgets replicas that have left, restarts those that hang, and adds or ends one by the loads."""
+        """Drops replicas that have left, restarts hung ones, and adds or drains one by the loads."""
         found, now = names(), time.monotonic()
         self._reports.forget_all_but(found)
         self._leaving.intersection_update(found)
@@ -131,11 +133,11 @@ class Fleet:
 
 
 def begin(kind: type[Any], name: str, *arguments: Any, **options: Any) -> Any:
-    """Starts an actor that outlives its caller and that Ray restarts whenever it ends, or finds one of that name."""
+    """Returns the actor of that name, or starts one. It outlives its caller, and Ray restarts it whenever it ends."""
     fixed = {"name": name, "lifetime": "detached", "max_restarts": -1, "get_if_exists": True}
     return ray.remote(kind).options(**fixed, **options).remote(*arguments)
 
 
 def names() -> list[str]:
-    """Returns the replicas that Ray knows, in the order of their numbers."""
+    """Returns the names of the replicas that Ray knows, in the order of their numbers."""
     return sorted((name for name in list_named_actors() if name != FLEET), key=number_of)

@@ -1,6 +1,6 @@
-"""`goodspeed-fleet`: starts several verify nodes with Ray, and says how they are; see docs/FLEET.md.
+"""`goodspeed-fleet`: starts several verify nodes with Ray, and reports their state; see docs/FLEET.md.
 
-Starts light: Ray is imported when it is needed, and torch never.
+Starts fast: imports Ray only when needed, and torch never.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from goodspeed.serving.parser import CommandLine
 
 PROGRAM, POLL_S, ANSWER_S = "goodspeed-fleet", 0.5, 30.0
 Ask: TypeAlias = Callable[..., Any]
-"""Calls a method of the fleet's `Fleet`, and returns its answer."""
+"""Calls a method of the fleet's `Fleet` actor, and returns its answer."""
 
 
 def main() -> int:
@@ -90,7 +90,7 @@ def up(namespace: argparse.Namespace, reporter: Reporter) -> None:
 
 
 def _check(record: Record, reporter: Reporter) -> None:
-    """Raises ConfigError for a fleet that cannot be started; forgets one of that name whose Ray is gone."""
+    """Raises ConfigError for a fleet that cannot be started; removes one of that name whose Ray is gone."""
     config, before = record.config, head.find(record.config.name)
     if before is not None and before.is_there:
         raise ConfigError(
@@ -151,7 +151,7 @@ def down(namespace: argparse.Namespace, reporter: Reporter) -> None:
 
 
 def _scale(ask: Ask, number: int, reporter: Reporter) -> dict[str, str]:
-    """Has so many replicas; returns their endpoints when all are ready. ProcessError as soon as one fails."""
+    """Sets the number of replicas; returns their endpoints when all are ready. ProcessError as soon as one fails."""
     told: dict[str, str] = {}
     ask("scale", number)
     while len(found := ask("status")) != number or any(one["state"] != "ready" for one in found):
@@ -166,7 +166,7 @@ def _scale(ask: Ask, number: int, reporter: Reporter) -> dict[str, str]:
 
 
 def _end(name: str, timeout_s: float) -> None:
-    """Has all replicas leave, or kills them after timeout_s; then ends Ray, if it is ours, and forgets the fleet."""
+    """Drains all replicas, or kills them after timeout_s; then ends the fleet's own Ray, and removes the record."""
     if (record := head.find(name)) is None:
         return
     with suppress(ProcessError), _asking(record) as ask:
@@ -181,7 +181,7 @@ def _end(name: str, timeout_s: float) -> None:
 
 
 def _find(name: str) -> Record:
-    """Returns the fleet of that name; ConfigError when none is up."""
+    """Returns the record of that fleet; ConfigError if none is up."""
     record = head.find(name) if re.fullmatch(NAME, name) else None
     if record is None:
         raise ConfigError(f"no fleet {name!r} is up; start one with `{PROGRAM} up`")
@@ -190,7 +190,7 @@ def _find(name: str) -> Record:
 
 @contextmanager
 def _asking(record: Record) -> Iterator[Ask]:
-    """Connects to a fleet's Ray for the length of a block."""
+    """Connects to a fleet's Ray for the duration of a block."""
     name = record.config.name
     if not record.is_there:
         raise ProcessError(f"the Ray of the fleet {name} is gone; start it again with `{PROGRAM} up`")

@@ -1,8 +1,8 @@
-"""The record of a fleet that is up, and a Ray of its own, on loopback.
+"""The record of a running fleet, and the fleet's own Ray on loopback.
 
-Does not import Ray, which reads its settings when imported. That Ray asks for a token that only its owner can read:
-whoever reaches a Ray can run any program there. It ends with its first process (`ray start --block`), and that ends
-when any other one of it does.
+Does not import Ray, which reads its settings when imported. Our own Ray requires a token that only its owner can read:
+anyone who reaches a Ray can run any program there. This Ray ends with its first process (`ray start --block`), which
+ends when any other of Ray's processes does.
 """
 
 import os
@@ -32,14 +32,14 @@ START_S, REACH_S, POLL_S = 120.0, 3.0, 0.1
 
 
 class Record(Struct, frozen=True):
-    """A fleet as its user asked for it, and how its Ray is reached. Keys stay in their files, which are named here."""
+    """A fleet as its user requested it, and the address of its Ray. Names files of keys, but contains no keys."""
 
     config: UpConfig
     further: tuple[str, ...] = ()  # options of goodspeed-verify
-    folder: str = "/"  # in which `up` was said: names of files are relative to it
-    address: str = ""  # of Ray; "": our own is being started
-    pid: int | None = None  # of our own Ray's first process; None: its user runs that Ray
-    temp: str = ""  # where our own Ray keeps its sockets and logs
+    folder: str = "/"  # where `up` was called: names of files are relative to it
+    address: str = ""  # of Ray; "": our own is starting
+    pid: int | None = None  # of our own Ray's first process; None: the user runs Ray
+    temp: str = ""  # folder of our own Ray's sockets and logs
 
     def words(self, port: int) -> list[str]:
         """Returns the options of goodspeed-verify for a replica at this port."""
@@ -53,7 +53,7 @@ class Record(Struct, frozen=True):
         return folder(self.config.name)
 
     def keep(self) -> "Record":
-        """Writes the record into the fleet's folder, which is open to its owner only."""
+        """Writes the record into the fleet's folder, which only its owner can open."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.chmod(0o700)
@@ -64,10 +64,10 @@ class Record(Struct, frozen=True):
 
     @property
     def is_there(self) -> bool:
-        """True if the fleet's Ray runs: Ray itself would look for it for minutes."""
+        """True if the fleet's Ray runs. Checked without Ray, which would search for minutes."""
         host, _, port = self.address.rpartition(":")
         with suppress(OSError, ValueError):
-            if self.pid is not None:  # another process may have that id, but does not name that folder
+            if self.pid is not None:  # another process may have this id, but does not name this folder
                 return self.temp.encode() in Path(f"/proc/{self.pid}/cmdline").read_bytes()
             socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
             return True
@@ -82,27 +82,34 @@ class Record(Struct, frozen=True):
 
 
 def folder(name: str) -> Path:
-    """Returns where a fleet is remembered: ~/.local/state/goodspeed/fleet/NAME."""
+    """Returns the folder of a fleet's record: ~/.local/state/goodspeed/fleet/NAME."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "goodspeed" / "fleet" / name
 
 
 def find(name: str) -> Record | None:
-    """Returns the record of a fleet; None when no such fleet is up."""
-    with suppress(OSError, msgspec.MsgspecError, ConfigError):
-        return msgspec.json.decode(read_bytes(folder(name) / "fleet.json", 1 << 20), type=Record)
-    return None
+    """Returns the record of a fleet; None if no such fleet is up."""
+    path = folder(name) / "fleet.json"
+    if not path.exists():
+        return None
+    try:
+        return msgspec.json.decode(read_bytes(path, 1 << 20), type=Record)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ConfigError(
+            f"{path} is no record of a fleet ({error}); end it with its own release, or remove the file"
+        ) from None
 
 
 def start(record: Record) -> Record:
-    """Starts a Ray of our own, and writes down how it is reached; ProcessError where it does not start."""
+    """Starts our own Ray, and records its address; ProcessError if it does not start."""
+    record.keep()  # what cannot be written fails before anything is made
     temp = Path(tempfile.mkdtemp(prefix="goodspeed-ray-"))  # short: names of sockets may have 107 characters
     record = replace(record, temp=str(temp)).keep()
     write_whole(record.settings["RAY_AUTH_TOKEN_PATH"], secrets.token_hex(32).encode())
     command = [
         *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--temp-dir={temp}", "--port=0"),
         *("--node-ip-address=127.0.0.1", "--include-dashboard=false", "--include-log-monitor=false"),
-        "--object-store-memory=80000000",  # the least that Ray takes: nothing is put there
-        f"--num-cpus={MAX_REPLICAS * record.config.cpus}",  # of a machine of the user's own, whose cores nobody counts
+        "--object-store-memory=80000000",  # Ray's minimum: nothing is stored there
+        f"--num-cpus={MAX_REPLICAS * record.config.cpus}",  # on the user's own machine, whose cores are not counted
     ]
     path = os.pathsep.join(filter(None, [str(Path(goodspeed.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
     own = {**os.environ, **record.settings, "PYTHONPATH": path}
@@ -121,7 +128,7 @@ def start(record: Record) -> Record:
 
 
 def end(record: Record) -> None:
-    """Kills our own Ray, with its replicas, and removes what it wrote; leaves a Ray of the user's alone."""
+    """Kills our own Ray with its replicas, and removes its files; does not touch a user's Ray."""
     if record.pid is not None and record.is_there:
         with suppress(ProcessLookupError):
             os.killpg(record.pid, signal.SIGKILL)

@@ -1,1 +1,1 @@
-"""One packed forward pass over paged keys and values: pages, layouts, trees, attention."""
+"""One packed forward pass over a paged KV cache: pages, layouts, trees, attention."""

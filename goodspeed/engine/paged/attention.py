@@ -1,7 +1,7 @@
-"""The attention function that unmodified Hugging Face models call, and what it refuses to compute.
+"""The attention function that unmodified Hugging Face models call, and the arguments that it refuses.
 
-A model with `goodspeed_paged` as its attention gets an `Attends` object as a forward keyword (`batch.Batch`), and hands
-it to every layer.
+A model with `goodspeed_paged` as its attention gets an `Attends` object (`batch.Batch`) as a forward keyword, and
+passes it to every layer.
 """
 
 from typing import Any, Protocol
@@ -61,7 +61,7 @@ def paged_attention(
 def refuse_unknown(
     kwargs: dict[str, Any], *, attention_mask: Tensor | None, dropout: float, is_causal: bool | None
 ) -> None:
-    """Raises UnsupportedModelError for an argument that would change the result and is not computed here."""
+    """Raises UnsupportedModelError for an argument that would change the result but is not supported here."""
     if attention_mask is not None:
         raise UnsupportedModelError(
             "attention_mask: the model makes a mask of its own, which paged attention ignores; use another model"

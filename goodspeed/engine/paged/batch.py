@@ -1,6 +1,6 @@
-"""Attention of one forward pass over the paged memory: write the new keys and values, gather, attend, group by group.
+"""Attention of one forward pass over the KV cache: writes new keys and values, then gathers and attends by group.
 
-Indexes, masks and views of the scratch space are made once per pass, for all layers.
+Indexes, masks and views of the scratch space are built once per pass, for all layers.
 """
 
 from dataclasses import dataclass, replace
@@ -14,12 +14,12 @@ from goodspeed.engine.paged.memory import KVPool
 from goodspeed.engine.paged.trees import Bools, Ints
 
 BLOCK_ROWS = 32
-"""Rows of queries that attention in bfloat16 takes at a time on a CPU."""
+"""Query rows per attention call in bfloat16 on a CPU."""
 
 
 @dataclass(frozen=True)
 class Gather:
-    """Pages to gather, and where: the part of the scratch space whose rows key and value are views of."""
+    """Pages to gather, and their part of the scratch space; key and value are views of that part."""
 
     pages: Tensor  # [num_chunks * num_pages]
     space: Tensor  # [num_chunks * num_pages, page_size, kv_heads, key + value]
@@ -32,7 +32,7 @@ class GroupTensors:
     """The index tensors of one group, on the device."""
 
     group: Group
-    source: Gather | slice  # a slice of the pool's rows where one session's pages lie side by side
+    source: Gather | slice  # slice: pool rows of one session with contiguous pages
     mask: Tensor | None  # [num_chunks, 1, num_queries * query heads per kv head, num_keys], 0 or -inf
 
     def following(self, positions: Tensor) -> "GroupTensors":
@@ -48,7 +48,7 @@ class GroupTensors:
 @dataclass(frozen=True)
 class PlanTensors:
     groups: list[GroupTensors]
-    padded: Tensor | None = None  # [num_rows] token of each padded query row
+    padded: Tensor | None = None  # [num_rows] token of each padded query row; None: no padding
     unpadded: Tensor | None = None  # [num_tokens] row of each token
 
 
@@ -61,13 +61,13 @@ class Batch:
 
     @property
     def _pads(self) -> bool:
-        """True if keys come in whole pages always: in bfloat16 a CPU sums other numbers of them in another order."""
+        """True if keys must come in whole pages: in bfloat16, a CPU's summation order depends on the number of keys."""
         return self.pool.dtype == torch.bfloat16 and self.pool.device.type == "cpu"
 
     def following(self, layout: Layout, slots: Tensor) -> "Batch":
         """Returns the batch one token later (`Layout.following`), reusing its plans; this batch must not be used again.
 
-        With a window its first page moves on too, so that is planned anew.
+        Plans with a window are made anew, since the window's first page moves on.
         """
         batch, positions = Batch(self.pool, layout, slots, self.limits), self._tensor(layout.positions)
         for (window, fold), planned in self._plans.items():
@@ -79,7 +79,7 @@ class Batch:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: int | None
     ) -> Tensor:
-        """Write key and value [kv_heads, num_tokens, dim]; query and the result are [num_tokens, num_heads, dim]."""
+        """Writes key and value [kv_heads, num_tokens, dim]; query and result are [num_tokens, num_heads, dim]."""
         self.pool.write(layer, self.slots, key, value)
         plan = self._plan(window, query.shape[1] // key.shape[0])
         rows = query if plan.padded is None else query.index_select(0, plan.padded)
@@ -98,7 +98,7 @@ class Batch:
         return source.key, source.value
 
     def _plan(self, window: int | None, fold: int) -> PlanTensors:
-        """Returns the plan for a window, made once; `fold` query heads share a key/value head."""
+        """Returns the plan for a window, built once. fold: number of query heads that share a key/value head."""
         found = self._plans.get((window, fold))
         if found is None:
             made = plan(self.layout, window, self.limits)
@@ -150,9 +150,9 @@ def _first_row(pages: Ints, page_size: int) -> int | None:
 
 
 def _attend(tensors: GroupTensors, rows: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
-    """Rows [num_chunks * num_queries, heads, key_dim] -> [num_chunks * num_queries, heads, value_dim].
+    """Attends: rows [num_chunks * num_queries, heads, key_dim] -> [num_chunks * num_queries, heads, value_dim].
 
-    Query heads that share a key/value head are folded into the queries, so nothing is repeated in memory.
+    Query heads that share a key/value head are folded into the queries, so keys and values are not repeated in memory.
     """
     num_rows, num_heads, key_dim = rows.shape
     num_chunks, num_queries, num_kv_heads = tensors.group.num_chunks, tensors.group.num_queries, key.shape[1]
@@ -168,9 +168,9 @@ def _attend(tensors: GroupTensors, rows: Tensor, key: Tensor, value: Tensor, sca
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
-    """Scaled dot product attention; in bfloat16 on a CPU each row's result is the same among any other rows.
+    """Scaled dot-product attention; in bfloat16 on a CPU a row's result does not depend on the other rows.
 
-    There one row alone, and rows in blocks of more than 32, would be summed in another order.
+    A single row, and rows in blocks of more than 32, would be summed in another order.
     """
     if query.dtype != torch.bfloat16 or query.device.type != "cpu":
         return scaled_dot_product_attention(query, key, value, mask, scale=scaling)
@@ -180,7 +180,7 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, s
     outputs = []
     for first in range(0, num_rows, BLOCK_ROWS):
         last = min(first + BLOCK_ROWS, num_rows)
-        low = min(first, last - 2)  # a row that is left over goes with the one before it
+        low = min(first, last - 2)  # a single remaining row joins the previous one
         rows = scaled_dot_product_attention(
             query[:, :, low:last], key, value, None if mask is None else mask[:, :, low:last], scale=scaling
         )

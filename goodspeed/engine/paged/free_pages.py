@@ -1,7 +1,7 @@
-"""Pages that nobody has: those that were freed, and those that were never used.
+"""Free pages: those that were freed, and those never used.
 
-A session whose pages lie side by side attends to one slice of the memory, which is quicker than to gather them
-(`batch.py`). So pages are handed out in runs where that is possible.
+A session with contiguous pages attends to one slice of the KV cache, which is faster than gathering pages (`batch.py`).
+So pages are handed out in contiguous runs where possible.
 """
 
 from collections import OrderedDict
@@ -9,19 +9,19 @@ from collections.abc import Iterable
 from itertools import islice
 
 SCATTERED = 4
-"""Freed pages that lie apart are handed out once there are this many times the pages that are asked for. Fewer are left
-for later, and untouched pages are handed out instead; but touched memory must not grow for ever."""
+"""Scattered freed pages are handed out once there are this many times the number requested. With fewer, untouched pages
+are handed out instead; the limit keeps touched memory from growing for ever."""
 
 NEWEST = 32
-"""A run is looked for among the pages that were freed last: this many times the pages that are asked for."""
+"""A run is searched among the most recently freed pages: this many times the number requested."""
 
 
 class FreePages:
-    """Numbers of pages, each of them handed out once until it is given back."""
+    """Page numbers; each is handed out once until it is given back."""
 
     def __init__(self, num_pages: int) -> None:
         self._num_pages = num_pages
-        self._freed: OrderedDict[int, None] = OrderedDict()  # last freed, first used again: touched memory stays small
+        self._freed: OrderedDict[int, None] = OrderedDict()  # latest freed, first reused: touched memory stays small
         self._num_touched = 0  # pages at and above this number have never been used
 
     def __len__(self) -> int:
@@ -31,14 +31,15 @@ class FreePages:
         return page in self._freed or self._num_touched <= page < self._num_pages
 
     def give(self, pages: Iterable[int]) -> None:
-        """These are free again; the last of them is the first to be used again."""
+        """Frees pages; the final one is reused first."""
         self._freed.update(dict.fromkeys(pages))
 
     def take(self, number: int, after: int | None = None, *, in_a_run: bool = False) -> list[int]:
-        """Hands out so many pages, at most as many as there are; those that follow page `after` while these are free.
+        """Hands out `number` free pages, beginning with those that follow page `after` while these are free.
 
-        in_a_run: pages that lie side by side are looked for among those that were freed last, and else among untouched
-        ones, unless many more than these are free: what was freed lies scattered between pages that are kept for later.
+        number: at most the number of free pages. in_a_run: searches contiguous pages among the most recently freed,
+        then among the untouched, unless many pages are free (SCATTERED): freed pages lie scattered between retained
+        ones.
         """
         pages: list[int] = []
         while after is not None and len(pages) < number and self._take_one(after + 1):
@@ -62,7 +63,7 @@ class FreePages:
         return self._touch(number) if may_touch else None
 
     def _take_one(self, page: int) -> bool:
-        """Returns whether it was there to be taken; of the untouched pages only the next one is."""
+        """Takes a page if it is free, and returns True if so. Of the untouched pages only the next one can be taken."""
         if page in self._freed:
             del self._freed[page]
             return True
@@ -74,9 +75,9 @@ class FreePages:
 
 
 def _run(pages: list[int], number: int) -> int | None:
-    """Returns the first of `number` pages that follow each other, of pages in ascending order; None if there are none.
+    """Returns the first of `number` consecutive pages among ascending `pages`; None if there is no such run.
 
-    In ascending order pages[i + number - 1] is number - 1 more than pages[i] only where nothing is missing between.
+    Pages i to i + number - 1 are consecutive exactly if pages[i + number - 1] - pages[i] is number - 1.
     """
     pairs = zip(pages, pages[number - 1 :], strict=False)
     return next((first for first, last in pairs if last - first == number - 1), None)

@@ -1,8 +1,8 @@
 """The layout of a ragged batch: positions and pool slots of its tokens, and its division into attention groups.
 
-A *group* is a run of chunks that attend together, each padded to the group's longest draft and context; grouping keeps
-that padding small, so one session with a long context does not make the others pay, and keeps a group's gathered keys
-and values small enough for the cache.
+A *group* is a run of chunks that attend together, each padded to the group's longest draft and context. Grouping keeps
+the padding small, so one session with a long context does not slow down the others. It also keeps a group's gathered
+keys and values small enough for the processor's cache.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,44 +18,44 @@ FETCH_COST = 8
 
 @dataclass(frozen=True)
 class GroupLimits:
-    """Limits to how far chunks are padded to attend together, and to how much one group gathers."""
+    """Limits on the padding of chunks that attend together, and on the key rows that one group gathers."""
 
-    max_padding: int  # (queries + FETCH_COST) * keys wasted per chunk; beyond it a group of its own is cheaper
+    max_padding: int  # wasted (queries + FETCH_COST) * keys per chunk; above it a separate group is cheaper
     max_group_rows: int  # key rows gathered at a time
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Chunks in packed order; chunk i appends counts[i] tokens to a session that has starts[i] cached.
+    """Chunks in packed order; chunk i appends counts[i] tokens to a session with starts[i] cached tokens.
 
-    The last tokens of a chunk may be a tree; the others of its tokens, and all of a chunk without one, are a chain.
+    The final tokens of a chunk may form a tree; all other tokens form a chain.
     """
 
     starts: Ints  # [num_chunks]
     counts: Ints  # [num_chunks]
-    tables: Ints  # [num_chunks, max_pages], each row filled up with its own last page
+    tables: Ints  # [num_chunks, max_pages] short rows repeat their final page
     positions: Ints  # [num_tokens] in the text
     slots: Ints  # [num_tokens] row of the pool, page * page_size + offset
     page_size: int
     trees: Mapping[int, Tree] = field(default_factory=dict)  # by chunk
 
     def following(self) -> "Layout":
-        """Returns the layout of the next single token of every chunk, in the pages that its session already has."""
+        """Returns the layout of the next single token of every chunk, within the pages that its session already has."""
         return replace(self, starts=self.starts + 1, positions=self.positions + 1, slots=self.slots + 1)
 
     def is_followed_by(self, starts: Sequence[int], counts: Sequence[int]) -> bool:
-        """Returns whether these chunks of the same sessions have the layout that `following` returns."""
+        """True if these chunks, of the same sessions, have the layout that `following` returns."""
         return (
             max(counts) == 1
             and len(self.positions) == len(counts)
-            and all(start % self.page_size for start in starts)  # no page is begun
+            and all(start % self.page_size for start in starts)  # no new page
             and (self.starts + 1).tolist() == list(starts)
         )
 
 
 @dataclass(frozen=True)
 class Group:
-    """Chunks low to high, which attend together: padded to num_queries tokens over num_pages pages each."""
+    """Chunks low to high - 1, which attend together: each padded to num_queries tokens over num_pages pages."""
 
     low: int
     high: int
@@ -73,9 +73,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Plan:
-    """All groups of one forward pass for one attention window; index arrays are made when asked for.
+    """All groups of one forward pass for one attention window; index arrays are computed on demand.
 
-    Starts and tables are those of the layout, or as if every session began with the first page of its window.
+    starts, tables: those of the layout; with a window, as if each session began with its window's first page.
     """
 
     groups: list[Group]
@@ -86,20 +86,20 @@ class Plan:
     trees: Mapping[int, Tree]
 
     def pages(self, group: Group) -> Ints:
-        """Returns the pages that the group gathers [num_chunks * num_pages]; a short table repeats its last page."""
+        """Returns the pages that the group gathers [num_chunks * num_pages]; a short table repeats its final page."""
         return self.tables[group.low : group.high, : group.num_pages].ravel()
 
     def query_rows(self, group: Group) -> Ints:
-        """Returns each query's own key [num_chunks, num_queries], counted from the first gathered key on.
+        """Returns the row of each query's own key [num_chunks, num_queries], relative to the first gathered key.
 
-        Padding repeats a chunk's last.
+        Padding repeats a chunk's final query.
         """
         return self.starts[group.low : group.high, None] + self._tokens(group)
 
     def hidden_in_trees(self, group: Group, num_keys: int, window: int | None) -> list[tuple[int, Ints, Bools]]:
-        """Returns what each tree of the group hides: its chunk within the group, the queries that are its nodes, the keys.
+        """Returns for each tree in the group: chunk within the group, queries of its nodes, hidden keys of each query.
 
-        The keys are [num_queries, num_keys]; padding repeats a chunk's last query.
+        Hidden keys are [num_queries, num_keys]; padding repeats a chunk's final query.
         """
         found: list[tuple[int, Ints, Bools]] = []
         for chunk, tree in self.trees.items():
@@ -112,18 +112,18 @@ class Plan:
         return found
 
     def padding(self) -> tuple[Ints, Ints] | None:
-        """Returns the token of each padded query row, and the row of each token; None when no query is padded."""
+        """Returns the token of each padded query row, and the row of each token; None if no query is padded."""
         if sum(group.num_rows for group in self.groups) == self.num_tokens:
             return None
         offsets = self.counts.cumsum() - self.counts
         rows = [(offsets[group.low : group.high, None] + self._tokens(group)).ravel() for group in self.groups]
         padded = np.concatenate(rows)
         unpadded = np.empty(self.num_tokens, np.int64)
-        unpadded[padded] = np.arange(len(padded))  # of a repeated query any row will do: they are equal
+        unpadded[padded] = np.arange(len(padded))  # any row of a repeated query serves: all are equal
         return padded, unpadded
 
     def _tokens(self, group: Group) -> Ints:
-        """Returns each query's token number within its chunk [num_chunks, num_queries]."""
+        """Returns the index of each query's token within its chunk [num_chunks, num_queries]."""
         tokens: Ints = np.minimum(np.arange(group.num_queries), self.counts[group.low : group.high, None] - 1)
         return tokens
 
@@ -135,17 +135,17 @@ def lay_out(
     page_size: int,
     trees: Mapping[int, Tree] | None = None,
 ) -> Layout:
-    """Lays out every token of the batch; tables[i] holds the pages of chunk i, new ones included.
+    """Lays out every token of the batch.
 
-    trees: of the chunks whose last tokens are a tree, by chunk.
+    tables: pages of each chunk, new ones included. trees: by chunk, for chunks that end in a tree.
     """
     start, count = np.array(starts, np.int64), np.array(counts, np.int64)
     table = np.empty((len(tables), max(map(len, tables))), np.int64)
     for row, pages in zip(table, tables, strict=True):
         row[: len(pages)] = pages
         row[len(pages) :] = pages[-1]
-    chunk = np.arange(len(start))  # of each token
-    rows: Ints = start  # of each token's key within its session
+    chunk = np.arange(len(start))  # chunk of each token
+    rows: Ints = start  # row of each token's key within its session
     if max(counts) > 1:
         chunk = np.repeat(chunk, count)
         rows = (start - count.cumsum() + count)[chunk] + np.arange(len(chunk))
@@ -161,7 +161,10 @@ def lay_out(
 
 
 def plan(layout: Layout, window: int | None, limits: GroupLimits) -> Plan:
-    """Divide the batch into groups; with a window (in tokens, the query itself counts) only its pages are gathered."""
+    """Divides the batch into groups.
+
+    window: in tokens, the query included; only the window's pages are gathered. None: all pages.
+    """
     starts, tables = (layout.starts, layout.tables) if window is None else _in_window(layout, window)
     counts = layout.counts.tolist()
     num_pages = [-(-(start + count) // layout.page_size) for start, count in zip(starts.tolist(), counts, strict=True)]
@@ -178,7 +181,7 @@ def _in_window(layout: Layout, window: int) -> tuple[Ints, Ints]:
 
 
 def _bounds(counts: list[int], keys: list[int], limits: GroupLimits) -> list[tuple[int, int]]:
-    """Cut the chunks, in order, where padding costs more than another group, or the group would gather too much."""
+    """Splits the chunks, in order, where padding costs more than another group, or the group would gather too much."""
     bounds, low = [], 0
     most_queries, most_keys, least = counts[0], keys[0], _cost(counts[0], keys[0])
     for i in range(1, len(counts)):

@@ -1,4 +1,4 @@
-"""The key/value memory: tensors of all layers, and their size on a device."""
+"""The KV cache: tensors of all layers, and their size on a device."""
 
 from dataclasses import dataclass
 
@@ -30,23 +30,23 @@ class KVShape:
 
 
 class KVPool:
-    """Key/value memory of all layers, and one scratch space that groups gather into."""
+    """The KV cache of all layers, and one scratch space that groups gather into."""
 
     def __init__(
         self, shape: KVShape, num_layers: int, num_pages: int, page_size: int, dtype: torch.dtype, device: torch.device
     ) -> None:
         self.shape, self.page_size, self.dtype, self.device = shape, page_size, dtype, device
         size = (num_pages, page_size, shape.num_kv_heads, shape.key_dim + shape.value_dim)
-        # Zeros, since masked rows still meet a probability of 0, and 0 * nan is nan; on a CPU untouched memory is free.
+        # Zeros: masked rows are multiplied by probability 0, and 0 * nan is nan. Untouched memory is free on a CPU.
         self.pages = [_zeros(size, dtype, device) for _ in range(num_layers)]
         self.rows = [pages.flatten(0, 1) for pages in self.pages]  # [num_pages * page_size, kv_heads, key + value]
         self._scratch = torch.empty((0, *size[1:]), dtype=dtype, device=device)
 
     def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
-        """Stores new rows: key and value are [kv_heads, num_tokens, dim], slots [num_tokens]."""
+        """Stores new rows: key and value [kv_heads, num_tokens, dim], at slots [num_tokens]."""
         new = torch.cat((key, value), dim=-1).transpose(0, 1)  # [num_tokens, kv_heads, key + value]
         if self.dtype == torch.float16:
-            new = new.nan_to_num_()  # an overflow must stay in its own session, whoever owns the page next
+            new = new.nan_to_num_()  # an overflow must not reach the page's next session
         self.rows[layer].index_copy_(0, slots, new)
 
     def copy(self, source: Tensor, target: Tensor) -> None:
@@ -55,12 +55,12 @@ class KVPool:
             rows.index_copy_(0, target, rows.index_select(0, source))
 
     def split(self, memory: Tensor, num_chunks: int) -> tuple[Tensor, Tensor]:
-        """Returns views of pages or rows of the pool as keys and values [num_chunks, kv_heads, num_keys, dim]."""
+        """Splits pages or rows of the pool into views of keys and values [num_chunks, kv_heads, num_keys, dim]."""
         rows = memory.view(num_chunks, -1, *memory.shape[-2:]).transpose(1, 2)
         return rows[..., : self.shape.key_dim], rows[..., self.shape.key_dim :]
 
     def scratch(self, num_pages: int) -> Tensor:
-        """Returns scratch space [num_pages, page_size, kv_heads, key + value], which all groups use in turn."""
+        """Returns scratch space [num_pages, page_size, kv_heads, key + value], shared by all groups in turn."""
         if len(self._scratch) < num_pages:
             self._scratch = self._scratch.new_empty((num_pages, *self._scratch.shape[1:]))
         return self._scratch[:num_pages]
@@ -71,7 +71,7 @@ def bytes_per_page(shape: KVShape, num_layers: int, page_size: int, dtype: torch
 
 
 def pages_for(page_bytes: int, device: torch.device, memory_fraction: float | None = None) -> int:
-    """Returns how many pages fit into a fraction of the device's memory (CUDA: of the free, CPU: of the total)."""
+    """Returns the number of pages in a fraction of the device's memory (CUDA: of the free, CPU: of the total)."""
     if memory_fraction is None:
         memory_fraction = CUDA_FRACTION if device.type == "cuda" else CPU_FRACTION
     if not 0 < memory_fraction <= 1:
@@ -80,7 +80,7 @@ def pages_for(page_bytes: int, device: torch.device, memory_fraction: float | No
 
 
 def pages_in(memory_bytes: int, page_bytes: int) -> int:
-    """Returns how many pages fit into that many bytes; ConfigError if none does."""
+    """Returns the number of pages that fit into `memory_bytes`; ConfigError if none does."""
     if memory_bytes < page_bytes:
         raise ConfigError(f"{memory_bytes} bytes hold no page of {page_bytes} bytes; give the runner more memory")
     return memory_bytes // page_bytes
@@ -97,8 +97,8 @@ def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> T
     try:
         if device.type != "cpu":
             return torch.zeros(size, dtype=dtype, device=device)
-        raw = np.zeros(num_bytes + 64, np.uint8)  # unlike torch's, not written to: memory comes when it is used
+        raw = np.zeros(num_bytes + 64, np.uint8)  # unlike torch's zeros, allocated on first use
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise ConfigError(f"{num_bytes} bytes of key/value memory a layer cannot be had; ask for less") from error
-    start = -raw.ctypes.data % 64  # whole cache lines
+    start = -raw.ctypes.data % 64  # aligned to cache lines
     return torch.from_numpy(raw[start : start + num_bytes]).view(dtype).view(size)

@@ -1,6 +1,6 @@
-"""One packed forward pass: chunks in, logits out, keys and values left in the pool.
+"""One packed forward pass: chunks in, logits out, keys and values added to the pool.
 
-What it lays out is computed by `passes.py`.
+This file lays out the pass; `passes.py` computes it.
 """
 
 from collections.abc import Hashable, Sequence
@@ -19,10 +19,10 @@ from goodspeed.errors import PoolExhausted
 
 @dataclass(frozen=True)
 class Chunk:
-    """Tokens to append to a session at its cached length; logits are returned for the last `num_logits` of them.
+    """Tokens to append to a session at its cached length; logits are returned for the final `num_logits` tokens.
 
-    parents: of the last tokens, where they are a tree: of each its parent's index among them, or -1 for the token
-    before them all. Parents come first. Every other token follows the one before it.
+    parents: each node's parent in the tree that the final tokens form, as an index within the tree; -1: the token
+    before the tree. Parents come first. All other tokens form a chain. None: no tree.
     """
 
     key: Hashable
@@ -32,7 +32,7 @@ class Chunk:
 
 
 class TreePath(NamedTuple):
-    """The path that is kept of a tree: indexes of nodes, from a first node down; none to keep nothing of it."""
+    """The path to retain of a tree: node indexes from a first node down; empty: no node is retained."""
 
     key: Hashable
     length: int  # tokens of the session before the tree
@@ -40,21 +40,21 @@ class TreePath(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Tokens of the session when it is kept."""
+        """Length of the session, in tokens, once the path is retained."""
         return self.length + len(self.nodes)
 
 
 class Packed:
-    """A model together with the memory of its sessions."""
+    """A model with its KV cache."""
 
     def __init__(self, model: nn.Module, pool: PagePool, memory: KVPool, others: Others | None = None) -> None:
-        """others: the ranks that hold the other parts of the model, where it is split."""
+        """others: ranks that hold the other parts of a split model; None: the model is not split."""
         self.pool, self.memory = pool, memory
         self._passes = Passes(model, memory, others)
-        self._last_keys: list[Hashable] = []  # of the last pass, if that succeeded
+        self._last_keys: list[Hashable] = []  # of the previous pass, if it succeeded
 
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
-        """Logits [sum(num_logits), vocab_size] in the model's dtype, rows in the order of chunks.
+        """Computes logits [sum(num_logits), vocab_size] in the model's dtype, rows in the order of chunks.
 
         Raises PoolExhausted, and changes nothing, when the pool lacks the pages for all chunks together.
         """
@@ -71,10 +71,11 @@ class Packed:
             raise
 
     def keep(self, paths: Sequence[TreePath]) -> None:
-        """Keeps the nodes of a path through each session's tree, and forgets the others. All are copied at once.
+        """Retains a path through each session's tree and drops the other nodes. All rows are copied at once.
 
-        A path leads from the base down, so its keys are rotated for the places that they get: behind each other, after
-        the text before the tree. ValueError, with nothing changed, for what is no path, or a session that comes twice.
+        A path leads from the base down, so its keys already have the rotations of their new positions: consecutive,
+        after the text before the tree. ValueError, with nothing changed, for an invalid path or a session that comes
+        twice.
         """
         if len({path.key for path in paths}) != len(paths):
             raise ValueError("of each session one path can be kept")
@@ -121,17 +122,16 @@ class Packed:
         return logits
 
     def _follows(self, keys: list[Hashable], starts: list[int], counts: list[int]) -> bool:
-        """Returns whether this pass adds one token to each of the last one's sessions, in the pages that they have.
+        """True if this pass appends one token to each session of the previous pass, within the same pages.
 
-        A session that is one token longer than it was before its last token has not been shortened since, so its pages
-        are the same.
+        A session exactly one token longer than at the previous pass was not truncated since, so its pages are the same.
         """
-        last, self._last_keys = self._last_keys, []  # after a pass that failed nothing is gone on from
+        last, self._last_keys = self._last_keys, []  # nothing follows a failed pass
         return last == keys and self._passes.is_followed_by(starts, counts)
 
 
 def _wanted(chunks: Sequence[Chunk], order: list[int]) -> list[int]:
-    """Returns the packed position of every wanted row of logits, in the order of chunks."""
+    """Returns the packed positions of the wanted logits, in the order of chunks."""
     ends, end = [0] * len(chunks), 0
     for i in order:
         ends[i] = end = end + len(chunks[i].tokens)

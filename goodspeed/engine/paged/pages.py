@@ -1,11 +1,11 @@
-"""A paged pool's bookkeeping: which session owns which page of key/value memory, and which pages texts share.
+"""A paged pool's bookkeeping: which session owns which KV page, and which pages sessions share.
 
-Position p of a session lies in its page number p // page_size, at row p % page_size. Every operation costs the pages it
-touches, and now and then those of a larger eviction (EVICTED_SHARE).
+Position p of a session is in page p // page_size of its table, at row p % page_size. Every operation costs the pages
+that it touches, and at times those of a larger eviction (EVICTED_SHARE).
 
 With a prefix cache, full pages can be published under their text (`prefix_cache.py`). A session that begins with the
-same text adopts them, and they outlive the sessions that have them until their room is needed. Only full pages are
-shared, and nobody writes in them: a session that is cut back into a shared page gives it up whole.
+same text adopts the pages. Published pages outlive their sessions until the pool needs room. Only full pages are
+shared, and nothing writes into them: a session truncated into a shared page gives up that whole page.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -20,10 +20,12 @@ from goodspeed.errors import PoolExhausted
 Pages = NDArray[np.int64]
 
 EVICTED_SHARE = 64
-"""A 64th of the pool is evicted at a time, so that the room that it leaves lies side by side as far as it can."""
+"""An allocation without enough free pages evicts at least 1/64 of the pool, so that freed pages are contiguous where
+possible."""
 
 WORTH_WAITING = 2
-"""Pages that have to be left to read for a session to wait for another that reads them: a wait costs a round."""
+"""Fewest full pages of remaining prefill for which a session waits for another to prefill them: a wait costs a
+round."""
 
 
 class PagePool:
@@ -32,7 +34,7 @@ class PagePool:
     def __init__(
         self, num_pages: int, page_size: int = 16, *, prefix_cache: bool = False, max_unused: int | None = None
     ) -> None:
-        """prefix_cache: pages can be published. max_unused: that are kept without a session; None: all."""
+        """prefix_cache: pages can be published. max_unused: published pages retained without a session; None: all."""
         if num_pages < 1 or page_size < 1:
             raise ValueError(f"a pool needs pages and rows: num_pages={num_pages}, page_size={page_size}")
         self.num_pages = num_pages
@@ -42,7 +44,7 @@ class PagePool:
         self._free = FreePages(num_pages)
         self._prefix_cache = PrefixCache()
         self._hasher = Hasher(page_size)
-        self._chains: dict[Hashable, Chain] = {}  # also of sessions that wait for memory
+        self._chains: dict[Hashable, Chain] = {}  # also of sessions that wait for pages
         self._lengths: dict[Hashable, int] = {}
         self._tables: dict[Hashable, Pages] = {}  # grown by doubling; only the first `_num_owned` entries count
 
@@ -50,21 +52,21 @@ class PagePool:
         return key in self._lengths
 
     def __iter__(self) -> Iterator[Hashable]:
-        """The sessions that it knows."""
+        """Iterates over the keys of open sessions."""
         return iter(self._lengths)
 
     @property
     def num_free(self) -> int:
-        """Number of pages that no session owns, those that are kept for later ones included."""
+        """Number of pages that no session owns, including published ones."""
         return len(self._free) + self._prefix_cache.num_unused
 
     @property
     def num_unused(self) -> int:
-        """Number of free pages that are kept: they hold texts, and are given away only when there are no others."""
+        """Number of free pages that hold published text; they are handed out only when no other page is free."""
         return self._prefix_cache.num_unused
 
     def length(self, key: Hashable) -> int:
-        """Tokens cached for a session; 0 when it is unknown."""
+        """Number of tokens cached for a session; 0 if unknown."""
         return self._lengths.get(key, 0)
 
     def pages_needed(self, key: Hashable, num_tokens: int) -> int:
@@ -77,13 +79,13 @@ class PagePool:
         return self._tables[key][: self._num_owned(self._lengths[key])]
 
     def slots(self, key: Hashable, positions: Sequence[int]) -> Pages:
-        """Returns the pool's rows of some of a session's positions: page * page_size + row in the page."""
+        """Returns the pool rows of a session's positions: page * page_size + row in the page."""
         page, row = np.divmod(np.array(positions, np.int64), self.page_size)
         slots: Pages = self.table(key)[page] * self.page_size + row
         return slots
 
     def extend(self, key: Hashable, num_tokens: int) -> None:
-        """Appends room for tokens. Raises PoolExhausted, and changes nothing, when too few pages are free."""
+        """Allocates room for more tokens. Raises PoolExhausted, and changes nothing, when too few pages are free."""
         if num_tokens < 0:
             raise ValueError(f"cannot extend by {num_tokens} tokens; truncate shortens")
         num_new = self.pages_needed(key, num_tokens)
@@ -100,10 +102,10 @@ class PagePool:
         self._lengths[key] = length + num_tokens
 
     def truncate(self, key: Hashable, length: int) -> int:
-        """Forgets a session's positions from `length` on; pages that become empty become free. Returns what is left.
+        """Drops a session's positions from `length` on and frees the emptied pages. Returns the remaining length.
 
-        That is less than `length` where it lies within a page that others have, too: it must not be written in, so it
-        is given up whole.
+        Less than `length` remains where `length` lies within a shared page: nothing may write into a shared page, so
+        the session gives up the whole page.
         """
         old = self._lengths.get(key, 0)
         if not 0 <= length <= old:
@@ -121,7 +123,7 @@ class PagePool:
         return length
 
     def free(self, key: Hashable) -> None:
-        """Forgets a session; does nothing for an unknown one. Its published pages are kept until room is needed."""
+        """Closes a session; does nothing for an unknown one. Its published pages are retained until room is needed."""
         self._chains.pop(key, None)
         if key in self._lengths:
             self._release(self.table(key).tolist())
@@ -130,27 +132,29 @@ class PagePool:
     # -- prefix cache ----------------------------------------------------------------------------------------------
 
     def digests(self, key: Hashable, scope: bytes, tokens: Sequence[int]) -> Sequence[bytes]:
-        """Returns the digests of a text's full pages; none without a prefix cache, or without a scope.
+        """Returns the digests of a text's full pages; empty without a prefix cache or a scope.
 
-        tokens: the session's text, which goes on from what was given for it before, unless it was cut since.
+        tokens: the session's text; continues the text of the previous call, unless the session was truncated since.
         """
         if not self.has_prefix_cache or not scope:
             return ()
         return self._hasher.reach(self._chain(key, scope), tokens, len(tokens) // self.page_size)
 
     def find(self, key: Hashable, scope: bytes, tokens: Sequence[int]) -> Hit:
-        """The pages that a session without memory may begin with: whole ones, and not the last token of its text.
+        """Returns the published pages that a session without pages may begin with.
 
-        scope: who may share; nobody finds what was published in another one. The answer holds until the pool changes.
+        Whole pages only, never the final token of the text. scope: group of sessions that share pages; a page is never
+        found from another scope. The result is valid until the pool changes.
         """
         digests = self.digests(key, scope, tokens)
         pages = self._prefix_cache.find(digests[: max(0, len(tokens) - 1) // self.page_size])
         return Hit(tuple(pages), len(pages) * self.page_size, self._prefix_cache.num_unused_of(pages))
 
     def upcoming(self, key: Hashable, scope: bytes, tokens: Sequence[int]) -> bytes | None:
-        """Names the next pages that a session has to read, so that others may wait for them instead of reading them.
+        """Returns a digest that names the next pages that a session has to prefill.
 
-        None where fewer than WORTH_WAITING are left to read before the last token, or there is no prefix cache.
+        Other sessions may wait for these pages instead of prefilling them. None if fewer than WORTH_WAITING full pages
+        remain before the final token, or without a prefix cache.
         """
         length = self.length(key)
         if not self.has_prefix_cache or len(tokens) - length <= WORTH_WAITING * self.page_size:
@@ -162,7 +166,7 @@ class PagePool:
         return digests[place] if place < (len(tokens) - 1) // self.page_size and digests else None
 
     def adopt(self, key: Hashable, hit: Hit) -> None:
-        """Opens a session with the pages that were found for it. ValueError if it has memory, or one was evicted."""
+        """Opens a session with the pages that `find` returned. ValueError if it is open, or if a page was evicted."""
         if key in self._lengths:
             raise ValueError(f"session {key!r} has memory already; only one without can begin with kept pages")
         if not all(map(self._prefix_cache.is_kept, hit.pages)):
@@ -175,9 +179,9 @@ class PagePool:
             self._chains[key].num_published = len(hit.pages)
 
     def publish(self, key: Hashable, scope: bytes, tokens: Sequence[int], num_final: int | None = None) -> None:
-        """Keeps a session's full pages as those of its text, of which the first `num_final` tokens change no more.
+        """Publishes a session's full pages in the prefix cache.
 
-        None: all of them.
+        num_final: leading tokens that will not change; None: all.
         """
         num_full = min(self.length(key), len(tokens) if num_final is None else num_final) // self.page_size
         if not self.has_prefix_cache or not scope or not num_full:
@@ -192,24 +196,24 @@ class PagePool:
         chain.num_published = num_full
 
     def withdraw(self, key: Hashable) -> None:
-        """Nobody else finds a session's pages any more: what they hold is not trusted."""
+        """Removes a session's pages from the prefix cache, because their contents are not trusted."""
         if key in self._lengths:
             for page in self.table(key).tolist():
                 self._prefix_cache.withdraw(page)
 
     def references(self, page: int) -> int:
-        """Returns the number of sessions that have a page in use."""
+        """Returns the number of sessions that use a page."""
         return self._prefix_cache.references(page)
 
     def is_kept(self, page: int) -> bool:
-        """Returns whether a page can be found by its text."""
+        """True if a page is published: it can be found by its text."""
         return self._prefix_cache.is_kept(page)
 
     def owned(self, keys: Sequence[Hashable], others: Iterable[Hashable] = (), beside: Sequence[int] = ()) -> list[int]:
-        """Numbers of pages of these sessions; of a page that several have, only the first of them is the owner.
+        """Returns each session's number of pages; a shared page counts only for the first session that has it.
 
-        So when they leave from the last to the first, these are the pages that each leaves free. others: sessions that
-        stay, of whose pages none of these is the owner. beside: pages of which none is, either.
+        So sessions freed in reverse order free these numbers of pages. others: sessions that stay open; their pages are
+        not counted. beside: further pages that are not counted.
         """
         tables = [self.table(key) for key in keys]
         if not self._prefix_cache.has_shared and not beside:
@@ -239,7 +243,7 @@ class PagePool:
             chain.num_published = min(chain.num_published, num_pages)
 
     def _writable(self, key: Hashable, length: int) -> int:
-        """The length, or the end of the page before where its last page is shared; else that is not kept any more."""
+        """Returns `length`, or the start of its page if shared; unpublishes an unshared page that `length` cuts."""
         place, row = divmod(length, self.page_size)
         if row:
             page = int(self._tables[key][place])
@@ -249,7 +253,7 @@ class PagePool:
         return length
 
     def _release(self, pages: list[int]) -> None:
-        """The last page of a text is the first to be evicted, since more texts share its beginning."""
+        """Releases pages, a text's final page for eviction first: more texts share its beginning."""
         self._free.give([page for page in reversed(pages) if self._prefix_cache.release(page)])
         self._evict(self._prefix_cache.num_unused - self.max_unused)
 

@@ -1,6 +1,6 @@
-"""Forward passes that are laid out already: plain integers in, logits out, keys and values left in the memory.
+"""Forward passes already laid out: plain integers in, logits out, keys and values added to the KV cache.
 
-So where a model is split over several processes, each of them can compute a pass that one has laid out.
+So one process can lay out a pass, and every rank of a split model can compute it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,21 +17,21 @@ from goodspeed.engine.paged.layout import GroupLimits, Layout, lay_out
 from goodspeed.engine.paged.memory import KVPool
 from goodspeed.engine.paged.trees import Ints, Tree
 
-GROUP_BYTES = {"cpu": 4 << 20, "cuda": 1 << 29}  # what a group gathers should stay in a CPU's cache
+GROUP_BYTES = {"cpu": 4 << 20, "cuda": 1 << 29}  # a group's gathered rows should fit into a CPU's cache
 MAX_PADDING = {"cpu": 1 << 10, "cuda": 1 << 18}  # a launch costs a GPU more than a little padding
 
 
 @dataclass(frozen=True)
 class Pass:
-    """All that a forward pass needs to know; chunk i appends counts[i] tokens to starts[i] cached ones."""
+    """All inputs of a forward pass; chunk i appends counts[i] tokens to starts[i] cached ones."""
 
     tokens: Ints  # [num_tokens]
-    wanted: Sequence[int]  # packed position of every wanted row of logits
+    wanted: Sequence[int]  # [num_wanted] packed positions to return logits for
     starts: Sequence[int]  # [num_chunks]
     counts: Sequence[int]  # [num_chunks]
-    tables: Sequence[Ints]  # [num_chunks] pages of each session, new ones included; none where the pass follows
-    parents: Mapping[int, Sequence[int]] = field(default_factory=dict)  # by chunk, of the nodes of its tree
-    follows: bool = False  # the last pass, one token later (`Layout.following`)
+    tables: Sequence[Ints]  # [num_chunks] pages of each session, new ones included; empty if `follows`
+    parents: Mapping[int, Sequence[int]] = field(default_factory=dict)  # by chunk: its tree's parents (`Chunk`)
+    follows: bool = False  # the previous pass, one token later (`Layout.following`)
 
     def __post_init__(self) -> None:
         if len(self.starts) != len(self.counts) or sum(self.counts) != len(self.tokens):
@@ -40,7 +40,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Copy:
-    """Rows of keys and values that are copied within the memory, all at once."""
+    """Key and value rows to copy within the KV cache, all at once."""
 
     source: Ints  # [num_rows] slots
     target: Ints  # [num_rows] slots
@@ -48,7 +48,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Memory:
-    """The size of the key/value memory."""
+    """The size of the KV cache."""
 
     num_pages: int
     page_size: int
@@ -58,32 +58,32 @@ Order = Pass | Copy | Memory
 
 
 class Others(Protocol):
-    """Interface of the other ranks of a model that is split: they compute each order beside this process."""
+    """Interface of the other ranks of a split model: they compute each order in parallel with this process."""
 
-    num_ranks: int  # this process is one of them
+    num_ranks: int  # including this process
 
     def told(self, order: Order) -> AbstractContextManager[None]:
-        """Tells the order, which this process computes inside the block."""
+        """Sends the order to the other ranks; this process computes it inside the block."""
         ...
 
 
 class Passes:
-    """A model together with its key/value memory: runs one pass after the other."""
+    """A model with its KV cache; runs one pass after the other."""
 
     def __init__(self, model: nn.Module, memory: KVPool, others: Others | None = None) -> None:
         self.model, self.memory, self.others = model, memory, others
         kind = memory.device.type
         row_bytes = memory.shape.num_numbers * memory.dtype.itemsize
         self._limits = GroupLimits(max_padding=MAX_PADDING[kind], max_group_rows=GROUP_BYTES[kind] // row_bytes)
-        self._last: Batch | None = None  # of the last pass, if that succeeded
+        self._last: Batch | None = None  # of the previous pass, if it succeeded
 
     def is_followed_by(self, starts: Sequence[int], counts: Sequence[int]) -> bool:
-        """Returns whether a pass of these chunks, of the same sessions as the last, may follow it."""
+        """True if a pass of these chunks, of the same sessions as the previous pass, may follow that pass."""
         return self._last is not None and self._last.layout.is_followed_by(starts, counts)
 
     def run(self, given: Pass) -> Tensor:
-        """Logits [num_wanted, vocab_size] in the model's dtype. ValueError where there is nothing to follow."""
-        last, self._last = self._last, None  # after a pass that failed nothing is gone on from
+        """Computes logits [num_wanted, vocab_size] in the model's dtype. ValueError if there is no pass to follow."""
+        last, self._last = self._last, None  # nothing follows a failed pass
         layout = self._layout(given, last)
         num, wanted = len(given.tokens), given.wanted
         numbers = np.concatenate((given.tokens, layout.positions, layout.slots, np.array(wanted, np.int64)))
@@ -94,12 +94,12 @@ class Passes:
                 batch = last.following(layout, slots)
             else:
                 batch = Batch(self.memory, layout, slots, self._limits)
-            every = list(wanted) == list(range(num))  # as in a drafting step: nothing to pick
+            every = list(wanted) == list(range(num))  # as in a drafting step: all rows
             out = self.model(
                 input_ids=ints[None, :num],
                 position_ids=ints[None, num : 2 * num],
                 use_cache=False,
-                logits_to_keep=0 if every else ints[3 * num :],  # 0 keeps all
+                logits_to_keep=0 if every else ints[3 * num :],  # 0: all rows
                 goodspeed_batch=batch,
             )
         self._last = batch

@@ -1,9 +1,9 @@
-"""Which pages hold which texts, so that a text that begins like an earlier one need not be read again.
+"""The prefix cache: which page holds which text, so that a known beginning of a text needs no prefill.
 
-A full page is named by a digest of its tokens and of the digest of the page before it; the first page follows a root,
-which is a digest of the text's *scope*. So equal digests mean equal texts of one scope, and texts of different scopes
-have no page in common. All digests have a key that is drawn at the start and never leaves the process: nobody outside
-can compute one, or look for two texts with the same.
+A full page is named by a digest of its tokens and of the previous page's digest. The first page follows a root, the
+digest of the text's *scope*. So equal digests mean equal texts of one scope, and texts of different scopes share no
+page. The key of all digests is drawn at the start and never leaves the process: nobody outside can compute a digest or
+search for a collision.
 """
 
 import secrets
@@ -15,29 +15,29 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 DIGEST_BYTES = 16
-"""Of 2^40 pages any two have the same digest with a chance below 2^-48, and nobody outside can search for such two."""
+"""Among 2^40 pages, any two collide with a probability below 2^-48, and nobody outside can search for a collision."""
 
 
 class Hit(NamedTuple):
-    """Pages that a text may begin with, since they hold the beginning of it."""
+    """Published pages that hold the beginning of a text."""
 
     pages: tuple[int, ...] = ()
     num_tokens: int = 0
-    num_unused: int = 0  # of the pages, those that count as free now
+    num_unused: int = 0  # pages that no session uses; they count as free
 
 
 @dataclass(slots=True)
 class Chain:
-    """The digests of a session's full pages, from the first on; computed as they are asked for."""
+    """The digests of a session's full pages, from the first on; computed on demand."""
 
     scope: bytes
     root: bytes
     digests: list[bytes] = field(default_factory=list)
-    num_published: int = 0  # pages that were looked at, and need not be again
+    num_published: int = 0  # leading pages that `publish` has handled
 
 
 class Hasher:
-    """Digests of pages under a key of its own."""
+    """Computes page digests under a random key of its own."""
 
     def __init__(self, page_size: int) -> None:
         key = secrets.token_bytes(32)
@@ -46,13 +46,13 @@ class Hasher:
         self._page = blake2b(digest_size=DIGEST_BYTES, key=key, person=b"prefix page")
 
     def begin(self, scope: bytes) -> Chain:
-        """The chain of a text of which nothing is known yet."""
+        """Returns the empty chain of a new text."""
         root = self._root.copy()
         root.update(scope)
         return Chain(scope, root.digest())
 
     def reach(self, chain: Chain, tokens: Sequence[int], num_pages: int) -> list[bytes]:
-        """Computes a chain's digests up to so many pages of its text `tokens`, and returns all that it has by then."""
+        """Extends a chain to at least `num_pages` pages of its text `tokens`, and returns all its digests."""
         first = len(chain.digests)
         if first < num_pages:
             size = self._page_size
@@ -67,15 +67,13 @@ class Hasher:
 
 
 class PrefixCache:
-    """Pages that can be found by their digest, how many sessions have each, and which of them no session has."""
+    """Finds pages by digest, counts the sessions that use each, and tracks published pages without a session."""
 
     def __init__(self) -> None:
         self._pages: dict[bytes, int] = {}  # by digest
         self._digests: dict[int, bytes] = {}  # by page
-        self._references: dict[int, int] = {}  # of pages that several sessions have; all others have one or none
-        self._unused: OrderedDict[int, None] = (
-            OrderedDict()
-        )  # that no session has: the one that was left first comes first
+        self._references: dict[int, int] = {}  # pages used by several sessions; all others have one or none
+        self._unused: OrderedDict[int, None] = OrderedDict()  # published, without a session; released longest ago first
 
     @property
     def num_unused(self) -> int:
@@ -83,19 +81,19 @@ class PrefixCache:
 
     @property
     def has_shared(self) -> bool:
-        """True if any page is several sessions'."""
+        """True if any page is used by several sessions."""
         return bool(self._references)
 
     def references(self, page: int) -> int:
-        """Returns the number of sessions that have a page in use."""
+        """Returns the number of sessions that use a page."""
         return self._references.get(page, 1)
 
     def is_kept(self, page: int) -> bool:
-        """Returns whether it can be found by its text."""
+        """True if a page is published: it can be found by its text."""
         return page in self._digests
 
     def find(self, digests: Sequence[bytes]) -> list[int]:
-        """The pages of the longest beginning of these that is kept."""
+        """Returns the pages of the longest published prefix of `digests`."""
         pages: list[int] = []
         for digest in digests:
             page = self._pages.get(digest)
@@ -105,43 +103,43 @@ class PrefixCache:
         return pages
 
     def num_unused_of(self, pages: Sequence[int]) -> int:
-        """Counts those of these pages that no session has."""
+        """Counts the given pages that no session uses."""
         return sum(page in self._unused for page in pages)
 
     def publish(self, page: int, digest: bytes) -> None:
-        """Keeps a page under its digest, unless the same text has one already: then it stays its session's own."""
+        """Publishes a page under its digest, unless another page has the same text: then this one stays private."""
         if page not in self._digests and digest not in self._pages:
             self._digests[page] = digest
             self._pages[digest] = page
 
     def withdraw(self, page: int) -> None:
-        """Nobody finds the page any more; those who have it keep it."""
+        """Removes a page from the cache; sessions that use the page retain it."""
         digest = self._digests.pop(page, None)
         if digest is not None:
             del self._pages[digest]
 
     def hold(self, page: int) -> None:
-        """One more session has this page."""
+        """Counts one more session that uses a page."""
         if page in self._unused:
             del self._unused[page]
         else:
             self._references[page] = self.references(page) + 1
 
     def release(self, page: int) -> bool:
-        """A session has this page no more. Returns whether it is free for good: nobody has it, and it is not kept."""
+        """Counts one session less for a page. True if the page is now free: neither used by a session nor published."""
         left = self.references(page) - 1
         if left > 1:
             self._references[page] = left
             return False
         if self._references.pop(page, None) is not None:
-            return False  # one session is left
+            return False  # one session remains
         if page in self._digests:
             self._unused[page] = None
             return False
         return True
 
     def evict(self, number: int) -> list[int]:
-        """Forgets so many of the unused pages, those first that were left first; they are free for good."""
+        """Evicts up to `number` unused pages, those released longest ago first; the returned pages are free."""
         pages = [self._unused.popitem(last=False)[0] for _ in range(min(number, len(self._unused)))]
         for page in pages:
             self.withdraw(page)

@@ -1,7 +1,7 @@
-"""Token trees at the end of a chunk: which node sees which, and how deep each lies.
+"""Token trees at the end of a chunk: each node's depth, and the nodes that it sees.
 
-The last tokens of a chunk may be a tree instead of a chain. Its nodes are stored in the rows that tokens of a chain
-would be stored in; but a node's position in the text is that of its depth, and it sees only its own ancestors.
+The final tokens of a chunk may form a tree instead of a chain. Nodes are stored in the same rows as a chain's tokens,
+but a node's position in the text follows from its depth. Among the nodes, each sees only its ancestors and itself.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 BASE = -1
-"""The parent of a first node: the token before the tree."""
+"""Parent of a first node: the token before the tree."""
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,14 @@ class Tree:
     """The nodes of a tree, parents first."""
 
     depths: Ints  # [num_nodes] tokens below the base; 1 for a first node
-    sees: Bools  # [num_nodes, num_nodes] whether a node's path to the base has another; it has itself
+    sees: Bools  # [num_nodes, num_nodes] True where the column is the row's ancestor, or the row itself
 
     def __len__(self) -> int:
         return len(self.depths)
 
     @classmethod
     def of(cls, parents: Sequence[int]) -> "Tree | None":
-        """The tree with the parent of each node, an index or -1; None where it is a chain.
+        """Builds the tree from each node's parent, an index or -1; returns None for a chain.
 
         Raises ValueError for a parent that does not come before its node.
         """
@@ -46,17 +46,17 @@ class Tree:
         return cls(depths, sees)
 
     def hidden(self, base: int, num_keys: int, window: int | None) -> Bools:
-        """Which of a session's keys each node does not see [num_nodes, num_keys].
+        """Returns the session keys hidden from each node [num_nodes, num_keys].
 
-        base: row of the token before the tree, counted from the first of these keys; the nodes' rows follow it. Rows up
-        to it lie at their own positions. window: tokens that a token sees, itself among them.
+        base: row of the token before the tree, relative to the first key; the nodes' rows follow. Rows up to the base
+        lie at their own positions. window: tokens that a token sees, itself included; None: all.
         """
         first, end = base + 1, base + 1 + len(self)
         hidden = np.ones((len(self), num_keys), np.bool_)
         hidden[:, :first] = False
         hidden[:, first:end] = ~self.sees
         if window is not None:
-            oldest = self.depths - window  # relative to the base: what lies there or before is not seen
+            oldest = self.depths - window  # relative to the base; this position and earlier ones are hidden
             hidden[:, :first] |= np.arange(-base, 1) <= oldest[:, None]
             hidden[:, first:end] |= self.depths <= oldest[:, None]
         return hidden

@@ -1,6 +1,6 @@
-"""The other ranks' side: load a part of the model, then compute every order that comes, until the last one.
+"""The other ranks' side: loads a part of the model, then computes every order until the stream's end marker.
 
-A rank that fails ends, and rank 0 notices.
+A failed rank exits, and rank 0 notices.
 """
 
 import os
@@ -27,7 +27,7 @@ FAILED = 1
 
 
 def load(part: Part) -> tuple[Checkpoint, KVShape, int]:
-    """Joins the other ranks, loads this one's part, and tries it together with them; see `try_model`."""
+    """Joins the other ranks, loads this rank's part, and tests it together with them (`try_model`)."""
     torch.set_num_threads(part.threads)
     store = joining.find_store(part)
     joining.meet(store, joining.JOINED, part.num_ranks)
@@ -45,7 +45,7 @@ def load(part: Part) -> tuple[Checkpoint, KVShape, int]:
 
 @torch.inference_mode()
 def follow(stream: BinaryIO, checkpoint: Checkpoint, shape: KVShape, num_layers: int) -> KVPool | None:
-    """Computes orders until the last one, and returns the KV cache; EOFError when the stream ends before it."""
+    """Computes orders until the end marker, and returns the KV cache; EOFError if the stream ends earlier."""
     passes: Passes | None = None
     while (order := orders.read(stream)) is not None:
         match order:
@@ -63,9 +63,9 @@ def follow(stream: BinaryIO, checkpoint: Checkpoint, shape: KVShape, num_layers:
 
 
 def run(done: Callable[[KVPool | None], None] = lambda _: None) -> NoReturn:
-    """The process of a rank, from its argument (`Part`) to its end.
+    """Runs a rank's process, from its argument (`Part`) to its exit.
 
-    done: called after the last order.
+    done: called after the end marker, with the KV cache.
     """
     threading.Thread(target=_end_with_rank_0, daemon=True).start()
     status = FAILED
@@ -80,8 +80,8 @@ def run(done: Callable[[KVPool | None], None] = lambda _: None) -> NoReturn:
 
 
 def _end_with_rank_0() -> None:
-    """Ends this process when nobody holds the other end of its standard input any more, whatever it waits for."""
+    """Exits this process as soon as rank 0's end of its standard input is closed, during any other wait."""
     poll = select.poll()
-    poll.register(sys.stdin.fileno(), 0)  # of a pipe that is closed, not of what comes
+    poll.register(sys.stdin.fileno(), 0)  # reports a closed pipe, not input
     poll.poll()
     os._exit(FAILED)

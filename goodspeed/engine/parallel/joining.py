@@ -1,4 +1,4 @@
-"""Brings the ranks of one machine together: a store on the loopback interface, then torch.distributed."""
+"""Joins the ranks of one machine: a store on the loopback interface, then torch.distributed."""
 
 import os
 import socket
@@ -13,10 +13,11 @@ from torch._C._distributed_c10d import TCPStore
 
 LOOPBACK = "127.0.0.1"
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-"""Environment variables that name the network interface of torch's libraries."""
+"""Environment variables that set the network interface of torch's libraries."""
 
 ANSWER_S = 120.0
-"""Longest wait of one rank for the others within a forward pass: it takes seconds, or somebody is gone."""
+"""Longest wait of one rank for the others within a forward pass, in seconds; a longer wait means that a rank is
+lost."""
 
 POLL_S = 0.05
 JOINED, LOADED = "joined", "loaded"
@@ -28,14 +29,14 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     model: str
     device: str  # cpu, or cuda: rank r has GPU r
     dtype: str
-    threads: int  # of the CPU, for each rank
+    threads: int  # CPU threads of each rank
     rank: int = 0
     num_ranks: int = 1
     port: int = 0  # of the store, on the loopback interface
 
 
 def make_store(num_ranks: int) -> TCPStore:
-    """Makes the store that rank 0 keeps; it listens on a free port of the loopback interface only."""
+    """Makes rank 0's store; it listens on a free port of the loopback interface only."""
     listening = socket.create_server((LOOPBACK, 0))
     port, timeout = int(listening.getsockname()[1]), timedelta(seconds=ANSWER_S)
     descriptor = listening.detach()
@@ -43,12 +44,12 @@ def make_store(num_ranks: int) -> TCPStore:
 
 
 def find_store(part: Part) -> TCPStore:
-    """Connects to the store of rank 0."""
+    """Connects to rank 0's store."""
     return TCPStore(LOOPBACK, part.port, part.num_ranks, False, timedelta(seconds=ANSWER_S))
 
 
 def meet(store: TCPStore, where: str, num_ranks: int, check: Callable[[], None] = lambda: None) -> None:
-    """Waits until every rank is there, however long it loads; torch's own waits are limited.
+    """Waits until every rank has reached `where`, without a time limit: loading may outlast torch's own limits.
 
     check: called meanwhile; ends the wait by an exception.
     """
@@ -59,7 +60,7 @@ def meet(store: TCPStore, where: str, num_ranks: int, check: Callable[[], None] 
 
 
 def join(store: TCPStore, part: Part) -> None:
-    """Makes this process a rank; returns when all are there. Each rank has a GPU of its own number, or the CPU."""
+    """Makes this process a rank; returns when all have joined. Rank r uses GPU r, or the CPU."""
     names = [name for _, name in socket.if_nameindex()]
     for variable in INTERFACES:
         os.environ.setdefault(variable, "lo" if "lo" in names else "lo0")

@@ -1,4 +1,4 @@
-"""Orders as bytes: a length, then MessagePack of plain integers, so nothing that arrives can become code."""
+"""Serializes orders: a length, then MessagePack of plain integers, so no received bytes can become code."""
 
 import struct
 from typing import Any, BinaryIO
@@ -16,7 +16,7 @@ MAX_BYTES = 1 << 29
 
 
 def encode(order: Order | None) -> bytes:
-    """Returns an order as bytes; None is the last one, after which there are no more."""
+    """Serializes an order; None marks the end of the stream."""
     data = _ENCODER.encode((type(order).__name__, order))
     if len(data) > MAX_BYTES:
         raise MalformedMessage(f"a forward pass of more than {MAX_BYTES} bytes cannot be sent; use smaller rounds")
@@ -24,7 +24,7 @@ def encode(order: Order | None) -> bytes:
 
 
 def read(stream: BinaryIO) -> Order | None:
-    """Reads the next order; None for the last one. Raises EOFError at the end, MalformedMessage for anything else."""
+    """Reads the next order; None at the end marker. EOFError if the stream ends, MalformedMessage for invalid bytes."""
     [size] = LENGTH.unpack(_read(stream, LENGTH.size))
     if size > MAX_BYTES:
         raise MalformedMessage(f"{size} bytes are no order")
@@ -50,7 +50,7 @@ def _pack(array: Any) -> bytes:
 def _unpack(_: type, data: Any) -> Any:
     if not isinstance(data, bytes) or len(data) % 8:
         raise ValueError("an array of int64 numbers is wanted")
-    return np.frombuffer(bytearray(data), np.int64)  # of its own, since torch wants to be able to write
+    return np.frombuffer(bytearray(data), np.int64)  # a copy: torch needs a writable array
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_pack)

@@ -1,4 +1,4 @@
-"""Rank 0's side: starts the processes of the other ranks, sends them each order, notices when one is lost, ends them.
+"""Rank 0's side: starts the other ranks' processes, sends them each order, detects lost ranks, and ends all ranks.
 
 `check` may be called from another thread than `told`.
 """
@@ -19,32 +19,32 @@ from goodspeed.engine.splitting import Split
 from goodspeed.errors import GoodSpeedError, RankLost
 
 NOTICE_S = 3.0
-"""How long a failed order waits for the process that it failed on to be seen ended."""
+"""Longest wait, after a failed order, for a rank's process to exit and thereby explain the failure."""
 
 LONGEST_S = 600.0
-"""Longest time that an order may take until the ranks count as lost; any single wait of theirs is limited far lower."""
+"""Time after which the ranks of an unfinished order count as lost; each single wait of a rank has a far lower limit."""
 
 CLOSE_S = 5.0
-"""How long a rank may take to end when it is told to."""
+"""Time in which a rank must exit after the end marker."""
 
 WORKER = ("-m", "goodspeed.engine.parallel")
 
 
 class Ranks:
-    """The other ranks of a model; this process is rank 0. All end with this process, however that ends."""
+    """The other ranks of a model; this process is rank 0. All ranks end with this process, however it ends."""
 
     def __init__(self, num_ranks: int) -> None:
         self.num_ranks = num_ranks
         self._store = joining.make_store(num_ranks)
         self._processes: list[subprocess.Popen[bytes]] = []  # of ranks 1 and up
-        self._told_at: float | None = None  # since when an order is being computed
+        self._told_at: float | None = None  # start of the order in progress
         self._has_failed = False
 
     @classmethod
     def start(cls, part: Part, num_ranks: int, *, worker: Sequence[str] = WORKER) -> "Ranks":
-        """Starts processes that load their parts of the model, and joins them; raises RankLost if one ends.
+        """Starts processes that load their parts of the model, and joins them; raises RankLost if one exits.
 
-        worker: Python's arguments for the process of a rank.
+        worker: Python's arguments for a rank's process.
         """
         ranks = cls(num_ranks)
         parts = [
@@ -64,14 +64,15 @@ class Ranks:
 
     @property
     def split(self) -> Split:
-        """Returns the split by which rank 0 loads its own part; raises RankLost if another rank ends meanwhile."""
+        """Returns the split by which rank 0 loads its part; loading raises RankLost if another rank exits meanwhile."""
         return Split(self.num_ranks, lambda: joining.meet(self._store, joining.LOADED, self.num_ranks, self.check))
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """All ranks do the same inside the block, such as to try the model; raises RankLost for what fails by others.
+        """Runs work that all ranks do together inside the block, such as testing the model.
 
-        After any error the ranks are out of step, and none of them can go on.
+        Raises RankLost for any Exception but GoodSpeedError, which passes. After any error the ranks are out of step,
+        and none can continue.
         """
         try:
             yield
@@ -80,12 +81,12 @@ class Ranks:
                 if isinstance(error, GoodSpeedError) or not isinstance(error, Exception):
                     raise
                 raise self._lost(error) from error
-            finally:  # not before: `check`, on another thread, would name no rank while this one still looks for it
+            finally:  # set last: until `_lost` is done, `check` on another thread could not name the lost rank
                 self._has_failed = True
 
     @contextmanager
     def told(self, order: Order) -> Iterator[None]:
-        """Tells all ranks an order, which this process computes inside the block. Raises as `together`."""
+        """Sends an order to all ranks; this process computes it inside the block. Raises as `together` does."""
         self.check()
         data = orders.encode(order)
         self._told_at = time.monotonic()
@@ -98,7 +99,7 @@ class Ranks:
             self._told_at = None
 
     def check(self) -> None:
-        """Raises RankLost if a rank has ended, does not answer, or is out of step."""
+        """Raises RankLost if a rank has exited, does not answer, or is out of step."""
         self._refuse_ended()
         told_at = self._told_at
         if told_at is not None and time.monotonic() - told_at > LONGEST_S:
@@ -108,12 +109,12 @@ class Ranks:
             raise self._error(f"the ranks of --tp {self.num_ranks} are out of step")
 
     def close(self) -> None:
-        """Ends all ranks; those that do not end by themselves are killed."""
+        """Ends all ranks; kills those that do not exit by themselves."""
         for process in self._processes:
             if not self._has_failed:
                 with suppress(OSError, subprocess.TimeoutExpired):
                     _write(process, orders.encode(None))
-                    process.wait(CLOSE_S)  # the pipe is open till then: at its end a rank ends at once
+                    process.wait(CLOSE_S)  # the pipe stays open until then: a closed pipe ends a rank at once
             process.kill()
             process.communicate()
         if not self._has_failed and distributed.is_initialized():
@@ -127,7 +128,7 @@ class Ranks:
                 raise self._error(f"rank {rank} of --tp {self.num_ranks} ended {how}")
 
     def _lost(self, error: Exception) -> RankLost:
-        """Returns the error for what failed: which rank has ended, if one has, else what failed here."""
+        """Returns the error for a failure: the rank that has exited, if any, else the failure seen here."""
         until = time.monotonic() + NOTICE_S
         while time.monotonic() < until:
             try:

@@ -1,6 +1,6 @@
-"""Reads quantization_config of config.json as a scheme, or refuses it by the setting's name.
+"""Parses quantization_config of config.json into a scheme, or refuses it by the setting's name.
 
-A setting that is not known may change what the numbers mean, so it is refused.
+An unknown setting may change the meaning of the numbers, so it is refused.
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ KEY = "quantization_config"
 
 @dataclass(frozen=True)
 class Awq:
-    """4 bits, with a zero and a scale for each group of inputs, in the layout that AutoAWQ calls gemm."""
+    """4 bits, with a zero point and a scale for each group of inputs, in AutoAWQ's layout `gemm`."""
 
-    group_size: int | None  # inputs; None: all of a layer's
+    group_size: int | None  # inputs; None: all inputs of a layer
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ AWQ_KNOWN = frozenset(
     "checkpoint_format desc_act sym pad_token_id backend disable_exllama do_fuse exllama_config fuse_max_seq_len "
     "max_input_length modules_to_fuse use_cuda_fp16 use_exllama".split()
 )
-"""Settings of AWQ: those that are checked, and those that say how it was made or choose another program's kernels."""
+"""Settings of AWQ: either checked here, or without effect (how the checkpoint was made, other programs' kernels)."""
 
 FP8_KNOWN = frozenset(
     "quant_method modules_to_not_convert activation_scheme weight_block_size dequantize fmt scale_fmt expert_dtype "
@@ -59,13 +59,13 @@ OTHERS = {
     "mxfp4": "its experts are stored in a layout of their own",
     "torchao": "it stores pickled tensors, or needs torchao's own classes",
 }
-"""Ways of quantising that are known and not read, with the reason."""
+"""Known quantisation methods that are not supported, with the reason."""
 
 
 def read_scheme(config: Mapping[str, Any]) -> Scheme | None:
-    """Returns how the weights of a config.json are stored; None for plain ones.
+    """Returns the quantisation scheme in a config.json; None for plain weights.
 
-    Raises UnsupportedModelError for what is not read, naming the setting.
+    Raises UnsupportedModelError, naming the setting, for an unsupported scheme.
     """
     inner = config.get("text_config")
     if isinstance(inner, Mapping) and inner.get(KEY) is not None:
@@ -87,9 +87,9 @@ def read_scheme(config: Mapping[str, Any]) -> Scheme | None:
 
 
 def dequantising(scheme: CompressedTensors) -> dict[str, Any]:
-    """Returns the settings with which transformers makes plain weights of such a checkpoint as it loads them.
+    """Returns the settings with which transformers dequantises such a checkpoint as it loads.
 
-    Raises ConfigError where compressed-tensors is not installed, or transformers is too old.
+    Raises ConfigError if compressed-tensors is not installed, or transformers is too old.
     """
     what = "a checkpoint of compressed-tensors"
     if find_spec("compressed_tensors") is None:
@@ -154,7 +154,7 @@ def _refuse_unknown(settings: Mapping[str, Any], known: frozenset[str]) -> None:
 
 
 def _refuse_other(settings: Mapping[str, Any], key: str, wanted: object, default: object = None) -> None:
-    """Refuses every value of a setting but one; letters may be capitals."""
+    """Refuses every value of a setting but `wanted`, regardless of case."""
     value = settings.get(key, default)
     if isinstance(value, str):
         value = value.lower()

@@ -1,6 +1,6 @@
-"""Linear layers that keep their weights in 4 bits and multiply bfloat16 rows with them, by kernels that torch has.
+"""Linear layers with weights in 4 bits, multiplied with bfloat16 rows by torch's kernels.
 
-A weight takes 4 bits and a scale and zero per group instead of 16 bits, and a round reads as much less. The kernels
+A weight takes 4 bits, and a scale and zero per group, instead of 16 bits; a round reads that much less. The kernels
 hold scales and zeros in bfloat16, so results differ from the dequantised layer's by rounding, about as much as bfloat16
 itself does. Each row's result is independent of the others.
 """
@@ -11,24 +11,24 @@ from torch import Tensor, nn
 from goodspeed.engine.quantized.layers import Codes, LayerShape
 
 ROUNDING = 1 / 64
-"""Largest difference from the dequantised layer, relative to the largest result, that counts as rounding (on a CPU
-0.005 was the largest seen; plain bfloat16 has 0.004, and a wrong order of numbers about 1)."""
+"""Largest difference from the dequantised layer that counts as rounding, relative to the largest result (seen on a CPU:
+at most 0.005; plain bfloat16: 0.004; a wrong order of numbers: about 1)."""
 
 GROUP_SIZES = (32, 64, 128, 256)
-"""What the kernels take, by torch's own checks."""
+"""Group sizes that the kernels accept, by torch's own checks."""
 
 TILES = (8, 4, 2)
-"""Tiles of 16 inputs that CUDA's layout takes together; the most that the inputs allow is chosen."""
+"""Numbers of tiles (16 inputs each) that CUDA's layout combines; the largest that divides the inputs is used."""
 
 BLOCK = 256
-"""Outputs that are packed at a time on a CPU, a multiple of what its layout takes together: to need little memory."""
+"""Outputs packed at a time on a CPU, to save memory; a multiple of the number that the CPU's layout combines."""
 
 NUM_SAMPLES = 64
-"""Numbers of a weight that its fingerprint is made of: the packed layout is another one on each device."""
+"""Elements of a weight sampled for its fingerprint: the packed layout differs between devices."""
 
 
 class Int4Linear(nn.Module):
-    """Takes an `nn.Linear` layer's place, and has no weight before `fill`; a bias is an ordinary parameter."""
+    """Replaces an `nn.Linear`; has no weight before `fill`. A bias is an ordinary parameter."""
 
     packed: Tensor | None
     scales_and_zeros: Tensor | None  # bfloat16 [num_groups, num_outputs, 2]
@@ -44,7 +44,7 @@ class Int4Linear(nn.Module):
 
     @torch.no_grad()
     def fill(self, codes: Codes, device: torch.device) -> None:
-        """Packs a weight for a device, which it cannot leave afterwards."""
+        """Packs a weight for a device; the layer cannot move to another device afterwards."""
         if tuple(codes.codes.shape) != (self.in_features, self.out_features):
             raise ValueError("a weight of this layer's shape is wanted")
         flat = codes.codes.reshape(-1)
@@ -69,7 +69,7 @@ class Int4Linear(nn.Module):
 
 
 def _pack(codes: Tensor) -> Tensor:
-    """Lays out numbers, uint8 [num_outputs, num_inputs], as the kernel of their device wants them."""
+    """Packs codes, uint8 [num_outputs, num_inputs], into the layout of their device's kernel."""
     if codes.device.type == "cpu":
         pack = torch.ops.aten._convert_weight_to_int4pack_for_cpu  # takes 32 bits for each number
         return torch.cat([pack(block.int(), 2) for block in torch.split(codes, BLOCK)])
@@ -80,7 +80,7 @@ def _pack(codes: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def is_right(shape: LayerShape, device: torch.device) -> bool:
-    """True if this device's kernels multiply a weight of this shape correctly, by a trial on made numbers."""
+    """True if this device's kernels multiply a weight of this shape correctly, tested with random numbers."""
     if shape.group_size not in GROUP_SIZES:
         return False
     generator = torch.Generator().manual_seed(0)

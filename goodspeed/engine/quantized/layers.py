@@ -1,9 +1,9 @@
 """Reads quantised linear layers: AutoAWQ's layout `gemm` (4 bits), and e4m3 with a scale for each block (fp8).
 
 AWQ (Lin et al., 2024) stores qweight int32 [num_inputs, num_outputs / 8], qzeros int32 [num_groups, num_outputs / 8],
-scales [num_groups, num_outputs]. The 4 bits at place i of a word are those of output ORDER[i] of its eight. fp8, as in
-DeepSeek's and Qwen's checkpoints, stores weight float8_e4m3fn [num_outputs, num_inputs] and weight_scale_inv [block
-rows, block columns], by which the weight is multiplied. Activations are not quantised here.
+scales [num_groups, num_outputs]. The 4 bits at place i of a word belong to output ORDER[i] of the word's eight outputs.
+fp8, as in DeepSeek's and Qwen's checkpoints, stores weight float8_e4m3fn [num_outputs, num_inputs] and its factor
+weight_scale_inv [block rows, block columns]. Activations are not quantised here.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ UNUSED = (".activation_scale", ".input_scale")
 
 @dataclass(frozen=True)
 class LayerShape:
-    """The size of a layer's weight, and how its inputs are grouped."""
+    """The size of a layer's weight, and of its groups of inputs."""
 
     num_outputs: int
     num_inputs: int
@@ -55,7 +55,7 @@ class Codes:
 
 
 class AwqLayers:
-    """The layers that have a tensor `qweight` or `qzeros`, so that a missing part is named."""
+    """The layers that have a tensor `qweight` or `qzeros`; an error names the missing part."""
 
     def __init__(self, stored: StoredTensors, scheme: Awq) -> None:
         self._stored, self._scheme = stored, scheme
@@ -63,11 +63,11 @@ class AwqLayers:
         self.names = sorted({layer for layer, _, part in found if part in ("qweight", "qzeros")})
 
     def parts(self, name: str) -> list[str]:
-        """Returns the names of the tensors that take the place of the layer's weight."""
+        """Returns the names of the tensors that replace the layer's weight."""
         return [f"{name}.{part}" for part in ("qweight", "qzeros", "scales")]
 
     def shape(self, name: str) -> LayerShape:
-        """Returns a layer's shape by the headers of its tensors; CheckpointError where they do not fit together."""
+        """Returns a layer's shape from the headers of its tensors; CheckpointError if they do not match."""
         qweight, qzeros, scales = self.parts(name)
         num_inputs, num_words = _two_dimensions(self._stored, qweight)
         size = num_inputs if self._scheme.group_size is None else self._scheme.group_size
@@ -81,7 +81,7 @@ class AwqLayers:
         return shape
 
     def codes(self, name: str) -> Codes:
-        """Reads a layer; CheckpointError as `shape`."""
+        """Reads a layer; raises CheckpointError as `shape` does."""
         self.shape(name)
         qweight, qzeros, scales = (self._stored.read(part) for part in self.parts(name))
         return Codes(unpack(qweight), unpack(qzeros), scales)
@@ -92,7 +92,7 @@ class AwqLayers:
 
 
 class Fp8Layers:
-    """The layers whose weight has scales."""
+    """The layers that have a tensor `weight_scale_inv`."""
 
     def __init__(self, stored: StoredTensors, scheme: Fp8) -> None:
         self._stored, self._scheme = stored, scheme
@@ -103,12 +103,12 @@ class Fp8Layers:
                 raise CheckpointError(f"{name} has 8 bits and no scales ({SCALE[1:]}); get the checkpoint again")
 
     def parts(self, name: str) -> list[str]:
-        """As of `AwqLayers`."""
+        """See `AwqLayers.parts`."""
         unused = [name + suffix for suffix in UNUSED]
         return [f"{name}.weight", name + SCALE, *(part for part in unused if part in self._stored)]
 
     def shape(self, name: str) -> LayerShape:
-        """As of `AwqLayers`."""
+        """See `AwqLayers.shape`."""
         weight, scale = f"{name}.weight", name + SCALE
         shape = _two_dimensions(self._stored, weight)
         self._stored.expect(weight, shape, ("F8_E4M3",))
@@ -120,7 +120,7 @@ class Fp8Layers:
         return LayerShape(*shape, group_size=shape[1])
 
     def weight(self, name: str) -> Tensor:
-        """As of `AwqLayers`."""
+        """See `AwqLayers.weight`."""
         shape = self.shape(name)
         scales = self._stored.read(name + SCALE).float()
         if self._scheme.block is not None:
@@ -131,14 +131,14 @@ class Fp8Layers:
 
 
 def unpack(words: Tensor) -> Tensor:
-    """Returns the numbers of AWQ's packed words: uint8 [rows, 8 * columns] of int32 [rows, columns]."""
-    octets = words.contiguous().unsqueeze(-1).view(torch.uint8)  # [*, 4], the lowest first
+    """Unpacks AWQ's words, int32 [rows, columns], into their numbers, uint8 [rows, 8 * columns]."""
+    octets = words.contiguous().unsqueeze(-1).view(torch.uint8)  # [*, 4], lowest byte first
     nibbles = torch.stack([octets & 15, octets >> 4], dim=-1).flatten(-2)  # [*, 8]
     return nibbles[..., torch.tensor(PLACES)].flatten(-2)
 
 
 def _two_dimensions(stored: StoredTensors, name: str) -> tuple[int, int]:
-    """Returns a tensor's shape; CheckpointError where it is no matrix."""
+    """Returns a tensor's shape; CheckpointError if the tensor is not a matrix."""
     shape = stored.shape(name)
     if len(shape) != 2:
         raise CheckpointError(f"{name} has {len(shape)} dimensions instead of 2; get the checkpoint again")

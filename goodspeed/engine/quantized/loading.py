@@ -1,7 +1,7 @@
-"""A quantised checkpoint becomes a transformers model: weights are read, and dequantised or packed, one by one.
+"""Loads a quantised checkpoint as a transformers model: reads weights and dequantises or packs them, one by one.
 
-transformers gets plain tensors that are made when it asks for each, so it renames weights and stacks experts as with a
-plain checkpoint.
+transformers gets plain tensors, each made on request, so it renames weights and stacks experts as for a plain
+checkpoint.
 """
 
 import logging
@@ -25,15 +25,15 @@ logger = logging.getLogger("goodspeed.engine")
 Layers = AwqLayers | Fp8Layers
 
 ACTIVATIONS = (".input_scale", ".input_zero_point", ".input_global_scale")
-"""Endings of compressed-tensors' tensors for quantising activations, which is not done here."""
+"""Suffixes of compressed-tensors' tensors for quantising activations, which is not done here."""
 
 
 def load_model(
     folder: Path, config: Any, scheme: Awq | Fp8, device: torch.device, dtype: torch.dtype
 ) -> tuple[Any, dict[str, Any]]:
-    """Returns the model on a CPU (layers of 4 bits: on the device) and what transformers reports of its loading.
+    """Returns the model on a CPU (layers of 4 bits: on the device), and transformers' loading report.
 
-    Raises CheckpointError for tensors that do not fit together, or that the model has no place for.
+    Raises CheckpointError for tensors that do not match each other, or have no place in the model.
     """
     stored = StoredTensors(folder)
     layers: Layers = AwqLayers(stored, scheme) if isinstance(scheme, Awq) else Fp8Layers(stored, scheme)
@@ -69,7 +69,7 @@ def _model_class(config: Any) -> Any:
 
 
 def _refuse_shapes(layers: Layers, outline: Any) -> None:
-    """Refuses layers of another size than the model's; where it has no such layer, transformers tells by name."""
+    """Refuses layers of another size than the model's; transformers reports layers that the model lacks."""
     if not layers.names:
         raise CheckpointError("quantization_config says that weights are quantised, and none is; correct config.json")
     weights = {name: list(tensor.shape) for name, tensor in outline.state_dict().items()}
@@ -82,7 +82,7 @@ def _refuse_shapes(layers: Layers, outline: Any) -> None:
 
 
 def _tensors(stored: StoredTensors, layers: Layers, kept: Iterable[str]) -> dict[str, Deferred]:
-    """Returns a plain checkpoint's tensors, each made when it is asked for, but for the weights that stay in 4 bits."""
+    """Returns a plain checkpoint's tensors, each made on request, except for the weights that stay in 4 bits."""
     parts = {part for name in layers.names for part in layers.parts(name)}
     plain = {name: Deferred(partial(stored.read, name)) for name in stored.names if name not in parts}
     made = {f"{name}.weight": Deferred(partial(layers.weight, name)) for name in layers.names if name not in kept}
@@ -90,7 +90,7 @@ def _tensors(stored: StoredTensors, layers: Layers, kept: Iterable[str]) -> dict
 
 
 def _int4_layers(layers: AwqLayers, outline: Any, device: torch.device) -> dict[str, Int4Linear]:
-    """Returns the layers that stay in 4 bits, empty yet; a warning tells how many do not, though they are stored so."""
+    """Returns the layers that stay in 4 bits, still empty; warns about the number of layers dequantised instead."""
     linear = {name for name, module in outline.named_modules() if type(module) is nn.Linear}
     linear -= {name for name, module in outline.named_modules() if module is outline.get_output_embeddings()}
     shapes = {name: layers.shape(name) for name in layers.names if name in linear}
@@ -103,7 +103,7 @@ def _int4_layers(layers: AwqLayers, outline: Any, device: torch.device) -> dict[
 
 
 def _with_int4(model_class: Any, kept: dict[str, Int4Linear]) -> Any:
-    """Returns the model's class with layers that are replaced before transformers asks for their weights."""
+    """Returns a model class that replaces layers by `kept` before transformers asks for their weights."""
     if not kept:
         return model_class
 
@@ -119,7 +119,7 @@ def _with_int4(model_class: Any, kept: dict[str, Int4Linear]) -> Any:
 
 
 def refuse_unplaced(names: Iterable[str]) -> None:
-    """Raises CheckpointError for tensors of a checkpoint that the model has no place for."""
+    """Raises CheckpointError for tensors that have no place in the model."""
     if wrong := sorted(names):
         some = ", ".join(ascii(name)[1:-1][:80] for name in wrong[:4])
         raise CheckpointError(
@@ -129,5 +129,5 @@ def refuse_unplaced(names: Iterable[str]) -> None:
 
 
 def _is_zero_bias(name: str, stored: StoredTensors) -> bool:
-    """True for a bias that adds nothing, as some quantisers write for layers without any."""
+    """True for a bias of zeros, which some quantisers write for layers without a bias."""
     return name.endswith(".bias") and name in stored and not bool(stored.read(name).any())

@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint folder by their names, read one at a time when they are asked for."""
+"""The tensors of a checkpoint folder by name, each read on request."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from goodspeed.errors import CheckpointError
 
 
 class StoredTensors:
-    """Reads tensors of a folder's safetensors files, which `folders.refuse_weights` let pass. Threads may share it."""
+    """Reads tensors from a folder's safetensors files, already checked by `folders.refuse_weights`. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._files: dict[str, Any] = {}
@@ -30,11 +30,11 @@ class StoredTensors:
         return name in self._files
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Returns a tensor's shape without reading it; CheckpointError where there is none of that name."""
+        """Returns a tensor's shape without reading its data; CheckpointError if there is no such tensor."""
         return tuple(self._slice(name).get_shape())
 
     def dtype(self, name: str) -> str:
-        """Returns a tensor's type as safetensors writes it, without reading it."""
+        """Returns a tensor's type, as safetensors names it, without reading its data."""
         return str(self._slice(name).get_dtype())
 
     def read(self, name: str) -> Tensor:
@@ -58,7 +58,7 @@ class StoredTensors:
 
 @dataclass(frozen=True)
 class Deferred:
-    """Stands for a tensor that is made when transformers takes all of it, as it does with a slice of safetensors."""
+    """A tensor made only when transformers takes all of it, by indexing it like a safetensors slice."""
 
     make: Callable[[], Tensor]
 

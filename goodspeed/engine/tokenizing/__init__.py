@@ -1,1 +1,1 @@
-"""Text to token ids and back, and what else of a checkpoint belongs to its texts: chat template, sampling defaults."""
+"""Text to token ids and back; a checkpoint's chat template and sampling defaults."""

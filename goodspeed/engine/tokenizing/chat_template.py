@@ -1,9 +1,9 @@
-"""Chat templates by name, and the names in them that no setting may take. transformers renders them, in a sandbox."""
+"""Chat templates by name, and names that no template setting may use. transformers renders templates in a sandbox."""
 
 from collections.abc import Mapping
 
 SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-"""Settings of a tokenizer that name special tokens, for chat templates as well."""
+"""Settings of a tokenizer that name special tokens, also for chat templates."""
 
 RESERVED = frozenset(
     {
@@ -13,11 +13,11 @@ RESERVED = frozenset(
         *("raise_exception", "strftime_now", "dict", "namespace", "range", "lipsum", "cycler", "joiner"),
     }
 )
-"""Names that are no settings: transformers' own, and those of the sandbox."""
+"""Names that no setting may use: transformers' own, and those of the sandbox."""
 
 
 def for_tools(templates: str | Mapping[str, str] | None, *, tools: bool) -> str | None:
-    """Returns the template to use of those that a tokenizer has by name; one for tools is called `tool_use`."""
+    """Returns a tokenizer's chat template: with tools `tool_use` if there is one, else `default`."""
     if templates is None or isinstance(templates, str):
         return templates
     return (templates.get("tool_use") if tools else None) or templates.get("default")

@@ -1,9 +1,8 @@
-"""A checkpoint's sampling defaults and stop strings, from `generation_config.json`, and for chats a second file.
+"""A checkpoint's sampling defaults and stop strings: from `generation_config.json`, and a second file for chats.
 
-A folder may hold several generation configs; `chat_generation_config.json` is read on top of the first one and counts
-for chats only. Only what the files say counts: transformers fills in defaults of its own (top_k 50), and those are not
-the makers' words. As with other servers, `do_sample` is left out of account. Which tokens end a text is in
-`checkpoints.py`.
+`chat_generation_config.json` overrides the first file, for chats only. Only values in the files count: transformers'
+own defaults (top_k 50) are not the model makers' choice. As in other servers, `do_sample` is ignored. End-of-sequence
+ids are read in `checkpoints.py`.
 """
 
 import json
@@ -18,7 +17,7 @@ from goodspeed.errors import CheckpointError
 FOR_ALL, FOR_CHATS = "generation_config.json", "chat_generation_config.json"
 
 MAX_STOPS, MAX_STOP_CHARS = 8, 256
-"""Most stop strings, and most characters of one, that the wire carries."""
+"""Most stop strings, and most characters of one: the limits of the wire format."""
 
 MAX_TEMPERATURE, MAX_TOP_K, MIN_TOP_P = 100.0, (1 << 31) - 1, 1e-6
 MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY = 0.01, 100.0
@@ -32,9 +31,9 @@ SILENT = HONOURED | {
     *("bos_token_id", "pad_token_id", "decoder_start_token_id"),
     *("use_cache", "cache_implementation", "cache_config", "return_dict_in_generate", "num_return_sequences"),
     *("output_attentions", "output_hidden_states", "output_scores", "output_logits"),
-    *("early_stopping", "length_penalty"),  # they count with beams only, which are not supported
+    *("early_stopping", "length_penalty"),  # for beam search only, which is not supported
 }
-"""Keys that need no warning: they are honoured, or change no text."""
+"""Keys that need no warning: supported ones, and those that change no text."""
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(("encoder_repetition_penalty", "typical_p", "guidance_scale"), (1,)),
@@ -44,17 +43,17 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens", "bad_words_ids", "sequence_bias"), ([], {})),
     **dict.fromkeys(("remove_invalid_values", "renormalize_logits", "token_healing"), (False,)),
 }
-"""Keys that are not supported, with the values that change nothing; any other key is not supported at all."""
+"""Unsupported keys, with the values that change nothing; any other key is unsupported with any value."""
 
 
 @dataclass(frozen=True)
 class TextDefaults:
-    """Defaults for requests that leave a parameter out; None is the API's own default."""
+    """Defaults for parameters that a request leaves out; None: the API's own default."""
 
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
-    stop: tuple[str, ...] = ()  # strings that end a text, beside those of its request
+    stop: tuple[str, ...] = ()  # strings that end a text, in addition to its request's
     repetition_penalty: float | None = None
     min_p: float | None = None
 
@@ -65,13 +64,13 @@ class GenerationSettings:
 
     completions: TextDefaults = TextDefaults()
     chats: TextDefaults = TextDefaults()
-    unsupported: tuple[str, ...] = ()  # what it asks for and does not get, as `file: key, key`
+    unsupported: tuple[str, ...] = ()  # unsupported keys in use, as `file: key, key`
 
 
 def read(name: str, folder: Path) -> GenerationSettings:
-    """Reads a folder's settings; CheckpointError, which names the checkpoint, for a value that cannot be honoured."""
+    """Reads a folder's settings; CheckpointError, naming the checkpoint, for an invalid value."""
     for_all, for_chats = (_read_file(name, folder / file) for file in (FOR_ALL, FOR_CHATS))
-    # A chat's end-of-sequence ids would be other ones than those of all texts, and there is only one set of them.
+    # eos_token_id is unsupported in the chats' file: all texts share one set of end-of-sequence ids.
     ignored = {FOR_ALL: _unsupported(for_all, {"eos_token_id"}), FOR_CHATS: _unsupported(for_chats, ())}
     completions, chats = _checked(name, FOR_ALL, for_all), _checked(name, FOR_CHATS, for_chats)
     return GenerationSettings(
@@ -96,14 +95,14 @@ def _read_file(name: str, path: Path) -> dict[str, Any]:
 
 
 def _unsupported(content: Mapping[str, Any], also_known: Iterable[str]) -> list[str]:
-    """Returns, for a log, the keys that would change a text and are not honoured."""
+    """Returns the unsupported keys that would change a text, as ASCII for a log."""
     asked = content.keys() - SILENT - set(also_known)
     keys = sorted(key for key in asked if content[key] not in NEUTRAL.get(key, ()))
     return [ascii(key)[1:-1][:60] for key in keys]
 
 
 def _checked(name: str, file: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Picks the honoured keys that are there, as `TextDefaults` calls them."""
+    """Validates and returns the supported keys that are present, under their names in `TextDefaults`."""
     found: dict[str, Any] = {}
     for key, (least, most, wanted) in _NUMBERS.items():
         if (value := content.get(key)) is not None:
@@ -133,7 +132,7 @@ _NUMBERS = {
     ),
     "min_p": (0.0, 1.0, "a number from 0 (off) to 1"),
 }
-"""Least and largest value of each key that is a number, and what its error says."""
+"""Least and largest value of each numeric key, and their wording in the error."""
 
 
 def _is_number(value: Any) -> bool:

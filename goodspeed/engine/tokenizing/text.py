@@ -1,7 +1,7 @@
-"""Text to token ids and back, and the fingerprint by which two nodes know that they mean the same ids.
+"""Text to token ids and back, and the fingerprint by which two nodes verify that they mean the same ids.
 
-Everything is the tokenizer's own default: special tokens it adds to a prompt are kept, and output is decoded without
-special tokens.
+Uses the tokenizer's own defaults: a prompt includes the special tokens that the tokenizer adds, and output is decoded
+without special tokens.
 """
 
 import json
@@ -16,15 +16,15 @@ MEANING = ("model", "normalizer", "pre_tokenizer", "decoder")
 """Parts of a tokenizer that define the text of an id; truncation, padding and chat templates do not."""
 
 PROBE = "A probe, 1 2 3."
-"""Encoded for the fingerprint: shows the special tokens that a prompt gets, however the tokenizer writes that down."""
+"""Encoded for the fingerprint: reveals the special tokens added to a prompt, however the tokenizer declares them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Inputs of a chat template beside the messages: plain JSON values."""
+    """Inputs of a chat template in addition to the messages: plain JSON values."""
 
-    tools: tuple[Mapping[str, Any], ...] = ()  # as in OpenAI's API; a template sees None where there are none
-    settings: Mapping[str, Any] = field(default_factory=dict)  # variables of its own, by name
+    tools: tuple[Mapping[str, Any], ...] = ()  # as in OpenAI's API; a template gets None if empty
+    settings: Mapping[str, Any] = field(default_factory=dict)  # the template's own variables, by name
 
 
 NOTHING = Inputs()
@@ -33,9 +33,9 @@ NOTHING = Inputs()
 def fingerprint(tokenizer: Any) -> str:
     """Returns a hash of the ids' meaning and of the ids added to a prompt; the same on every machine.
 
-    Vocabulary, merges, normalisation, added tokens, and an encoded probe: a draft node encodes the prompts, so it must
-    add what the target expects. Rows that a model has beyond its tokenizer play no part, so checkpoints padded
-    differently agree.
+    Covers vocabulary, merges, normalisation, added tokens, and an encoded probe: a draft node encodes the prompts, so
+    it must add the ids that the target expects. Rows of a model beyond its tokenizer do not count, so checkpoints
+    padded differently agree.
     """
     added = {str(i): (token.content, token.special) for i, token in tokenizer.added_tokens_decoder.items()}
     parts: dict[str, Any] = {"added": added, "probe": tokenizer(PROBE, verbose=False)["input_ids"]}
@@ -59,7 +59,7 @@ def encode_prompt(tokenizer: Any, text: str) -> list[int]:
     if not isinstance(text, str) or not text:
         raise PromptError("the prompt is empty or not text; give at least one character")
     try:
-        token_ids: list[int] = tokenizer(text, verbose=False)["input_ids"]  # too long is ours to say
+        token_ids: list[int] = tokenizer(text, verbose=False)["input_ids"]  # no warning: we report long prompts
     except (UnicodeEncodeError, TypeError) as error:
         raise PromptError(f"the prompt is not valid Unicode ({error}); remove lone surrogates") from error
     if not token_ids:
@@ -68,7 +68,7 @@ def encode_prompt(tokenizer: Any, text: str) -> list[int]:
 
 
 def encode_part(tokenizer: Any, text: str) -> list[int]:
-    """Returns the token ids of a part of a text, which begins or ends nowhere in particular."""
+    """Returns the token ids of a part of a text, without special tokens at either end."""
     try:
         token_ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
     except (UnicodeEncodeError, TypeError) as error:
@@ -91,30 +91,30 @@ def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, Any]], inputs: I
             return_dict=False,
             **inputs.settings,
         )
-    except Exception as error:  # templates raise what they like for conversations that they do not take
+    except Exception as error:  # templates may raise anything to refuse a conversation
         raise PromptError(f"the chat template refuses this conversation: {error}") from error
     return list(token_ids)
 
 
 def encode(tokenizer: Any, text: str, *, chat: bool) -> list[int]:
-    """Token ids of a prompt; with `chat` of a conversation whose only message it is, of the user."""
+    """Returns a prompt's token ids. chat: encodes it as the only message, a user's, of a conversation."""
     if chat:
         return encode_chat(tokenizer, [{"role": "user", "content": text}])
     return encode_prompt(tokenizer, text)
 
 
 def leaves_blank(tokenizer: Any, prompt_ids: Sequence[int], *, chat: bool) -> bool:
-    """Returns whether an answer begins with whitespace that belongs to the chat template and not to what is said."""
+    """True if an answer's leading whitespace belongs to the chat template and not to the answer."""
     return chat and not ends_blank(tokenizer, prompt_ids)
 
 
 def ends_blank(tokenizer: Any, token_ids: Sequence[int]) -> bool:
-    """Returns whether a prompt's text, special tokens included, ends in whitespace."""
+    """True if a prompt's text, special tokens included, ends in whitespace."""
     return end_of(tokenizer, token_ids)[-1:].isspace()
 
 
 def end_of(tokenizer: Any, token_ids: Sequence[int]) -> str:
-    """Returns the text, special tokens included, of a prompt's last eight tokens."""
+    """Returns the text of a prompt's final eight tokens, special tokens included."""
     return str(tokenizer.decode(list(token_ids[-8:]), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
@@ -124,6 +124,6 @@ def decode(tokenizer: Any, token_ids: Sequence[int]) -> str:
 
 
 def decode_all_but(tokenizer: Any, token_ids: Sequence[int], hidden: Collection[int]) -> str:
-    """Returns the text of generated ids without those that are hidden; other special tokens are text."""
+    """Returns the text of generated ids without the hidden ones; other special tokens are text."""
     shown = [token_id for token_id in token_ids if token_id not in hidden]
     return str(tokenizer.decode(shown, skip_special_tokens=False, clean_up_tokenization_spaces=False))

@@ -1,4 +1,4 @@
-"""Decodes token ids to text piece by piece, up to the first stop string, never cutting a character."""
+"""Decodes token ids to text piece by piece, up to the first stop string, never splitting a character."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -7,24 +7,24 @@ from typing import Any
 from goodspeed.engine.tokenizing.text import decode, decode_all_but
 
 REPLACEMENT = "\ufffd"
-"""A decoder's character for bytes that are no UTF-8; at the end of a text they mostly are an incomplete character."""
+"""A decoder's character for invalid UTF-8 bytes; at the end of a text usually an incomplete character."""
 
 MAX_OPEN = 3
-"""Most replacement characters that an incomplete character decodes to."""
+"""Most replacement characters that one incomplete character decodes to."""
 
 MAX_WINDOW = 16
-"""Most tokens in the window of a text that never ends in a complete character."""
+"""Most tokens in the window while the text never ends in a complete character."""
 
 
 class TextStream:
-    """Text of a growing list of tokens; `push` returns the new, certain text, `end` the rest."""
+    """Text of a growing list of tokens; `push` returns the new text that is certain, `end` the rest."""
 
     def __init__(self, tokenizer: Any, hidden: Collection[int] | None = None) -> None:
-        """hidden: special tokens that are no part of the text; None: all of them."""
+        """hidden: special tokens that are not part of the text; None: all of them."""
         self._tokenizer = tokenizer
         self._hidden = hidden
-        self._window: list[int] = []  # the last tokens: those before can no longer change the text
-        self._num_given = 0  # characters of the window's text that were given out
+        self._window: list[int] = []  # latest tokens; earlier ones can no longer change the text
+        self._num_given = 0  # characters of the window's text already returned
 
     def push(self, tokens: Sequence[int]) -> str:
         """Returns the text that these tokens complete."""
@@ -52,20 +52,20 @@ class TextStream:
         return decode_all_but(self._tokenizer, self._window, self._hidden)
 
     def _forget(self, all_but: int, num_open: int) -> None:
-        """Keeps the last `all_but` tokens as context; num_open characters of their text are not released yet."""
+        """Drops the window's tokens but the latest `all_but`. num_open: characters of their text not released yet."""
         del self._window[:-all_but]
         self._num_given = len(self._decode()) - num_open
 
 
 def _num_open(text: str) -> int:
-    """Returns the number of characters at the end that the next tokens may change."""
+    """Returns the number of final characters that further tokens may change."""
     return min(len(text) - len(text.rstrip(REPLACEMENT)), MAX_OPEN)
 
 
 class StopFinder:
-    """Releases text as soon as it is certain to come before any stop string.
+    """Releases text as soon as it is certain to precede any stop string.
 
-    The match that is complete first wins; of those complete at the same character, the longest.
+    The first match to be complete wins; among those complete at the same character, the longest.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -73,20 +73,20 @@ class StopFinder:
         if "" in stops:
             raise ValueError("a stop string is empty; give at least one character")
         self._stops = stops
-        self._held = ""  # what may yet become the beginning of a stop string
+        self._held = ""  # possible beginning of a stop string
         self.found: str | None = None
 
     def push(self, text: str, *, counts: bool = True) -> str:
-        """Returns the text that is certain now; nothing more once a stop string is found.
+        """Returns the text that is now certain; nothing more once a stop string is found.
 
-        With counts=False a stop string that this piece completes is text like any other.
+        counts: False: a stop string that this piece completes is ordinary text.
         """
         if self.found is not None:
             return ""
         text, num_held = self._held + text, len(self._held)
         ends = list[tuple[int, int, str]]()
         for stop in self._stops if counts else ():
-            at = text.find(stop, max(0, num_held + 1 - len(stop)))  # what was complete before did not count
+            at = text.find(stop, max(0, num_held + 1 - len(stop)))  # earlier matches did not count
             if at >= 0:
                 ends.append((at + len(stop), at, stop))
         if ends:
@@ -104,19 +104,19 @@ class StopFinder:
 
 
 def _num_begun(stop: str, text: str) -> int:
-    """Returns how many characters of a stop string, short of all, the text ends with."""
+    """Returns the length of the longest proper prefix of a stop string that ends the text."""
     longest = min(len(stop) - 1, len(text))
     return next((size for size in range(longest, 0, -1) if text.endswith(stop[:size])), 0)
 
 
 class LeadingWhitespace:
-    """Takes a text in pieces, and gives out its pieces without the text's leading whitespace."""
+    """Removes a text's leading whitespace while the text comes in pieces."""
 
     def __init__(self, *, is_left_out: bool) -> None:
-        self._is_left_out = is_left_out  # as yet
+        self._is_left_out = is_left_out  # still within the leading whitespace
 
     def push(self, text: str) -> str:
-        """Returns what is left of the next piece."""
+        """Returns the next piece without the text's leading whitespace."""
         if not self._is_left_out:
             return text
         text = text.lstrip()
@@ -128,17 +128,16 @@ class LeadingWhitespace:
 class Growth:
     """The text that one token adds. All counts are characters."""
 
-    num_decoded: int  # some may be held back until it is certain that no stop string begins there
+    num_decoded: int  # some may be held back as the possible beginning of a stop string
     num_left_out: int  # whitespace before the text, dropped
-    text: str  # certain, and given out
+    text: str  # certain and released
 
 
 class GrowingText:
-    """Takes tokens and gives out text that is certain, until a stop string is complete."""
+    """Turns tokens into text that is certain, until a stop string is complete."""
 
     def __init__(self, tokenizer: Any, stops: Sequence[str], *, is_trimmed: bool) -> None:
-        """is_trimmed: the text begins with its first character that is no whitespace; stop strings are looked for in
-        the text as the model wrote it."""
+        """is_trimmed: drops the text's leading whitespace; stop strings are still matched in the untrimmed text."""
         self._stream = TextStream(tokenizer)
         self._stops = StopFinder(stops)
         self._leading = LeadingWhitespace(is_left_out=is_trimmed)
@@ -149,12 +148,12 @@ class GrowingText:
         return self._stops.found
 
     def push(self, token_id: int, *, counts: bool = True) -> Growth:
-        """Adds a token; with counts=False, a stop string that it completes is text like any other."""
+        """Adds a token. counts: False: a stop string that the token completes is ordinary text."""
         decoded = self._stream.push([token_id])
         return self._grow(len(decoded), self._stops.push(decoded, counts=counts))
 
     def end(self, *, counts: bool = True) -> Growth:
-        """Returns the text that was held back, when no more tokens come; it may still complete a stop string."""
+        """Returns the text held back, after the final token; the text may still complete a stop string."""
         decoded = self._stream.end()
         return self._grow(len(decoded), self._stops.push(decoded, counts=counts) + self._stops.end())
 

@@ -15,13 +15,13 @@ from goodspeed.errors import CheckpointError
 
 FILE = "tokenizer.json"
 EOS_FILES = ("generation_config.json", "config.json")
-"""Where the ids that end a text may be, the first that says it counts."""
+"""Files that may have end-of-sequence ids; the first one that has them counts."""
 
 SIBLINGS = f"an embedded model's name ({', '.join(models.NAMES)}) or a folder with {FILE}"
 
 
 def find(name: str) -> Path:
-    """Returns the folder of an embedded model, or this folder; CheckpointError where there is no tokenizer.json."""
+    """Returns the folder of an embedded model, or the named folder; CheckpointError if it has no tokenizer.json."""
     folder = models.path(name) if name in models.NAMES else Path(name)
     try:
         is_there = (folder / FILE).is_file()
@@ -33,7 +33,7 @@ def find(name: str) -> Path:
 
 
 def load(name: str) -> Vocabulary:
-    """Loads the tokenizer of an embedded model or a folder; CheckpointError where there is none, or a damaged one."""
+    """Loads the tokenizer of an embedded model or a folder; CheckpointError if it is missing or damaged."""
     folder = find(name)
     try:
         tokenizer = _load_tokenizer(folder)
@@ -44,7 +44,7 @@ def load(name: str) -> Vocabulary:
             eos_ids=_eos_ids(folder, tokenizer),
             num_tokens=num_tokens(tokenizer),
         )
-    except Exception as error:  # whatever the libraries raise for files that are not what they should be
+    except Exception as error:  # whatever the libraries raise for malformed files
         first_line = str(error).strip().split("\n")[0].rstrip(".: ") or type(error).__name__
         what = f"--tokenizer {name}: it cannot be loaded ({first_line})"
         raise CheckpointError(f"{what}; get the tokenizer's files again") from error
@@ -59,12 +59,12 @@ def _load_tokenizer(folder: Path) -> Any:
 
 @contextmanager
 def _torch_out_of_sight() -> Iterator[None]:
-    """transformers imports torch wherever it can, which takes seconds and 300 MB; a tokenizer needs none of it."""
+    """Hides torch from transformers: importing torch takes seconds and 300 MB, and a tokenizer does not need it."""
     if "torch" in sys.modules:
         yield
         return
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it would say that there is no torch
-    sys.modules["torch"] = None  # type: ignore[assignment]  # Python's way to say that a module is not to be had
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # transformers would warn that torch is missing
+    sys.modules["torch"] = None  # type: ignore[assignment]  # makes imports of torch fail
     try:
         yield
     finally:

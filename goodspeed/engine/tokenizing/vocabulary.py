@@ -1,6 +1,6 @@
-"""The vocabulary of a checkpoint: its tokenizer, and what belongs to texts in it.
+"""A checkpoint's vocabulary: its tokenizer, and the properties of texts in it.
 
-Serving users takes this much of a checkpoint and no more, so a node without a model serves them, too.
+Serving users needs no more of a checkpoint, so a node without a model serves them, too.
 """
 
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """A tokenizer with its properties, and with the identity of the model that it was loaded with."""
+    """A tokenizer with its properties, and the fingerprint of the model that it was loaded with."""
 
     name: str
     tokenizer: Any
     tokenizer_fingerprint: str
     eos_ids: tuple[int, ...]
-    num_tokens: int  # ids below it are the tokenizer's
+    num_tokens: int  # the tokenizer's highest id plus one
     model_fingerprint: str = ""  # of the weights, their precision and revision; empty without a model
-    settings: GenerationSettings = field(default_factory=GenerationSettings)  # how its makers want it sampled
+    settings: GenerationSettings = field(default_factory=GenerationSettings)  # sampling defaults of the model's makers

@@ -1,4 +1,4 @@
-"""Policies: how the verify node's budget of drafted tokens is divided among clients. One small file per policy."""
+"""Policies, which divide the verify node's budget of drafted tokens among clients. One small file per policy."""
 
 from goodspeed.fair.policies import fixed, gradient, random, throughput
 from goodspeed.fair.policies.base import ClientState, Policy, create, names, register

@@ -16,31 +16,31 @@ from goodspeed.fair.registry import Registry
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-MAX_BUDGET = 1 << 40  # larger ones are refused: sums over a million clients stay exact
+MAX_BUDGET = 1 << 40  # larger budgets are refused, so that sums over a million clients stay exact
 NO_LIMIT = 1 << 40
 
 
 @dataclass(slots=True)
 class ClientState:
-    """One active session as a policy sees it; goodput and weight are those of its client."""
+    """One active session as a policy sees it; goodput and weight belong to its client."""
 
     acceptance_rate: float  # alpha, 0..1
     goodput: float  # X, tokens per verify round, > 0
-    weight: float = 1.0  # >= 0; 0 asks for nothing
-    max_length: int = NO_LIMIT  # no draft of this session may be longer
+    weight: float = 1.0  # >= 0; 0: requests nothing
+    max_length: int = NO_LIMIT  # longest draft that this session may have
     client_id: str = ""
     survival: tuple[float, ...] | None = None  # P(the first s drafted tokens are all accepted), s = 1, 2, ...
     draft_s_per_token: float = 0.0  # of its draft node
-    round_trip_s: float = 0.0  # from a verdict to the draft that follows it, but for the drafting of its tokens
+    round_trip_s: float = 0.0  # from a verdict to the next draft, without the time to draft its tokens
     context_len: int = 0  # tokens cached at the verify node
-    slo: float | None = None  # unused here, for callers that rely on the field; what is owed counts in selection
+    slo: float | None = None  # unused here, for callers that rely on the field; selection handles SLOs
 
 
 class Policy(Protocol):
     """Divides a budget of drafted tokens among clients."""
 
     def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
-        """Returns each client's next draft length: at most its max_length, at most `budget` together."""
+        """Returns each client's next draft length: at most its max_length, and at most `budget` in total."""
         ...
 
 
@@ -51,7 +51,7 @@ create = _registry.create
 
 
 def max_lengths(clients: Sequence[ClientState], budget: int) -> Ints:
-    """Returns the clients' max_length as an array [clients]. Raises ConfigError for one that is no whole number."""
+    """Returns the clients' max_length as an array [clients]. Raises ConfigError for a value that is no whole number."""
     check_budget(budget)
     try:
         return np.array([min(index(client.max_length), NO_LIMIT) for client in clients], dtype=np.int64)
@@ -65,14 +65,14 @@ def check_budget(budget: int) -> None:
 
 
 def within_budget(caps: Ints, budget: int) -> Ints:
-    """Returns caps cut to the budget. Raises ConfigError when one is negative."""
+    """Returns caps limited to the budget. Raises ConfigError for a negative cap."""
     if caps.size and caps.min() < 0:
         raise ConfigError(f"max_length is {caps.min()} for a client; it must be 0 or more")
     return np.minimum(caps, budget)
 
 
 def check_values(name: str, values: Floats, right: NDArray[np.bool_], wanted: str) -> None:
-    """Raises ConfigError for the first value where `right` is False, naming it and its client."""
+    """Raises ConfigError for the first value where `right` is False; names the value and its client."""
     if not right.all():
         client = int(np.argmin(right))
         raise ConfigError(f"{name} is {values[client]} for client {client}; it must be {wanted}")

@@ -1,6 +1,6 @@
 """Fixed-S, the paper's plainest baseline: every client drafts C / N tokens.
 
-What a client's max_length cuts off is not given to others.
+Tokens beyond a client's max_length are not given to others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """GoodSpeed's gradient scheduling: the exact integer optimum of Eq. (5).
 
-The s-th token of client i is worth w_i U'(X_i) alpha_i^s, so the budget goes to the C best gains of all. They are
-compared as logarithms, log w_i - fairness log X_i + s log alpha_i in float64, where nothing underflows; equal ones
-take turns. A client whose gain is exactly 0 (alpha or weight 0) gets nothing, even where budget is left over.
+The s-th token of client i is worth w_i U'(X_i) alpha_i^s, so the budget goes to the C largest of these gains. Gains are
+compared as logarithms in float64, log w_i - fairness log X_i + s log alpha_i, which cannot underflow; ties rotate. A
+client whose gain is exactly 0 (alpha or weight 0) gets nothing, even if budget remains.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from goodspeed.fair.policies.tie_breaking import TieBreaker
 MAX_FAIRNESS = 1000.0
 
 MOST_LEVEL = 500.0
-"""Bound of the logarithm of U'(X), either way."""
+"""Bound of the absolute logarithm of U'(X)."""
 
 
 @register("gradient")
@@ -59,9 +59,9 @@ def allocate_arrays(
     fairness: float = 1.0,
     ties: TieBreaker | None = None,
 ) -> Ints:
-    """Returns draft lengths, int64 [clients]; all arrays are [clients]. `ties` carries ties from round to round.
+    """Returns draft lengths, int64 [clients]; all arrays are [clients]. ties: carries its state from round to round.
 
-    Raises ConfigError for a value out of range, naming it.
+    Raises ConfigError that names a value out of range.
     """
     check_budget(budget)
     _check_states(acceptance, goodput, weight)
@@ -83,9 +83,9 @@ def allocate_rows(
     fairness: float,
     ties: Sequence[TieBreaker],
 ) -> Ints:
-    """`allocate_arrays` for many small worlds at once: arrays [rows, clients], budgets [rows].
+    """`allocate_arrays` for many small problems at once: arrays [rows, clients], budgets [rows].
 
-    `ties` has one for each row. Checks no values: it is for simulations.
+    ties: one per row. Checks no values: for simulations.
     """
     useful = (acceptance > 0.0) & (weight > 0.0)
     caps = np.where(useful, np.minimum(caps, budgets[:, None]), 0)
@@ -114,9 +114,9 @@ def _level_and_slope(
 
 
 def goodput_bounds(fairness: float) -> tuple[float, float]:
-    """Returns the least and the largest X that U'(X) = X^-fairness takes: of others it would not be a number above 0.
+    """Returns the range of X in which U'(X) = X^-fairness is computed, so that the result is finite and above 0.
 
-    Up to a fairness of 24 they lie beyond 1e-9 and 1e9.
+    Up to a fairness of 24 these bounds lie beyond 1e-9 and 1e9.
     """
     most = exp(MOST_LEVEL / max(fairness, 1.0))
     return 1.0 / most, most

@@ -1,7 +1,7 @@
-"""A policy of a user's own, named `module:Class` or `path/file.py:Class` on the command line (docs/POLICY.md).
+"""A user's own policy, named `module:Class` or `path/file.py:Class` on the command line (docs/POLICY.md).
 
-`load` imports the class and registers it, so that `create` makes it like any other policy. What it shares out is
-checked each time: it may be wrong, and the nodes rely on lengths.
+`load` imports the class and registers it, so that `create` makes it like any other policy. Each allocation is checked:
+a user's policy may be wrong, and the nodes rely on valid lengths.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from goodspeed.fair.policies.base import ClientState, Policy, names, register
 
 
 def load(name: str) -> None:
-    """Imports and registers a policy named `module:Class` or `path/file.py:Class`; any other name is left alone.
+    """Imports and registers a policy named `module:Class` or `path/file.py:Class`; ignores any other name.
 
-    Importing runs the module's code, so only names that a person gave on a command line may come here. Raises
-    ConfigError where there is no such module or class.
+    Importing runs the module's code, so pass only names that a person gave on a command line. Raises ConfigError if
+    there is no such module or class.
     """
     if ":" not in name or name in names():
         return
@@ -39,7 +39,7 @@ def load(name: str) -> None:
 
 
 def _module(name: str) -> ModuleType:
-    """Imports a module that is installed or in the current folder, which is looked at last: it hides no library."""
+    """Imports a module, installed or in the current folder. The folder is searched last, so it hides no library."""
     if "" not in sys.path and (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)
     return importlib.import_module(name)
@@ -51,16 +51,16 @@ def _file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # where dataclasses look for their module
+    sys.modules[name] = module  # dataclasses look up their module there
     spec.loader.exec_module(module)
     return module
 
 
 class OwnPolicy:
-    """Asks a policy of a user's own, and checks its answer: PolicyError names the policy and what was wrong."""
+    """Calls a user's own policy, and checks its allocation: PolicyError names the policy and the fault."""
 
     def __init__(self, name: str, make: Callable[[], Policy]) -> None:
-        """Makes the policy, without options. ConfigError where that fails, or where it has no `allocate`."""
+        """Creates the policy, without options. ConfigError if that fails, or if it has no `allocate`."""
         self._name = name
         try:
             self._policy = make()
@@ -81,7 +81,7 @@ class OwnPolicy:
 
 
 def _wrong(lengths: Sequence[int], most: Sequence[int], budget: int) -> str | None:
-    """Returns what is wrong with an allocation; None where nothing is."""
+    """Describes the fault of an allocation; None if there is none."""
     if len(lengths) != len(most):
         return f"{len(lengths)} lengths for {len(most)} clients; it must give one for each, in their order"
     for number, (length, allowed) in enumerate(zip(lengths, most, strict=True)):

@@ -1,7 +1,8 @@
 """The C largest terms of many falling arithmetic sequences, found by their price instead of a heap.
 
-Term s = 1, 2, ..., cap of sequence i is `level[i] + s * slope[i]`, slope <= 0, computed in float64 exactly so. The
-price is the C-th largest term of all; this narrows a bracket around it until few terms lie inside, and sorts those.
+Term s = 1, 2, ..., cap of sequence i is `level[i] + s * slope[i]`, slope <= 0, computed in float64 by exactly this
+formula. The price is the C-th largest term of all. The search narrows a bracket around it until few terms remain, and
+sorts these.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ import numpy as np
 
 from goodspeed.fair.policies.base import Floats, Ints
 
-FEW = 1 << 13  # terms that are cheaper to select among than to narrow further; measured
-SMALL = 1e-200  # stands for a slope of 0 where it divides
+FEW = 1 << 13  # terms up to which selecting is cheaper than narrowing further; measured
+SMALL = 1e-200  # replaces a slope of 0 as a divisor
 
 
 def largest_terms(level: Floats, slope: Floats, caps: Ints, num: int) -> tuple[Ints, Ints]:
-    """Returns how many terms of each sequence lie above the price, and how many exactly at it, int64 [sequences] each.
+    """Returns each sequence's number of terms above the price, and of terms exactly at it, int64 [sequences] each.
 
     The first sum to less than `num`, both together to `num` or more. Needs 1 <= num < sum(caps).
     """
     above, tied = np.zeros(caps.size, dtype=np.int64), np.zeros(caps.size, dtype=np.int64)
     index = np.flatnonzero(caps)
     level, slope, most = level[index], slope[index], caps[index].astype(np.float64)
-    least = np.zeros_like(most)  # terms known to be above the price; `most`: all that may reach it
+    least = np.zeros_like(most)  # `least`: terms known to be above the price; `most`: terms that may reach it
     step = 1.0
     while (most - least).sum() > FEW:
         top, bottom = (level + (least + 1) * slope).max(), (level + most * slope).min()
@@ -44,13 +45,13 @@ def largest_terms(level: Floats, slope: Floats, caps: Ints, num: int) -> tuple[I
 
 
 def _between(bottom: float, top: float, step: float) -> float:
-    """Returns the next price to try, bottom < price <= top: near the top at first (caps may reach very far down)."""
+    """Returns the next price to try, bottom < price <= top: near the top at first, as caps may reach very far down."""
     price = max(top - step, top / 2 + bottom / 2)
     return price if price > bottom else top
 
 
 def _count(level: Floats, slope: Floats, least: Floats, most: Floats, price: float) -> Floats:
-    """Counts the terms of each sequence that are `price` or more, within bounds; exact in spite of the division."""
+    """Counts each sequence's terms of `price` or more, within bounds; exact in spite of the division."""
     lengths = np.clip(np.floor((level - price) / np.maximum(-slope, SMALL)), least, most)
     too_many = (level + lengths * slope < price) & (lengths > least)
     too_few = (level + (lengths + 1) * slope >= price) & (lengths < most)
@@ -69,7 +70,7 @@ def _bisect(level: Floats, slope: Floats, low: Floats, high: Floats, price: floa
 
 
 def _select(level: Floats, slope: Floats, least: Floats, most: Floats, num: int) -> tuple[Ints, Ints]:
-    """Returns the counts above and at the price among the terms that are left, least+1 .. most of each sequence."""
+    """Returns the counts above and at the price among the remaining terms, least+1 .. most of each sequence."""
     counts, base = (most - least).astype(np.int64), least.astype(np.int64)
     total = int(counts.sum())
     if total > FEW:  # all open terms are one tie

@@ -1,4 +1,4 @@
-"""Random-S, the paper's second baseline: a random decision among all that the budget allows."""
+"""Random-S, the paper's second baseline: a random choice among all allocations within the budget."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from goodspeed.fair.policies.base import ClientState, Ints, max_lengths, registe
 
 @register("random")
 class RandomPolicy:
-    """Draws (S_1, ..., S_N) uniformly among those with a sum of at most C; max_length then cuts single lengths."""
+    """Draws (S_1, ..., S_N) uniformly among those with a sum of at most C; max_length then limits single lengths."""
 
     def __init__(self, seed: int = 0) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:

@@ -1,7 +1,7 @@
 """Maximises accepted tokens in total, without fairness, as adaptive verification inside one server does (vLLM's).
 
-It is `gradient` without its fairness: the budget goes to the C drafted tokens that are likeliest to be accepted, so
-clients that are hard to draft for get nothing while others have use for it. Ties take turns. Goodput plays no part.
+Equals `gradient` without fairness: the budget goes to the C drafted tokens that are likeliest to be accepted. Clients
+that are hard to draft for get nothing while others can use the budget. Ties rotate. Goodput plays no part.
 """
 
 from __future__ import annotations

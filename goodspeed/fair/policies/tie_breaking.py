@@ -1,7 +1,7 @@
-"""Tie-breaking: a fair, deterministic choice among clients that have an equal claim to too few tokens.
+"""Tie-breaking: a fair, deterministic choice among clients with equal claims to too few tokens.
 
-A client is its position in the arrays. A client that is passed over is owed its share of that choice, so over many
-rounds equal claims get equal shares, whichever sets of clients are tied.
+Clients are identified by their position in the arrays. A client that is passed over is owed its share of that choice.
+Over many rounds equal claims therefore get equal shares, for any sets of tied clients.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from goodspeed.fair.policies.base import Ints
 
 
 class TieBreaker:
-    """Keeps, per client, the share of past ties that it is still owed; the shares sum to zero."""
+    """Tracks the share of past ties that each client is still owed; the shares sum to zero."""
 
     def __init__(self) -> None:
         self._owed = np.zeros(0)
 
     def pick(self, tied: Ints, num: int) -> Ints:
-        """Returns the `num` of the `tied` client positions (ascending) that are owed most, lower ones first."""
+        """Returns the `num` of the `tied` client positions (ascending) that are owed most; ties: the lower ones."""
         if num <= 0 or num >= tied.size:
             return tied[: max(num, 0)]
         if tied[-1] >= self._owed.size:
@@ -30,7 +30,7 @@ class TieBreaker:
         return tied[chosen]
 
     def share(self, room: Ints, num: int) -> Ints:
-        """Divides `num` tokens as evenly as `room` [clients] allows; room has to sum to at least `num`."""
+        """Divides `num` tokens as evenly as `room` [clients] allows; room must sum to at least `num`."""
         level = _level(room, num)
         lengths = np.minimum(room, level)
         lengths[self.pick(np.flatnonzero(room > level), num - int(lengths.sum()))] += 1
@@ -38,7 +38,7 @@ class TieBreaker:
 
 
 def _level(room: Ints, num: int) -> int:
-    """Returns the highest level to which `num` tokens fill all clients, each up to its room (water-filling)."""
+    """Returns the highest level to which `num` tokens can fill all clients, each up to its room (water-filling)."""
     low, high = 0, int(room.max(initial=0))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,6 +1,6 @@
-"""The HTTP server of both nodes: its address, API keys, connection and time limits, and the bodies of its answers.
+"""The HTTP server of both nodes: address, API keys, connection and time limits, and response bodies.
 
-Beyond loopback it serves only with API keys; `/health` and `/ready` need none.
+An address beyond loopback requires API keys; `/health` and `/ready` are served without a key.
 """
 
 from goodspeed.serving.api_keys import Keys

@@ -1,7 +1,7 @@
-"""Accepts the connections of a listening socket: a few in each turn of the event loop, none while descriptors are out.
+"""Accepts connections of a listening socket, a few per turn of the event loop, none while descriptors are exhausted.
 
-asyncio's own loop accepts up to a whole backlog at once and blocks the event loop meanwhile. Where the process has no
-descriptor left, it writes a traceback for each try and tries as often as there is room in the backlog.
+asyncio's own server accepts up to a whole backlog at once, which blocks the event loop. When descriptors are exhausted,
+asyncio retries up to the backlog's size and writes a traceback for each try.
 """
 
 import asyncio
@@ -14,21 +14,21 @@ from functools import partial
 logger = logging.getLogger("goodspeed.http")
 
 MAX_CONNECTING = 8
-"""The most accepted connections that no protocol has yet; the next one waits in the backlog."""
+"""Most accepted connections still without a protocol; further connections wait in the backlog."""
 
 PAUSE_S = 0.5
-"""Pause in accepting after the system had no descriptor or memory for another connection."""
+"""Pause in accepting after descriptors or memory were exhausted."""
 
 WARN_INTERVAL_S = 60.0
-"""Shortest time between two warnings about that."""
+"""Shortest time between two warnings about exhausted descriptors or memory."""
 
 SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Acceptor:
-    """Hands every accepted connection to a protocol, until closed. Needs a running event loop.
+    """Passes every accepted connection to a protocol, until closed. Needs a running event loop.
 
-    `close` and `wait_closed` have the meaning that they have in `asyncio.Server`, whose place this takes in uvicorn.
+    Replaces `asyncio.Server` in uvicorn; `close` and `wait_closed` have the same meaning.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Acceptor:
         create_protocol: Callable[[], asyncio.BaseProtocol],
         prepare: Callable[[socket.socket], None],
     ) -> None:
-        """prepare: sets the options of an accepted socket; may raise OSError where the client is gone already."""
+        """prepare: sets an accepted socket's options; may raise OSError if the client is gone."""
         self._listener = listener
         self._create_protocol = create_protocol
         self._prepare = prepare
@@ -52,10 +52,10 @@ class Acceptor:
         if self._paused is not None:
             self._paused.cancel()
         for task in self._connecting:
-            task.cancel()  # else its connection would begin after whoever closes has ended all others
+            task.cancel()  # else its connection would begin after all others have ended
 
     async def wait_closed(self) -> None:
-        """Returns at once: established connections live on, and their protocols end them."""
+        """Returns at once: established connections continue until their protocols end them."""
 
     def _accept(self) -> None:
         while len(self._connecting) < MAX_CONNECTING:
@@ -67,7 +67,7 @@ class Acceptor:
                 if error.errno in SCARCE:
                     self._pause(error)
                     return
-                return  # this one was gone before it was accepted
+                return  # the client left before it was accepted
             self._begin(connection)
 
     def _begin(self, connection: socket.socket) -> None:
@@ -81,9 +81,9 @@ class Acceptor:
         await self._loop.connect_accepted_socket(self._create_protocol, connection)
 
     def _begun(self, connection: socket.socket, task: "asyncio.Task[None]") -> None:
-        """Closes the socket, unless a transport owns it now.
+        """Closes the socket unless a transport owns it now.
 
-        The task cannot do that: one that is cancelled before its first step never runs.
+        The task cannot close it: a task cancelled before its first step never runs.
         """
         self._connecting.discard(task)
         error = None if task.cancelled() else task.exception()
@@ -95,7 +95,7 @@ class Acceptor:
             logger.error("an HTTP connection could not begin", exc_info=error)
 
     def _pause(self, error: OSError) -> None:
-        """Stops watching the listening socket for PAUSE_S: it stays readable, and would keep the event loop busy."""
+        """Stops watching the listening socket for PAUSE_S: it stays readable, so the event loop would spin."""
         now = self._loop.time()
         if now - self._said_at >= WARN_INTERVAL_S:
             self._said_at = now

@@ -1,4 +1,4 @@
-"""The address that an HTTP server listens at; one beyond loopback needs API keys."""
+"""The listening address of an HTTP server; beyond loopback it requires API keys."""
 
 import ipaddress
 import re
@@ -16,7 +16,7 @@ BACKLOG = 1024
 
 @dataclass(frozen=True)
 class Address:
-    """HOST:PORT with the host resolved; port 0 has the system choose a free one."""
+    """HOST:PORT with the host resolved. Port 0: the system chooses a free port."""
 
     name: str
     ip: str
@@ -38,7 +38,7 @@ def parse_address(text: str) -> Address:
         raise TransportError(
             f"--http: the host name {match[1]} cannot be resolved ({error.strerror}); check it"
         ) from None
-    first = min(found, key=lambda entry: entry[0] != socket.AF_INET)  # `localhost` is both; clients expect the old one
+    first = min(found, key=lambda entry: entry[0] != socket.AF_INET)  # `localhost` is both; clients expect IPv4
     return Address(text, str(first[4][0]).partition("%")[0], int(match[2]))
 
 
@@ -52,22 +52,22 @@ def check_reach(address: Address, keys: Keys | None) -> None:
 
 
 def listen(address: Address, keys: Keys | None) -> socket.socket:
-    """Returns a listening socket. ConfigError beyond loopback without keys; TransportError when it cannot be bound."""
+    """Returns a listening socket. ConfigError beyond loopback without keys; TransportError if it cannot be bound."""
     listener = bind(address, keys)
     start_listening(listener)
     return listener
 
 
 def bind(address: Address, keys: Keys | None) -> socket.socket:
-    """Returns a socket that is bound and does not listen yet, so connections are refused; errors as of `listen`."""
+    """Returns a bound socket that does not listen yet, so connections are refused. Raises the errors of `listen`."""
     check_reach(address, keys)
     family = socket.AF_INET6 if ":" in address.ip else socket.AF_INET
-    # The protocol is named because asyncio sends at once (TCP_NODELAY) only where it is.
+    # The protocol is explicit because asyncio sets TCP_NODELAY only then.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address.ip, address.port))
-        # Until it listens the address must not be taken by another process that says SO_REUSEADDR, too.
+        # Until it listens, no other process with SO_REUSEADDR may take the address.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         listener.setblocking(False)
     except OSError as error:
@@ -78,24 +78,24 @@ def bind(address: Address, keys: Keys | None) -> socket.socket:
 
 @dataclass(frozen=True)
 class BoundAddress:
-    """A socket that is bound to the address of `--http` and does not listen yet, and the keys of `--api-key`."""
+    """The bound socket of `--http`, not yet listening, and the keys of `--api-key`."""
 
     keys: Keys | None
     listener: socket.socket
 
 
 def bind_http(text: str, key_file: str | None) -> BoundAddress:
-    """Binds the address of `--http`. ConfigError for a bad address, bad keys or too few descriptors; else as `bind`."""
+    """Binds the address of `--http`. ConfigError for a bad address, bad keys or few descriptors; else as `bind`."""
     check_capacity()
     keys = Keys(api_keys.read(key_file)) if key_file is not None else None
     return BoundAddress(keys, bind(parse_address(text), keys))
 
 
 def start_listening(listener: socket.socket) -> None:
-    """Listens on a socket from `bind`; TransportError where another process was quicker."""
+    """Listens on a socket from `bind`; TransportError if another process took the address first."""
     name = url(listener).removeprefix("http://")
     try:
-        # Connections inherit it, and those that were closed must not keep the address from the node's next start.
+        # Connections inherit the option; closed ones must not block the address at the node's next start.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.listen(BACKLOG)
     except OSError as error:
@@ -108,6 +108,6 @@ def _taken(name: str, error: OSError) -> TransportError:
 
 
 def url(listener: socket.socket) -> str:
-    """Returns the URL of a bound socket, with the real port where port 0 was asked for."""
+    """Returns a bound socket's URL, with the actual port."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

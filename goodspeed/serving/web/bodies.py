@@ -1,4 +1,4 @@
-"""Bodies of answers, for the server and for `goodspeed chat`: OpenAI's formats, with `usage.goodspeed` in addition."""
+"""HTTP response bodies, for the server and `goodspeed chat`: OpenAI's formats, extended by `usage.goodspeed`."""
 
 from collections.abc import Iterable
 from typing import Literal, TypeAlias, TypeVar
@@ -9,18 +9,17 @@ from goodspeed.wire.fields import DraftSource
 
 T = TypeVar("T")
 Lazy: TypeAlias = Iterable[T]
-"""A list that may be long. Its members are made while it is written, which happens once: they are never all held,
-and between them other threads have the interpreter."""
+"""A possibly long list, serialized once. Its members are made one by one during serialization, so they are never all in
+memory, and other threads can run in between."""
 
 FinishReason = Literal["stop", "length"]
 ChatFinishReason = Literal["stop", "length", "tool_calls"]
 
 
 class KeptSlo(BaseModel):
-    """The request's service level: the longest times of its texts, and whether all kept it.
+    """The request's service level: the longest TTFT and TPOT of its texts, and whether all texts attained it.
 
-    `promised`: whether the verify node promised it for all of them; null where it promises nothing, or where what it
-    said was lost.
+    `promised`: whether the verify node promised it for all texts; null if it promises nothing or its answer was lost.
     """
 
     tier: str | None
@@ -31,10 +30,10 @@ class KeptSlo(BaseModel):
 
 
 class Speculation(BaseModel):
-    """The drafting of this request: verdicts, drafted tokens that were verified, and those that were accepted.
+    """Speculation statistics of this request: verdicts, verified drafted tokens, and accepted ones.
 
-    `drafted_by` and `accepted_by` say what drafted them: the draft model, this node's n-gram index, or the verify node
-    itself. `local` tokens the draft model wrote alone, while the verify node was away.
+    `drafted_by` and `accepted_by` count by source: the draft model, this node's n-gram index, or the verify node.
+    `local`: tokens that the draft model wrote alone while the verify node was away.
     """
 
     rounds: int
@@ -47,8 +46,8 @@ class Speculation(BaseModel):
 
 
 class CompletionDetails(BaseModel):
-    """`reasoning_tokens`: those that the model thinks with, markers included. Of a prediction: as many of its tokens as
-    n-gram drafts brought into the text, and the others."""
+    """`reasoning_tokens`: tokens of the model's thinking, with its markers. `accepted_prediction_tokens`: tokens of the
+    prediction that n-gram drafts contributed to the text; `rejected_prediction_tokens`: the others."""
 
     reasoning_tokens: int | None = None
     accepted_prediction_tokens: int | None = None
@@ -56,7 +55,7 @@ class CompletionDetails(BaseModel):
 
 
 class PromptTokensDetails(BaseModel):
-    """Tokens of the prompt that the target had in its KV cache already."""
+    """`cached_tokens`: prompt tokens that were in the target's KV cache."""
 
     cached_tokens: int
 
@@ -71,7 +70,7 @@ class Usage(BaseModel):
 
 
 class Logprobs(BaseModel):
-    """Each list has one entry for each token of a completion; a part of a character is written `bytes:\\x..`."""
+    """Lists with one entry per token of a completion; a token with part of a character is written `bytes:\\x..`."""
 
     tokens: list[str]
     token_logprobs: list[float | None]
@@ -80,7 +79,7 @@ class Logprobs(BaseModel):
 
 
 class SpeculativeDecoding(BaseModel):
-    """vLLM's shape. `acceptance_histogram[n]`: drafts of which n tokens were accepted. Steps with drafts count."""
+    """Statistics in vLLM's format, over steps with drafts. `acceptance_histogram[n]`: drafts with n accepted tokens."""
 
     mean_acceptance_length: float
     draft_acceptance_rate: float
@@ -102,10 +101,10 @@ class MarkedSpan(BaseModel):
 
 
 class Marked(BaseModel):
-    """The origin of a text, as far as it is asked for, or is not the target's own.
+    """The origin of a text, if requested or if not the target's own.
 
-    `spans`, of a chunk: accepted drafts, the target itself, or the draft model alone; joined, they are the text.
-    `local`, of a chunk: some of it was written by the draft model alone. `local_tokens`, of a text that is complete.
+    In a chunk, `spans`: parts from accepted drafts, the target, or the draft model alone; joined, they are the text.
+    In a chunk, `local`: the draft model alone wrote some of it. In a whole text, `local_tokens`: their number.
     """
 
     spans: list[MarkedSpan] | None = None
@@ -124,7 +123,7 @@ class CompletionChoice(BaseModel):
 
 
 class Completion(BaseModel):
-    """Whole, or a chunk of a stream."""
+    """A whole completion, or a chunk of a stream."""
 
     id: str
     object: Literal["text_completion"]
@@ -165,13 +164,13 @@ class MadeCall(BaseModel):
 
 
 class MadeCallDelta(MadeCall):
-    """A call in a stream; it comes whole, when it is complete."""
+    """A tool call in a stream, sent whole once it is complete."""
 
     index: int
 
 
 class AssistantMessage(BaseModel):
-    """`content` is null where there are calls and nothing else; what is thought has both names that clients read."""
+    """`content` is null if there are only tool calls. The thinking is in both fields that clients use."""
 
     role: Literal["assistant"]
     content: str | None
@@ -232,7 +231,7 @@ class ChatChunk(BaseModel):
 
 
 class Models(BaseModel):
-    """The models behind the served name; the target is null while the verify node is out of reach."""
+    """The models behind the served name; the target is null while the verify node is unreachable."""
 
     target: str | None
     target_fingerprint: str | None
@@ -259,7 +258,7 @@ class Status(BaseModel):
 
 
 class Ready(Status):
-    """The target is null while the verify node is out of reach, and the draft model writes alone."""
+    """The target is null while the verify node is unreachable and the draft model writes alone."""
 
     target: str | None
     target_fingerprint: str | None
@@ -288,15 +287,15 @@ class ErrorDetail(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """Body of every answer but 200."""
+    """Body of every response with a status other than 200."""
 
     error: ErrorDetail
 
 
 def json_with(frame: BaseModel, name: str, members: str) -> str:
-    """The JSON of an answer whose list `name` is empty, with these members in it: JSON already, with commas between.
+    """Serializes a body whose list `name` is empty, with `members` inserted into the list.
 
-    `name` has to be the first list of that name.
+    name: the first list of that name in the body. members: JSON, separated by commas.
     """
     empty = f'"{name}":[]'
     return frame.model_dump_json(exclude_unset=True).replace(empty, f"{empty[:-1]}{members}]", 1)

@@ -1,4 +1,4 @@
-"""The number of HTTP connections that a process can serve, and the one to close when a newcomer exceeds it."""
+"""Limits a process's HTTP connections, and chooses the connection to close for a newcomer."""
 
 import ipaddress
 import logging
@@ -14,16 +14,16 @@ logger = logging.getLogger("goodspeed.http")
 C = TypeVar("C", bound=Hashable)
 
 MAX_CONNECTIONS = 512
-"""Well below the 1,024 descriptors that a process usually may have."""
+"""Default limit, well below the usual limit of 1,024 descriptors."""
 
 MIN_CONNECTIONS = 4
-"""HTTP is refused with fewer."""
+"""Fewest possible connections with which HTTP is served."""
 
 KEPT = 16
-"""Descriptors that stay free for the wire and for files, or a quarter of those that are free, if that is more."""
+"""Descriptors reserved for the wire and files, or a quarter of the free descriptors if that is more."""
 
 RESERVED = 8
-"""One connection in this many is closed to a host that holds all the others."""
+"""One in this many connections is reserved for other hosts: a single host cannot take all."""
 
 
 @dataclass(slots=True)
@@ -37,10 +37,11 @@ class ConnectionLimit(Generic[C]):
 
     A connection is *busy* while a complete, authorised request is being answered and the client reads the answer. All
     others are idle: no request yet, half a request, a request without a key, an answer that the client does not read.
-    A newcomer beyond the limit replaces the connection that has been idle for longest, among those of the host with
-    most connections (in a tie between hosts, the longest idle of all). Hosts with no idle connection do not count, so
-    the newcomer of a host that has one closes connections only of hosts with no fewer than its own. The newcomer itself
-    is refused only where no other connection is idle. Busy connections are never closed.
+
+    A newcomer beyond the limit replaces an idle connection of the host with the most connections, among hosts with an
+    idle one: the connection that has been idle for longest (in a tie between hosts, the longest idle of all). So a host
+    with an idle connection cannot displace hosts with fewer connections. The newcomer is refused only if no other
+    connection is idle. Busy connections are never closed.
     """
 
     def __init__(self, max_open: int) -> None:
@@ -54,9 +55,9 @@ class ConnectionLimit(Generic[C]):
         return len(self._connections)
 
     def admit(self, who: C, host: str, now: float) -> C | None:
-        """Returns the connection to close: None where there is room, `who` where no other connection is idle.
+        """Registers a connection; returns the one to close, already removed.
 
-        That connection is already removed.
+        None if there is room; `who` if no other connection is idle.
         """
         self._connections[who] = _Connection(host, now)
         self._hosts.setdefault(host, set()).add(who)
@@ -70,17 +71,17 @@ class ConnectionLimit(Generic[C]):
         return victim
 
     def mark_busy(self, who: C) -> None:
-        """Marks a connection busy; does nothing for one that was removed."""
+        """Marks a connection busy; does nothing for a removed one."""
         if who in self._connections:
             self._connections[who].idle_since = None
 
     def mark_idle(self, who: C, since: float) -> None:
-        """Marks a busy connection idle since that time; does nothing for one that is idle or was removed."""
+        """Marks a busy connection idle since this time; does nothing for an idle or removed one."""
         if who in self._connections and self._connections[who].idle_since is None:
             self._connections[who].idle_since = since
 
     def remove(self, who: C) -> None:
-        """Forgets a connection; does nothing for one that was removed."""
+        """Removes a connection; does nothing for a removed one."""
         connection = self._connections.pop(who, None)
         if connection is not None:
             self._hosts[connection.host].discard(who)
@@ -88,24 +89,24 @@ class ConnectionLimit(Generic[C]):
                 del self._hosts[connection.host]
 
     def _largest(self, newcomer: C) -> list[str]:
-        """Returns the hosts with most connections, among those with an idle one besides the newcomer."""
+        """Returns the hosts with the most connections, among hosts with an idle one other than the newcomer."""
         able = [host for host in self._hosts if self._idle_since(host, newcomer)]
         most = max((len(self._hosts[host]) for host in able), default=0)
         return [host for host in able if len(self._hosts[host]) == most]
 
     def _idlest(self, hosts: Iterable[str], newcomer: C) -> C:
-        """Returns the connection of these hosts that is idle for longest; the newcomer where all others are busy."""
+        """Returns these hosts' longest-idle connection; the newcomer if all others are busy."""
         idle = {who: since for host in hosts for who, since in self._idle_since(host, newcomer).items()}
         return min(idle, key=lambda who: idle[who], default=newcomer)
 
     def _idle_since(self, host: str, newcomer: C) -> dict[C, float]:
-        """Returns one host's idle connections, without the newcomer, and since when each is idle."""
+        """Returns a host's idle connections, except the newcomer, with the time at which each became idle."""
         since = {who: self._connections[who].idle_since for who in self._hosts[host] if who != newcomer}
         return {who: moment for who, moment in since.items() if moment is not None}
 
 
 def host_of(address: str) -> str:
-    """Returns what connections are counted by: an IPv4 address, the /64 network of an IPv6 one, '' for none."""
+    """Returns the host for counting connections: an IPv4 address, an IPv6 address's /64 network, or '' for none."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -116,9 +117,9 @@ def host_of(address: str) -> str:
 
 
 def possible_connections(wanted: int) -> int:
-    """Returns how many HTTP connections are possible: `wanted`, or fewer where descriptors are scarce.
+    """Returns the possible number of HTTP connections: `wanted`, or fewer if descriptors are scarce.
 
-    Raises ConfigError where fewer than MIN_CONNECTIONS are.
+    Raises ConfigError below MIN_CONNECTIONS.
     """
     possible = _possible(wanted)
     if possible < wanted:
@@ -130,7 +131,7 @@ def possible_connections(wanted: int) -> int:
 
 
 def check_capacity(wanted: int = MAX_CONNECTIONS) -> None:
-    """Raises the ConfigError that `possible_connections` would raise now, before anything is loaded."""
+    """Raises the ConfigError of `possible_connections` early, before anything is loaded."""
     _possible(wanted)
 
 

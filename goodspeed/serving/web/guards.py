@@ -15,25 +15,25 @@ from goodspeed.serving.counts import ResponseCounts
 from goodspeed.serving.web.connection_limit import host_of
 
 OPEN_PATHS = ("/health", "/ready")
-"""Paths that are served without a key: health probes have none."""
+"""Paths served without a key, for health probes."""
 
 
 AUTHORIZED = "goodspeed.authorized"
-"""ASGI extension: the application calls `tell` once a request is authorised; from then until it is answered its
-connection is not closed to make room."""
+"""ASGI extension: the application calls `tell` once a request is authorised. From then until the answer
+ends, the connection is not closed to make room."""
 
 
 USER = "goodspeed.user"
-"""The entry of a request's state that tells who sent it, by the key."""
+"""Entry of a request's state with the user's name, derived from the key."""
 
 PERSON = b"goodspeed-user"
-"""Makes a user's name another digest of the key than the one that keys are compared by."""
+"""Salt that makes a user's name differ from the key's digest in `api_keys.py`."""
 
 
 def user_of(scope: Scope) -> str:
-    """Returns a name for the user who sent a request: by the key, else by the host, else one for the request alone.
+    """Returns a name for the user who sent a request: from the key, else the host, else unique to the request.
 
-    By the key it is the same after a restart, and it does not tell the key.
+    A name from the key survives a restart and does not reveal the key.
     """
     name = scope.get("state", {}).get(USER)
     client = scope.get("client")
@@ -46,9 +46,9 @@ def error_body(message: str, *, type: str, param: str | None = None, code: str |
 
 
 class KeyCheck:
-    """Passes requests with one of the keys: `Authorization: Bearer KEY`, or Basic with the key as the password.
+    """Passes requests with a known key: `Authorization: Bearer KEY`, or Basic with the key as the password.
 
-    Basic is for browsers, which ask their user and show `realm`; realm is None where no browser is expected.
+    Basic is for browsers. realm: shown by the browser when it asks its user for the key; None: no browser expected.
     """
 
     def __init__(self, app: ASGIApp, keys: Keys, realm: str | None = None) -> None:
@@ -79,7 +79,7 @@ def _name_of(credential: bytes) -> str:
 
 
 def _tell_authorized(scope: Scope) -> None:
-    """Tells the connection that its request is authorised; does nothing under another server than ours."""
+    """Marks the request's connection as authorised; does nothing under a foreign server."""
     extension = (scope.get("extensions") or {}).get(AUTHORIZED)
     if extension is not None:
         extension["tell"]()
@@ -99,7 +99,7 @@ def _credential(headers: Headers) -> bytes:
 class LocalHost:
     """Passes requests whose Host is `localhost` or a loopback address; answers 421 to all others.
 
-    Otherwise a foreign page whose name resolves to loopback (DNS rebinding) would have this node's origin in a browser.
+    Prevents DNS rebinding: a foreign page whose name resolves to loopback would share this node's origin in a browser.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -121,7 +121,7 @@ class LocalHost:
 
 
 def _is_local(host: str) -> bool:
-    """Returns True if a Host header, with or without a port, names loopback."""
+    """True if a Host header, with or without a port, names loopback."""
     name = re.sub(r":\d+\Z", "", host).strip("[]")
     try:
         return name.lower() == "localhost" or ipaddress.ip_address(name).is_loopback
@@ -130,7 +130,7 @@ def _is_local(host: str) -> bool:
 
 
 class Counted:
-    """Counts every response of an application; it has to be the outermost middleware."""
+    """Counts every response of an application; must be the outermost middleware."""
 
     def __init__(self, app: ASGIApp, answers: ResponseCounts) -> None:
         self._app = app

@@ -1,8 +1,8 @@
 """HTTP connections with time limits: slow, silent or greedy clients are disconnected.
 
-A request has to arrive in time, the client has to read the answer, and only a few requests may be pipelined.
-`connection_limit.py` chooses which connection is closed for a newcomer. Uvicorn itself waits without end for a request
-and for its answer to be read, and its own limit closes no connection.
+A request must arrive in time, the client must read the answer, and only a few requests may be pipelined.
+`connection_limit.py` chooses the connection to close for a newcomer. Uvicorn alone would wait forever for a request and
+for a client that does not read; its own limit closes no connection.
 """
 
 import asyncio
@@ -24,31 +24,31 @@ from goodspeed.serving.web.guards import AUTHORIZED, error_body
 logger = logging.getLogger("goodspeed.http")
 
 REQUEST_TIMEOUT_S = 60.0
-"""A request has to be complete this long after the connection was made, or the last answer was complete."""
+"""Time for a complete request to arrive, from the start of the connection or the end of the previous answer."""
 
 WRITE_TIMEOUT_S = 30.0
-"""A client that reads nothing of an answer for this long is disconnected."""
+"""Time after which a client that reads nothing of an answer is disconnected."""
 
 STALLED_S = 2.0
-"""A client that reads nothing of an answer for this long counts as idle, and may be closed to make room."""
+"""Time after which a client that reads nothing of an answer counts as idle, and may be closed to make room."""
 
 MAX_PIPELINED = 8
-"""The most pipelined requests in a row; none may follow an unauthorised request."""
+"""Most pipelined requests in a row; none may follow an unauthorised request."""
 
 
 IS_LINUX = sys.platform == "linux"
 
 SIOCOUTQ = 0x5411
-"""ioctl: bytes in a Linux socket's send queue, sent or not, that are not acknowledged."""
+"""ioctl: unacknowledged bytes in a Linux socket's send queue, sent or not."""
 
 LENGTH, ENCODING = b"content-length", b"transfer-encoding"
 
 
 class TimeoutProtocol(H11Protocol):
-    """One connection; the server has to call `check_progress` about once a second."""
+    """One connection; the server must call `check_progress` about once a second."""
 
     _request_timer: asyncio.TimerHandle | None = None
-    _cycle: RequestResponseCycle | None = None  # the last one that was seen to begin
+    _cycle: RequestResponseCycle | None = None  # the latest request prepared by `_begin`
     _is_authorized = False
     _num_pipelined = 0
 
@@ -58,7 +58,7 @@ class TimeoutProtocol(H11Protocol):
         self.conn = self._framing = StrictConnection(h11.SERVER, DEFAULT_MAX_INCOMPLETE_EVENT_SIZE)
         self._limit = limit
         self._taken_at = self.loop.time()
-        self._num_taken = 0  # bytes, at that time
+        self._num_taken = 0  # bytes that the client had read at that time
 
     # -- the connection --------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class TimeoutProtocol(H11Protocol):
         self.transport.abort()
 
     def check_progress(self, now: float) -> None:
-        """Ends the connection if the client has read nothing of what was written for WRITE_TIMEOUT_S."""
+        """Ends the connection if the client read nothing for WRITE_TIMEOUT_S although bytes are pending."""
         num_pending = self._counting.num_pending()
         num_taken = self._counting.num_written - num_pending
         if not num_pending or num_taken > self._num_taken:
@@ -109,7 +109,7 @@ class TimeoutProtocol(H11Protocol):
         self._start_request_timer()
 
     def send_400_response(self, msg: str) -> None:
-        """Answers with an error body, unless an answer has begun, and closes the connection."""
+        """Sends an error body unless an answer has begun, and closes the connection."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             what = f"this is not a valid HTTP request: {self._framing.why or msg}"
             body = json.dumps(error_body(what, type="invalid_request_error", code="invalid_http")).encode()
@@ -118,11 +118,11 @@ class TimeoutProtocol(H11Protocol):
             for event in (head, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         if self.cycle is not None:
-            self.cycle.disconnected = True  # what the application says to the broken request is dropped
+            self.cycle.disconnected = True  # the application's answer to the broken request is dropped
         self.transport.close()
 
     def _begin(self) -> None:
-        """Prepares a request whose head has arrived, before the application sees it."""
+        """Prepares a request after its head arrived, before the application runs."""
         self._is_authorized = False
         self.scope["extensions"] = {AUTHORIZED: {"tell": self._authorized}}
 
@@ -131,7 +131,7 @@ class TimeoutProtocol(H11Protocol):
         self._mark_busy_or_idle()
 
     def _mark_busy_or_idle(self) -> None:
-        """Tells the connection limit whether this connection may be closed to make room."""
+        """Reports to the connection limit whether this connection may be closed to make room."""
         is_asked = self.cycle is not None and not (self.cycle.more_body or self.cycle.response_complete)
         if self.loop.time() - self._taken_at >= STALLED_S and self._counting.num_pending():
             self._limit.mark_idle(self, self._taken_at)
@@ -159,20 +159,20 @@ class TimeoutProtocol(H11Protocol):
 
 
 def prepare(connection: socket.socket) -> None:
-    """Has Linux end the connection when its client reads nothing for WRITE_TIMEOUT_S, also after we have closed it."""
+    """Makes Linux end a connection whose client reads nothing for WRITE_TIMEOUT_S, even after we closed it."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(WRITE_TIMEOUT_S * 1000))
 
 
 class StrictConnection(h11.Connection):
-    """HTTP/1.1 framing, stricter than h11's: a request with two conflicting lengths is refused (request smuggling).
+    """HTTP/1.1 framing, stricter than h11's: refuses a request with two conflicting lengths (request smuggling).
 
-    Behind a proxy that goes by one of two lengths, a server that goes by the other would take one user's bytes for the
-    request of another.
+    If a proxy used one length and the server the other, the server would take one user's bytes for another user's
+    request.
     """
 
     why: str | None = None
-    """Text of the last error."""
+    """Text of the latest error."""
 
     @property
     def is_more_there(self) -> bool:
@@ -180,7 +180,7 @@ class StrictConnection(h11.Connection):
         return len(self._receive_buffer) > 0
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """Raises RemoteProtocolError, after which the connection has to be closed."""
+        """Returns h11's next event. Raises RemoteProtocolError, after which the connection must be closed."""
         try:
             event = super().next_event()
             if isinstance(event, h11.Request):
@@ -200,7 +200,7 @@ def _check_lengths(request: h11.Request) -> None:
 
 
 class CountingTransport:
-    """An asyncio transport that counts the bytes that the other side has not acknowledged yet."""
+    """An asyncio transport that counts the bytes not yet acknowledged by the peer."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self.num_written = 0
@@ -211,7 +211,7 @@ class CountingTransport:
         self._transport.write(data)
 
     def num_pending(self) -> int:
-        """Returns the bytes that wait in this process and, on Linux, in the kernel."""
+        """Returns the bytes buffered in this process and, on Linux, unacknowledged in the kernel."""
         return self._transport.get_write_buffer_size() + self._num_unacknowledged()
 
     def _num_unacknowledged(self) -> int:
@@ -221,7 +221,7 @@ class CountingTransport:
         try:
             return int(struct.unpack("i", fcntl.ioctl(connection.fileno(), SIOCOUTQ, bytes(4)))[0])
         except OSError:
-            return 0  # it ended meanwhile
+            return 0  # the connection ended meanwhile
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)

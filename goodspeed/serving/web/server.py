@@ -1,4 +1,4 @@
-"""Uvicorn inside a daemon's own event loop, which it neither owns nor ends."""
+"""Runs Uvicorn inside a daemon's event loop, without taking over the loop or its signals."""
 
 import asyncio
 import logging
@@ -18,10 +18,10 @@ from goodspeed.serving.web.protocol import TimeoutProtocol, prepare
 logger = logging.getLogger("goodspeed.http")
 
 GRACE_S = 2
-"""Time for running answers after the server was told to stop; a caller that wants to wait longer waits before."""
+"""Time for running answers after the server is stopped; callers that allow more time wait before stopping it."""
 
 CHECK_INTERVAL_S = 1.0
-"""Time between two checks of all connections for answers that the client does not read."""
+"""Time between two checks of all connections for clients that do not read their answer."""
 
 
 FAILED_HERE = (
@@ -30,7 +30,7 @@ FAILED_HERE = (
 
 
 class _Guard:
-    """Logs what an application did not catch, and answers 500 where no answer has begun."""
+    """Logs an application's uncaught exceptions, and answers 500 if no answer has begun."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -55,7 +55,7 @@ class _Guard:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the daemon around it, and accepts connections with `Acceptor`."""
+    """A Uvicorn server that leaves signals to the daemon and accepts connections with `Acceptor`."""
 
     def __init__(self, config: uvicorn.Config, limit: "ConnectionLimit[TimeoutProtocol]") -> None:
         super().__init__(config)
@@ -83,9 +83,9 @@ class _Server(uvicorn.Server):
 
 
 async def serve(app: ASGIApp, listener: socket.socket, *, max_connections: int = MAX_CONNECTIONS) -> None:
-    """Serves in this event loop until cancelled; then accepts no connection, and gives running answers GRACE_S to end.
+    """Serves in this event loop until cancelled; then stops accepting, and gives running answers GRACE_S to end.
 
-    Raises ConfigError where this process may not open enough sockets.
+    Raises ConfigError if this process may not open enough sockets.
     """
     config = uvicorn.Config(
         _Guard(app),
@@ -93,7 +93,7 @@ async def serve(app: ASGIApp, listener: socket.socket, *, max_connections: int =
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="critical",  # what matters of it, _Guard says
+        log_level="critical",  # _Guard logs what matters
         access_log=False,
         proxy_headers=False,
         server_header=False,

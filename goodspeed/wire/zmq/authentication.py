@@ -1,4 +1,4 @@
-"""Authentication in ZeroMQ (CURVE, ZAP): which keys may connect, and why a connection was refused."""
+"""Authentication in ZeroMQ (CURVE, ZAP): admits keys, and reports why a connection was refused."""
 
 import asyncio
 import logging
@@ -24,27 +24,27 @@ WATCHED: Final = FAILURES | zmq.EVENT_DISCONNECTED
 
 
 class ServerKeys(NamedTuple):
-    """The verify node's own key, and a function that admits public keys; it is called in the event loop."""
+    """The verify node's key pair. admits: True for a public key that may connect; called in the event loop."""
 
     pair: KeyPair
     admits: Callable[[str], bool]
 
 
 class ClientKeys(NamedTuple):
-    """A draft node's own key, and the public key of its verify node."""
+    """A draft node's key pair, and its verify node's public key."""
 
     pair: KeyPair
     verify_key: str
 
 
 def new_pair(name: str | None = None) -> KeyPair:
-    """Returns a new key pair from libsodium's random numbers; name: a draft node's."""
+    """Returns a new key pair from libsodium's random numbers. name: the draft node's; None: a verify node."""
     public, secret = zmq.curve_keypair()
     return KeyPair(public.decode(), secret.decode(), name)
 
 
 def server_options(pair: KeyPair) -> dict[int, int | bytes]:
-    """Returns socket options for CURVE only; without a `ZapHandler` that answers, no peer can connect."""
+    """Returns options of a socket that requires CURVE; peers can connect only while a `ZapHandler` answers."""
     return {
         zmq.CURVE_SERVER: 1,
         zmq.CURVE_SECRETKEY: checked_pair(pair).secret_key.encode(),
@@ -63,14 +63,14 @@ def client_options(keys: ClientKeys) -> dict[int, int | bytes]:
 
 
 def checked_pair(pair: KeyPair) -> KeyPair:
-    """Returns the pair; ConfigError where its public key does not belong to its secret key."""
+    """Returns the pair; ConfigError if the public key does not match the secret key."""
     if zmq.curve_public(pair.secret_key.encode()) != pair.public_key.encode():
         raise ConfigError("--key: the public and the secret key in it do not belong together; make a new pair")
     return pair
 
 
 def proven_key(frame: zmq.Frame) -> bytes:
-    """Returns the public key that a frame's sender authenticated with; empty without CURVE."""
+    """Returns the authenticated public key of a frame's sender; empty without CURVE."""
     try:
         return str(frame.get("User-Id")).encode()
     except zmq.ZMQError:
@@ -78,10 +78,10 @@ def proven_key(frame: zmq.Frame) -> bytes:
 
 
 class ZapHandler:
-    """Answers ZeroMQ's requests whether a key may connect (RFC 27), in the running event loop.
+    """Answers ZeroMQ's authentication requests (RFC 27) in the running event loop.
 
-    Peers that connect before `open` wait for the answer. With pyzmq's AsyncioAuthenticator they would be refused, and
-    one error in its task would refuse everybody from then on.
+    Peers that connect before `open` wait for the answer. pyzmq's AsyncioAuthenticator would refuse them, and after one
+    error in its task it would refuse all peers.
     """
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", admits: Callable[[str], bool]) -> None:
@@ -92,11 +92,11 @@ class ZapHandler:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def open(self) -> None:
-        """Starts answering; needs the running event loop. A second call changes nothing."""
+        """Starts answering in the running event loop. A second call does nothing."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._loop.add_reader(int(self._socket.getsockopt(zmq.FD)), self._answer_all)
-            self._answer_all()  # the descriptor tells of changes only
+            self._answer_all()  # the descriptor is edge-triggered
 
     def close(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
@@ -109,7 +109,7 @@ class ZapHandler:
             self._socket.send_multipart(self._answer(self._socket.recv_multipart(zmq.NOBLOCK)))
 
     def _answer(self, request: list[bytes]) -> list[bytes]:
-        """Returns the reply to a request: version, request id, domain, address, our identity, mechanism, public key."""
+        """Returns the reply to [version, request id, domain, address, our identity, mechanism, public key]."""
         key = None
         if len(request) == 7 and request[2] == ZAP_DOMAIN and request[5] == b"CURVE" and len(request[6]) == 32:
             key = z85.encode(request[6]).decode()
@@ -120,7 +120,7 @@ class ZapHandler:
         return [b"1.0", request[1] if len(request) > 1 else b"", b"400", b"this key may not connect", b"", b""]
 
     def _admitted(self, key: str) -> bool:
-        """Returns whether a key may connect. An error refuses this key, and must not leave others without an answer."""
+        """True if a key may connect. An error in `admits` refuses this key only."""
         try:
             return self._admits(key)
         except Exception:
@@ -129,7 +129,7 @@ class ZapHandler:
 
 
 class ConnectionMonitor:
-    """Monitors a DEALER's connections: whether one broke, and why the verify node refuses one."""
+    """Monitors a DEALER's connections: reports broken ones, and why the verify node refused one."""
 
     def __init__(self, dealer: "zmq.Socket[bytes]", keys: ClientKeys | None) -> None:
         self._dealer = dealer
@@ -139,13 +139,13 @@ class ConnectionMonitor:
         self._broke = False
 
     def failure(self) -> str | None:
-        """Returns why the newest attempt failed, and what to do; None when none failed since the last call."""
+        """Returns why the latest attempt failed and what to do; None if none failed since the previous call."""
         self._look()
         newest, self._newest = self._newest, None
         return newest
 
     def broke(self) -> bool:
-        """Returns whether a connection, established or not, has ended since the last call."""
+        """True if a connection, established or not, ended since the previous call."""
         self._look()
         broke, self._broke = self._broke, False
         return broke
@@ -158,7 +158,7 @@ class ConnectionMonitor:
                 self._newest = self._explain(event) or self._newest
 
     def close(self) -> None:
-        """Stops monitoring; call it before closing the monitored socket."""
+        """Stops monitoring; must come before closing the monitored socket."""
         self._dealer.disable_monitor()
         self._monitor.close(linger=0)
 
@@ -177,7 +177,7 @@ class ConnectionMonitor:
             )
         if self._keys is None:
             if event != zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
-                return None  # cut off: tried again at once, by ZeroMQ
+                return None  # a connection loss: ZeroMQ reconnects at once
             return "it does not speak without encryption, or is no verify node: give --key and --verify-key"
         return (
             "the encrypted handshake failed: --verify-key is not that verify node's, or it was started without --key, "

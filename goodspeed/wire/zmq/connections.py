@@ -1,11 +1,11 @@
 """Watches and cuts single TCP connections that ZeroMQ accepted, by their descriptors.
 
-ZeroMQ cannot close a single connection of a socket, and buffers a message that never ends until memory is full, since
-it delivers whole messages only. So a `Guard` compares the bytes that the kernel has received on each connection with
-the messages delivered from it. That needs Linux (/proc, TCP_INFO); elsewhere no connection is seen or cut.
+ZeroMQ cannot close a single connection of a socket. ZeroMQ delivers whole messages only, so a message that never ends
+is buffered until memory is full. A `Guard` therefore compares the bytes that the kernel received on each connection
+with the messages delivered from it. This needs Linux (/proc, TCP_INFO); elsewhere no connection is watched or cut.
 
-ZeroMQ may close a descriptor at any moment, and the system may reuse its number. So the peer's address is compared as
-well; if that fails too, a peer has to connect again.
+ZeroMQ may close a descriptor at any moment, and the system may reuse its number. So the peer's address is compared,
+too. In the rare case that both coincide, the wrong peer is cut and has to reconnect.
 """
 
 import asyncio
@@ -29,41 +29,41 @@ logger = logging.getLogger("goodspeed.wire")
 Address: TypeAlias = tuple[str, int]
 
 LOOK_S: Final = 0.1
-"""Time between two checks of all connections; longer where checking would take more than a twentieth of the time."""
+"""Time between two checks of all connections; longer if checks would take more than a twentieth of the time."""
 
 CONFIRM_S: Final = 0.05
 NUM_LOOKS: Final = 3
-"""A connection beyond the bound is checked again after CONFIRM_S, and cut at the third check. What arrives until then,
-0.2 s after the bound was passed, has to be buffered."""
+"""Checks, CONFIRM_S apart, at which a connection must exceed the bound before it is cut. So up to 0.2 s of its input
+beyond the bound is buffered."""
 
 ROOM: Final = 8
-"""Keep at least this many descriptors free, by closing connections that never sent a message. With none left, ZeroMQ
-tries to accept the next connection again and again without a pause, which takes a whole core."""
+"""Descriptors to keep free by cutting connections that never sent a message. Without a free one, ZeroMQ retries accept
+without a pause, which takes a whole core."""
 
 SAY_S: Final = 60.0
 """Time between two log lines about scarce descriptors."""
 
 LAST_WORD_S: Final = 0.2
-"""Delay from the decision to hang up until the connection is cut, so that a last message can leave."""
+"""Delay before `Guard.hang_up` cuts a connection, so that a final message can still be sent."""
 
 NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 RECEIVED_BYTES: Final = struct.Struct("=128xQ")
 UNREAD_BYTES: Final = struct.Struct("i")
-"""Formats of tcpi_bytes_received, where struct tcp_info has it since Linux 4.1, and of FIONREAD's result."""
+"""Formats of tcpi_bytes_received at its offset in struct tcp_info (since Linux 4.1), and of FIONREAD's result."""
 
 
 class Connection(NamedTuple):
-    """An accepted connection, as it was at one moment."""
+    """A snapshot of an accepted connection."""
 
     descriptor: int
     peer: Address
-    read_bytes: int  # that its owner has taken from the kernel
+    read_bytes: int  # bytes that ZeroMQ has read from the kernel
 
 
 @contextmanager
 def _borrowed(descriptor: int) -> Iterator[socket.socket]:
-    """Yields a descriptor as a socket object that does not close it; OSError where it is no socket (any more)."""
+    """Yields a descriptor as a socket object without taking ownership; OSError if it is not a socket (any more)."""
     own = socket.socket(fileno=descriptor)
     try:
         yield own
@@ -72,36 +72,36 @@ def _borrowed(descriptor: int) -> Iterator[socket.socket]:
 
 
 def peer_of(descriptor: int) -> Address | None:
-    """Returns the address of a connection's peer; None where there is no connection (any more)."""
+    """Returns the address of a connection's peer; None if the descriptor is not a connection (any more)."""
     try:
         with _borrowed(descriptor) as own:
             host, port, *_ = own.getpeername()
             return host, port
-    except (OSError, ValueError):  # closed, no socket, or one without addresses
+    except (OSError, ValueError):  # closed, not a socket, or a socket without addresses
         return None
 
 
 def cut(descriptor: int, peer: Address) -> bool:
-    """Shuts down the connection if the descriptor still belongs to this peer; its owner notices and closes it."""
+    """Shuts the connection down if the descriptor still belongs to this peer; ZeroMQ then closes it. True if done."""
     if peer_of(descriptor) != peer:
         return False
     try:
         with _borrowed(descriptor) as own:
-            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)  # else what is unread may hold it half open
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)  # else unread bytes may leave it half open
             own.shutdown(socket.SHUT_RDWR)
     except OSError:
-        return False  # it ended meanwhile
+        return False  # the connection ended meanwhile
     return True
 
 
 def accepted(port: int) -> list[Connection]:
-    """Returns this process's connections to a port that it listens at."""
+    """Returns the connections that this process accepted at a port."""
     try:
         descriptors: Iterable[int] = [int(entry.name) for entry in OWN.iterdir()]
     except OSError as error:
         if error.errno != errno.EMFILE:
             return []
-        descriptors = range(resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # each is in use, none is left to look with
+        descriptors = range(resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # all in use: cannot list the folder
     return [found for descriptor in descriptors if (found := _look_at(descriptor, port)) is not None]
 
 
@@ -110,33 +110,36 @@ def _look_at(descriptor: int, port: int) -> Connection | None:
         with _borrowed(descriptor) as own:
             if own.family not in (socket.AF_INET, socket.AF_INET6) or own.getsockname()[1] != port:
                 return None
-            host, peer_port, *_ = own.getpeername()  # an OSError for the socket that listens
+            host, peer_port, *_ = own.getpeername()  # an OSError for the listening socket
             info = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RECEIVED_BYTES.size)
             unread = UNREAD_BYTES.unpack(ioctl(descriptor, FIONREAD, bytes(UNREAD_BYTES.size)))[0]
             return Connection(descriptor, (host, peer_port), RECEIVED_BYTES.unpack(info)[0] - unread)
-    except (OSError, ValueError, struct.error):  # closed, no socket, or a kernel that does not tell
+    except (OSError, ValueError, struct.error):  # closed, not a socket, or an older kernel
         return None
 
 
 @dataclass(slots=True)
 class _Seen:
     since: float
-    delivered_bytes: int = 0  # all that had been read when something of it was last seen to be delivered
-    num_beyond: int = 0  # looks in a row
+    delivered_bytes: int = 0  # bytes read at the latest check that saw a delivery
+    num_beyond: int = 0  # successive checks beyond the bound
 
 
 class Guard:
-    """Cuts connections of one listening socket: of barred peers, with a message that never ends, and, where the process
-    is out of descriptors, those that never sent a message."""
+    """Cuts harmful connections of one listening socket.
+
+    Cuts connections of barred peers and connections with a message that never ends. While descriptors are scarce, also
+    cuts connections that never sent a message.
+    """
 
     def __init__(self, port: int, is_idle: Callable[[], bool], *, message_bytes: int, unread_bytes: int) -> None:
-        """is_idle: whether no whole message waits for `take`, now or at some moment since the last call.
+        """is_idle: True if no whole message waits for `take`, now or at some moment since the previous call.
 
-        message_bytes: the largest message; unread_bytes: the most bytes of whole messages that may wait.
+        message_bytes: the largest message. unread_bytes: most bytes of whole messages that may wait.
         """
         self.num_cut = 0
         self._is_idle = is_idle
-        self._delivered: set[int] = set()  # descriptors of which a message was delivered since the last look
+        self._delivered: set[int] = set()  # descriptors with a message since the previous check
         self._port = port
         self._message_bytes = message_bytes
         self._unread_bytes = unread_bytes
@@ -146,7 +149,7 @@ class Guard:
         self._said_at = -SAY_S
 
     def open(self) -> None:
-        """Starts checking periodically in the running event loop. A second call changes nothing."""
+        """Starts periodic checks in the running event loop. A second call does nothing."""
         if self._next_look is None:
             self._next_look = asyncio.get_running_loop().call_later(LOOK_S, self._look_again)
 
@@ -157,13 +160,13 @@ class Guard:
         self._hanging_up.clear()
 
     def delivered(self, descriptor: int) -> None:
-        """Notes that a whole message arrived on this connection."""
+        """Records that a whole message arrived on this connection."""
         self._delivered.add(descriptor)
 
     def hang_up(self, descriptor: int, host: str) -> None:
-        """Cuts this connection with a host after LAST_WORD_S, when a last message has left.
+        """Cuts a connection after LAST_WORD_S, so that a final message can still be sent.
 
-        host: compared at that time, since the descriptor may belong to another connection by then.
+        host: the peer's; does nothing if the descriptor belongs to another host by now.
         """
         if descriptor in self._hanging_up:
             return
@@ -173,7 +176,7 @@ class Guard:
             self._hanging_up[descriptor] = loop.call_later(LAST_WORD_S, self._hang_up_now, descriptor, peer)
 
     def look(self) -> bool:
-        """Cuts connections beyond the bound at NUM_LOOKS checks with nothing delivered; tells if any may be next."""
+        """Cuts connections beyond the bound at NUM_LOOKS checks in a row; returns True if any is beyond it now."""
         before, self._seen = self._seen, {}
         bound = self._message_bytes if self._is_idle() else self._unread_bytes
         now = time.monotonic()

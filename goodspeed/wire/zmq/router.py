@@ -16,11 +16,11 @@ from goodspeed.wire.zmq.connections import Guard
 from goodspeed.wire.zmq.sockets import SocketLink
 
 MAX_FRAMES: Final = 4096
-"""The most frames that are taken at once; a valid message has one beside its sender's name."""
+"""Most frames taken at once; a valid message has one in addition to its sender's name."""
 
 
 class RouterLink(SocketLink):
-    """The verify node's socket; it cuts connections of barred peers, and those with a message that never ends."""
+    """The verify node's socket. Cuts connections of barred peers, and those with a message that never ends."""
 
     _kind = zmq.ROUTER
 
@@ -33,12 +33,12 @@ class RouterLink(SocketLink):
         message_bytes: int,
         unread_bytes: int,
     ) -> None:
-        """message_bytes: the largest message; unread_bytes: about the most that a peer may have waiting unread."""
+        """message_bytes: the largest message. unread_bytes: about the most unread bytes of a peer."""
         self._keys = keys
         self._zap: ZapHandler | None = None
         self._barred: Container[bytes] = ()
         self._was_emptied = False
-        self._is_amid = False  # of a message of too many frames, the rest of which is thrown away
+        self._is_amid = False  # of an oversized message whose remaining frames are dropped
         _seed_names()
         super().__init__(address, options)
         port = int(self.endpoint.rpartition(":")[2])
@@ -57,7 +57,7 @@ class RouterLink(SocketLink):
         self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def bar(self, names: Container[bytes]) -> None:
-        """Drops messages of these peers or keys, and cuts their connections; `names` is read anew every time."""
+        """Drops messages of these peers or keys, and cuts their connections. names: consulted at every message."""
         self._barred = names
 
     @property
@@ -70,14 +70,14 @@ class RouterLink(SocketLink):
         return frames
 
     def _is_idle(self) -> bool:
-        """Returns whether every whole message was taken at some moment since the last call."""
+        """True if at some moment since the previous call no whole message waited."""
         was_emptied, self._was_emptied = self._was_emptied, False
         state = int(self._socket.getsockopt(zmq.EVENTS))
         self._wake()
         return was_emptied or not state & zmq.POLLIN
 
     def _receive(self) -> list[bytes]:
-        """Returns the next message's frames; copies nothing of a barred sender's message."""
+        """Returns the next message's frames; does not copy a barred sender's message."""
         frames, is_rest = self._next_frames(), self._is_amid
         self._is_amid = frames[-1].more
         if is_rest:
@@ -94,7 +94,7 @@ class RouterLink(SocketLink):
         return names + [frame.bytes for frame in frames[1:]]
 
     def _next_frames(self) -> list[zmq.Frame]:
-        """Returns the next message's frames, MAX_FRAMES at a time; later calls return the rest."""
+        """Returns up to MAX_FRAMES frames of the next message; later calls return the rest."""
         frames = [self._socket.recv(zmq.NOBLOCK, copy=False)]
         while frames[-1].more and len(frames) < MAX_FRAMES:
             frames.append(self._socket.recv(zmq.NOBLOCK, copy=False))
@@ -115,7 +115,7 @@ class RouterLink(SocketLink):
 
 
 def _host_of(frame: zmq.Frame) -> str:
-    """Returns the host that a frame came from; empty where ZeroMQ does not tell."""
+    """Returns the host that sent a frame; empty if ZeroMQ does not report it."""
     try:
         return str(frame.get("Peer-Address"))
     except zmq.ZMQError:
@@ -123,16 +123,16 @@ def _host_of(frame: zmq.Frame) -> str:
 
 
 def _seed_names() -> None:
-    """Makes the next ROUTER's connection names unpredictable: a peer that can predict one can end the process.
+    """Makes the next ROUTER's connection names unpredictable: a peer that predicts one can abort the process.
 
-    libzmq counts names up from a number of the C library's rand(), which it never seeds, and aborts (`ok`,
-    socket_base.cpp) where another connection has claimed that name.
+    libzmq counts names up from the C library's rand(), which it never seeds. libzmq aborts (`ok`, socket_base.cpp) if
+    another connection has already claimed the next name.
     """
     ctypes.CDLL(None).srand(secrets.randbits(32))
 
 
 def _descriptor_of(frame: zmq.Frame) -> int:
-    """Returns the descriptor of the connection that a frame came by; -1 for ZMTP before 3, which does not tell."""
+    """Returns the descriptor of a frame's connection; -1 if unknown (ZMTP before 3)."""
     try:
         return int(frame.get(zmq.SRCFD))
     except zmq.ZMQError:

@@ -1,7 +1,7 @@
-"""ZeroMQ sockets as links of `channels.py`: their common part, and a draft node's DEALER.
+"""ZeroMQ sockets as links of `channels.py`: the base class, and a draft node's DEALER.
 
-No call blocks inside ZeroMQ: sockets are tried without waiting, and asyncio watches their descriptors. `transport.py`
-creates them; the verify node's socket is in `router.py`.
+No call blocks inside ZeroMQ: calls are non-blocking, and asyncio watches the sockets' descriptors. `transport.py`
+creates the sockets; the verify node's socket is in `router.py`.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from goodspeed.wire.zmq.authentication import ClientKeys, ConnectionMonitor
 class SocketLink(Link):
     """A ZeroMQ socket whose descriptor asyncio watches while a task waits.
 
-    The descriptor is edge-triggered, and any operation on the socket may consume the edge. So a task reads the socket's
-    state before it waits, and every operation on the socket wakes the tasks that wait.
+    The descriptor is edge-triggered, and any operation on the socket may consume the edge. So a task checks the
+    socket's state before waiting, and every operation wakes the waiting tasks that can proceed.
     """
 
     _kind: ClassVar[int]
@@ -56,7 +56,7 @@ class SocketLink(Link):
         """Binds or connects the socket, and starts its monitors."""
 
     def _receive(self) -> list[bytes]:
-        """Returns the next message's frames; zmq.Again where there is none."""
+        """Returns the next message's frames; zmq.Again if none waits."""
         return self._socket.recv_multipart(zmq.NOBLOCK)
 
     def put(self, frames: list[bytes]) -> Delivery:
@@ -114,7 +114,7 @@ class SocketLink(Link):
         self._socket.close(linger=linger)
 
     def close(self) -> None:
-        """Closes the socket; blocks until its queue is sent, at most for the linger time."""
+        """Closes the socket; blocks until the queue is sent, at most for the linger time."""
         if not self._closed:
             self._closed = True
             self._release(TransportError(f"the channel at {self.endpoint} is closed"))
@@ -122,7 +122,7 @@ class SocketLink(Link):
             self._context.term()
 
     def _release(self, error: TransportError | None) -> None:
-        """Wakes every task that waits on this socket, to check again or with an error."""
+        """Wakes every task that waits on this socket. error: raised in the tasks; None: they check again."""
         waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             waiter.get_loop().remove_reader(self._descriptor)
@@ -157,7 +157,7 @@ class DealerLink(SocketLink):
         why = self._monitor.failure()
         if why is not None and not self._hung_up:
             self._hung_up = True
-            self._socket.disconnect(self.endpoint)  # else ZeroMQ tries at once, ten times a second, or never again
+            self._socket.disconnect(self.endpoint)  # else ZeroMQ retries at once, ten times a second, or never
         return why
 
     def broke(self) -> bool:

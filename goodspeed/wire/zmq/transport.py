@@ -1,6 +1,6 @@
-"""ZeroMQ: the draft side's DEALER socket and the verify side's ROUTER socket, behind the channels of `channels.py`.
+"""Creates channels over ZeroMQ: a DEALER socket for a draft node, a ROUTER socket for the verify node.
 
-Chooses the sockets' options, and checks their addresses and keys. Exports every name that users of channels need.
+Chooses socket options, and checks addresses and keys. Exports all names that users of channels need.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ FRAME_MARGIN_BYTES: Final = 64 << 10
 """Added to ZeroMQ's frame limit, beyond which it cuts the connection: a message slightly too large gets a refusal."""
 
 UNREAD_BYTES: Final = 64 << 20
-"""About the most that one peer has waiting in a verify node too busy to read; beyond twice that it is cut off."""
+"""About the most unread bytes of one peer at a busy verify node; a peer beyond twice as many is cut."""
 
 OPTIONS: Final[dict[int, int | bytes]] = {
     zmq.HEARTBEAT_IVL: 500,
@@ -40,8 +40,8 @@ OPTIONS: Final[dict[int, int | bytes]] = {
     zmq.CONNECT_TIMEOUT: 5_000,
     zmq.RECONNECT_IVL: 100,
     zmq.RECONNECT_IVL_MAX: 2_000,
-    zmq.LINGER: 500,  # last verdicts and Close leave, and nothing hangs
-    # IMMEDIATE stays off: what is sent before the connection stands waits for it.
+    zmq.LINGER: 500,  # sends final verdicts and Close, without hanging
+    # IMMEDIATE stays off: messages queue until the connection is established.
 }
 
 
@@ -55,18 +55,18 @@ def bind_verify(
 ) -> VerifyChannel:
     """Listens for draft nodes. ConfigError for an endpoint that is not allowed, TransportError for a busy port.
 
-    With `keys` everything is encrypted, only admitted keys connect, and `Received.principal` is the sender's key.
-    `send_queue` messages may wait for one peer (besides what its connection buffers), then sending is BUSY.
+    keys: encrypts all traffic and admits only enrolled keys; `Received.principal` is then the sender's key.
+    send_queue: most messages that wait for one peer, in addition to its connection's buffers; beyond: BUSY.
     """
     address = parse_endpoint(endpoint, trusted_network or keys is not None, "binding")
     options: dict[int, int | bytes] = {
         **OPTIONS,
-        zmq.ROUTER_MANDATORY: 1,  # else what cannot be delivered vanishes
-        # ROUTER_HANDOVER stays off: a name is of one connection, so what is sent to it never reaches another's; and
-        # libzmq 4.3.5 aborts the process when somebody whose name was taken over goes on speaking, and then closes.
+        zmq.ROUTER_MANDATORY: 1,  # else undeliverable messages vanish silently
+        # ROUTER_HANDOVER stays off: a name belongs to one connection, so a message never reaches another peer. Besides,
+        # libzmq 4.3.5 aborts the process if a connection whose name was taken over sends again and then closes.
         zmq.SNDHWM: send_queue,
-        # No limit: libzmq 4.3.5 aborts the process (`!_io_error`) when a connection whose queue is full is reset, at
-        # its next heartbeat or PING. Anybody can do that. What peers send is bounded by what they are barred for.
+        # No limit: libzmq 4.3.5 aborts the process (`!_io_error`) if a connection with a full queue is reset, at its
+        # next heartbeat or PING. Any peer can cause this. Instead, peers that send too much are barred.
         zmq.RCVHWM: 0,
         zmq.MAXMSGSIZE: max_message_bytes + FRAME_MARGIN_BYTES,
         zmq.BACKLOG: 1024,
@@ -87,10 +87,10 @@ def connect_draft(
     keys: ClientKeys | None = None,
     address: Endpoint | None = None,
 ) -> DraftChannel:
-    """Connects to a verify node, now or when it comes up. ConfigError for an endpoint that is not allowed.
+    """Connects to a verify node, now or once it is up. ConfigError for an endpoint that is not allowed.
 
-    address: what `parse_endpoint` made of the endpoint, so that its name is not looked up again.
-    The verify node gives each connection a new name, also when ZeroMQ reconnects.
+    address: the endpoint as parsed by `parse_endpoint`, to avoid another name lookup; None: parsed here.
+    Each connection gets a new name at the verify node, also when ZeroMQ reconnects.
     """
     address = address or parse_endpoint(endpoint, trusted_network or keys is not None, "connecting")
     options: dict[int, int | bytes] = {

@@ -46,9 +46,15 @@ def drafted(desk, **changes):
 BREAKS = {
     "a permission too soon": (lambda desk: setattr(desk.session(2), "may_draft", 1), "1 tokens may be drafted before"),
     "a phase without a verdict": (lambda desk: setattr(desk.session(2), "phase", Phase.RUNNING), "its last verdict"),
-    "a draft for another text": (lambda desk: drafted(desk, made_on=9), "made for more text than there is"),
-    "a part of a draw": (lambda desk: drafted(desk, made_on=3, proposal=b"1"), "of the ratio rule may be verified"),
-    "a draft that is used up": (lambda desk: drafted(desk, made_on=3, tokens=()), "nothing is left of its draft"),
+    "a draft for another text": (lambda desk: drafted(desk, made_on=9), "does not follow its text"),
+    "a part of a draw": (
+        lambda desk: drafted(desk, made_on=3, num_gone=1, proposal=b"1"),
+        "of the ratio rule may be verified",
+    ),
+    "a draft that is used up": (
+        lambda desk: drafted(desk, made_on=3, num_gone=1, tokens=()),
+        "nothing is left of its draft",
+    ),
     "a wait for nobody": (lambda desk: setattr(desk.session(2), "waits", True), "waited for that nobody may make"),
     "an end without a reason": (lambda desk: setattr(desk.session(), "phase", Phase.FINISHED), "it ends for None"),
     "acknowledged too much": (lambda desk: setattr(desk.session(), "acked", 99), "99 tokens of 4 are acknowledged"),
