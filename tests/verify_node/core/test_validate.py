@@ -126,7 +126,7 @@ def goes_wrong(client, seconds):
 
 
 SABOTAGE = {
-    "commit keeps the draft": (Session, "commit", keeps_the_draft, "it has a draft, and is over"),
+    "commit keeps the draft": (Session, "commit", keeps_the_draft, "its draft does not follow its text"),
     "tell keeps no verdict": (Session, "tell", forgets_the_verdict, "its phase and its last verdict disagree"),
     "tell waits for everybody": (Session, "tell", waits_for_everybody, "that nobody may make"),
     "a client's times go wrong": (Client, "observe_round_trip", goes_wrong, "is negative"),
