@@ -44,8 +44,10 @@ class Lines:
         not_sent: NotSent,
         unreachable: Unreachable,
     ) -> None:
-        """Callbacks: heard for every received message, not_sent for every message that could not be sent, unreachable
-        for a channel that could not be created. connect: None: only link 0 exists."""
+        """heard, not_sent, unreachable: called for a message received, a message not sent, a channel not created.
+
+        connect: opens further channels; None: there is only link 0.
+        """
         self._connect = connect
         self._heard = heard
         self._not_sent = not_sent

@@ -75,7 +75,7 @@ class VerifyLink:
         return f"the verify node has been away for {max(1, round(self.away_s(now)))} s"
 
     def absence_at(self, endpoint: str, timeout_s: float) -> str:
-        """Describes an absence of `timeout_s` to this node's operator: where, why, and what to do."""
+        """Tells the operator that the verify node was silent for `timeout_s`: where, why, and what to do."""
         what = f"the verify node at {endpoint} has been away for {timeout_s:g} s"
         if self.trouble:
             return f"{what}, because it refuses this node: {self.trouble}"

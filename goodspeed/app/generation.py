@@ -39,7 +39,7 @@ def generate(
 ) -> Generator[int, None, None]:
     """Yields token ids until one of stop_ids (not yielded), max_tokens, or the end of the context.
 
-    min_tokens: output tokens before which none of stop_ids is drawn. matcher: of the output's constraint and stop_ids.
+    min_tokens: stop_ids are masked until so many tokens are output. matcher: enforces the output's constraint.
     Raises PromptError for a prompt that leaves no room, and ConfigError if the rules leave no token to draw. Frees the
     session's KV pages when the iteration ends.
     """

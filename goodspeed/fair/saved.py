@@ -103,7 +103,7 @@ def load(path: str) -> Profile:
 
 
 def check(profile: Profile, setting: Setting, path: str) -> None:
-    """Raises ConfigError if the profile was measured in another setting; threads matter on a CPU only."""
+    """Raises ConfigError for a profile measured under other settings (the thread count: on a CPU only)."""
     wrong = [
         f"{name} {getattr(profile.setting, name)!r} instead of {getattr(setting, name)!r}"
         for name in ("model", "device", "hardware", "dtype", *(("threads",) if setting.device == "cpu" else ()))

@@ -75,7 +75,7 @@ class Stream(ABC):
 
     @abstractmethod
     def _failures(self) -> AbstractContextManager[None]:
-        """Handles failures of writing without a writer."""
+        """Catches failed writes where no writer handles them."""
 
     @abstractmethod
     def dropped(self, num_lines: int) -> str:

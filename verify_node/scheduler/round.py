@@ -69,7 +69,7 @@ class Entry(Struct, frozen=True):
 
     @property
     def num_rows(self) -> int:
-        """Rows of logits, after the final tokens: first those of a prompt, then those that are drawn from."""
+        """Number of logit rows: prompt rows first, then the rows to sample from."""
         if self.prompt_rows is None:
             return self.num_drawn
         return self.start + len(self.tokens) - self.prompt_rows.first
