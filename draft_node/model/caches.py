@@ -98,7 +98,7 @@ class Caches:
         return True
 
     def _begin(self, job: Job, cache: _Cache) -> None:
-        """Fills a session's empty cache from the prefix cache, if enough pages remain after this step's reservations."""
+        """Fills a session's empty cache from the prefix cache, if this step's reservations leave enough pages free."""
         pool = self._runner.pool
         hit = pool.find(job.session_id, _scope(job.propose.request), job.tokens)
         if pool.num_free - self._reserved < hit.num_unused:
