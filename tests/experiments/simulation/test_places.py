@@ -1,5 +1,7 @@
 """Orders in simulated worlds with hardly any memory: texts stay exact, all end, and order is worth its while."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from random import Random
 from statistics import mean
@@ -94,3 +96,14 @@ def mean_s(order: str) -> float:
 @pytest.mark.thorough
 def test_texts_are_done_sooner_on_average_where_those_go_first_that_are_done_soonest() -> None:
     assert mean_s("laps") < 0.9 * mean_s("fcfs")
+
+
+def test_worlds_bring_the_orders_that_they_name() -> None:
+    """In a process of its own: here other tests have imported them."""
+    program = """
+from experiments.simulation.checking.worlds import some_settings
+from verify_node.scheduler.preempt import order_of
+print(sorted({some_settings(seed).order for seed in range(40) if order_of(some_settings(seed).order)}))
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout == "['fcfs', 'laps', 'las', 'sjf']\n"
