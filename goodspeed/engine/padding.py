@@ -21,10 +21,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from goodspeed.engine.folders import INDEX, SINGLE, find_folder, read_config, say_nothing
+from goodspeed.engine.fused import FAMILIES
 from goodspeed.errors import CheckpointError, ConfigError
-
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-"""Architectures that this file can pad: RMSNorm, gated MLP, separate q, k and v."""
 
 SHARD_BYTES = 2 << 30
 """Bytes at which a file of weights is complete."""

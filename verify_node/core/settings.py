@@ -125,7 +125,21 @@ def make_core(
         weigh_evidence=settings.weigh_evidence,
         fairness=settings.fairness,
     )
-    register = Register(
+    return kind(
+        register=_register(settings, welcome, pool, allocator, constraints),
+        limits=limits,
+        choice=_choice(settings, cost, limits, allocator, self_drafts),
+        is_shared=settings.is_shared and not settings.is_barrier,
+        cost=cost,
+        admission=settings.admits,
+        preemption=Preemption(order_of(settings.order), cost, pool),
+    )
+
+
+def _register(
+    settings: CoreSettings, welcome: Welcome, pool: PagePool, allocator: Allocator, constraints: Constraints | None
+) -> Register:
+    return Register(
         replace(welcome, context_len=min(welcome.context_len, pool.num_pages * pool.page_size)),
         allocator,
         pool,
@@ -133,15 +147,6 @@ def make_core(
         max_client_sessions=settings.max_client_sessions,
         tiers=Tiers({tier.tier: tier for tier in settings.tiers}),
         constraints=constraints,
-    )
-    return kind(
-        register=register,
-        limits=limits,
-        choice=_choice(settings, cost, limits, allocator, self_drafts),
-        is_shared=settings.is_shared and not settings.is_barrier,
-        cost=cost,
-        admission=settings.admits,
-        preemption=Preemption(order_of(settings.order), cost, pool),
     )
 
 
