@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.harness.experiment import Finding
 from experiments.order.laps_sd_runs import POLICIES, chosen, mean_seconds
-from experiments.order.rivals import create
+from experiments.simulation.queueing.rivals import create
 from verify_node.scheduler.laps import NUM_ROUNDS
 from verify_node.scheduler.order import Job
 

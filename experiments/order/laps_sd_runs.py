@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.order.rivals import create
 from experiments.simulation.presets import Device, Model, roofline
 from experiments.simulation.queueing.requests import Kind, Request, make
+from experiments.simulation.queueing.rivals import create
 from experiments.simulation.queueing.server import RemainingTokens, Server, Text, Times
 from goodspeed.fair.lengths import OutputLengths
 from verify_node.scheduler.laps import stable_rate

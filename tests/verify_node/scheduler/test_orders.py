@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.order.rivals import create
 from experiments.simulation.queueing.places import give
+from experiments.simulation.queueing.rivals import create
 from goodspeed.errors import ConfigError
 from verify_node.scheduler.laps import NUM_ROUNDS, Queues, RateHistory, stable_rate
 from verify_node.scheduler.order import AGING_S, Job

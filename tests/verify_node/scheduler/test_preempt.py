@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from experiments.order.rivals import create
+from experiments.simulation.queueing.rivals import create
 from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from experiments.order.laps_sd_runs import ShortestRemaining
-from experiments.order.rivals import create
 from experiments.simulation.queueing.requests import Kind, Request, make, rounds
+from experiments.simulation.queueing.rivals import create
 from experiments.simulation.queueing.server import Server, Times
 from goodspeed.fair.round_time import Linear, Roofline
 from verify_node.scheduler.laps import stable_rate
