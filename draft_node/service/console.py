@@ -137,7 +137,7 @@ class Console:
         asked = SamplingRequest(seed=seed if seed is not None else secrets.randbits(62), temperature=config.temperature)
         token_ids = await service.encode(prompt.text, "")
         await self.daemon.ready.wait()
-        drafter, max_draft = drafting(config.drafter, config.max_draft)
+        drafter, max_draft = drafting(prompt.drafter or config.drafter, config.max_draft)
         sampling, stop, rules = asked.resolve(service.defaults(chat=False))
         return Wanted(
             prompt=token_ids,

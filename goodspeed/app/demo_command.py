@@ -45,13 +45,14 @@ def run(namespace: argparse.Namespace) -> int:
     from goodspeed.app.demo.run import run as run_once
 
     watcher = view.create()
+    config = config.with_target(lambda text, *values: watcher.say(text % values))
     if namespace.compare:
         states = run_interruptible(compare.run_all(config, roster, watcher, namespace.log_level))
         result, to_text, meaning = compare.summarize(config, states), compare.to_text, summary.OF_COMPARISON
         if not result["texts_identical"]:
             print("the texts differ between policies; under the match rule they must not", file=sys.stderr)
     else:
-        state = run_interruptible(run_once(config, roster, watcher, namespace.log_level))
+        state = run_interruptible(run_once(config, roster, watcher, namespace.log_level, compares=not config.http))
         states = {config.policy: state}
         result, to_text = summary.summarize(config, state), summary.to_text
         meaning = summary.OF_ONE_RUN
@@ -64,6 +65,8 @@ def run(namespace: argparse.Namespace) -> int:
         print_json(result)
     else:
         print(f"{to_text(result)}\n{'picture':<28} {result['png']}\n\n{meaning}")
+        if not namespace.compare and (line := summary.closing(result)):
+            print(f"\n{line}")
     return 0
 
 

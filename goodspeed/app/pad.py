@@ -5,21 +5,34 @@ the same function, and takes as long as a model of its size.
 """
 
 import argparse
+import os
+from collections.abc import Callable
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 
+from goodspeed.errors import ConfigError
 from goodspeed.serving.events import Reporter
 
 NAME = "pad"
 HELP = "make a larger copy of a model that writes the same texts"
-EXAMPLE = "goodspeed pad tiny-target --like 116m padded"
+EXAMPLE = "goodspeed pad tiny-target --like 116m"
+
+LIKE = "116m"
+"""Size of the demo's target, and of the benchmarks'."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="an embedded name, a folder or a hub name; Llama, Mistral, Qwen")
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="where the copy goes; must not exist")
     parser.add_argument(
-        "--like", default="116m", choices=("116m", "1b", "8b", "14b"), help="size to pad it to (default: 116m)"
+        "folder",
+        metavar="FOLDER",
+        type=Path,
+        nargs="?",
+        help="where the copy goes; must not exist (default: the cache)",
+    )
+    parser.add_argument(
+        "--like", default=LIKE, choices=("116m", "1b", "8b", "14b"), help=f"size to pad it to (default: {LIKE})"
     )
     parser.add_argument("--hidden", type=int, metavar="N", help="hidden size (default: that of --like)")
     parser.add_argument("--intermediate", type=int, metavar="N", help="width of the MLP (default: that of --like)")
@@ -38,7 +51,37 @@ def run(namespace: argparse.Namespace) -> int:
     )
     if namespace.hidden:
         shape = replace(shape, queries=namespace.hidden, keys=namespace.hidden * like.keys // like.queries)
-    reporter = Reporter("goodspeed")
-    num_parameters = padding.pad(namespace.model, shape, namespace.folder, reporter.say)
+    say = Reporter("goodspeed").say
+    if namespace.folder is None:
+        if shape != like:
+            raise ConfigError("a copy of your own sizes needs a FOLDER; the cache has copies by --like alone")
+        print(in_cache(namespace.model, namespace.like, say))
+        return 0
+    num_parameters = padding.pad(namespace.model, shape, namespace.folder, say)
     print(f"{namespace.folder}: {num_parameters / 1e6:,.0f}M parameters; its texts are those of {namespace.model}")
     return 0
+
+
+def in_cache(model: str, like: str = LIKE, say: Callable[..., None] | None = None) -> Path:
+    """Returns the folder of a padded copy in the user's cache; makes it the first time, which takes some seconds.
+
+    say: called with a %-format and its values. Raises what `padding.pad` does, and OSError if the cache is not
+    writable.
+    """
+    from goodspeed.engine import folders, padding
+
+    source = folders.find_folder(model).resolve()
+    read = blake2b(repr(padding.LIKE[like]).encode(), digest_size=6)
+    for file in [*sorted(source.glob("*.safetensors")), source / "config.json"]:
+        read.update(file.read_bytes())
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "goodspeed"
+    folder = cache / read.hexdigest() / f"{source.name}-{like}"
+    if not folder.exists():
+        say = say or folders.say_nothing
+        say("padding %s to %s parameters, once, in %s", model, like.upper(), cache)
+        try:
+            padding.pad(model, padding.LIKE[like], folder, say)
+        except OSError:
+            if not folder.exists():  # else another process made it meanwhile
+                raise
+    return folder

@@ -8,6 +8,7 @@ square of that. Texts equal the original's except where rounding decides between
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -63,8 +64,7 @@ def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_no
     source = find_folder(name)
     plan = Plan.of(name, read_config(name, source), shape)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = folder.with_name(f"{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
     partial.mkdir()
     try:
         with Weights(source) as weights:

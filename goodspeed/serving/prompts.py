@@ -3,10 +3,11 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from goodspeed.errors import PromptError, reason
 
-KNOWN = {"prompt", "domain", "seed"}
+KNOWN = {"prompt", "domain", "seed", "drafter"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,7 @@ class Prompt:
     text: str
     domain: str = ""
     seed: int | None = None
+    drafter: Literal["none"] | None = None  # "none": the target alone writes; None: the node's setting applies
 
 
 def read_file(path: str | Path, *, instead: str = "") -> list[Prompt]:
@@ -51,15 +53,19 @@ def parse(line: str, where: str) -> Prompt:
         raise PromptError(f"{where}: the seed must be a whole number from 0 to 2^63 - 1")
     if not isinstance(domain, str):
         raise PromptError(f"{where}: the domain must be text")
+    drafter = value.get("drafter")
+    if drafter not in (None, "none"):
+        raise PromptError(f'{where}: the drafter can only be "none", for text of the target alone; leave it out')
     if not value["prompt"]:
         raise PromptError(f"{where}: the prompt is empty; give at least one character")
     _check_unicode(value["prompt"] + domain, where)
-    return Prompt(value["prompt"], domain, seed)
+    return Prompt(value["prompt"], domain, seed, drafter)
 
 
 def to_json(prompt: Prompt) -> str:
     """Serializes a prompt for `parse`, as one ASCII line of JSON."""
-    return json.dumps({"prompt": prompt.text, "domain": prompt.domain, "seed": prompt.seed})
+    told = {"prompt": prompt.text, "domain": prompt.domain, "seed": prompt.seed, "drafter": prompt.drafter}
+    return json.dumps(told)
 
 
 def _check_unicode(text: str, where: str) -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from goodspeed.app import cli
 from goodspeed.app.models import num_parameters
+from goodspeed.engine import padding
+from goodspeed.errors import ConfigError
 
 
 def run(*words: str) -> int:
@@ -22,3 +24,28 @@ def test_a_size_of_ones_own_is_made_and_told(tmp_path: Path, capsys: pytest.Capt
     millions = num_parameters(folder / "model.safetensors") / 1e6
     assert capsys.readouterr().out == f"{folder}: {millions:.0f}M parameters; its texts are those of tiny-draft-s\n"
     assert (folder / "tokenizer.json").is_file()
+
+
+def test_the_cache_s_copy_is_made_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setitem(padding.LIKE, "116m", padding.Shape(160, 400, 6, 160, 160))
+    told = []
+    for _ in range(2):
+        assert run("tiny-draft-s") == 0
+        told.append(capsys.readouterr())
+    folder = Path(told[0].out.strip())
+    assert folder.parents[2] == tmp_path
+    assert (folder.name, told[1].out) == ("tiny-draft-s-116m", told[0].out)
+    assert "padding tiny-draft-s to 116M parameters, once" in told[0].err
+    assert not told[1].err
+
+    monkeypatch.setitem(padding.LIKE, "116m", padding.Shape(192, 400, 6, 192, 192))  # as after an update
+    assert run("tiny-draft-s") == 0
+    assert Path(capsys.readouterr().out.strip()) != folder
+
+
+def test_a_size_of_ones_own_needs_a_folder() -> None:
+    with pytest.raises(ConfigError, match="needs a FOLDER"):
+        run("tiny-draft-s", "--layers", "3")

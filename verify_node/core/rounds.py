@@ -12,6 +12,7 @@ from math import inf
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.refined import Refined
+from goodspeed.fair.round_time import CONTEXT
 from verify_node.core.admitting import Admission
 from verify_node.core.counts import Counts
 from verify_node.core.register import Register
@@ -74,7 +75,7 @@ class Rounds:
         self.admission, self.preemption = admission, preemption
         self.replies, self.counts = replies, counts
         self.starting = Starting(register.sessions, is_barrier=self.allocator.is_barrier)
-        self.model_drafts = ModelDrafts(is_shared)
+        self.model_drafts = ModelDrafts(is_shared, lambda n: cost.round_s(n, n, n * CONTEXT))
         self.num_rounds = 0  # started
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # time of the next attempt to plan, unless an event comes before

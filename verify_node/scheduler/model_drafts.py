@@ -7,15 +7,16 @@ drafting costs the verify node nothing, and draft models may always draft. N-gra
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from verify_node.scheduler.commit import Moved
 from verify_node.session.session import Session
 
-MANY = 8
-"""Sessions below which models draft at first: with more, on shared cores, they took more of the verify node's time than
-they brought."""
+LEAST_TOKEN_S = 0.004
+"""Time of a token without drafts, in seconds, above which models draft at first. On shared cores a draft model and its
+messages take some milliseconds for each token that they bring: with eight sessions they slowed a target of 13M
+parameters (2 ms a token), and made one of 116M (9 ms) 1.3 times as fast."""
 
 SETTLING_ROUNDS, COUNTED_ROUNDS = 8, 24
 """Rounds of a stretch. The first are not counted, since draft nodes still act on their previous permissions."""
@@ -100,6 +101,7 @@ class ModelDrafts:
     """Decides whether draft models may draft until the next round, from every finished round."""
 
     is_shared: bool  # draft nodes may run on this machine
+    plain_s: Callable[[int], float]  # expected seconds of a round without drafts, by its number of sessions
     permits: bool = True
     _since: float = 0.0  # end of the previous round, or of an idle time since then
     _least: int = 0  # least number of sessions at the current load; the load ends at twice as many
@@ -132,7 +134,8 @@ class ModelDrafts:
         """Returns the comparison at this load; a change of load discards the current stretch."""
         if not self._least / SLACK <= num_sessions < 2 * self._least:
             self._least = 1 << (num_sessions.bit_length() - 1)
-            known = self._by_load.setdefault(self._least, Comparison(self._least < MANY))
+            at_first = self.plain_s(self._least) >= LEAST_TOKEN_S * self._least
+            known = self._by_load.setdefault(self._least, Comparison(at_first))
             self._before = self._tried = None
             self._begin(permits=known.permits)
         return self._by_load[self._least]

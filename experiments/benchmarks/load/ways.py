@@ -53,8 +53,8 @@ Way: TypeAlias = Callable[[Sequence[Text]], list[Written]]
 class Alone:
     """The target through `transformers` alone."""
 
-    def __init__(self, num_tokens: int, temperature: float) -> None:
-        self.model: Any = _for_generate(TARGET)
+    def __init__(self, target: str, num_tokens: int, temperature: float) -> None:
+        self.model: Any = _for_generate(target)
         self.assistant: Any = _for_generate(DRAFTS[0])
         self.num_tokens = num_tokens
         self.temperature = temperature
@@ -116,7 +116,14 @@ class Nodes:
 
 @contextmanager
 def nodes(
-    ways: Sequence[str], num_clients: int, verify: Sequence[str], draft: Sequence[str], *, history: bool, pin: bool
+    ways: Sequence[str],
+    target: str,
+    num_clients: int,
+    verify: Sequence[str],
+    draft: Sequence[str],
+    *,
+    history: bool,
+    pin: bool,
 ) -> Iterator[Nodes]:
     """Yields a verify node's draft nodes; with a history, ways of one stream have nodes of their own."""
     num_single, has_no_model = 2 if history else 0, any(way in ways for way in NO_MODELS)
@@ -124,7 +131,7 @@ def nodes(
     num_with_model = len(models)
     models += [NO_MODEL] * (num_clients + num_single // 2) * has_no_model
     own = [f"--history={'node' if history else 'off'}"] if draft_node_has("history") else []
-    with cluster(models, verify, [*own, *draft], pin=pin) as workers:
+    with cluster(models, verify, [*own, *draft], target=target, pin=pin) as workers:
         with_model, without = workers[:num_with_model], workers[num_with_model:]
         single_without = without[-1 if history else 0] if without else None
         yield Nodes(

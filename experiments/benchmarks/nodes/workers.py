@@ -103,7 +103,12 @@ class DraftWorker:
 
 @contextlib.contextmanager
 def cluster(
-    draft_models: Sequence[str], verify_options: Sequence[str], draft_options: Sequence[str] = (), *, pin: bool = False
+    draft_models: Sequence[str],
+    verify_options: Sequence[str],
+    draft_options: Sequence[str] = (),
+    *,
+    target: str = TARGET,
+    pin: bool = False,
 ) -> Iterator[list[DraftWorker]]:
     """Yields draft nodes, one for each of the models, connected to a verify node; ends all processes at the end.
 
@@ -112,7 +117,7 @@ def cluster(
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     cores = sorted(os.sched_getaffinity(0)) if pin and hasattr(os, "sched_getaffinity") else []
     alone = cores[-1] if len(cores) > 1 else None
-    verify = start(["verify_node", f"--model={TARGET}", f"--bind={endpoint}", *verify_options], alone)
+    verify = start(["verify_node", f"--model={target}", f"--bind={endpoint}", *verify_options], alone)
     workers: list[DraftWorker] = []
     try:
         for number, model in enumerate(draft_models):

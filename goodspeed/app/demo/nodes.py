@@ -28,9 +28,11 @@ MAX_NAMED = 4
 
 def verify_command(config: DemoConfig, log_level: str) -> list[str]:
     """Returns the verify node's command line."""
-    words = [f"--model={config.model}", f"--bind=tcp://{FREE_PORT}", f"--budget={config.budget}"]
+    words = [f"--model={config.target}", f"--bind=tcp://{FREE_PORT}", f"--budget={config.budget}"]
     words += [f"--policy={config.policy}", f"--max-sessions={max(1024, config.clients)}"]
     words += [f"--slo-tier={tier}" for tier in config.slo_tier]
+    if not config.http:  # the same texts come again without drafts, and are to take as long as the first time
+        words += ["--prefix-cache=off"]
     return _command("verify_node", [*words, *(["--record"] if config.record else [])], config, log_level)
 
 
@@ -39,7 +41,7 @@ def draft_command(config: DemoConfig, client: Client, endpoint: str, log_level: 
     words = [f"--model={client.draft_model}", f"--verify={endpoint}", f"--name={client.name}"]
     words += [f"--verification={config.verification}"]
     if client.draft_model == NO_MODEL:
-        words += [f"--tokenizer={config.model}"]
+        words += [f"--tokenizer={config.target}"]
     else:
         words += [f"--proposal={config.proposal}", *(["--drafter=model"] if config.drafters == "model" else [])]
     if not config.http:  # else requests carry these
@@ -71,7 +73,7 @@ async def wait_for_verify(config: DemoConfig, verify: Child, view: View) -> str:
     def detail() -> str:
         return f"it said last: {verify.last_said}" if verify.last_said else ""
 
-    async with _waiting(view, lambda: f"the verify node is loading {config.model}", detail):
+    async with waiting(view, lambda: f"the verify node is loading {config.model_name}", detail):
         ready = await verify.expect("ready", START_S)
     view.say(f"the verify node is ready at {ready['endpoint']}; starting {_draft_nodes(config.clients)}")
     if config.http:
@@ -123,7 +125,7 @@ async def _wait_for_drafts(drafts: list[Child], view: View) -> None:
         missing.remove(draft.name)
         view.doing(told())
 
-    async with _waiting(view, told, detail):
+    async with waiting(view, told, detail):
         await asyncio.gather(*map(wait_for, drafts))
 
 
@@ -146,7 +148,7 @@ def open_page(url: str) -> bool:
 
 
 @asynccontextmanager
-async def _waiting(view: View, told: Callable[[], str], detail: Callable[[], str]) -> AsyncIterator[None]:
+async def waiting(view: View, told: Callable[[], str], detail: Callable[[], str]) -> AsyncIterator[None]:
     """Shows the current step, and repeats it with a detail every REPEAT_S, until the block ends."""
 
     async def repeat() -> None:

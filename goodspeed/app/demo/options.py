@@ -1,10 +1,11 @@
 """The options of `goodspeed demo`, and its clients: one per draft node, with its model and prompt."""
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from goodspeed.app.pad import in_cache
 from goodspeed.embedded.prompts import PATH as HELD_OUT
 from goodspeed.engine import host_memory
 from goodspeed.errors import ConfigError
@@ -19,6 +20,11 @@ from goodspeed.wire.fields import MAX_CONTEXT, Verification
 DRAFT_NODE_BYTES, NGRAM_NODE_BYTES = 160 << 20, 80 << 20
 """Unshared memory of a draft node with a tiny model, and of one without a model."""
 
+TARGET = "tiny-target"
+
+PADDED_BYTES = 1200 << 20
+"""Memory of a verify node with the padded target: weights, KV cache and libraries."""
+
 PAPER = {"drafters": "model", "verification": "ratio", "proposal": "dense-fp32"}
 """Settings of `--preset paper`."""
 
@@ -31,8 +37,12 @@ class DemoConfig(Settings):
     """Settings of `goodspeed demo`; see its --help."""
 
     clients: int = option(8, minimum=1, group="rounds and budget", help="draft nodes", metavar="N")
-    model: str = option(
-        "tiny-target", group="model", help="target model: an embedded name, a local folder, or a hub name"
+    model: str | None = option(
+        None,
+        shown="tiny-target padded to 116M parameters, where memory suffices",
+        group="model",
+        help="target model: an embedded name, a local folder, or a hub name",
+        metavar="NAME",
     )
     draft_models: str = option(
         "tiny-draft-s,tiny-draft-m",
@@ -99,6 +109,32 @@ class DemoConfig(Settings):
                 if getattr(self, name) not in (getattr(DemoConfig, name), value):
                     raise ConfigError(f"--preset paper has --{name} {value}; drop one of them")
                 object.__setattr__(self, name, value)
+
+    @property
+    def target(self) -> str:
+        """The target model; before `with_target`, the one that its default is made of."""
+        return self.model or TARGET
+
+    @property
+    def model_name(self) -> str:
+        """The target's name; of a folder only the final part."""
+        return Path(self.target).name if Path(self.target).is_dir() else self.target
+
+    def with_target(self, say: Callable[..., None]) -> "DemoConfig":
+        """Returns the settings with a target: the padded one by default, which the first run makes.
+
+        say: called with a %-format and its values.
+        """
+        if self.model is not None:
+            return self
+        if host_memory.available_bytes() < PADDED_BYTES + self.clients * DRAFT_NODE_BYTES:
+            say("memory is short, so the demo runs %s as it is, whose passes are mostly overhead", TARGET)
+            return replace(self, model=TARGET)
+        try:
+            return replace(self, model=str(in_cache(TARGET, say=say)))
+        except (OSError, ConfigError) as error:
+            say("%s could not be padded (%s), so the demo runs it as it is", TARGET, error)
+            return replace(self, model=TARGET)
 
     @property
     def rounds(self) -> str:

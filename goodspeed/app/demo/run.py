@@ -4,13 +4,13 @@ import asyncio
 import signal
 import time
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
 from goodspeed.app.demo import users
-from goodspeed.app.demo.nodes import START_S, start_drafts, start_verify, wait_for_verify
+from goodspeed.app.demo.nodes import START_S, start_drafts, start_verify, wait_for_verify, waiting
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.processes import GRACE_S, Child, Event, Processes, environment, wait_for_ends
 from goodspeed.app.demo.state import DemoState
@@ -51,14 +51,16 @@ class DemoRecorder:
     def recording(self, config: DemoConfig) -> Recording:
         """Returns the recording of all events so far."""
         shared = {name: getattr(config, name) for name in Header.__struct_fields__ if hasattr(config, name)}
-        header = Header(version=VERSION, versions=versions(), **shared)
+        header = Header(version=VERSION, versions=versions(), **shared | {"model": config.model_name})
         return Recording(header, tuple(self.sessions), tuple(self.rounds))
 
 
-async def run(config: DemoConfig, clients: list[Client], view: View, log_level: str) -> DemoState:
+async def run(
+    config: DemoConfig, clients: list[Client], view: View, log_level: str, *, compares: bool = False
+) -> DemoState:
     """Runs the demo; returns its state. ProcessError if a node fails. All processes have ended at return or error.
 
-    With `--record`, writes the recording at the end.
+    compares: the target then writes the same texts alone. With `--record`, writes the recording at the end.
     """
     state = DemoState.of(clients)
     recorder = DemoRecorder.of(clients)
@@ -69,7 +71,7 @@ async def run(config: DemoConfig, clients: list[Client], view: View, log_level: 
             recorder.apply_verify(event)
 
     def listen_to_draft(name: str, event: Event) -> None:
-        state.apply_draft(name, event, time.monotonic())
+        (state.alone if state.alone and event.get("index") else state).apply_draft(name, event, time.monotonic())
 
     started = time.monotonic()
     async with Processes(environment(), echo=log_level in ALL_TOLD) as processes:
@@ -86,6 +88,11 @@ async def run(config: DemoConfig, clients: list[Client], view: View, log_level: 
                     await _ask_over_http(config, clients, drafts, state, tasks)
                 else:
                     await _give_prompts(clients, drafts)
+                    state.is_over = True
+                    watching.cancel()
+                    if compares:
+                        await _write_alone(clients, drafts, state, view)
+                    await _end_drafts(drafts)
                 guard.cancel()
                 watching.cancel()
         except* ProcessError as failed:
@@ -108,9 +115,26 @@ def _explained(error: BaseException, log_level: str, view: View) -> ProcessError
 
 
 async def _give_prompts(clients: list[Client], drafts: list[Child]) -> None:
-    """Writes the prompts to the draft nodes' standard input; waits until all texts are done and the nodes ended."""
+    """Writes the prompts to the draft nodes' standard input; waits until all texts are done, or have failed."""
     for client, draft in zip(clients, drafts, strict=True):
         draft.give(prompts.to_json(client.prompt))
+    await asyncio.gather(*(draft.expect("finish", or_kind="fail") for draft in drafts))
+
+
+async def _write_alone(clients: list[Client], drafts: list[Child], state: DemoState, view: View) -> None:
+    """Has the target write the same texts without drafts, all at once again."""
+    state.alone = DemoState.of(clients)
+    async with waiting(view, lambda: "the target writes the same texts alone, to compare", lambda: ""):
+        state.alone.start(time.monotonic())
+        for client, draft in zip(clients, drafts, strict=True):
+            draft.give(prompts.to_json(replace(client.prompt, drafter="none")))
+        await _end_drafts(drafts)
+
+
+async def _end_drafts(drafts: list[Child]) -> None:
+    """Waits until the draft nodes have ended; ProcessError if a text has failed."""
+    for draft in drafts:
+        draft.end_input()
     await asyncio.gather(*(draft.succeeded() for draft in drafts))
 
 

@@ -65,6 +65,7 @@ class DemoState:
     started_s: float = 0.0
     finished_s: float = 0.0
     is_over: bool = False  # later requests are not part of this run
+    alone: "DemoState | None" = None  # the same texts by the target without drafts
     _idle_s: float = 0.0  # the verify node's wait for the first prompt
 
     @classmethod

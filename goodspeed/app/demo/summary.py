@@ -4,7 +4,7 @@ import importlib.metadata
 import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, geometric_mean
 from typing import Any, get_args
 
 from goodspeed import __version__
@@ -78,7 +78,7 @@ def summarize(config: DemoConfig, state: DemoState) -> dict[str, Any]:
         "wall_s": {part: state.wall_s.get(part, 0.0) for part in WALL},
         "clients": [_client(one, config) for one in clients],
         "preset": config.preset,
-        "model": config.model,
+        "model": config.model_name,
         "verification": config.verification,
         "log_utility_per_s": log_utility([one.tokens_per_s for one in clients]),
         "worst_share": min(goodputs) / sum(goodputs) if goodputs else 0.0,
@@ -87,7 +87,21 @@ def summarize(config: DemoConfig, state: DemoState) -> dict[str, Any]:
         "drafted_by": drafted_by,
         "accepted_by": by_source(one.accepted_by for one in clients),
         "policy_error": state.policy_error,
+        "alone": _alone(state),
         "versions": versions(),
+    }
+
+
+def _alone(state: DemoState) -> dict[str, Any] | None:
+    """Returns the figures of the same texts by the target without drafts; None if it did not write them."""
+    if state.alone is None or not state.alone.elapsed_s or not state.elapsed_s:
+        return None
+    pairs = [(state.progress[name], alone) for name, alone in state.alone.progress.items()]
+    speedups = [one.tokens_per_s / alone.tokens_per_s for one, alone in pairs if one.num_tokens and alone.num_tokens]
+    return {
+        "tokens_per_s": state.alone.num_tokens / state.alone.elapsed_s,
+        "speedup": geometric_mean(speedups) if speedups else 1.0,
+        "num_different": sum(one.token_ids != alone.token_ids for one, alone in pairs),
     }
 
 
@@ -131,6 +145,20 @@ def to_text(result: dict[str, Any]) -> str:
     lines += ["", *(f"{one['name']:<11} {printable(one['text'])[:TEXT_WIDTH]}" for one in result["clients"])]
     lines += ["", *(f"{name:<28} {value}" for name, value in figures(result).items())]
     return "\n".join(lines)
+
+
+def closing(result: dict[str, Any]) -> str:
+    """Returns the line that says what drafting brought; empty if the target did not write the texts alone."""
+    if (alone := result["alone"]) is None:
+        return ""
+    num_texts, num_different = len(result["clients"]), alone["num_different"]
+    texts = "the texts are the same" if not num_different else f"{num_different} of {num_texts} texts differ"
+    if num_different and result["verification"] == "ratio":
+        texts += ", as the ratio rule draws them anew"
+    return (
+        f"A text came {alone['speedup']:.2f} times as fast as from the target alone (mean of {num_texts} at once; all "
+        f"together {result['tokens_per_s']:.1f} tokens/s and alone {alone['tokens_per_s']:.1f}); {texts}."
+    )
 
 
 def _rounds(one: Mapping[str, Any]) -> str:

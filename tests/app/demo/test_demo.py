@@ -57,7 +57,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     png, file = folder / "demo.png", folder / "run.jsonl"
     words = ["--clients", "2", "--max-tokens", "24", "--temperature", "0.9", "--png", str(png)]
     words += ["--record", str(file)]
-    ended = subprocess.run(command(*words, "--json"), cwd=ROOT, capture_output=True, text=True)
+    own = {**os.environ, "XDG_CACHE_HOME": str(folder)}
+    ended = subprocess.run(command(*words, "--json"), cwd=ROOT, capture_output=True, text=True, env=own)
     assert ended.returncode == 0, ended.stderr
     return Ended(ended.returncode, ended.stdout, ended.stderr, json.loads(ended.stdout.splitlines()[-1]), png, file)
 
@@ -103,12 +104,19 @@ def test_the_text_is_the_target_s_own(demo: Ended) -> None:
         assert client["text"] == decode(target.tokenizer, alone)
 
 
+def test_the_target_alone_wrote_the_same(demo: Ended) -> None:
+    assert demo.result["alone"]["num_different"] == 0
+    assert demo.result["alone"]["speedup"] > 0
+    assert "the target writes the same texts alone" in demo.err
+
+
 def test_the_picture_is_there_and_progress_is_on_standard_error(demo: Ended) -> None:
     assert demo.result["png"] == str(demo.png)
     assert demo.png.read_bytes().startswith(b"\x89PNG")
-    assert demo.err.startswith("starting one verify node and 2 draft nodes; with the embedded models")
+    assert demo.err.startswith("padding tiny-target to 116M parameters, once")
+    assert "starting one verify node and 2 draft nodes; with the embedded models" in demo.err
     for line in (
-        "the verify node is loading tiny-target",
+        "the verify node is loading tiny-target-116m",
         "1 of 2 draft nodes are ready",
         "2 of 2 draft nodes are ready",
     ):
@@ -120,7 +128,7 @@ def test_the_picture_is_there_and_progress_is_on_standard_error(demo: Ended) -> 
 def test_the_recording_tells_what_the_result_sums_up(demo: Ended) -> None:
     recorded = recording.load(demo.recording)
     header, clients = recorded.header, {client["name"]: client for client in demo.result["clients"]}
-    assert (header.model, header.budget, header.temperature, header.clients) == ("tiny-target", 24, 0.9, 2)
+    assert (header.model, header.budget, header.temperature, header.clients) == ("tiny-target-116m", 24, 0.9, 2)
     assert [done.number for done in recorded.rounds] == list(range(1, demo.result["num_rounds"] + 1))
     assert all(done.duration_s > 0 and done.num_tokens > 0 for done in recorded.rounds)
     assert {opened.client for opened in recorded.sessions} == set(clients)
@@ -166,7 +174,7 @@ def marked(mark: str) -> list[int]:
 
 def test_ctrl_c_leaves_no_process(mark: str, tmp_path: Path) -> None:
     """Interrupted while the verify node serves and the draft nodes are still importing."""
-    words = command("--clients", "2", "--png", str(tmp_path / "x.png"))
+    words = command("--model", "tiny-target", "--clients", "2", "--png", str(tmp_path / "x.png"))
     with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stdout is not None
@@ -192,6 +200,7 @@ def test_a_node_that_cannot_start_is_named(mark: str, tmp_path: Path) -> None:
 
 def test_with_http_both_faces_are_open_and_the_texts_are_the_same(demo: Ended, mark: str, tmp_path: Path) -> None:
     words = ["--clients", "2", "--max-tokens", "24", "--temperature", "0.9", "--http", "--json"]
+    words += ["--model", "tiny-target"]  # its texts are those of the padded one
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command(*words, "--png", str(tmp_path / "x.png")), cwd=ROOT, **pipes) as process:
         assert process.stderr is not None

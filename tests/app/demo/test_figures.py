@@ -113,6 +113,25 @@ def test_what_one_run_comes_to(state: DemoState) -> None:
     assert summary.summarize(DemoConfig(clients=2), state)["uplink_bytes_per_token"] == 150 / 10
 
 
+def test_the_closing_line_compares_each_text_with_the_target_s_own(state: DemoState) -> None:
+    assert summary.closing(summary.summarize(DemoConfig(clients=2), state)) == ""  # the target wrote nothing alone
+    state.alone = DemoState.of([one.client for one in state.progress.values()])
+    state.alone.start(200.0)
+    none: Any = {"num_rounds": 1, "num_drafted": 0, "num_accepted": 0}
+    state.alone.apply_draft("a", finish_event(state.progress["a"].token_ids, 8.0, **none), 208.0)  # half as fast
+    state.alone.apply_draft("b", finish_event(state.progress["b"].token_ids, 16.0, **none), 216.0)  # an eighth
+    result = summary.summarize(DemoConfig(clients=2), state)
+    assert result["alone"] == {"tokens_per_s": 10 / 16, "speedup": pytest.approx(4.0), "num_different": 0}
+    assert summary.closing(result) == (
+        "A text came 4.00 times as fast as from the target alone (mean of 2 at once; all together 2.5 tokens/s and "
+        "alone 0.6); the texts are the same."
+    )
+    state.alone.progress["b"].token_ids = [9, 9]
+    assert "; 1 of 2 texts differ." in summary.closing(summary.summarize(DemoConfig(clients=2), state))
+    ratio = summary.summarize(DemoConfig(clients=2, verification="ratio"), state)
+    assert "1 of 2 texts differ, as the ratio rule draws them anew." in summary.closing(ratio)
+
+
 def test_what_drafts_is_known_while_texts_go_on() -> None:
     state = DemoState.of([Client(name, "small", Prompt("", "", 1)) for name in "ab"])
     state.apply_draft("a", tokens_event([1], {"model": 4, "ngram": 2}, {"model": 1, "ngram": 2}), 1.0)

@@ -6,9 +6,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verify_node.scheduler.model_drafts import COUNTED_ROUNDS, FIRST_SHARE, MANY, SETTLING_ROUNDS, ModelDrafts, Stretch
+from verify_node.scheduler.model_drafts import (
+    COUNTED_ROUNDS,
+    FIRST_SHARE,
+    LEAST_TOKEN_S,
+    SETTLING_ROUNDS,
+    ModelDrafts,
+    Stretch,
+)
 
 STRETCH = SETTLING_ROUNDS + COUNTED_ROUNDS
+MANY = 8  # sessions at which a token takes just less than LEAST_TOKEN_S
+
+
+def plain_s(num_sessions: int) -> float:
+    """A round's seconds where reading the weights is all that it takes."""
+    return 7.9 * LEAST_TOKEN_S
 
 
 class World:
@@ -16,7 +29,7 @@ class World:
 
     def __init__(self, gain: float, num_sessions: int, *, is_shared: bool = True, noise: float = 0.0) -> None:
         """gain: of the tokens per second with draft models over those without. noise: of a round's tokens."""
-        self.drafts = ModelDrafts(is_shared)
+        self.drafts = ModelDrafts(is_shared, plain_s)
         self.gain = gain
         self.permitted: list[bool] = []
         self._noise = noise
@@ -42,8 +55,14 @@ class World:
 
 
 @pytest.mark.parametrize(("num_sessions", "permits"), [(1, True), (MANY - 1, True), (MANY, False), (3 * MANY, False)])
-def test_at_first_few_models_draft_and_many_do_not(num_sessions: int, permits: bool) -> None:
+def test_at_first_models_draft_where_tokens_take_long(num_sessions: int, permits: bool) -> None:
     assert World(1.0, num_sessions).run(1) is permits
+
+
+def test_many_models_draft_at_first_for_a_target_with_weight() -> None:
+    world = World(1.0, 4 * MANY)
+    world.drafts.plain_s = lambda num_sessions: LEAST_TOKEN_S * num_sessions
+    assert world.run(1)
 
 
 @pytest.mark.parametrize("num_sessions", [1, MANY])
@@ -106,7 +125,7 @@ def test_rounds_that_settle_do_not_count() -> None:
 
 
 def test_time_in_which_nobody_asked_does_not_count() -> None:
-    drafts, session = ModelDrafts(True), SimpleNamespace(uses_model=True)
+    drafts, session = ModelDrafts(True, plain_s), SimpleNamespace(uses_model=True)
     sessions: Any = [session]
     drafts.begin(1000.0)
     drafts.finished([], sessions, 1000.5)
