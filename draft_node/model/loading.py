@@ -9,8 +9,14 @@ from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.folders import find_folder
+from goodspeed.engine.linear import has_bfloat16
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
+
+LARGE_BYTES = 8 << 20
+"""Weights in bytes, as stored, above which a CPU with bfloat16 instructions is quicker with it: a token of a model with
+4M parameters takes as long either way, with 2M 1.2 ms in float32 and 1.7 in bfloat16, with 10M 5.1 and 4.0."""
 
 
 def load(config: DraftConfig) -> Checkpoint:
@@ -18,7 +24,16 @@ def load(config: DraftConfig) -> Checkpoint:
     torch.set_num_threads(config.threads or 1)
     # The target determines sampling defaults; the draft model's own matter only if it may write alone.
     generation_config = "auto" if config.fallback == "local" else "none"
-    return checkpoints.load(config.model, device=config.device, dtype=config.dtype, generation_config=generation_config)
+    dtype = quickest_dtype(config.model, config.device) if config.dtype == "auto" else config.dtype
+    return checkpoints.load(config.model, device=config.device, dtype=dtype, generation_config=generation_config)
+
+
+def quickest_dtype(name: str, device: str) -> str:
+    """Returns the precision in which a pass of this draft model takes least time; it only moves acceptance."""
+    if device != "cpu":
+        return "bfloat16"
+    num_bytes = sum(file.stat().st_size for file in find_folder(name).glob("*.safetensors"))
+    return "bfloat16" if num_bytes >= LARGE_BYTES and has_bfloat16() else "float32"
 
 
 def make_drafting(config: DraftConfig, checkpoint: Vocabulary) -> Drafting:

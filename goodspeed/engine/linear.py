@@ -50,6 +50,11 @@ def prepack(model: nn.Module, *, shared: bool = False) -> int:
     return len(chosen)
 
 
+def has_bfloat16() -> bool:
+    """True if this CPU multiplies bfloat16 numbers with instructions of its own."""
+    return _is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
 def _is_available() -> bool:
     return torch._C._has_mkldnn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
@@ -68,7 +73,7 @@ def _gains(module: nn.Linear) -> bool:
     if weight.device.type != "cpu":
         return False
     if weight.dtype == torch.bfloat16:
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        return has_bfloat16()
     is_large = weight.numel() >= SMALLEST and module.in_features >= NARROWEST
     return is_large and weight.dtype == torch.float32
 

@@ -31,9 +31,11 @@ def device() -> Any:
     return option("cpu", pattern=r"(cpu|cuda)(:\d+)?", group=MODEL, help="cpu, cuda, or cuda:INDEX")
 
 
-def dtype() -> Any:
-    kinds = ("float32", "bfloat16", "float16")
-    return option("float32", choices=kinds, group=MODEL, help="precision of the forward pass", metavar="TYPE")
+def dtype(*, auto: bool = False) -> Any:
+    """auto: the default is the quickest precision, which only moves acceptance."""
+    kinds = ("float32", "bfloat16", "float16", *(("auto",) if auto else ()))
+    about = "precision of the forward pass" + ("; auto: the quickest" if auto else "")
+    return option("auto" if auto else "float32", choices=kinds, group=MODEL, help=about, metavar="TYPE")
 
 
 def threads() -> Any:

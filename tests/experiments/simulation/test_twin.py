@@ -32,7 +32,7 @@ pytestmark = pytest.mark.alone
 
 ROOT = Path(__file__).parents[3]
 ONLY_MODELS = ("--drafters", "model")  # what an index says of a text has no twin
-WORDS = (*ONLY_MODELS, "--clients", "3", "--max-tokens", "50", "--budget", "9")
+WORDS = (*ONLY_MODELS, "--model", "tiny-target", "--clients", "3", "--max-tokens", "50", "--budget", "9")
 
 
 @dataclass(frozen=True)

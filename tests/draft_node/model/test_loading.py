@@ -1,0 +1,33 @@
+"""The precision in which a draft model is loaded."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from draft_node.config import DraftConfig
+from draft_node.model import loading
+from goodspeed.embedded import models
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_large", "has_bfloat16", "dtype"),
+    [
+        ("auto", True, True, torch.bfloat16),
+        ("auto", True, False, torch.float32),
+        ("auto", False, True, torch.float32),
+        ("float32", True, True, torch.float32),
+        ("bfloat16", False, False, torch.bfloat16),
+    ],
+)
+def test_a_cpu_takes_the_quickest_precision_unless_told(
+    asked: str, is_large: bool, has_bfloat16: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = (models.path("tiny-draft-s") / "model.safetensors").stat().st_size
+    monkeypatch.setattr(loading, "LARGE_BYTES", size if is_large else size + 1)
+    monkeypatch.setattr(loading, "has_bfloat16", lambda: has_bfloat16)
+    assert loading.load(DraftConfig(model="tiny-draft-s", dtype=asked)).dtype == dtype
+
+
+def test_a_gpu_takes_bfloat16(tmp_path: Path) -> None:
+    assert loading.quickest_dtype(str(tmp_path), "cuda:0") == "bfloat16"
