@@ -1,4 +1,4 @@
-"""Prepacked linear layers: the same results up to rounding, wherever they gain, and nowhere else."""
+"""Prepacked and transposed linear layers: the same results up to rounding, wherever they gain, and nowhere else."""
 
 import copy
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from goodspeed.engine import linear
-from goodspeed.engine.linear import PrepackedLinear, prepack
+from goodspeed.engine.linear import PrepackedLinear, TransposedLinear, prepack
 
 pytestmark = pytest.mark.skipif(not linear._is_available(), reason="this build of torch has no oneDNN")
 
@@ -26,9 +26,9 @@ class Model(nn.Module):
         self.head = nn.Linear(384, 600, bias=False)
         self.head.weight = self.embedding.weight
 
-    def forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, ...]:
         hidden = self.narrow(self.wide(self.embedding(tokens)).relu())
-        return self.small(hidden), self.head(hidden)
+        return self.small(hidden), self.head(hidden), self.flat(hidden[..., :128])
 
 
 @pytest.mark.parametrize("num_tokens", [1, 7, 100])
@@ -50,8 +50,8 @@ def test_what_is_packed_and_what_is_not():
     prepack(model)
     assert isinstance(model.wide, PrepackedLinear)
     assert isinstance(model.head, PrepackedLinear)
-    assert type(model.small) is nn.Linear
-    assert type(model.flat) is nn.Linear
+    assert type(model.small) is TransposedLinear
+    assert type(model.flat) is TransposedLinear
     assert model.embedding.weight is embedding
     assert model.head.weight is embedding  # shared: still there for the embedding
     assert model.wide.weight.shape == (512, 384)
