@@ -1,151 +1,246 @@
-"""How many draft nodes a GPU can serve, and how quickly users get tokens: simulated, so **computed, not measured**.
+"""How many users one verify GPU carries at a rate that each of them gets: plainly, with draft models, with histories.
 
-The nodes' state machines run with their defaults; plain decoding is the same world in which nobody drafts. What a round
-costs comes from datasheets or from a saved profile. What is not in it: the verify node's own work beside the model, and
-whatever else shares its GPU or its network.
+Simulated with latency models from datasheets, so **computed, not measured**. Drafts come from a draft model that shares
+the verify node's GPU (*co-located*: its passes take time of every round, its weights and caches memory), or from draft
+nodes of their own (*remote*), a pass for each token or all tokens of a request in one pass (*parallel*). Whoever drafts,
+the same recorded texts say what is accepted. Users are counted up to where one with texts of the worst domain falls
+below the rate, or memory is full.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from statistics import fmean
+from typing import Any
 
-from experiments.simulation.accounts import Accounts, Seen
-from experiments.simulation.presets import FAMILIES, Family, Model
-from experiments.simulation.settings import Settings
-from experiments.simulation.world import Unfinished, World
-from goodspeed.errors import ConfigError
-from goodspeed.fair import saved
-from goodspeed.fair.round_time import CostModel, Linear
+import numpy as np
+from matplotlib.figure import Figure
 
-H100_BYTES = 80e9
-MEMORY_SHARE = 0.9
-"""The share of the GPU's memory for weights and caches; the rest is for activations. An assumption."""
+from experiments.harness import experiment as harness
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results
+from experiments.harness.progress import parts
+from experiments.simulation.presets import PARALLEL_DECAY
+from experiments.simulation.serving import (
+    BUDGET_EACH,
+    Gpu,
+    Plan,
+    Point,
+    User,
+    bytes_held,
+    curve,
+    drafting,
+    own_draft,
+    preset,
+    preset_draft,
+    profiled,
+    serve,
+    shared_with_draft_model,
+)
+from goodspeed.fair.round_time import Linear
 
-BUDGET_EACH = 16
-"""More than ever pays here: the gradient itself decides how much of the budget it spends."""
-
-PAGE_SIZE = 64
-CHUNK = 2048  # of prompts, in a round
-LOOK_S = 0.25  # of virtual time, from one look at the tokens to the next
-LONGEST_S = 3600.0
-UNEQUAL = 20  # texts are so much longer than what is counted, for clients that are quicker than others
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """The verify node's model on its device."""
-
-    name: str
-    round_cost: CostModel
-    cached_tokens: float | None = None  # that fit in its memory; None: not known
-
-    def sessions_that_fit(self, context_tokens: int) -> float | None:
-        return None if self.cached_tokens is None else self.cached_tokens // context_tokens
-
-
-def preset(name: str) -> Gpu:
-    """The target of a family of `presets.FAMILIES` on an H100, from datasheets."""
-    family = _family(name)
-    free = MEMORY_SHARE * H100_BYTES - bytes_held(family.target)
-    return Gpu(f"{name} on an H100, from datasheets", family.round_cost, free // family.target.kv_bytes)
-
-
-def preset_draft(name: str, size: int = 0) -> CostModel:
-    """A step of that family's draft model on an L4; size 0 is the smallest."""
-    return _family(name).draft_costs[size]
-
-
-def profiled(path: str) -> Gpu:
-    """The GPU that `goodspeed profile --json PATH` measured."""
-    profile = saved.load(path)
-    return Gpu(f"{profile.setting.model} on {profile.setting.hardware}, profiled", profile.roofline)
-
-
-def _family(name: str) -> Family:
-    if name not in FAMILIES:
-        raise ConfigError(f"there is no preset {name!r}; choose one of: {', '.join(FAMILIES)}")
-    return FAMILIES[name]
-
-
-def bytes_held(model: Model) -> float:
-    """Returns the bytes of the weights in the GPU's memory."""
-    return model.layer_weights * model.layer_bits / 8 + 2 * model.table_weights * (1 if model.tied else 2)
+__all__ = ["Gpu", "Plan", "Point", "User", "bytes_held", "curve", "drafting", "most_clients", "preset", "preset_draft"]
+__all__ += ["profiled", "serve", "table"]  # a notebook's
 
 
 @dataclass(frozen=True)
-class User:
-    """Users who are alike: how often their drafts are accepted, how quick their draft node is, how far away."""
-
-    acceptance: float
-    draft_cost: CostModel
-    round_trip_s: float
-
-
-def drafting(tokens_per_s: float) -> CostModel:
-    """A draft node of that speed, whatever the context."""
-    if not tokens_per_s > 0.0:
-        raise ConfigError(f"a draft node of {tokens_per_s} tokens/s drafts nothing; give a speed above 0")
-    return Linear(fixed_s=1.0 / tokens_per_s)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Clients and texts to be served. Clients are of the kinds in `users` in turn, with one text each."""
-
-    gpu: Gpu
-    users: tuple[User, ...]
-    context_tokens: int = 500  # of each text when it begins
-    warm_tokens: int = 80  # that everybody has at least before anything is counted
-    counted_tokens: int = 100  # then, on average
-    few: int = 16  # fewer clients are watched for longer, until they have as many tokens together as so many would
-
-    def longer(self, num_clients: int) -> int:
-        return max(1, self.few // num_clients)
+class Config:
+    family: str  # of `presets.FAMILIES`
+    rates: list[float]  # tokens/s of every user; the first is the headline
+    context_tokens: int  # of a text when it begins
+    output_tokens: int  # of a text; on average half of them are there
+    temperature: float  # of the recorded texts
+    round_trip_s: float  # to the draft nodes
+    fewest: int  # users that are tried; then twice as many, and so on
+    most: int  # at most so many, if memory holds them
+    warm_tokens: int
+    counted_tokens: int
+    seed: int
 
 
 @dataclass(frozen=True)
-class Point:
-    """One number of clients."""
+class Way:
+    """Who drafts for users' texts."""
 
-    num_clients: int
-    speeds: tuple[float, ...]  # tokens/s of each kind of user that is there, a mean
-    tokens_per_s: float  # of all
-    drafted: float  # tokens of a draft
-    busy: float  # share of the time in which the GPU verifies
-
-    @property
-    def slowest(self) -> float:
-        return min(self.speeds)
+    says: str
+    model: str = "none"  # "own": on the verify node's GPU; "remote"
+    parallel: bool = False
 
 
-def serve(plan: Plan, num_clients: int, *, plain: bool = False, seed: int = 0) -> Point:
-    accounts = Accounts()
-    world = World(seed, _settings(plan, num_clients, plain), accounts.note)
-    longer = plan.longer(num_clients)
-    warm = longer * plan.warm_tokens
-    while len(accounts.verdicts) < num_clients or min(map(_tokens, accounts.verdicts.values())) < warm:
-        _go_on(world)
-    began, verify_s, num_drafted = world.now, accounts.verify_s, accounts.num_drafted
-    wanted = sum(map(_tokens, accounts.verdicts.values())) + num_clients * longer * plan.counted_tokens
-    while sum(map(_tokens, accounts.verdicts.values())) < wanted:
-        _go_on(world)
-    seconds = world.now - began
-    seen = {key: [each for each in verdicts if each.at > began] for key, verdicts in accounts.verdicts.items()}
-    speeds = [sum(_tokens(seen[key]) for key in draft.generations) / seconds for draft in world.drafts]
-    return Point(
-        num_clients,
-        tuple(fmean(speeds[kind :: len(plan.users)]) for kind in range(min(len(plan.users), num_clients))),
-        sum(speeds),
-        (accounts.num_drafted - num_drafted) / sum(map(len, seen.values())),
-        min(1.0, (accounts.verify_s - verify_s) / seconds),  # a round that was under way ends in it
+WAYS = {
+    "plain": Way("no draft model"),
+    "co_located": Way("draft model on the same GPU", "own"),
+    "co_located_parallel": Way("... drafting in parallel", "own", parallel=True),
+    "remote": Way("draft models on L4s", "remote"),
+    "remote_parallel": Way("... drafting in parallel", "remote", parallel=True),
+}
+PASS_TOKENS = 4
+"""A draft node asks its model for so many tokens at once, so a parallel one drafts them in one pass."""
+
+TITLE = "Draft models elsewhere leave the GPU its memory; a draft model beside the target takes it from users"
+OURS, RIVAL = "remote_parallel", "co_located"
+HISTORY = "_with_history"
+NAMES = [name + history for history in ("", HISTORY) for name in WAYS]
+
+
+def plan(name: str, config: Config) -> Plan:
+    """One of the NAMES."""
+    way = WAYS[name.removesuffix(HISTORY)]
+    is_own = way.model == "own"
+    passes = 1 if is_own else 2
+    cost = Linear() if is_own else preset_draft(config.family)
+    return Plan(
+        shared_with_draft_model(config.family) if is_own else preset(config.family),
+        (User(0.0, cost, 0.0 if is_own else config.round_trip_s),),
+        context_tokens=config.context_tokens,
+        warm_tokens=config.warm_tokens,
+        counted_tokens=config.counted_tokens,
+        temperature=config.temperature,
+        has_model=way.model != "none",
+        ngrams="history" if name.endswith(HISTORY) else "off",
+        own_draft_cost=own_draft(config.family) if is_own else None,
+        parallel_decay=PARALLEL_DECAY if way.parallel else None,
+        max_draft=passes * PASS_TOKENS if way.parallel else BUDGET_EACH,
     )
 
 
-def curve(plan: Plan, sizes: Iterable[int], *, plain: bool = False, seed: int = 0) -> list[Point]:
-    return [serve(plan, num_clients, plain=plain, seed=seed) for num_clients in sizes]
+def most_held(gpu: Gpu, config: Config) -> int:
+    """Users whose texts fit into the GPU's memory."""
+    held = gpu.sessions_that_fit(config.context_tokens + config.output_tokens // 2)
+    assert held is not None, "presets know their memory"
+    return int(held)
+
+
+def sizes(gpu: Gpu, config: Config) -> list[int]:
+    """Numbers of users that are tried, up to a full memory."""
+    last = min(config.most, most_held(gpu, config))
+    doubled = [config.fewest << power for power in range(16)]
+    return [number for number in doubled if number < last] + [last]
+
+
+def experiment(config: Config) -> Outcome:
+    curves: dict[str, list[Point]] = {}
+    for name in parts("ways", NAMES):
+        chosen = plan(name, config)
+        curves[name] = curve(chosen, sizes(chosen.gpu, config), plain=name == "plain", seed=config.seed)
+    rows = [_row(name, curves[name], rate, config) for rate in config.rates for name in NAMES]
+    return Outcome(
+        rows=rows,
+        curves=[{"way": name} | _flat(point) for name in NAMES for point in curves[name]],
+        findings=[_finding(rows, rate) for rate in config.rates],
+        facts=facts(rows, config.rates),
+        text=told(rows, config),
+    )
+
+
+def _flat(point: Point) -> dict[str, Any]:
+    told = asdict(point) | {"slowest": point.slowest}
+    del told["speeds"]
+    return told
+
+
+def _row(name: str, points: Sequence[Point], rate: float, config: Config) -> dict[str, Any]:
+    chosen = plan(name, config)
+    users, bound = carried(points, rate, most_held(chosen.gpu, config))
+    at = [point.num_clients for point in points]
+    drafted = float(np.interp(users, at, [point.drafted for point in points]))
+    row = {"way": name, "rate": rate, "users": users, "bound": bound, "drafted": drafted}
+    return row | {"formula": formula(chosen, users, drafted, config) if users else None}
+
+
+def carried(points: Sequence[Point], rate: float, most: int) -> tuple[int, str]:
+    """The most users who all get `rate`, and what bounds them: "time", "memory" (`most`), or "tried".
+
+    Between two numbers that were tried the seconds of a token are taken to grow evenly.
+    """
+    if points[0].slowest < rate:
+        return 0, "time"
+    for before, after in pairwise(points):
+        if after.slowest < rate:
+            first_s, last_s = 1 / before.slowest, 1 / after.slowest
+            share = (1 / rate - first_s) / (last_s - first_s)
+            return int(before.num_clients + share * (after.num_clients - before.num_clients)), "time"
+    last = points[-1].num_clients
+    return last, "memory" if last == most else "tried"
+
+
+def formula(chosen: Plan, users: int, drafted: float, config: Config) -> float | None:
+    """1 + gamma t_draft / t_verify, by which "Speculation at a Distance" (arXiv 2606.25091) has remote drafting carry
+    more users than co-located at the same rate; with the rounds of that many users. None: nothing shares the GPU.
+
+    gamma t_draft is one pass where tokens are drafted in parallel.
+    """
+    if (draft := chosen.own_draft_cost) is None:
+        return None
+    context = users * (config.context_tokens + config.output_tokens // 2)
+    verify_s = chosen.gpu.round_cost.round_s(users * (1 + drafted), users, context)
+    if chosen.parallel_decay is not None:
+        return 1 + draft.round_s(users * (1 + drafted), users, context) / verify_s
+    return 1 + drafted * draft.round_s(users, users, context) / verify_s
+
+
+def by_way(rows: Sequence[Mapping[str, Any]], rate: float) -> dict[str, Mapping[str, Any]]:
+    return {row["way"]: row for row in rows if row["rate"] == rate}
+
+
+def over(users: int, others: int) -> float | None:
+    return users / others if others else None
+
+
+def _finding(rows: Sequence[Mapping[str, Any]], rate: float) -> Finding:
+    found = by_way(rows, rate)
+    ratio = over(found["remote"]["users"], found[RIVAL]["users"])
+    what = f"users at {rate:g} tokens/s each, draft models on L4s over one on the same GPU"
+    return Finding(what, float("nan") if ratio is None else ratio, paper=found[RIVAL]["formula"])
+
+
+def facts(rows: Sequence[Mapping[str, Any]], rates: Sequence[float]) -> dict[str, Any]:
+    """`users`, `over_plain` and so on of the first rate by way; the same of all rates under `rates`."""
+    of_rates = {f"{rate:g}": _facts(by_way(rows, rate)) for rate in rates}
+    return of_rates[f"{rates[0]:g}"] | {"rate": rates[0], "rates": of_rates}
+
+
+def _facts(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    plain = found["plain"]["users"]
+    return {
+        "users": {name: row["users"] for name, row in found.items()},
+        "over_plain": {name: over(row["users"], plain) for name, row in found.items()},
+        "bound": {name: row["bound"] for name, row in found.items()},
+        "drafted": {name: row["drafted"] for name, row in found.items()},
+        "remote_over_co_located": over(found["remote"]["users"], found[RIVAL]["users"]),
+        "formula": found[RIVAL]["formula"],
+    }
+
+
+def told(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
+    """The headline, the table of users by way and rate, and the formula's ratio beside ours."""
+    first = by_way(rows, config.rates[0])
+    lines = [
+        f"One H100 with {config.family} carries at {config.rates[0]:g} tokens/s each: {first['plain']['users']} users "
+        f"without drafts, {first[RIVAL]['users']} with a draft model on the same GPU,",
+        f"{first['remote']['users']} with draft models on L4s, {first[OURS]['users']} if these draft in parallel. "
+        "Bound by t(ime) or m(emory); + means that no more were tried.",
+        "",
+        f"{'users who each get':34}" + "".join(f"{rate:>8g} tokens/s " for rate in config.rates),
+    ]
+    for name in NAMES:
+        says = WAYS[name.removesuffix(HISTORY)].says
+        cells = [_cell(by_way(rows, rate), name) for rate in config.rates]
+        lines.append(f"{says + (', history' if name.endswith(HISTORY) else ''):34}" + "".join(cells))
+    for title, key in (("L4s over the same GPU", "ours"), ("  by 1 + gamma t_draft / t_verify", "paper")):
+        values = [getattr(_finding(rows, rate), key) for rate in config.rates]
+        lines.append(
+            f"{title:34}" + "".join(f"{'-' if value is None else f'{value:.2f}':>10}{'':8}" for value in values)
+        )
+    return "\n".join(lines)
+
+
+def _cell(found: Mapping[str, Mapping[str, Any]], name: str) -> str:
+    row, mark = found[name], {"time": "t", "memory": "m", "tried": "+"}
+    ratio = over(row["users"], found["plain"]["users"])
+    return f"{row['users']:6} {mark[row['bound']]} {'' if ratio is None else f'({ratio:.2f})':9}"
 
 
 def most_clients(points: Sequence[Point], wanted: float) -> str:
@@ -171,38 +266,25 @@ def table(curves: Mapping[str, Sequence[Point]]) -> str:
     return "\n".join(lines)
 
 
-def _settings(plan: Plan, num_clients: int, plain: bool) -> Settings:
-    length = UNEQUAL * plan.longer(num_clients) * (plan.warm_tokens + plan.counted_tokens)
-    context_len = 2 * (plan.context_tokens + length)
-    return Settings(
-        num_clients=num_clients,
-        num_sessions=1,
-        num_at_once=1,
-        sizes=lambda _client, _number: (plan.context_tokens, length),
-        stops=0.0,
-        policy="fixed" if plain else "gradient",
-        max_draft=0 if plain else BUDGET_EACH,
-        self_draft=False,
-        known_cost=True,
-        budget=BUDGET_EACH * num_clients,
-        max_round_tokens=(1 + BUDGET_EACH) * num_clients + CHUNK,
-        num_pages=num_clients * (context_len // PAGE_SIZE + 1),
-        page_size=PAGE_SIZE,
-        context_len=context_len,
-        max_sessions=num_clients,
-        round_cost=plan.gpu.round_cost,
-        alpha=tuple(user.acceptance for user in plan.users),
-        draft_cost=tuple(user.draft_cost for user in plan.users),
-        latency_s=tuple(user.round_trip_s / 2 for user in plan.users),
-        tick_s=1.0,
-    )
+def draw(config: Config, results: Results) -> Figure:
+    """Tokens/s of a user over the number of users, with and without histories."""
+    figure = harness.new_figure(10.0, 4.8)
+    numbers = styles.numbers(WAYS, OURS)
+    for axes, history in zip(figure.subplots(1, 2, sharey=True), ("", HISTORY), strict=True):
+        for name in WAYS:
+            points = [one for one in results.curves if one["way"] == name + history]
+            users, speeds = [one["num_clients"] for one in points], [one["slowest"] for one in points]
+            axes.plot(users, speeds, label=name.replace("_", " "), **styles.curve(numbers[name]))
+        axes.axhline(config.rates[0], color="black", linewidth=0.8, label=f"{config.rates[0]:g} tokens/s")
+        axes.set(xscale="log", xlabel="users of the GPU, up to a full memory", ylim=(0, None))
+        axes.set_title("with histories" if history else "without histories")
+        axes.set_ylabel("tokens/s of a user of the worst domain")
+    return styles.finish(figure, TITLE, OURS.replace("_", " "))
 
 
-def _tokens(verdicts: Iterable[Seen]) -> int:
-    return sum(seen.num_tokens for seen in verdicts)
+def main() -> int:
+    return harness.run("capacity", __doc__ or "", experiment, draw, Config)
 
 
-def _go_on(world: World) -> None:
-    if world.now > LONGEST_S:
-        raise Unfinished(f"users still wait for their tokens after {LONGEST_S:g} s of virtual time")
-    world.settle(LOOK_S)
+if __name__ == "__main__":
+    sys.exit(main())

@@ -65,6 +65,7 @@ class Outcome(Results):
     findings: list[Finding]
     facts: dict[str, Any] = field(default_factory=dict)  # for --json, beside everything else
     notes: list[str] = field(default_factory=list)  # below the table
+    text: str = ""  # a table of its own, instead of that of the findings
 
 
 def run(
@@ -95,7 +96,7 @@ def run(
     seconds = time.perf_counter() - started
     save(outcome, out)
     write_figure(draw(settings, outcome), out)
-    say(table(outcome.findings))
+    say(outcome.text or table(outcome.findings))
     say("\n".join([*outcome.notes, f"{seconds:.0f} s; results and figure: {out}"]))
     if options.json:
         print(json.dumps(report(name, section, settings, outcome, seconds)))

@@ -137,6 +137,9 @@ class Settings:
     round_cost: CostModel = ROUND_COST
     known_cost: bool = False  # it has a profile: `round_cost` itself
     round_noise: float = 0.0  # standard deviation of a round's time, as a share of it
+    own_draft_cost: CostModel | None = None
+    """Of a pass of a draft model on the verify node's GPU: it drafts before each round what the draft nodes call their
+    model's, which then costs them nothing and is there at once. None: the GPU only verifies."""
     num_verifies: int = 1  # of more than one `fleet.world.FleetWorld` is made
     fleet: Fleet = field(default_factory=Fleet)
     # the draft nodes
@@ -145,6 +148,9 @@ class Settings:
     alpha: tuple[float, ...] = (0.8,)
     acceptance: Acceptances | None = None  # instead of alpha
     draft_cost: tuple[CostModel, ...] = (DRAFT_COST,)  # of one forward pass
+    parallel_decay: float | None = None
+    """Draft models draft all tokens of a request in one pass (PARD); the share of the acceptance that is left from one
+    depth to the next, since no token knows those before it. None: a pass for each token."""
     ngrams: tuple[NgramKind, ...] = ("off",)  # what drafts beside the draft model, or without one
     ngram_rate: tuple[float, ...] = (RIGHT,)  # how often tokens of an index of kind `right` are the target's
     has_model: tuple[bool, ...] = (True,)  # one without cannot write alone either

@@ -30,7 +30,7 @@ from experiments.simulation.nodes.users import Circumstances, Generation, Users
 from experiments.simulation.settings import of_client
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.claims import claimed, shaped
-from experiments.simulation.texts.models import BrokenRule, DraftModel
+from experiments.simulation.texts.models import BrokenRule
 from experiments.simulation.texts.ngrams import make_ngrams
 from experiments.simulation.texts.timed_model import TimedModel
 from goodspeed.slo.kept import Times
@@ -69,7 +69,7 @@ class DraftNode:
         self._watch = world.watch()
         self._acceptances: dict[bytes, Acceptance] = {}
         cost = of_client(settings.draft_cost, index)
-        self._model = TimedModel(DraftModel(self._acceptances), self._acceptances, cost)
+        self._model = TimedModel(self._acceptances, cost, settings.parallel_decay)
         self._has_model = of_client(settings.has_model, index)
         self._making: dict[bytes, Propose] = {}  # the proposals in the making, by session
         self._is_stopping = False

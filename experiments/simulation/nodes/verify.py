@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from experiments.simulation.network import MAX_BYTES, verdict_bytes
 from experiments.simulation.nodes.failures import WHY, Failures
+from experiments.simulation.nodes.own_drafts import drafting_s, priced
 from experiments.simulation.nodes.surroundings import Finished, Surroundings
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.models import Target
@@ -44,7 +45,7 @@ def make_core(
     pool = PagePool(settings.num_pages, settings.page_size, prefix_cache=kept, max_unused=max_unused)
     name = getattr(settings.policy, "__name__", repr(settings.policy))
     policy = None if isinstance(settings.policy, str) else OwnPolicy(name, settings.policy)
-    cost = Refined(settings.round_cost if settings.known_cost else None)
+    cost = Refined(priced(settings) if settings.known_cost else None)
     kind = CheckedCore if settings.validate else settings.core_kind
     return core_settings.make_core(core, welcome, pool, policy=policy, cost=cost, self_drafts=self_drafts, kind=kind)
 
@@ -177,6 +178,7 @@ class VerifyNode:
     def _duration_s(self, planned: Round) -> float:
         settings = self.world.settings
         seconds = settings.round_cost.round_s(planned.num_tokens, len(planned.entries), planned.context_tokens)
+        seconds += drafting_s(settings, planned)
         if settings.round_noise:
             seconds *= max(0.1, self._random.gauss(1.0, settings.round_noise))
         return seconds

@@ -130,8 +130,10 @@ def second(state: int, first: int) -> int:
 class DraftModel:
     """Proposes tokens that agree with the target as often as the session's acceptance process says."""
 
-    def __init__(self, acceptances: Mapping[bytes, Acceptance]) -> None:
+    def __init__(self, acceptances: Mapping[bytes, Acceptance], decay: float = 1.0) -> None:
+        """decay: of the rate, from one token of a proposal to the next."""
         self._acceptances = acceptances
+        self._decay = decay
         self._known: dict[bytes, tuple[int, int]] = {}  # committed tokens of a session, and the state after them
 
     def num_new(self, wanted: Propose) -> int:
@@ -146,8 +148,9 @@ class DraftModel:
         acceptance = self._acceptances[wanted.request.session_id]
         position = len(wanted.tokens)
         drafted: list[int] = []
-        for at in range(position, position + wanted.length):
-            token, agrees = drawn(state, acceptance.rate(at, offset, on_path))
+        for depth in range(wanted.length):
+            rate = acceptance.rate(position + depth, offset, on_path) * self._decay**depth
+            token, agrees = drawn(state, rate)
             on_path = on_path and agrees
             drafted.append(token)
             state = feed(state, token)

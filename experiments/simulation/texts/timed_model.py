@@ -12,8 +12,13 @@ from goodspeed.fair.round_time import CostModel
 class TimedModel:
     """Answers proposals as `draft_node/model/drafter.py` does."""
 
-    def __init__(self, model: DraftModel, acceptances: Mapping[bytes, Acceptance], cost: CostModel) -> None:
-        self._model = model
+    def __init__(
+        self, acceptances: Mapping[bytes, Acceptance], cost: CostModel, parallel_decay: float | None = None
+    ) -> None:
+        """parallel_decay: as in `Settings`."""
+        self._is_parallel = parallel_decay is not None
+        self._decay = 1.0 if parallel_decay is None else parallel_decay
+        self._model = DraftModel(acceptances, self._decay)
         self._acceptances = acceptances
         self._cost = cost
 
@@ -22,17 +27,10 @@ class TimedModel:
         self._model.forget(session_id)
 
     def answer(self, wanted: Propose, sharing: int, *, failed: bool) -> tuple[Proposed, float]:
-        """Returns what comes of a Propose, and the seconds that it takes. failed: no tokens come of it.
-
-        Steps of the draft model are shared by all proposals in the making, as many as there are at the beginning. The
-        first step feeds what the cache lacks, and draws the first token.
-        """
-        context_len = len(wanted.tokens)
-        seconds = self._cost.round_s(self._model.num_new(wanted) + sharing - 1, sharing, sharing * context_len)
-        step_s = self._cost.round_s(sharing, sharing, sharing * context_len)
+        """Returns what comes of a Propose, and the seconds that it takes. failed: no tokens come of it."""
         by_match = wanted.request.verification == "match"
         claimed = self._claims(wanted, wanted.least_probability if by_match else 0.0)
-        seconds += max(0, min(wanted.length, len(claimed)) - 1) * step_s
+        seconds = self._seconds(wanted, sharing, len(claimed))
         tokens = () if failed else self._model.propose(wanted)[: len(claimed)]
         proposed = Proposed(
             wanted.request.session_id,
@@ -45,6 +43,19 @@ class TimedModel:
         )
         return proposed, seconds
 
+    def _seconds(self, wanted: Propose, sharing: int, num_drafted: int) -> float:
+        """Steps of the draft model are shared by all proposals in the making, as many as there are at the beginning.
+
+        The first step feeds what the cache lacks, and draws the first token. In parallel it is the only one: it feeds
+        masks for the other tokens, whose keys and values are dropped, so what was drafted before is fed again.
+        """
+        context = sharing * len(wanted.tokens)
+        if self._is_parallel:
+            num_rows = max(self._model.num_new(wanted), wanted.num_unverified) + max(0, wanted.length - 1)
+            return self._cost.round_s(num_rows + (sharing - 1) * max(1, wanted.length), sharing, context)
+        first_s = self._cost.round_s(self._model.num_new(wanted) + sharing - 1, sharing, context)
+        return first_s + max(0, num_drafted - 1) * self._cost.round_s(sharing, sharing, context)
+
     def _claims(self, wanted: Propose, least_probability: float) -> tuple[float, ...]:
         """The probability that the draft model claims of each token, until their product is below what is worth it.
 
@@ -54,6 +65,7 @@ class TimedModel:
         claims: list[float] = []
         path_probability = 1.0
         while len(claims) < wanted.length and (path_probability >= least_probability or not claims):
-            claims.append(acceptance.probabilities(position + len(claims), len(claims)))
+            depth = len(claims)
+            claims.append(acceptance.probabilities(position + depth, depth) * self._decay**depth)
             path_probability *= claims[-1]
         return tuple(claims)

@@ -1,0 +1,220 @@
+"""How quickly a GPU's users get tokens, by their number: simulated, so **computed, not measured**.
+
+The nodes' state machines run with their defaults; plain decoding is the same world in which nobody drafts. What a round
+costs comes from datasheets or from a saved profile. What is not in it: the verify node's own work beside the model, and
+whatever else shares its GPU or its network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean
+
+from experiments.simulation.accounts import Accounts, Seen
+from experiments.simulation.paper import STAND_INS
+from experiments.simulation.presets import FAMILIES, H100, Family, Model, roofline
+from experiments.simulation.settings import Settings
+from experiments.simulation.texts.ngrams import NgramKind
+from experiments.simulation.texts.recorded import RecordedTexts
+from experiments.simulation.world import Unfinished, World
+from goodspeed.errors import ConfigError
+from goodspeed.fair import saved
+from goodspeed.fair.round_time import CostModel, Linear
+
+H100_BYTES = 80e9
+MEMORY_SHARE = 0.9
+"""The share of the GPU's memory for weights and caches; the rest is for activations. An assumption."""
+
+BUDGET_EACH = 16
+"""More than ever pays here: the gradient itself decides how much of the budget it spends."""
+
+PAGE_SIZE = 64
+CHUNK = 2048  # of prompts, in a round
+LOOK_S = 0.25  # of virtual time, from one look at the tokens to the next
+LONGEST_S = 3600.0
+UNEQUAL = 20  # texts are so much longer than what is counted, for clients that are quicker than others
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The verify node's model on its device."""
+
+    name: str
+    round_cost: CostModel
+    cached_tokens: float | None = None  # that fit in its memory; None: not known
+
+    def sessions_that_fit(self, context_tokens: int) -> float | None:
+        return None if self.cached_tokens is None else self.cached_tokens // context_tokens
+
+
+def preset(name: str) -> Gpu:
+    """The target of a family of `presets.FAMILIES` on an H100, from datasheets."""
+    family = _family(name)
+    free = MEMORY_SHARE * H100_BYTES - bytes_held(family.target)
+    return Gpu(f"{name} on an H100, from datasheets", family.round_cost, free // family.target.kv_bytes)
+
+
+def shared_with_draft_model(name: str, size: int = 0) -> Gpu:
+    """That H100 with the family's draft model in its memory, too: weights, and keys and values of every text."""
+    family = _family(name)
+    draft = family.drafts[size]
+    free = MEMORY_SHARE * H100_BYTES - bytes_held(family.target) - bytes_held(draft)
+    cached_tokens = free // (family.target.kv_bytes + draft.kv_bytes)
+    return Gpu(f"{name} and its draft model on an H100, from datasheets", family.round_cost, cached_tokens)
+
+
+def own_draft(name: str, size: int = 0) -> CostModel:
+    """A step of that family's draft model on the verify node's H100."""
+    return roofline(_family(name).drafts[size], H100)
+
+
+def preset_draft(name: str, size: int = 0) -> CostModel:
+    """A step of that family's draft model on an L4; size 0 is the smallest."""
+    return _family(name).draft_costs[size]
+
+
+def profiled(path: str) -> Gpu:
+    """The GPU that `goodspeed profile --json PATH` measured."""
+    profile = saved.load(path)
+    return Gpu(f"{profile.setting.model} on {profile.setting.hardware}, profiled", profile.roofline)
+
+
+def _family(name: str) -> Family:
+    if name not in FAMILIES:
+        raise ConfigError(f"there is no preset {name!r}; choose one of: {', '.join(FAMILIES)}")
+    return FAMILIES[name]
+
+
+def bytes_held(model: Model) -> float:
+    """Returns the bytes of the weights in the GPU's memory."""
+    return model.layer_weights * model.layer_bits / 8 + 2 * model.table_weights * (1 if model.tied else 2)
+
+
+@dataclass(frozen=True)
+class User:
+    """Users who are alike: how often their drafts are accepted, how quick their draft node is, how far away."""
+
+    acceptance: float
+    draft_cost: CostModel
+    round_trip_s: float
+
+
+def drafting(tokens_per_s: float) -> CostModel:
+    """A draft node of that speed, whatever the context."""
+    if not tokens_per_s > 0.0:
+        raise ConfigError(f"a draft node of {tokens_per_s} tokens/s drafts nothing; give a speed above 0")
+    return Linear(fixed_s=1.0 / tokens_per_s)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Clients and texts to be served. Clients are of the kinds in `users` in turn, with one text each."""
+
+    gpu: Gpu
+    users: tuple[User, ...]
+    context_tokens: int = 500  # of each text when it begins
+    warm_tokens: int = 80  # that everybody has at least before anything is counted
+    counted_tokens: int = 100  # then, on average
+    few: int = 16  # fewer clients are watched for longer, until they have as many tokens together as so many would
+    temperature: float | None = None  # of recorded texts, which say what is accepted; None: the users' rates do
+    has_model: bool = True
+    ngrams: NgramKind = "off"
+    own_draft_cost: CostModel | None = None  # as in `Settings`, like the next
+    parallel_decay: float | None = None
+    max_draft: int = BUDGET_EACH
+
+    def longer(self, num_clients: int) -> int:
+        return max(1, self.few // num_clients)
+
+    def texts(self, num_clients: int, seed: int) -> RecordedTexts | None:
+        """Recorded ones: client i's are of domain i modulo their number."""
+        if self.temperature is None:
+            return None
+        return RecordedTexts([STAND_INS[0]] * num_clients, self.temperature, seed)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One number of clients."""
+
+    num_clients: int
+    speeds: tuple[float, ...]  # tokens/s of each kind of user that is there, a mean
+    tokens_per_s: float  # of all
+    drafted: float  # tokens of a draft
+    busy: float  # share of the time in which the GPU verifies
+
+    @property
+    def slowest(self) -> float:
+        return min(self.speeds)
+
+
+def serve(plan: Plan, num_clients: int, *, plain: bool = False, seed: int = 0) -> Point:
+    accounts = Accounts()
+    texts = plan.texts(num_clients, seed)
+    world = World(seed, _settings(plan, num_clients, plain, texts), accounts.note)
+    num_kinds = min(num_clients, len(plan.users) if texts is None else len(texts.names))
+    longer = plan.longer(num_clients)
+    warm = longer * plan.warm_tokens
+    while len(accounts.verdicts) < num_clients or min(map(_tokens, accounts.verdicts.values())) < warm:
+        _go_on(world)
+    began, verify_s, num_drafted = world.now, accounts.verify_s, accounts.num_drafted
+    wanted = sum(map(_tokens, accounts.verdicts.values())) + num_clients * longer * plan.counted_tokens
+    while sum(map(_tokens, accounts.verdicts.values())) < wanted:
+        _go_on(world)
+    seconds = world.now - began
+    seen = {key: [each for each in verdicts if each.at > began] for key, verdicts in accounts.verdicts.items()}
+    speeds = [sum(_tokens(seen[key]) for key in draft.generations) / seconds for draft in world.drafts]
+    return Point(
+        num_clients,
+        tuple(fmean(speeds[kind::num_kinds]) for kind in range(num_kinds)),
+        sum(speeds),
+        (accounts.num_drafted - num_drafted) / sum(map(len, seen.values())),
+        min(1.0, (accounts.verify_s - verify_s) / seconds),  # a round that was under way ends in it
+    )
+
+
+def curve(plan: Plan, sizes: Iterable[int], *, plain: bool = False, seed: int = 0) -> list[Point]:
+    return [serve(plan, num_clients, plain=plain, seed=seed) for num_clients in sizes]
+
+
+def _settings(plan: Plan, num_clients: int, plain: bool, texts: RecordedTexts | None) -> Settings:
+    length = UNEQUAL * plan.longer(num_clients) * (plan.warm_tokens + plan.counted_tokens)
+    context_len = 2 * (plan.context_tokens + length)
+    return Settings(
+        num_clients=num_clients,
+        num_sessions=1,
+        num_at_once=1,
+        sizes=lambda _client, _number: (plan.context_tokens, length),
+        stops=0.0,
+        policy="fixed" if plain else "gradient",
+        max_draft=0 if plain else plan.max_draft,
+        self_draft=False,
+        known_cost=True,
+        budget=BUDGET_EACH * num_clients,
+        max_round_tokens=(1 + BUDGET_EACH) * num_clients + CHUNK,
+        num_pages=num_clients * (context_len // PAGE_SIZE + 1),
+        page_size=PAGE_SIZE,
+        context_len=context_len,
+        max_sessions=num_clients,
+        round_cost=plan.gpu.round_cost,
+        own_draft_cost=plan.own_draft_cost,
+        has_model=(plan.has_model or plain,),
+        ngrams=(plan.ngrams,),
+        parallel_decay=plan.parallel_decay,
+        acceptance=texts,
+        alpha=tuple(user.acceptance for user in plan.users),
+        draft_cost=tuple(user.draft_cost for user in plan.users),
+        latency_s=tuple(user.round_trip_s / 2 for user in plan.users),
+        tick_s=1.0,
+    )
+
+
+def _tokens(verdicts: Iterable[Seen]) -> int:
+    return sum(seen.num_tokens for seen in verdicts)
+
+
+def _go_on(world: World) -> None:
+    if world.now > LONGEST_S:
+        raise Unfinished(f"users still wait for their tokens after {LONGEST_S:g} s of virtual time")
+    world.settle(LOOK_S)
