@@ -1,10 +1,10 @@
 """How many users one verify GPU carries at a rate that each of them gets: plainly, with draft models, with histories.
 
-Simulated with latency models from datasheets, so **computed, not measured**. Drafts come from a draft model that shares
-the verify node's GPU (*co-located*: its passes take time of every round, its weights and caches memory), or from draft
-nodes of their own (*remote*), a pass for each token or all tokens of a request in one pass (*parallel*). Whoever drafts,
-the same recorded texts say what is accepted. Users are counted up to where one with texts of the worst domain falls
-below the rate, or memory is full.
+Simulated with latency models from datasheets, so **computed, not measured**. Drafts come from a draft model on the
+verify node's GPU (*co-located*: its passes take time of every round, its weights and caches memory), or from draft
+nodes with GPUs of their own (*remote*). It drafts a token a pass, or all tokens of a request in one (*parallel*).
+Whoever drafts, the same recorded texts say what is accepted. Users write texts of all domains in turn, so their rate is
+the harmonic mean of the domains'; it is also told how many users there may be if texts of every domain shall have it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ from experiments.simulation.serving import (
     bytes_held,
     curve,
     drafting,
+    most_clients,
     own_draft,
     preset,
     preset_draft,
     profiled,
     serve,
     shared_with_draft_model,
+    table,
 )
 from goodspeed.fair.round_time import Linear
 
@@ -82,6 +84,7 @@ PASS_TOKENS = 4
 TITLE = "Draft models elsewhere leave the GPU its memory; a draft model beside the target takes it from users"
 OURS, RIVAL = "remote_parallel", "co_located"
 HISTORY = "_with_history"
+WIDTH = 40
 NAMES = [name + history for history in ("", HISTORY) for name in WAYS]
 
 
@@ -138,32 +141,36 @@ def experiment(config: Config) -> Outcome:
 def _flat(point: Point) -> dict[str, Any]:
     told = asdict(point) | {"slowest": point.slowest}
     del told["speeds"]
-    return told
+    return told | {"in_turn": point.in_turn}
 
 
 def _row(name: str, points: Sequence[Point], rate: float, config: Config) -> dict[str, Any]:
     chosen = plan(name, config)
-    users, bound = carried(points, rate, most_held(chosen.gpu, config))
-    at = [point.num_clients for point in points]
+    at, most = [point.num_clients for point in points], most_held(chosen.gpu, config)
+    users, bound = carried(dict(zip(at, [point.in_turn for point in points], strict=True)), rate, most)
+    users_worst, bound_worst = carried(dict(zip(at, [point.slowest for point in points], strict=True)), rate, most)
     drafted = float(np.interp(users, at, [point.drafted for point in points]))
     row = {"way": name, "rate": rate, "users": users, "bound": bound, "drafted": drafted}
+    row |= {"users_worst": users_worst, "bound_worst": bound_worst}
     return row | {"formula": formula(chosen, users, drafted, config) if users else None}
 
 
-def carried(points: Sequence[Point], rate: float, most: int) -> tuple[int, str]:
-    """The most users who all get `rate`, and what bounds them: "time", "memory" (`most`), or "tried".
+def carried(speeds: Mapping[int, float], rate: float, most: int) -> tuple[int, str]:
+    """The most users who get `rate`, and what bounds them: "time", "memory" (`most`), or "tried".
+
+    speeds: tokens/s of a user, by the number of users; ascending.
 
     Between two numbers that were tried the seconds of a token are taken to grow evenly.
     """
-    if points[0].slowest < rate:
+    numbers = list(speeds)
+    if speeds[numbers[0]] < rate:
         return 0, "time"
-    for before, after in pairwise(points):
-        if after.slowest < rate:
-            first_s, last_s = 1 / before.slowest, 1 / after.slowest
+    for before, after in pairwise(numbers):
+        if speeds[after] < rate:
+            first_s, last_s = 1 / speeds[before], 1 / speeds[after]
             share = (1 / rate - first_s) / (last_s - first_s)
-            return int(before.num_clients + share * (after.num_clients - before.num_clients)), "time"
-    last = points[-1].num_clients
-    return last, "memory" if last == most else "tried"
+            return int(before + share * (after - before)), "time"
+    return numbers[-1], "memory" if numbers[-1] == most else "tried"
 
 
 def formula(chosen: Plan, users: int, drafted: float, config: Config) -> float | None:
@@ -208,6 +215,7 @@ def _facts(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "users": {name: row["users"] for name, row in found.items()},
         "over_plain": {name: over(row["users"], plain) for name, row in found.items()},
         "bound": {name: row["bound"] for name, row in found.items()},
+        "users_worst_domain": {name: row["users_worst"] for name, row in found.items()},
         "drafted": {name: row["drafted"] for name, row in found.items()},
         "remote_over_co_located": over(found["remote"]["users"], found[RIVAL]["users"]),
         "formula": found[RIVAL]["formula"],
@@ -217,53 +225,34 @@ def _facts(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 def told(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
     """The headline, the table of users by way and rate, and the formula's ratio beside ours."""
     first = by_way(rows, config.rates[0])
+    users = {name: row["users"] for name, row in first.items()}
     lines = [
-        f"One H100 with {config.family} carries at {config.rates[0]:g} tokens/s each: {first['plain']['users']} users "
-        f"without drafts, {first[RIVAL]['users']} with a draft model on the same GPU,",
-        f"{first['remote']['users']} with draft models on L4s, {first[OURS]['users']} if these draft in parallel. "
-        "Bound by t(ime) or m(emory); + means that no more were tried.",
+        f"One H100 with {config.family} carries at {config.rates[0]:g} tokens/s each: {users['plain']} users without "
+        f"drafts, {users[RIVAL]} with a draft model on the same GPU,",
+        f"{users['remote']} with draft models on L4s, {users[OURS]} if these draft in parallel. Bound by t(ime) or "
+        "m(emory); + means that no more were tried;",
+        "in parentheses the share of plain decoding's.",
         "",
-        f"{'users who each get':34}" + "".join(f"{rate:>8g} tokens/s " for rate in config.rates),
+        f"{'users who each get':{WIDTH}}" + "".join(f"{rate:>8g} tokens/s" for rate in config.rates),
     ]
-    for name in NAMES:
-        says = WAYS[name.removesuffix(HISTORY)].says
-        cells = [_cell(by_way(rows, rate), name) for rate in config.rates]
-        lines.append(f"{says + (', history' if name.endswith(HISTORY) else ''):34}" + "".join(cells))
-    for title, key in (("L4s over the same GPU", "ours"), ("  by 1 + gamma t_draft / t_verify", "paper")):
+    for title, of in (("", ""), ("... with texts of the worst domain only", "_worst")):
+        lines += [title] * bool(title)
+        for name in NAMES:
+            says = WAYS[name.removesuffix(HISTORY)].says + (", history" if name.endswith(HISTORY) else "")
+            cells = [_cell(by_way(rows, rate), name, of) for rate in config.rates]
+            lines.append(f"{says:{WIDTH}}" + "".join(cells))
+    for title, key in (("L4s over the same GPU, above", "ours"), ("... by 1 + gamma t_draft / t_verify", "paper")):
         values = [getattr(_finding(rows, rate), key) for rate in config.rates]
         lines.append(
-            f"{title:34}" + "".join(f"{'-' if value is None else f'{value:.2f}':>10}{'':8}" for value in values)
+            f"{title:{WIDTH}}" + "".join(f"{'-' if value is None else f'{value:.2f}':>17}" for value in values)
         )
     return "\n".join(lines)
 
 
-def _cell(found: Mapping[str, Mapping[str, Any]], name: str) -> str:
+def _cell(found: Mapping[str, Mapping[str, Any]], name: str, of: str) -> str:
     row, mark = found[name], {"time": "t", "memory": "m", "tried": "+"}
-    ratio = over(row["users"], found["plain"]["users"])
-    return f"{row['users']:6} {mark[row['bound']]} {'' if ratio is None else f'({ratio:.2f})':9}"
-
-
-def most_clients(points: Sequence[Point], wanted: float) -> str:
-    """The number of clients at which a user of the slowest kind falls below `wanted` tokens/s, between those tried."""
-    if points[0].slowest < wanted:
-        return f"fewer than {points[0].num_clients}"
-    for before, after in pairwise(points):
-        if after.slowest < wanted:
-            share = (before.slowest - wanted) / (before.slowest - after.slowest)
-            return f"about {before.num_clients + share * (after.num_clients - before.num_clients):.0f}"
-    return f"more than {points[-1].num_clients}"
-
-
-def table(curves: Mapping[str, Sequence[Point]]) -> str:
-    """Tokens/s of a user of the slowest kind and of all, tokens of a draft, and how busy the GPU is."""
-    lines = [f"{'':28}{'clients':>8}{'a user':>9}{'all':>9}{'drafted':>9}{'GPU busy':>10}"]
-    for name, points in curves.items():
-        lines += [
-            f"{name:28}{point.num_clients:8}{point.slowest:9.1f}{point.tokens_per_s:9.0f}"
-            f"{point.drafted:9.1f}{point.busy:10.0%}"
-            for point in points
-        ]
-    return "\n".join(lines)
+    ratio = over(row["users" + of], found["plain"]["users" + of])
+    return f"{row['users' + of]:7} {mark[row['bound' + of]]} {'' if ratio is None else f'({ratio:.2f})':>7}"
 
 
 def draw(config: Config, results: Results) -> Figure:
@@ -273,12 +262,12 @@ def draw(config: Config, results: Results) -> Figure:
     for axes, history in zip(figure.subplots(1, 2, sharey=True), ("", HISTORY), strict=True):
         for name in WAYS:
             points = [one for one in results.curves if one["way"] == name + history]
-            users, speeds = [one["num_clients"] for one in points], [one["slowest"] for one in points]
+            users, speeds = [one["num_clients"] for one in points], [one["in_turn"] for one in points]
             axes.plot(users, speeds, label=name.replace("_", " "), **styles.curve(numbers[name]))
         axes.axhline(config.rates[0], color="black", linewidth=0.8, label=f"{config.rates[0]:g} tokens/s")
         axes.set(xscale="log", xlabel="users of the GPU, up to a full memory", ylim=(0, None))
         axes.set_title("with histories" if history else "without histories")
-        axes.set_ylabel("tokens/s of a user of the worst domain")
+        axes.set_ylabel("tokens/s of a user")
     return styles.finish(figure, TITLE, OURS.replace("_", " "))
 
 

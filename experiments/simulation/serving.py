@@ -7,11 +7,13 @@ whatever else shares its GPU or its network.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from statistics import fmean
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import fmean, harmonic_mean
 
 from experiments.simulation.accounts import Accounts, Seen
+from experiments.simulation.nodes.own_drafts import best_length
 from experiments.simulation.paper import STAND_INS
 from experiments.simulation.presets import FAMILIES, H100, Family, Model, roofline
 from experiments.simulation.settings import Settings
@@ -120,8 +122,8 @@ class Plan:
     temperature: float | None = None  # of recorded texts, which say what is accepted; None: the users' rates do
     has_model: bool = True
     ngrams: NgramKind = "off"
-    own_draft_cost: CostModel | None = None  # as in `Settings`, like the next
-    parallel_decay: float | None = None
+    own_draft_cost: CostModel | None = None  # as in `Settings`; its drafts are as long as is best for so many clients
+    parallel_decay: float | None = None  # as in `Settings`
     max_draft: int = BUDGET_EACH
 
     def longer(self, num_clients: int) -> int:
@@ -147,6 +149,11 @@ class Point:
     @property
     def slowest(self) -> float:
         return min(self.speeds)
+
+    @property
+    def in_turn(self) -> float:
+        """Tokens/s of a user who writes as much of each kind."""
+        return harmonic_mean(self.speeds)
 
 
 def serve(plan: Plan, num_clients: int, *, plain: bool = False, seed: int = 0) -> Point:
@@ -178,10 +185,33 @@ def curve(plan: Plan, sizes: Iterable[int], *, plain: bool = False, seed: int = 
     return [serve(plan, num_clients, plain=plain, seed=seed) for num_clients in sizes]
 
 
+def most_clients(points: Sequence[Point], wanted: float) -> str:
+    """The number of clients at which a user of the slowest kind falls below `wanted` tokens/s, between those tried."""
+    if points[0].slowest < wanted:
+        return f"fewer than {points[0].num_clients}"
+    for before, after in pairwise(points):
+        if after.slowest < wanted:
+            share = (before.slowest - wanted) / (before.slowest - after.slowest)
+            return f"about {before.num_clients + share * (after.num_clients - before.num_clients):.0f}"
+    return f"more than {points[-1].num_clients}"
+
+
+def table(curves: Mapping[str, Sequence[Point]]) -> str:
+    """Tokens/s of a user of the slowest kind and of all, tokens of a draft, and how busy the GPU is."""
+    lines = [f"{'':28}{'clients':>8}{'a user':>9}{'all':>9}{'drafted':>9}{'GPU busy':>10}"]
+    for name, points in curves.items():
+        lines += [
+            f"{name:28}{point.num_clients:8}{point.slowest:9.1f}{point.tokens_per_s:9.0f}"
+            f"{point.drafted:9.1f}{point.busy:10.0%}"
+            for point in points
+        ]
+    return "\n".join(lines)
+
+
 def _settings(plan: Plan, num_clients: int, plain: bool, texts: RecordedTexts | None) -> Settings:
     length = UNEQUAL * plan.longer(num_clients) * (plan.warm_tokens + plan.counted_tokens)
     context_len = 2 * (plan.context_tokens + length)
-    return Settings(
+    settings = Settings(
         num_clients=num_clients,
         num_sessions=1,
         num_at_once=1,
@@ -208,6 +238,10 @@ def _settings(plan: Plan, num_clients: int, plain: bool, texts: RecordedTexts | 
         latency_s=tuple(user.round_trip_s / 2 for user in plan.users),
         tick_s=1.0,
     )
+    if plan.own_draft_cost is None or texts is None or plain:
+        return settings
+    best = best_length(settings, texts.rates, num_clients, num_clients * plan.context_tokens, plan.max_draft)
+    return replace(settings, max_draft=best) if best else replace(settings, has_model=(False,), own_draft_cost=None)
 
 
 def _tokens(verdicts: Iterable[Seen]) -> int:

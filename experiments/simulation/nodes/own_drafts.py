@@ -1,9 +1,10 @@
 """A draft model on the verify node's own GPU: its passes make rounds longer.
 
-What the simulated draft nodes call their model's is then drafted at the verify node, just before the round that verifies
-it and exactly as far as that. A real one drafts some tokens that no round takes, so this is its best case.
+What the simulated draft nodes call their model's is then drafted at the verify node, just before the round that
+verifies it and exactly as far as that. A real one drafts some tokens that no round takes, so this is its best case.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,21 @@ def drafting_s(settings: Settings, planned: Round) -> float:
 def _depth(entry: Entry) -> int:
     """Passes that an entry's draft took; alternatives are second choices of the same passes."""
     return entry.num_drafted if entry.parents is None else max(trees.depths(entry.parents))
+
+
+def best_length(settings: Settings, rates: Sequence[float], num_sessions: int, context_tokens: float, most: int) -> int:
+    """The draft length up to `most` with which sessions get the most tokens a second; 0: drafting does not pay.
+
+    rates: acceptance of each kind of text, of which there are equally many.
+    """
+    cost, decay = priced(settings), 1.0 if settings.parallel_decay is None else settings.parallel_decay
+    path_probabilities, expected = np.ones(len(rates)), 1.0
+    speeds = [1.0 / cost.round_s(num_sessions, num_sessions, context_tokens)]
+    for length in range(1, most + 1):
+        path_probabilities *= np.array(rates) * decay ** (length - 1)
+        expected += float(path_probabilities.mean())
+        speeds.append(expected / cost.round_s(num_sessions * (1 + length), num_sessions, context_tokens))
+    return int(np.argmax(speeds))
 
 
 def priced(settings: Settings) -> CostModel:

@@ -117,6 +117,15 @@ class RecordedTexts:
             for _, name in zip(draft_models, cycle(self.names), strict=False)
         ]
 
+    @property
+    def rates(self) -> list[float]:
+        """The draft model's acceptance in the domain of each client, one for each domain that there is."""
+        found = [
+            [agreed == "1" for text in texts for agreed in text.models[model].agreed]
+            for texts, model in zip(self._texts[: len(self.names)], self._models, strict=False)
+        ]
+        return [sum(each) / len(each) for each in found]
+
     def text(self, client: int, number: int) -> Text:
         texts = self._texts[client]
         return texts[number % len(texts)]

@@ -1,6 +1,7 @@
 """Capacity: worlds whose speed is known by hand, and what is read off a curve."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from goodspeed.fair import saved
 from goodspeed.fair.round_time import Linear, Sample
 
 STEADY = Gpu("10 ms a round", Linear(fixed_s=0.01))
-SMALL = {"context_tokens": 20, "warm_tokens": 30, "counted_tokens": 60, "few": 1}
+SMALL: dict[str, Any] = {"context_tokens": 20, "warm_tokens": 30, "counted_tokens": 60, "few": 1}
 
 
 def plan(*users, gpu=STEADY):
