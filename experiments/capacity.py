@@ -44,7 +44,7 @@ from experiments.simulation.serving import (
 from goodspeed.fair.round_time import Linear
 
 __all__ = ["Gpu", "Plan", "Point", "User", "bytes_held", "curve", "drafting", "most_clients", "preset", "preset_draft"]
-__all__ += ["profiled", "serve", "table"]  # a notebook's
+__all__ += ["profiled", "serve", "shared_with_draft_model", "table"]  # what notebooks plan with
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def experiment(config: Config) -> Outcome:
     return Outcome(
         rows=rows,
         curves=[{"way": name} | _flat(point) for name in NAMES for point in curves[name]],
-        findings=[_finding(rows, rate) for rate in config.rates],
+        findings=[found for rate in config.rates if (found := _finding(rows, rate)) is not None],
         facts=facts(rows, config.rates),
         text=told(rows, config),
     )
@@ -196,11 +196,12 @@ def over(users: int, others: int) -> float | None:
     return users / others if others else None
 
 
-def _finding(rows: Sequence[Mapping[str, Any]], rate: float) -> Finding:
+def _finding(rows: Sequence[Mapping[str, Any]], rate: float) -> Finding | None:
+    """None where a GPU that drafts for itself carries nobody at that rate."""
     found = by_way(rows, rate)
     ratio = over(found["remote"]["users"], found[RIVAL]["users"])
     what = f"users at {rate:g} tokens/s each, draft models on L4s over one on the same GPU"
-    return Finding(what, float("nan") if ratio is None else ratio, paper=found[RIVAL]["formula"])
+    return None if ratio is None else Finding(what, ratio, paper=found[RIVAL]["formula"])
 
 
 def facts(rows: Sequence[Mapping[str, Any]], rates: Sequence[float]) -> dict[str, Any]:
@@ -225,7 +226,7 @@ def _facts(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 def told(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
     """The headline, the table of users by way and rate, and the formula's ratio beside ours."""
     first = by_way(rows, config.rates[0])
-    users = {name: row["users"] for name, row in first.items()}
+    users = {name: "at least " * (row["bound"] == "tried") + str(row["users"]) for name, row in first.items()}
     lines = [
         f"One H100 with {config.family} carries at {config.rates[0]:g} tokens/s each: {users['plain']} users without "
         f"drafts, {users[RIVAL]} with a draft model on the same GPU,",
@@ -242,7 +243,7 @@ def told(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
             cells = [_cell(by_way(rows, rate), name, of) for rate in config.rates]
             lines.append(f"{says:{WIDTH}}" + "".join(cells))
     for title, key in (("L4s over the same GPU, above", "ours"), ("... by 1 + gamma t_draft / t_verify", "paper")):
-        values = [getattr(_finding(rows, rate), key) for rate in config.rates]
+        values = [getattr(_finding(rows, rate), key, None) for rate in config.rates]
         lines.append(
             f"{title:{WIDTH}}" + "".join(f"{'-' if value is None else f'{value:.2f}':>17}" for value in values)
         )

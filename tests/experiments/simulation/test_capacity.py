@@ -1,5 +1,6 @@
 """Capacity: worlds whose speed is known by hand, and what is read off a curve."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from experiments import capacity
 from experiments.capacity import Gpu, Plan, Point, User
+from experiments.harness import experiment as harness
 from experiments.simulation.presets import LLAMA_1B, QWEN3_14B
 from goodspeed.errors import ConfigError
 from goodspeed.fair import saved
@@ -84,6 +86,61 @@ def test_presets_and_their_memory():
     assert capacity.preset_draft("Qwen3", 1).round_s(1, 1, 0) > capacity.preset_draft("Qwen3").round_s(1, 1, 0)
     with pytest.raises(ConfigError, match="there is no preset 'GPT'; choose one of: Qwen3, Llama 3"):
         capacity.preset("GPT")
+
+
+def test_a_draft_model_takes_memory():
+    """It takes 1.2 GB of the 42.5 that are free, and 112 KiB beside the 160 of each cached token."""
+    gpu = capacity.shared_with_draft_model("Qwen3")
+    assert gpu.cached_tokens == pytest.approx((72e9 - 29.5e9 - 1.19e9) / 278_528, rel=0.01)
+    assert gpu.round_cost == capacity.preset("Qwen3").round_cost
+
+
+def test_a_draft_model_takes_time_of_rounds():
+    """Rounds of 10 ms and a pass before each, of 1 or 5 ms, bring the same tokens; for one of 20 ms nobody drafts."""
+    one = replace(plan(User(0.0, Linear(), 0.0)), temperature=1.0, max_draft=1)
+    costs = (0.001, 0.005, 0.02)
+    cheap, dear, useless = (capacity.serve(replace(one, own_draft_cost=Linear(fixed_s=cost)), 8) for cost in costs)
+    assert 0.8 < dear.drafted <= cheap.drafted <= 1.0
+    assert cheap.in_turn / dear.in_turn == pytest.approx(15 / 11, rel=0.1)
+    assert useless.drafted == 0.0
+    assert useless.in_turn == pytest.approx(100.0, rel=0.05)
+
+
+def test_carried_users_by_hand():
+    """A token takes 10 ms with 10 users and 30 ms with 20: 20 ms with 15."""
+    speeds = {10: 100.0, 20: 100.0 / 3}
+    assert capacity.carried(speeds, 50.0, 20) == (15, "time")
+    assert capacity.carried(speeds, 101.0, 20) == (0, "time")
+    assert capacity.carried(speeds, 30.0, 20) == (20, "memory")
+    assert capacity.carried(speeds, 30.0, 40) == (20, "tried")
+
+
+def test_the_formula_by_hand():
+    """Drafting two tokens takes two passes of 1 ms, or one in parallel, beside a verification of 10."""
+    gpu, config = Gpu("", Linear(fixed_s=0.01)), quick()
+    own = Plan(gpu, (), own_draft_cost=Linear(fixed_s=0.001))
+    assert capacity.formula(own, 5, 2.0, config) == pytest.approx(1.2)
+    assert capacity.formula(replace(own, parallel_decay=0.9), 5, 2.0, config) == pytest.approx(1.1)
+    assert capacity.formula(Plan(gpu, ()), 5, 2.0, config) is None
+
+
+def quick():
+    return harness.load(harness.HERE / "configs" / "capacity.toml", "quick", capacity.Config)
+
+
+def test_the_experiment_tells_every_way():
+    """With so few users a GPU that drafts for itself is quicker than L4s that are 20 ms away."""
+    outcome = capacity.experiment(replace(quick(), rates=[20.0, 100.0], most=4))
+    users = outcome.facts["users"]
+    assert list(users) == capacity.NAMES
+    assert set(users.values()) == {4}
+    assert set(outcome.facts["bound"].values()) == {"tried"}
+    assert outcome.facts["over_plain"]["remote"] == 1.0
+    assert outcome.facts["rates"]["100"]["users"]["plain"] == 0
+    assert outcome.facts["rates"]["100"]["users"]["co_located"] == 4
+    assert "carries at 20 tokens/s each: at least 4 users" in outcome.text
+    speeds = {row["way"]: row["in_turn"] for row in outcome.curves}
+    assert speeds["co_located_parallel"] > speeds["remote_parallel"] > speeds["remote"] > speeds["plain"]
 
 
 def test_a_saved_profile(tmp_path):

@@ -1,0 +1,97 @@
+"""A draft model on the verify node's GPU, and drafts made in one pass: seconds and tokens by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from draft_node.core.actions import Propose, Request
+from experiments.simulation.nodes.own_drafts import best_length, drafting_s, priced
+from experiments.simulation.settings import Settings
+from experiments.simulation.texts.acceptance import Independent
+from experiments.simulation.texts.models import DraftModel
+from experiments.simulation.texts.text import alone
+from experiments.simulation.texts.timed_model import TimedModel
+from goodspeed.fair.round_time import Linear
+from goodspeed.wire.messages import Sampling
+from verify_node.scheduler.round import Entry, Round
+
+MS = 1e-3
+OWN = Settings(
+    round_cost=Linear(fixed_s=10 * MS), own_draft_cost=Linear(fixed_s=MS, token_s=0.1 * MS, context_s=0.01 * MS)
+)
+PARALLEL = replace(OWN, parallel_decay=0.5)
+
+
+def entry(num_drafted, start=10, source="model", parents=None):
+    tokens = (1,) * (1 + num_drafted)
+    return Entry(b"", start, tokens, num_drafted, True, Sampling(), source=source, parents=parents)
+
+
+DRAFTED = Round(1, (entry(2), entry(1, start=20), entry(3, source="ngram"), entry(0, source=None)))
+
+
+def test_a_pass_drafts_for_all_sessions_that_draft_so_far():
+    """First both sessions with two rows each and 30 cached tokens, then one with one row and 10."""
+    assert drafting_s(OWN, DRAFTED) == pytest.approx((1 + 0.4 + 0.3 + 1 + 0.1 + 0.1) * MS)
+
+
+def test_in_parallel_it_is_one_pass_over_all_tokens():
+    assert drafting_s(PARALLEL, DRAFTED) == pytest.approx((1 + 0.5 + 0.3) * MS)
+
+
+def test_nothing_is_paid_where_no_model_drafted():
+    none = Round(1, (entry(3, source="ngram"), entry(0, source=None)))
+    assert drafting_s(OWN, none) == drafting_s(PARALLEL, none) == 0.0
+    assert drafting_s(Settings(), DRAFTED) == 0.0
+
+
+def test_alternatives_take_no_pass_of_their_own():
+    tree = Round(1, (entry(3, parents=(-1, -1, 0)),))
+    assert drafting_s(OWN, tree) == pytest.approx(drafting_s(OWN, Round(1, (entry(2),))))
+
+
+def test_the_price_of_even_drafts():
+    """Four sessions, six drafted tokens: all draft one, two of them another."""
+    cost = priced(OWN)
+    assert cost.round_s(4, 4, 100) == pytest.approx(10 * MS)
+    assert cost.round_s(10, 4, 100) == pytest.approx((10 + 1 + 0.4 + 1 + 1 + 0.2 + 0.5) * MS)
+    assert priced(Settings(round_cost=OWN.round_cost)) is OWN.round_cost
+
+
+def test_the_best_length_by_hand():
+    """A pass of 1 ms beside a round of 10: with acceptance 0.5 it pays for 1 + 0.5 and 1.75 tokens, not for 1.875."""
+    cheap = replace(OWN, own_draft_cost=Linear(fixed_s=MS))
+    assert [best_length(cheap, [0.5], 1, 0, most) for most in (1, 2, 8)] == [1, 2, 2]
+    dear = replace(OWN, own_draft_cost=Linear(fixed_s=20 * MS))
+    assert best_length(dear, [0.5], 1, 0, 8) == 0
+    assert best_length(dear, [0.5, 1.0], 1, 0, 8) == 0
+
+
+def wanted(length, num_unverified=0):
+    request = Request(b"session", (1, 2, 3), Sampling(seed=5), max_tokens=8)
+    text = alone(request)
+    return Propose(request, 1, 1, request.prompt + text[:num_unverified], length, num_unverified=num_unverified), text
+
+
+def test_in_parallel_acceptance_falls_with_depth():
+    propose, text = wanted(4)
+    acceptances = {b"session": Independent(1.0)}
+    assert DraftModel(acceptances).propose(propose) == text[:4]
+    drafted = DraftModel(acceptances, decay=0.0).propose(propose)
+    assert drafted[0] == text[0]
+    assert all(ours != theirs for ours, theirs in zip(drafted[1:2], text[1:2], strict=True))
+
+
+def test_in_parallel_all_tokens_take_one_pass_and_claim_less():
+    acceptances = {b"session": Independent(0.8)}
+    cost = Linear(fixed_s=5 * MS, token_s=MS)
+    propose, _ = wanted(3)
+    one_by_one, seconds = TimedModel(acceptances, cost).answer(propose, 1, failed=False)
+    assert seconds == pytest.approx((5 + 3 + 2 * (5 + 1)) * MS)
+    assert one_by_one.probabilities == pytest.approx((0.8, 0.8, 0.8))
+    at_once, seconds = TimedModel(acceptances, cost, 0.5).answer(propose, 1, failed=False)
+    assert seconds == pytest.approx((5 + 3 + 2) * MS)
+    assert at_once.probabilities == pytest.approx((0.8, 0.4, 0.2))
+    again, _ = wanted(3, num_unverified=4)
+    _, seconds = TimedModel(acceptances, cost, 0.5).answer(again, 1, failed=False)
+    assert seconds == pytest.approx((5 + 4 + 2) * MS)
