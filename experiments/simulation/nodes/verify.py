@@ -26,6 +26,9 @@ from verify_node.core.replies import Send
 from verify_node.scheduler.drafted import SelfDrafts
 from verify_node.scheduler.round import Outcome, Round
 
+MOMENT_S = 1e-6
+"""After what happens at once, and before anything else."""
+
 
 def make_core(
     settings: Settings, boot_id: bytes = b"verify-0", target: int = 0, self_drafts: SelfDrafts | None = None
@@ -150,6 +153,13 @@ class VerifyNode:
             self.world.clock.after(core.welcome.heartbeat_s, self._tick, core)
 
     def _plan(self) -> None:
+        """Starts a round if one may start. A draft model on the same GPU has drafted before."""
+        if self.world.settings.own_draft_cost is None:
+            self._start()
+        else:
+            self.world.clock.after(MOMENT_S, self._start)
+
+    def _start(self) -> None:
         """Starts a round if one may start, else comes back when the core says so."""
         core = self.core
         if core is None or len(self._opened) < self._num_awaited(core.num_rounds):
