@@ -81,7 +81,7 @@ WAYS = {
 PASS_TOKENS = 4
 """A draft node asks its model for so many tokens at once, so a parallel one drafts them in one pass."""
 
-TITLE = "Draft models elsewhere leave the GPU its memory; a draft model beside the target takes it from users"
+TITLE = "A GPU that drafts for itself is quickest for few users; draft models elsewhere leave its memory to more users"
 OURS, RIVAL = "remote_parallel", "co_located"
 HISTORY = "_with_history"
 WIDTH = 40
@@ -236,12 +236,13 @@ def told(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
         "",
         f"{'users who each get':{WIDTH}}" + "".join(f"{rate:>8g} tokens/s" for rate in config.rates),
     ]
-    for title, of in (("", ""), ("... with texts of the worst domain only", "_worst")):
-        lines += [title] * bool(title)
-        for name in NAMES:
+    for title, of, names in (("", "", NAMES), ("the same, whichever domain their texts are of", "_worst", WAYS)):
+        lines += ["", title] * bool(title)
+        for name in names:
             says = WAYS[name.removesuffix(HISTORY)].says + (", history" if name.endswith(HISTORY) else "")
             cells = [_cell(by_way(rows, rate), name, of) for rate in config.rates]
             lines.append(f"{says:{WIDTH}}" + "".join(cells))
+    lines.append("")
     for title, key in (("L4s over the same GPU, above", "ours"), ("... by 1 + gamma t_draft / t_verify", "paper")):
         values = [getattr(_finding(rows, rate), key, None) for rate in config.rates]
         lines.append(
@@ -266,9 +267,10 @@ def draw(config: Config, results: Results) -> Figure:
             users, speeds = [one["num_clients"] for one in points], [one["in_turn"] for one in points]
             axes.plot(users, speeds, label=name.replace("_", " "), **styles.curve(numbers[name]))
         axes.axhline(config.rates[0], color="black", linewidth=0.8, label=f"{config.rates[0]:g} tokens/s")
-        axes.set(xscale="log", xlabel="users of the GPU, up to a full memory", ylim=(0, None))
+        axes.set(xscale="log", xlabel="users of the GPU, up to a full memory")
         axes.set_title("with histories" if history else "without histories")
         axes.set_ylabel("tokens/s of a user")
+    axes.set_ylim(bottom=0)
     return styles.finish(figure, TITLE, OURS.replace("_", " "))
 
 
