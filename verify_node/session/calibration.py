@@ -12,8 +12,9 @@ from typing import Literal, TypeAlias
 from goodspeed.wire import probabilities
 from goodspeed.wire.fields import DraftSource
 
-ClaimedOf: TypeAlias = DraftSource | Literal["alternative"]
-"""Kinds of tokens that are calibrated separately: by draft source, and a tree's tokens that are not first choices."""
+ClaimedOf: TypeAlias = DraftSource | Literal["alternative", "own"]
+"""Kinds of tokens that are calibrated separately: by draft source, those of the verify node's own draft model, and a
+tree's tokens that are not first choices."""
 
 PRIOR_TRIES = 4.0
 """k: tries that a claim counts as."""
