@@ -50,8 +50,8 @@ class Job:
     length: int  # tokens to draft; 0 only fills the cache
     num_fed: int  # tokens of the text that the first pass feeds
     drafted: list[int] = field(default_factory=list)
-    claimed: list[float] = field(default_factory=list)  # acceptance probability of each
-    path: float = 1.0  # their product
+    codes: bytes = b""  # of their claimed probabilities
+    path: float = 1.0  # calibrated probability that all are accepted
 
     @property
     def key(self) -> bytes:
@@ -69,15 +69,15 @@ class Job:
 
     def take(self, tokens: Sequence[int], claimed: Sequence[float]) -> None:
         """Appends successive tokens up to the text's end, which the target draws in the same round anyway."""
-        for token, probability in zip(tokens, claimed, strict=True):
-            path = self.path * probability
+        for token, code in zip(tokens, probabilities.encode(claimed), strict=True):
+            path = self.path * self.wish.calibrated[code]
             if token in self.wish.stop_ids or path < self.wish.least_probability:
                 self.length = len(self.drafted)
                 return
             self.path = path
             self.tokens.append(token)
             self.drafted.append(token)
-            self.claimed.append(probability)
+            self.codes += bytes((code,))
 
 
 class OwnDrafts:
@@ -213,4 +213,4 @@ def _claimed(logits: Tensor, tokens: Tensor) -> Tensor:
 def _with_draft(outcome: Outcome, job: Job | None) -> Outcome:
     if job is None:
         return outcome
-    return replace(outcome, own_tokens=tuple(job.drafted), own_codes=probabilities.encode(job.claimed))
+    return replace(outcome, own_tokens=tuple(job.drafted), own_codes=job.codes)

@@ -99,6 +99,7 @@ class OwnDraft(Struct, frozen=True):
     stop_ids: tuple[int, ...]
     most: int  # tokens of the round and the draft together
     worth: float  # of one token
+    calibrated: tuple[float, ...]  # probability of acceptance of a token, by the code of its claimed probability
     least_probability: float  # path probability below which a token is not worth verifying
 
 

@@ -154,17 +154,28 @@ class ByWorth(Choice):
         wanting = [sessions[one.session_id] for one in planned.entries if one.samples and one.source != "model"]
         wanting = [session for session in wanting if session.allows_own]
         worths = self._worths(wanting)
+        calibrated = {one.client.name: one.client.calibration("own").by_code for one in wanting}
+        names = [session.client.name for session in wanting]
         return replace_fields(
             planned,
-            own_drafts=tuple([self._own_draft(session, worths[session.client.name]) for session in wanting]),
+            own_drafts=tuple(
+                [self._own_draft(one, worths[name], calibrated[name]) for one, name in zip(wanting, names, strict=True)]
+            ),
             worth_per_s=self._worth_per_s,
         )
 
-    def _own_draft(self, session: Session, worth: float) -> OwnDraft:
+    def _own_draft(self, session: Session, worth: float, calibrated: tuple[float, ...]) -> OwnDraft:
         opened, least = session.opened, max(LEAST_PROBABILITY, self._price(session, worth))
-        most = min(session.max_length, self._limits.budget)
-        text = tuple(session.tokens)
-        return OwnDraft(session.session_id, text, opened.sampling, opened.stop_ids, most, worth, least)
+        return OwnDraft(
+            session_id=session.session_id,
+            text=tuple(session.tokens),
+            sampling=opened.sampling,
+            stop_ids=opened.stop_ids,
+            most=session.max_length,
+            worth=worth,
+            calibrated=calibrated,
+            least_probability=least,
+        )
 
     def note_drafting(self, seconds: float) -> None:
         self._drafting_s = smoothed(self._drafting_s, seconds, SMOOTHING)

@@ -65,6 +65,11 @@ class Calibration:
         known = self._probabilities
         return [known[bucket] for bucket in codes.translate(BUCKETS)]
 
+    @property
+    def by_code(self) -> tuple[float, ...]:
+        """Probability of acceptance by code of the claimed probability."""
+        return tuple(self.probabilities(bytes(range(len(BUCKETS)))))
+
     def observe(self, codes: bytes, num_accepted: int) -> None:
         """Counts a verified draft: its first num_accepted tokens were accepted, the next rejected, the rest unknown."""
         for place, code in enumerate(codes[: num_accepted + 1]):
