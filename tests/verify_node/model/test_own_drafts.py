@@ -8,7 +8,7 @@ import pytest
 
 from goodspeed.app import generation
 from goodspeed.errors import ConfigError
-from goodspeed.wire.messages import Ack, Sampling
+from goodspeed.wire.messages import Ack, DownMessage, Sampling
 from tests.fakes import Desk, make_core, make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 from verify_node.core.settings import CoreSettings
@@ -45,6 +45,10 @@ class OwnDesk(Desk):
         self.planned.append(planned)
         return self.real.run(planned).outcomes
 
+    def finish(self, planned: Round, duration_s: float = 0.01) -> list[DownMessage]:
+        """Rounds of a second: passes of the draft model, which take real time, are cheap beside them."""
+        return super().finish(planned, 100 * duration_s)
+
     def write(self, number: int = 1, num_rounds: int = 40, **changes: Any) -> tuple[int, ...]:
         """Opens a session, and returns its text when it is finished."""
         given: dict[str, Any] = {"prompt": (3, 1, 4), "max_tokens": 20} | changes
@@ -56,6 +60,11 @@ class OwnDesk(Desk):
                 break
             self.up("a", Ack(session.session_id, session.epoch, len(session.tokens)))
         return self.text(number)
+
+    def alone_after(self, number: int) -> tuple[int, ...]:
+        """The target's next tokens."""
+        session = self.session(number)
+        return alone(session.opened.sampling, 3, tuple(session.tokens))
 
     @property
     def num_drafted(self) -> int:
@@ -80,6 +89,7 @@ def test_a_draft_model_that_is_always_right_saves_rounds() -> None:
     assert len(desk.planned) <= 30
     counts = desk.core.counts
     assert counts.drafted_by == counts.accepted_by == {"self": desk.num_drafted}
+    assert counts.num_own == counts.num_own_accepted == desk.num_drafted
     calibrated = desk.core.allocator.clients["a"].calibrations
     assert set(calibrated) == {"own"}  # the tokens of its index, had there been any, are calibrated apart
 
@@ -113,6 +123,21 @@ def test_it_drafts_only_where_the_request_permits_it(changes: dict[str, Any]) ->
     desk.write(num_rounds=8, **changes)
     assert not any(planned.own_drafts for planned in desk.planned)
     assert desk.num_drafted == 0
+
+
+def test_it_does_not_draft_while_that_does_not_pay_nor_beside_promises_and_drafts_of_a_draft_node() -> None:
+    desk = OwnDesk(TARGET)
+    desk.up("a", make_open(1, prompt=(3, 1, 4)))
+    for _ in range(3):
+        desk.core.own_drafts.permits = False  # each time: a first text begins with own drafts
+        desk.round()
+    desk.core.own_drafts.permits = True
+    desk.up("a", make_open(2, prompt=(5, 6)))
+    desk.round()
+    desk.draft(number=2, tokens=desk.alone_after(2))
+    desk.round()
+    wanted = [{one.session_id for one in planned.own_drafts} for planned in desk.planned]
+    assert wanted == [set(), set(), set(), {session_id(1), session_id(2)}, {session_id(1)}]
 
 
 def wish(**changes: Any) -> OwnDraft:
