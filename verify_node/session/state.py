@@ -223,7 +223,7 @@ class SessionState:
         """True if the verify node's draft model may draft for it; that model knows no logit rules and constraints."""
         opened = self.opened
         is_plain = opened.logit_rules is None and opened.constraint is None
-        return is_plain and opened.drafter in ("auto", "model") and self.verification == "match" and self.max_length > 0
+        return is_plain and opened.drafter == "auto" and self.verification == "match" and self.max_length > 0
 
     def allows_drafts_of(self, source: DraftSource | None) -> bool:
         """True if drafts of this source may be verified."""

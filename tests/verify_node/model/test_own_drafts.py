@@ -115,8 +115,8 @@ def replace_seed(seed: int) -> Sampling:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"drafter": "none"}, {"drafter": "ngram"}, {"max_draft": 0}, {"verification": "ratio"}],
-    ids=["none", "ngram", "max_draft", "ratio"],
+    [{"drafter": "none"}, {"drafter": "ngram"}, {"drafter": "model"}, {"max_draft": 0}, {"verification": "ratio"}],
+    ids=["none", "ngram", "model", "max_draft", "ratio"],
 )
 def test_it_drafts_only_where_the_request_permits_it(changes: dict[str, Any]) -> None:
     desk = OwnDesk(TARGET)
