@@ -165,6 +165,13 @@ def test_what_it_drafts_is_the_text_of_a_draft_model_equal_to_the_target() -> No
     assert draft(OwnDrafts(TARGET, make_runner(TARGET)), wish()) == [alone(GREEDY, 9)[1:]]
 
 
+def test_a_text_that_went_another_way_than_drafted_is_drafted_on_as_if_it_were_new() -> None:
+    own, text = OwnDrafts(TARGET, make_runner(TARGET)), alone(GREEDY, 9)
+    draft(own, wish())
+    other = wish(text=(3, 1, 4, *text[:4], (text[4] + 1) % VOCAB))
+    assert draft(own, other) == draft(OwnDrafts(TARGET, make_runner(TARGET)), other) != [()]
+
+
 def test_it_ends_at_the_texts_end_and_before_stop_ids() -> None:
     own, text = OwnDrafts(TARGET, make_runner(TARGET)), alone(GREEDY, 9)
     assert draft(own, wish(most=4)) == [text[1:4]]
