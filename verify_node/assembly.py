@@ -16,7 +16,7 @@ from goodspeed.engine.parallel.joining import Part
 from goodspeed.engine.parallel.ranks import Ranks
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.splitting import refuse_split
-from goodspeed.errors import ConstraintError
+from goodspeed.errors import ConfigError, ConstraintError
 from goodspeed.fair.refined import Refined
 from goodspeed.serving import defaults
 from goodspeed.serving.events import QUIET, EventLog, Reporter
@@ -31,6 +31,7 @@ from verify_node.costs import find_profile, make_cost, with_budget
 from verify_node.daemon import VerifyDaemon
 from verify_node.enrolment import Enrolment
 from verify_node.messages import Compiling
+from verify_node.model.own_drafts import OwnDrafts
 from verify_node.model.target import Target
 from verify_node.preflight import Found
 from verify_node.watch.recorder import RoundRecorder
@@ -56,7 +57,7 @@ def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Rep
 def _assemble(
     config: VerifyConfig, events: EventLog, found: Found, reporter: Reporter, ranks: Ranks | None
 ) -> VerifyDaemon:
-    runner = load_runner(config, ranks)
+    runner, own_drafts = load_runners(config, ranks)
     profile = find_profile(config, runner, reporter)
     config = with_budget(config, profile, reporter)
     welcome = make_welcome(config, runner.checkpoint)
@@ -67,7 +68,7 @@ def _assemble(
         keys=found.keys,
     )
     try:
-        daemon = build(config, runner, channel, welcome, events, make_cost(profile), found.enrolment)
+        daemon = build(config, runner, channel, welcome, events, make_cost(profile), found.enrolment, own_drafts)
     except BaseException:
         channel.close()
         raise
@@ -82,8 +83,8 @@ def start_ranks(config: VerifyConfig) -> Ranks:
     return Ranks.start(part, config.tp)
 
 
-def load_runner(config: VerifyConfig, ranks: Ranks | None) -> Runner:
-    """Loads the model, or rank 0's part of it, with its KV cache."""
+def load_runners(config: VerifyConfig, ranks: Ranks | None) -> tuple[Runner, OwnDrafts | None]:
+    """Loads the model, or rank 0's part of it, with its KV cache, and the verify node's own draft model, if any."""
     with nullcontext() if ranks is None else ranks.together():
         checkpoint = checkpoints.load(
             config.model,
@@ -92,17 +93,32 @@ def load_runner(config: VerifyConfig, ranks: Ranks | None) -> Runner:
             generation_config=config.generation_config,
             split=None if ranks is None else ranks.split,
         )
-        return make_runner(config, checkpoint, ranks)
+        draft = load_draft_model(config, checkpoint) if config.draft_model is not None else None
+        runner = make_runner(config, checkpoint, ranks, draft)
+        return runner, None if draft is None else OwnDrafts(draft, Runner(draft, num_pages=runner.pool.num_pages))
 
 
-def make_runner(config: VerifyConfig, checkpoint: Checkpoint, ranks: Ranks | None = None) -> Runner:
-    """Wraps the model with its KV cache."""
+def load_draft_model(config: VerifyConfig, target: Checkpoint) -> Checkpoint:
+    """Loads --draft-model; ConfigError if its tokenizer is not the target's."""
+    name = config.draft_model or ""
+    draft = checkpoints.load(name, device=config.device, dtype=config.dtype, generation_config="none")
+    if (draft.tokenizer_fingerprint, draft.num_tokens) != (target.tokenizer_fingerprint, target.num_tokens):
+        what = f"--draft-model {name} has another tokenizer than the target {config.model}"
+        raise ConfigError(f"{what}; choose a draft model of the target's family")
+    return draft
+
+
+def make_runner(
+    config: VerifyConfig, checkpoint: Checkpoint, ranks: Ranks | None = None, draft: Checkpoint | None = None
+) -> Runner:
+    """Wraps the model with its KV cache. draft: shares the memory."""
     return Runner(
         checkpoint,
         num_pages=config.kv_pages,
         memory_fraction=config.memory_fraction,
         prefix_cache=config.prefix_cache == "on",
         others=ranks,
+        beside=draft,
     )
 
 
@@ -114,11 +130,12 @@ def build(
     events: EventLog,
     cost: Refined,
     enrolment: Enrolment | None = None,
+    own_drafts: OwnDrafts | None = None,
 ) -> VerifyDaemon:
     """Builds a verify node around an existing model and channel; `config.budget` must be a number."""
     constraints = read_constraints(runner.checkpoint)
     core = make_core(config.core, welcome, runner.pool, cost=cost, constraints=constraints)
-    target = Target(runner.checkpoint, runner, records=config.record, constraints=constraints)
+    target = Target(runner.checkpoint, runner, records=config.record, constraints=constraints, own_drafts=own_drafts)
     recorder = RoundRecorder(events) if config.record else None
     compiling = None if constraints is None else Compiling(constraints)
     return VerifyDaemon(core, target, channel, events, recorder, enrolment, compiling=compiling)

@@ -54,8 +54,18 @@ def serve(namespace: argparse.Namespace) -> int:
         uplink_bytes=daemon.messages.uplink_bytes,
         refusals=dict(daemon.core.refusals),
         policy_error=daemon.core.allocator.told_policy_error,
+        **told_of_own_drafts(daemon),
     )
     return 0
+
+
+def told_of_own_drafts(daemon: "VerifyDaemon") -> dict[str, object]:
+    """Returns what the node's own draft model did; nothing without one."""
+    if (own := daemon.target.own_drafts) is None:
+        return {}
+    counts = daemon.core.counts
+    told = {"drafted": counts.num_own, "accepted": counts.num_own_accepted, "failures": own.num_failures}
+    return {"draft_model": told}
 
 
 def check_words(words: Sequence[str], reporter: Reporter) -> None:
@@ -88,6 +98,8 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
         num_pages=daemon.core.pool.num_pages,
         url=window.url if window is not None else None,
     )
+    if config.draft_model is not None:
+        reporter.say("drafting here with %s", config.draft_model)
     reporter.say("listening at %s", daemon.channel.endpoint)
     if window is not None:
         reporter.say("the window is at %s", window.url)

@@ -26,6 +26,13 @@ class VerifyConfig(Settings):
     MOST_USED = ("model", "bind", "http", "device", "key", "enrolled")
 
     model: str = options.model("target model: ")
+    draft_model: str | None = option(
+        None,
+        shown="none",
+        group=options.MODEL,
+        help="drafts here for texts without drafts of a draft node: an embedded name, a local folder, or a hub name",
+        metavar="NAME",
+    )
     bind: str = option(
         "tcp://127.0.0.1:5555", group=options.NETWORK, help="where draft nodes connect", metavar="tcp://HOST:PORT"
     )
@@ -161,6 +168,8 @@ class VerifyConfig(Settings):
             device = self.device.partition(":")[0]
             what = f"--tp {self.tp} takes a GPU for each rank, and --device {self.device} names one"
             raise ConfigError(f"{what}; leave the number away: --device {device}")
+        if self.tp > 1 and self.draft_model is not None:
+            raise ConfigError(f"--draft-model is not split as --tp {self.tp} splits the target; give one of them")
         if self.replica is not None and self.peers is None:
             raise ConfigError("--replica is a name in the file of --peers; give --peers FILE, too, or neither")
         self._check_core()
@@ -178,6 +187,7 @@ class VerifyConfig(Settings):
             "tiers": tuple(parse_tiers(self.slo_tier).values()),
             "admission": self.admission,
             "order": self.order,
+            "has_draft_model": self.draft_model is not None,
             "prefix_cache": self.prefix_cache == "on",
         }
 

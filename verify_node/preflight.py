@@ -49,6 +49,8 @@ def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
     check_free(address)
     http = bind_http(config.http, config.api_key)
     find_model(config.model, reporter)
+    if config.draft_model is not None:
+        find_model(config.draft_model, reporter)
     if config.tp > 1:
         from goodspeed.engine.splitting import refuse_folder
 

@@ -4,7 +4,9 @@
 batches, so eight users are eight streams in turn). *prompt_lookup*: the same with drafts from the text itself
 (`prompt_lookup_num_tokens`). *plain_8*: `generate` of a batch of eight. *goodspeed_1*, *goodspeed_8*: one and eight
 draft nodes, each a process, served by one verify node; with *_no_speculation* the same without drafts: what the engine
-alone gives; with *_no_model* the same with draft nodes that have no model (--ways asks for them). Every text has the
+alone gives; with *_no_model* the same with draft nodes that have no model (--ways asks for them), which shows what a
+draft model at the verify node brings: `--ways goodspeed_1_no_model goodspeed_1_no_speculation goodspeed_8_no_model
+goodspeed_8_no_speculation --verify=--draft-model=tiny-draft-s`, and once more without --verify. Every text has the
 same length (nothing ends early). With eight clients each asks for several domains in an order of its own, one after the
 other, so eight different texts are always being written, as in a batch of plain_8. A run ends with its slowest client;
 with four texts each, that is little of it. All ways take turns in every repetition, each time another one first;

@@ -45,8 +45,10 @@ class Runner:
         page_size: int = 16,
         prefix_cache: bool = False,
         others: Others | None = None,
+        beside: Checkpoint | None = None,
     ) -> None:
-        """prefix_cache: pages can be published, and outlive their sessions (`pages.py`).
+        """prefix_cache: pages can be published, and outlive their sessions (`pages.py`). beside: another model, whose
+        runner will have as many pages of the same share of memory.
 
         others: ranks that hold the other parts of a split model; None: the model is not split. num_pages and
         memory_bytes are per rank.
@@ -59,6 +61,9 @@ class Runner:
             num_pages = pages_in(memory_bytes, page_bytes)
         elif num_pages is None:
             num_sharing = others.num_ranks if others is not None and checkpoint.device.type == "cpu" else 1
+            if beside is not None:
+                _, other_shape, other_layers = try_model(beside, is_split=False)
+                page_bytes += bytes_per_page(other_shape, other_layers, page_size, beside.dtype)
             num_pages = pages_for(page_bytes * num_sharing, checkpoint.device, memory_fraction)
         max_unused = num_pages if is_sized or checkpoint.device.type != "cpu" else int(num_pages * CPU_KEPT)
         self.pool = PagePool(num_pages, page_size, prefix_cache=prefix_cache, max_unused=max_unused)

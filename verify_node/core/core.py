@@ -53,11 +53,13 @@ class VerifyCore(Rounds):
         limits: RoundLimits,
         choice: Choice,
         is_shared: bool = False,
+        has_draft_model: bool = False,
         cost: Refined,
         admission: str = "none",
         preemption: Preemption,
     ) -> None:
-        """`settings.make_core` builds a core from settings. is_shared: draft models may compete for this machine."""
+        """`settings.make_core` builds a core from settings. is_shared: draft models may compete for this machine.
+        has_draft_model: the verify node drafts itself, too."""
         counts, promises = Counts(), Promises(admission, cost, limits.max_round_tokens, register.pool)
         self.rate_limiter = RateLimiter(register.max_client_sessions)
         replies = Replies(register, self.rate_limiter, counts)
@@ -68,6 +70,7 @@ class VerifyCore(Rounds):
             limits=limits,
             choice=choice,
             is_shared=is_shared,
+            has_draft_model=has_draft_model,
             cost=cost,
             admission=Admission(promises, register, replies, counts, self.fleet),
             preemption=preemption,
@@ -154,6 +157,7 @@ class VerifyCore(Rounds):
             return self.replies.refuse(peer.peer_id, opened, now, about=message)
         if was_idle:
             self.model_drafts.begin(now)
+            self.own_drafts.begin(now)
         self.promises.opened(opened, before)
         is_kept = opened.session_id not in self.register.released
         self.preemption.opened(opened, before, self.sessions, now, kept=is_kept)

@@ -40,6 +40,8 @@ class Counts:
     num_tokens: int = 0  # delivered
     drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # verified tokens, by their draft source
     accepted_by: Counter[DraftSource] = field(default_factory=Counter)
+    num_own: int = 0  # of the verified tokens of `self`, those of the verify node's draft model
+    num_own_accepted: int = 0
     accepted: Counter[int] = field(default_factory=Counter)  # drafts by number of accepted tokens
     num_alternatives: int = 0  # verified tokens of trees that are not first choices
     num_alternatives_accepted: int = 0
@@ -76,6 +78,8 @@ class Counts:
             client.count_draft(source, num_drafted, num_accepted)
             self.drafted_by[source] += num_drafted
             self.accepted_by[source] += num_accepted
+            self.num_own += num_drafted if move.entry.is_own else 0
+            self.num_own_accepted += num_accepted if move.entry.is_own else 0
         if move.session.finished and (deadline := move.session.deadline) is not None:
             self._judged(deadline, move.session)
         num_others, num_right = move.alternatives

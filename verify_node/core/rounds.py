@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import partial
 from math import inf
+from operator import attrgetter
 
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.fair.estimators import smoothed
@@ -18,7 +19,7 @@ from verify_node.core.counts import Counts
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
 from verify_node.scheduler.commit import Moved, active, commit, publish
-from verify_node.scheduler.model_drafts import ModelDrafts
+from verify_node.scheduler.model_drafts import ModelDrafts, compare
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import Outcome, Round, RoundLimits
@@ -62,20 +63,22 @@ class Rounds:
         limits: RoundLimits,
         choice: Choice,
         is_shared: bool,
+        has_draft_model: bool,
         cost: Refined,
         admission: Admission,
         preemption: Preemption,
         replies: Replies,
         counts: Counts,
     ) -> None:
-        """is_shared: draft models may compete for this machine."""
+        """is_shared: draft models may compete for this machine. has_draft_model: the verify node has one itself."""
         self.register, self.sessions = register, register.sessions
         self.pool, self.allocator = register.pool, register.allocator
         self.limits, self.cost, self.choice = limits, cost, choice
         self.admission, self.preemption = admission, preemption
         self.replies, self.counts = replies, counts
         self.starting = Starting(register.sessions, is_barrier=self.allocator.is_barrier)
-        self.model_drafts = ModelDrafts(is_shared, lambda n: cost.round_s(n, n, n * CONTEXT))
+        self.model_drafts = ModelDrafts(is_shared, self._plain_s)
+        self.own_drafts = ModelDrafts(has_draft_model, self._plain_s, uses=attrgetter("allows_own"))
         self.num_rounds = 0  # started
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # time of the next attempt to plan, unless an event comes before
@@ -85,6 +88,10 @@ class Rounds:
         self._stage = Stage.IDLE
         self._suspects: dict[bytes, None] = {}  # the oldest first
         self._num_alone = 0  # remaining rounds of one session each, to find the session that makes rounds fail
+
+    def _plain_s(self, num_sessions: int) -> float:
+        """Returns the expected seconds of a round without drafts."""
+        return self.cost.round_s(num_sessions, num_sessions, num_sessions * CONTEXT)
 
     @property
     def newest_number(self) -> int:
@@ -122,6 +129,8 @@ class Rounds:
 
     def _start(self, sessions: list[Session], ready: list[Session], now: float) -> Round | None:
         planned = self._pack(sessions, ready, now)
+        if self.own_drafts.is_shared and self.own_drafts.permits and not self.promises.promised:
+            planned = self.choice.own_drafts(planned, self.sessions)
         self.counts.num_preempted += len(planned.preempted)
         self.preemption.began(planned, self.sessions, now)
         if not planned.entries:
@@ -173,13 +182,17 @@ class Rounds:
 
     # -- a round is done -------------------------------------------------------------------------------------------
 
-    def finish(self, outcomes: Sequence[Outcome], duration_s: float, now: float) -> list[Send]:
-        """Finishes the round in flight: commits, observes, permits; returns one Verdict per moved session."""
+    def finish(self, outcomes: Sequence[Outcome], duration_s: float, now: float, drafting_s: float = 0.0) -> list[Send]:
+        """Finishes the round in flight: commits, observes, permits; returns one Verdict per moved session.
+
+        drafting_s: of duration_s, the time of the verify node's own draft model.
+        """
         done, self.in_flight = self.in_flight, None
         if done is None:
             raise RuntimeError("no round is in flight")
         self._stage, register = Stage.FINISHING, self.register
-        self.cost.observe(done.num_tokens, len(done.entries), done.context_tokens, duration_s)
+        self.cost.observe(done.num_tokens, len(done.entries), done.context_tokens, duration_s - drafting_s)
+        self.choice.note_drafting(drafting_s)
         self.round_s = smoothed(self.round_s, duration_s, SMOOTHING)
         self._num_alone = max(0, self._num_alone - 1)
         moved, sends = self._commit(done, outcomes, now)
@@ -190,7 +203,7 @@ class Rounds:
         still_open = {key: session for key, session in self.taking_part.items() if register.has(session)}
         self.preemption.finished(done, moved, still_open, duration_s)
         going_on = active(register.sessions)
-        self.model_drafts.finished(moved, going_on, now)
+        compare(self.model_drafts, self.own_drafts, moved, going_on, now)
         sends += self._tell(done, moved, going_on, now)
         self.promises.finished(register.sessions, self.round_s, now)
         self._stage, self.failing = Stage.IDLE, ()

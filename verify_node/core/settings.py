@@ -48,6 +48,7 @@ class CoreSettings:
     max_round_tokens: int = 512  # all tokens in one forward pass; more than the budget
     self_draft: bool = True  # draft from sessions' own texts, in continuous rounds
     is_shared: bool = True  # draft nodes may run on this machine, and compete for it
+    has_draft_model: bool = False  # the verify node drafts with a model, too; not where rounds are barriers
     eta: float = 0.1  # Eq. (3)
     weigh_evidence: bool = True
     beta: float = 0.1  # Eq. (4)
@@ -63,6 +64,11 @@ class CoreSettings:
     def __post_init__(self) -> None:
         check_round_tokens(self.max_round_tokens, self.budget)
         order_of(self.order)  # raises ConfigError for an unknown name
+        if self.has_draft_model and self.is_barrier:
+            raise ConfigError(
+                "--draft-model needs rounds that wait for nobody: those of the paper verify draft nodes' drafts alone; "
+                "leave it out, or give no --preset"
+            )
         if self.admission not in (None, "none") and self.is_barrier:
             raise ConfigError(
                 f"--admission {self.admission} needs rounds that wait for nobody; give --admission none, or no --preset"
@@ -130,6 +136,7 @@ def make_core(
         limits=limits,
         choice=_choice(settings, cost, limits, allocator, self_drafts),
         is_shared=settings.is_shared and not settings.is_barrier,
+        has_draft_model=settings.has_draft_model,
         cost=cost,
         admission=settings.admits,
         preemption=Preemption(order_of(settings.order), cost, pool),

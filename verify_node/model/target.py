@@ -20,30 +20,40 @@ from verify_node.model.constraints import ConstraintMasks, Masks
 from verify_node.model.entries import VerifiedEntry
 from verify_node.model.logprobs import Place, with_logprobs, with_prompts
 from verify_node.model.match_sampling import decide_match
+from verify_node.model.own_drafts import OwnDrafts
 from verify_node.model.ratio import decide_ratio_round
 from verify_node.scheduler.round import Decisions, Entry, Outcome, PromptRows, Round
 
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """The outcomes of a round, seconds of its forward pass (masks are made meanwhile), and seconds of its
-    verification."""
+    """The outcomes of a round, seconds of its forward pass (masks are made meanwhile), seconds of its verification, and
+    seconds in which the verify node's own draft model drafted for the next round."""
 
     outcomes: list[Outcome]
     forward_s: float
     verify_s: float
+    drafting_s: float = 0.0
 
 
 class Target:
     """The target model with its KV cache."""
 
     def __init__(
-        self, checkpoint: Checkpoint, runner: Runner, *, records: bool = False, constraints: Constraints | None = None
+        self,
+        checkpoint: Checkpoint,
+        runner: Runner,
+        *,
+        records: bool = False,
+        constraints: Constraints | None = None,
+        own_drafts: OwnDrafts | None = None,
     ) -> None:
-        """records: outcomes contain the decision at each position. constraints: None if none are served."""
+        """records: outcomes contain the decision at each position. constraints: None if none are served. own_drafts:
+        None if the verify node has no draft model."""
         self.checkpoint = checkpoint
         self.runner = runner
         self.records = records
+        self.own_drafts = own_drafts
         self._constraint_masks = ConstraintMasks(constraints)
         self._counted = CountedTexts()
         self._beside = ThreadPoolExecutor(1, "masks")  # makes masks during the forward pass, without Python's lock
@@ -61,7 +71,11 @@ class Target:
         outcomes = self.verify(planned, logits, masks)
         self._constraint_masks.keep(self.runner.pool)
         self._counted.keep(self.runner.pool)
-        return RoundResult(outcomes, forwarded - started, time.perf_counter() - forwarded)
+        verified = time.perf_counter()
+        if self.own_drafts is not None:
+            self.own_drafts.keep(self.runner.pool)
+            outcomes = self.own_drafts.add_to(planned, outcomes)
+        return RoundResult(outcomes, forwarded - started, verified - forwarded, time.perf_counter() - verified)
 
     def recover(self) -> None:
         """Frees memory cached by torch's allocator, after a failure."""

@@ -8,6 +8,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Verdict
+from verify_node.scheduler.drafted import of_own_model
 from verify_node.scheduler.round import Entry, Outcome
 from verify_node.session.calibration import ClaimedOf
 from verify_node.session.phase import Phase
@@ -61,7 +62,7 @@ class Moved(Struct, frozen=True):
             return []  # nothing was claimed
         if self.entry.parents is not None:
             return self._claims_of_tree(self.entry.parents)
-        return [(source, codes, self._num_accepted)]
+        return [("own" if self.entry.is_own else source, codes, self._num_accepted)]
 
     def _claims_of_tree(self, parents: Sequence[int]) -> list[tuple[ClaimedOf, bytes, int]]:
         """Claims for all tokens that follow the base or an accepted token: the target's draw there is known."""
@@ -110,6 +111,8 @@ def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> 
     base_len = len(session.tokens)
     taken = session.commit(outcome.tokens, outcome.logprobs)
     session.must_follow(outcome.forced)
+    if outcome.own_tokens:
+        session.take_own(of_own_model(outcome.own_tokens, outcome.own_codes))
     pool.truncate(session.session_id, min(entry.base_len + outcome.num_accepted, len(session.tokens)))
     publish(session, pool)
     if session.finished:

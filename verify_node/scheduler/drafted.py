@@ -6,9 +6,11 @@ from heapq import nlargest, nsmallest
 from typing import NamedTuple
 
 from goodspeed.exact import trees
+from goodspeed.fair.candidates import Candidate, path_probability, rank
 from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.index import GrowingText
 from goodspeed.wire import probabilities
+from verify_node.session.calibration import ClaimedOf
 from verify_node.session.client import Client
 from verify_node.session.drafted import NOTHING, Drafted
 from verify_node.session.session import Session
@@ -31,6 +33,11 @@ def of_self(tokens: tuple[int, ...], claimed: tuple[float, ...]) -> Drafted:
     return Drafted(tokens, probabilities.encode(claimed), "self") if tokens else NOTHING
 
 
+def of_own_model(tokens: tuple[int, ...], codes: bytes) -> Drafted:
+    """Returns the draft of the verify node's draft model."""
+    return Drafted(tokens, codes, "self", is_own=True)
+
+
 def of_form(tokens: tuple[int, ...]) -> Drafted:
     """Returns the tokens forced by the output's constraint as the verify node's own draft; they are certain."""
     return Drafted(tokens, bytes(len(tokens)), "self", is_forced=True) if tokens else NOTHING
@@ -44,7 +51,15 @@ def claimed_probabilities(session: Session, drafted: Drafted) -> list[float]:
         return [min(session.acceptance.value, session.acceptance_bound.most)] * len(drafted.tokens)
     if drafted.parents is not None:
         return _probabilities_in_tree(session.client, drafted, drafted.parents)
-    return session.client.calibration(drafted.source or "model").probabilities(drafted.codes)
+    kind: ClaimedOf = "own" if drafted.is_own else drafted.source or "model"
+    return session.client.calibration(kind).probabilities(drafted.codes)
+
+
+def num_expected(session: Session, drafted: Drafted) -> float:
+    """Returns how many of a draft's tokens will be accepted, by their calibrated probabilities."""
+    candidate = Candidate(claimed_probabilities(session, drafted), parents=drafted.parents)
+    ranked = rank(candidate.odds, candidate.parents) if candidate.parents is not None else None
+    return float(sum(path_probability(candidate, ranked)))
 
 
 def _probabilities_in_tree(client: Client, drafted: Drafted, parents: tuple[int, ...]) -> list[float]:

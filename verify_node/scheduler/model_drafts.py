@@ -4,11 +4,13 @@ Selection knows the cost of verifying a token, not of drafting one: on the same 
 pass, the event loop and each other. So where they may share this machine, stretches of rounds alternate: a stretch in
 the other mode lies between two in the better mode, and is compared with their mean (a switchback). On other machines
 drafting costs the verify node nothing, and draft models may always draft. N-gram drafts cost next to nothing anywhere.
+The verify node's own draft model is compared in the same way.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from verify_node.scheduler.commit import Moved
 from verify_node.session.session import Session
@@ -100,15 +102,22 @@ class Comparison:
 class ModelDrafts:
     """Decides whether draft models may draft until the next round, from every finished round."""
 
-    is_shared: bool  # draft nodes may run on this machine
+    is_shared: bool  # the draft models may run on this machine
     plain_s: Callable[[int], float]  # expected seconds of a round without drafts, by its number of sessions
     permits: bool = True
+    uses: Callable[[Session], bool] = attrgetter("uses_model")  # whether these draft models may draft for a session
     _since: float = 0.0  # end of the previous round, or of an idle time since then
     _least: int = 0  # least number of sessions at the current load; the load ends at twice as many
     _by_load: dict[int, Comparison] = field(default_factory=dict)
     _stretch: Stretch = field(default_factory=Stretch)
     _before: float | None = None  # rate of the previous stretch in the better mode
     _tried: float | None = None  # rate of the stretch in the other mode since then
+
+    @property
+    def is_trying(self) -> bool:
+        """True in a stretch in the other mode."""
+        known = self._by_load.get(self._least)
+        return known is not None and self.permits != known.permits
 
     def begin(self, now: float) -> None:
         """Ends an idle time, which does not count."""
@@ -121,7 +130,7 @@ class ModelDrafts:
         goodput rises, until both modes look alike.
         """
         seconds, self._since = now - self._since, now
-        if not self.is_shared or not any(session.uses_model for session in sessions):
+        if not self.is_shared or not any(map(self.uses, sessions)):
             return
         known = self._turn_to(len(sessions))
         known.busy_s += seconds
@@ -157,3 +166,17 @@ class ModelDrafts:
         self._before, self._tried = (rate if is_same else None), None
         tries = self._before is not None and known.may_try(stretch_s)
         self._begin(permits=known.permits != tries)
+
+
+def compare(
+    nodes: ModelDrafts, own: ModelDrafts, moved: Sequence[Moved], sessions: Sequence[Session], now: float
+) -> None:
+    """Updates both comparisons, that of draft nodes' models and of the verify node's own, after a finished round.
+
+    While one tries its other mode, the other one pauses: a stretch must show the effect of one of them alone.
+    """
+    for one, other in ((nodes, own), (own, nodes)):
+        if other.is_trying:
+            one.begin(now)
+        else:
+            one.finished(moved, sessions, now)

@@ -217,6 +217,7 @@ def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
         source=drafted.source if drafted.tokens else None,
         parents=drafted.parents,
         is_forced=drafted.is_forced,
+        is_own=drafted.is_own,
         answered=session.acked == len(session.tokens) if session.takes_drafts else None,
         model_drafted=session.model_drafted,
         rules=session.opened.logit_rules,

@@ -56,6 +56,7 @@ class Entry(Struct, frozen=True):
     answered: bool | None = None  # whether its draft node has answered the newest verdict; None: it may not draft
     model_drafted: bool | None = None  # whether its draft model has drafted anew; None: no new draft was needed
     is_forced: bool = False  # whether the draft is forced by the output's constraint, and so certain
+    is_own: bool = False  # whether the verify node's draft model drafted it
     rules: LogitRules | None = None  # for its logits
     constraint: Constraint | None = None  # for its output
     prompt_len: int = 0  # prompt tokens of its text
@@ -89,6 +90,19 @@ class Entry(Struct, frozen=True):
         return self.stop_ids if position < self.may_stop_at else ()
 
 
+class OwnDraft(Struct, frozen=True):
+    """A session of a round for which the verify node's own draft model may draft once the round is decided."""
+
+    session_id: bytes
+    text: tuple[int, ...]  # prompt and committed tokens before the round
+    sampling: Sampling
+    stop_ids: tuple[int, ...]
+    most: int  # tokens of the round and the draft together
+    worth: float  # of one token
+    calibrated: tuple[float, ...]  # probability of acceptance of a token, by the code of its claimed probability
+    least_probability: float  # path probability below which a token is not worth verifying
+
+
 class Round(Struct, frozen=True):
     """One forward pass: the entries of sessions, and the sessions that were left out."""
 
@@ -100,6 +114,8 @@ class Round(Struct, frozen=True):
     deferred: tuple[bytes, ...] = ()  # ready sessions that wait for the next round
     crowded_out: tuple[bytes, ...] = ()  # of these, sessions that lack memory
     preempted: tuple[bytes, ...] = ()  # sessions that lost their memory; recomputed later
+    own_drafts: tuple[OwnDraft, ...] = ()  # for the verify node's draft model, after the decisions
+    worth_per_s: float = 0.0  # expected worth of the tokens of a second of rounds; 0: unknown
 
     @property
     def num_tokens(self) -> int:
@@ -138,6 +154,8 @@ class Outcome(Struct, frozen=True):
     forced: tuple[int, ...] = ()  # tokens that the output's constraint forces next
     path: tuple[int, ...] | None = None  # indexes of the accepted tokens in a tree; None: the first of a chain
     breaks_constraint: bool = False  # whether it failed because of the output's constraint
+    own_tokens: tuple[int, ...] = ()  # drafted after `tokens` by the verify node's draft model, for the next round
+    own_codes: bytes = b""  # of their claimed probabilities
 
     def is_possible(self, num_drafted: int) -> bool:
         """True if estimates can learn from it. num_drafted: number of positions that `agreement` sums over."""

@@ -13,17 +13,26 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace as replace_fields
 
 from goodspeed.fair.by_value import Cost, take, take_needed
 from goodspeed.fair.candidates import Candidate, Ranked, path_probability, rank
+from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.refined import Refined
 from goodspeed.wire import probabilities
 from verify_node.scheduler.allocate import limits_of_clients
-from verify_node.scheduler.drafted import SelfDrafts, Wanting, claimed_probabilities, of_draft
-from verify_node.scheduler.round import RoundLimits
+from verify_node.scheduler.drafted import (
+    LEAST_PROBABILITY,
+    SelfDrafts,
+    Wanting,
+    claimed_probabilities,
+    num_expected,
+    of_draft,
+)
+from verify_node.scheduler.round import OwnDraft, Round, RoundLimits
 from verify_node.session.client import Client
 from verify_node.session.drafted import Drafted
-from verify_node.session.session import Session
+from verify_node.session.session import SMOOTHING, Session
 from verify_node.slo.needs import NONE, Needs
 
 ALL = probabilities.LEAST
@@ -70,6 +79,13 @@ class Choice:
         """True if the previous round owed this session more than the token that every round brings."""
         return False
 
+    def own_drafts(self, planned: Round, sessions: Mapping[bytes, Session]) -> Round:
+        """Returns the round with the sessions for which the verify node's draft model may draft."""
+        return planned
+
+    def note_drafting(self, seconds: float) -> None:
+        """Records how long the verify node's draft model drafted in a round."""
+
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
         """Returns the ready sessions whose drafts may be in flight. number: of the round to be packed."""
         return []
@@ -94,6 +110,8 @@ class ByWorth(Choice):
         self._worth = worth
         self._self_drafts = self_drafts
         self._owed_more: frozenset[bytes] = frozenset()  # sessions that the previous round owed more than one token
+        self._drafting_s = 0.0  # of the verify node's draft model in a round, smoothed
+        self._worth_per_s = 0.0  # expected in the previous round
         self._least_value = 0.0  # worth x path probability that a token needed in the previous round
 
     def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
@@ -115,7 +133,8 @@ class ByWorth(Choice):
         longest = max(sum(first.counts), needs.most_drafted(seconds, budget))
         counts, value = take(candidates, first, longest, Cost(seconds.__getitem__), ranked)
         num_chosen = sum(counts)
-        self._least_value = value / seconds[num_chosen] * (seconds[num_chosen + 1] - seconds[num_chosen])
+        self._worth_per_s = value / seconds[num_chosen]
+        self._least_value = self._worth_per_s * (seconds[num_chosen + 1] - seconds[num_chosen])
         return {
             session.session_id: one.pick(sorted(ranked[k].nodes[: counts[k]])) if k in ranked else one.cut(counts[k])
             for k, (session, one) in enumerate(drafted)
@@ -129,6 +148,37 @@ class ByWorth(Choice):
 
     def owes_more(self, session: Session) -> bool:
         return session.session_id in self._owed_more
+
+    def own_drafts(self, planned: Round, sessions: Mapping[bytes, Session]) -> Round:
+        """Leaves out sessions whose draft node's model drafted for this round: it is at work, on time of its own."""
+        wanting = [sessions[one.session_id] for one in planned.entries if one.samples and one.source != "model"]
+        wanting = [session for session in wanting if session.allows_own]
+        worths = self._worths(wanting)
+        calibrated = {one.client.name: one.client.calibration("own").by_code for one in wanting}
+        names = [session.client.name for session in wanting]
+        return replace_fields(
+            planned,
+            own_drafts=tuple(
+                [self._own_draft(one, worths[name], calibrated[name]) for one, name in zip(wanting, names, strict=True)]
+            ),
+            worth_per_s=self._worth_per_s,
+        )
+
+    def _own_draft(self, session: Session, worth: float, calibrated: tuple[float, ...]) -> OwnDraft:
+        opened, least = session.opened, max(LEAST_PROBABILITY, self._price(session, worth))
+        return OwnDraft(
+            session_id=session.session_id,
+            text=tuple(session.tokens),
+            sampling=opened.sampling,
+            stop_ids=opened.stop_ids,
+            most=session.max_length,
+            worth=worth,
+            calibrated=calibrated,
+            least_probability=least,
+        )
+
+    def note_drafting(self, seconds: float) -> None:
+        self._drafting_s = smoothed(self._drafting_s, seconds, SMOOTHING)
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
         if number % SELDOM_UNWAITED == 0:
@@ -173,14 +223,16 @@ class ByWorth(Choice):
         wanting: list[Wanting] = []
         for session in ready:
             if session.takes_drafts:
-                drafted = of_draft(session)
+                drafted = best(session, of_draft(session), session.own)
                 if drafted.tokens:
                     found.append((session, drafted))
-                elif self._self_drafts is not None and session.allows_ngrams:
+                if (not drafted.tokens or drafted.is_own) and self._self_drafts is not None and session.allows_ngrams:
                     worth = worths[session.client.name]
                     wanting.append(Wanting(session, worth, self._price(session, worth)))
         if self._self_drafts is not None:
-            found += self._self_drafts.draft(wanting)
+            texts = dict(self._self_drafts.draft(wanting))
+            found = [(session, best(session, one, texts.pop(session, None))) for session, one in found]
+            found += texts.items()
         return [(session, one) for session, one in found if one.tokens]
 
     def _with_needs(
@@ -201,8 +253,18 @@ class ByWorth(Choice):
         num_sessions = len(ready)
         context = sum(len(session.tokens) for session in ready)
         num_tokens = np.arange(num_sessions, num_sessions + num_drafted + 1)
-        seconds: list[float] = self._cost.round_s(num_tokens, num_sessions, context).tolist()
+        seconds: list[float] = (self._cost.round_s(num_tokens, num_sessions, context) + self._drafting_s).tolist()
         return seconds
+
+
+def best(session: Session, drafted: Drafted, other: Drafted | None) -> Drafted:
+    """Returns the draft of which more tokens will be accepted."""
+    if other is None or not other.tokens:
+        return drafted
+    other = other.cut(session.max_length)
+    if not drafted.tokens:
+        return other
+    return other if num_expected(session, other) > num_expected(session, drafted) else drafted
 
 
 def _candidates(drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str, float]) -> list[Candidate]:

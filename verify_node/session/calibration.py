@@ -12,8 +12,9 @@ from typing import Literal, TypeAlias
 from goodspeed.wire import probabilities
 from goodspeed.wire.fields import DraftSource
 
-ClaimedOf: TypeAlias = DraftSource | Literal["alternative"]
-"""Kinds of tokens that are calibrated separately: by draft source, and a tree's tokens that are not first choices."""
+ClaimedOf: TypeAlias = DraftSource | Literal["alternative", "own"]
+"""Kinds of tokens that are calibrated separately: by draft source, those of the verify node's own draft model, and a
+tree's tokens that are not first choices."""
 
 PRIOR_TRIES = 4.0
 """k: tries that a claim counts as."""
@@ -63,6 +64,11 @@ class Calibration:
             self._probabilities = self._solve()
         known = self._probabilities
         return [known[bucket] for bucket in codes.translate(BUCKETS)]
+
+    @property
+    def by_code(self) -> tuple[float, ...]:
+        """Probability of acceptance by code of the claimed probability."""
+        return tuple(self.probabilities(bytes(range(len(BUCKETS)))))
 
     def observe(self, codes: bytes, num_accepted: int) -> None:
         """Counts a verified draft: its first num_accepted tokens were accepted, the next rejected, the rest unknown."""

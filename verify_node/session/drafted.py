@@ -21,6 +21,7 @@ class Drafted(NamedTuple):
     proposal: bytes | None = None  # ratio rule: the distributions that the tokens were sampled from
     parents: tuple[int, ...] | None = None  # index of each token's predecessor, or -1; None: a chain
     is_forced: bool = False  # by the output's constraint: each token is certain
+    is_own: bool = False  # by the verify node's draft model; `source` is `self`, as of all drafts made here
     made_on: int = 0  # draft nodes only: length of the text that the draft was made for
     num_gone: int = 0  # draft nodes only: its tokens that are in the text by now
     complete: bool = False  # draft nodes only: no more tokens come until the text grows

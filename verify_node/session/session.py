@@ -197,7 +197,13 @@ class Session(SessionState):
         self.logprobs += logprobs[: len(taken)]
         if self.drafted is not None:
             self.drafted = None if self.finished else self.drafted.after(taken)
+        if self.own is not None:
+            self.own = None if self.finished else self.own.after(taken)
         return tuple(taken)
+
+    def take_own(self, drafted: Drafted) -> None:
+        """Takes what the verify node's draft model drafted after the current text."""
+        self.own = None if self.finished else drafted
 
     def must_follow(self, tokens: tuple[int, ...]) -> None:
         """Records the tokens that its constraint forces after its current text."""

@@ -116,6 +116,7 @@ class SessionState:
     round_trip_s: float = 0.0  # verdict out to draft or Ack in, smoothed
     late_at: float = 0.0  # time from which its draft is no longer waited for
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
+    own: Drafted | None = None  # what the verify node's draft model drafted after the current text
     forced: tuple[int, tuple[int, ...]] | None = None  # (text length, tokens that its constraint forces after that)
     logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, if requested
     prompt_logprobs: list[TokenLogprobs] | None = (
@@ -216,6 +217,13 @@ class SessionState:
     def uses_model(self) -> bool:
         """True if its draft node's model may draft for it."""
         return self.opened.drafter in ("auto", "model") and self.client.has_model and self.opened.max_draft > 0
+
+    @property
+    def allows_own(self) -> bool:
+        """True if the verify node's draft model may draft for it; that model knows no logit rules and constraints."""
+        opened = self.opened
+        is_plain = opened.logit_rules is None and opened.constraint is None
+        return is_plain and opened.drafter == "auto" and self.verification == "match" and self.max_length > 0
 
     def allows_drafts_of(self, source: DraftSource | None) -> bool:
         """True if drafts of this source may be verified."""

@@ -14,7 +14,7 @@ class WallTime:
 
     receive: float = 0.0  # waiting for drafts until a round starts
     forward: float = 0.0
-    verify: float = 0.0
+    verify: float = 0.0  # with the drafting of the verify node's own draft model
     schedule: float = 0.0  # plan, observe, allocate
     send: float = 0.0
 

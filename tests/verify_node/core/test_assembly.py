@@ -44,8 +44,9 @@ def test_every_setting_of_the_core_can_be_given_on_the_command_line():
     derived: dict[str, Any] = {"is_shared": False, "prefix_cache": False, "lease_s": 1.5, "beta": 0.5}
     assert own == CoreSettings(policy="random", tiers=tiers, **derived, **paper, **same)
     # nothing is promised here, and what is left is for simulations and tests
-    names = {one.name for one in fields(DEFAULTS)} - {"self_draft", "policy_seed", "eta"}
+    names = {one.name for one in fields(DEFAULTS)} - {"self_draft", "policy_seed", "eta", "has_draft_model"}
     assert all(getattr(own, name) != getattr(DEFAULTS, name) for name in names)
+    assert VerifyConfig(model="m", draft_model="d").core.has_draft_model  # not with a preset
 
 
 def test_the_papers_rounds_are_one_switch():

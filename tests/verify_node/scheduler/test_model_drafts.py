@@ -13,6 +13,7 @@ from verify_node.scheduler.model_drafts import (
     SETTLING_ROUNDS,
     ModelDrafts,
     Stretch,
+    compare,
 )
 
 STRETCH = SETTLING_ROUNDS + COUNTED_ROUNDS
@@ -130,3 +131,23 @@ def test_time_in_which_nobody_asked_does_not_count() -> None:
     drafts.begin(1000.0)
     drafts.finished([], sessions, 1000.5)
     assert drafts._stretch.seconds == 0.5
+
+
+@pytest.mark.parametrize("gain", [0.8, 1.25])
+@pytest.mark.parametrize("own_gain", [0.8, 1.25])
+def test_the_verify_nodes_own_model_is_judged_apart_from_the_models_of_draft_nodes(
+    gain: float, own_gain: float
+) -> None:
+    nodes, own = ModelDrafts(True, plain_s), ModelDrafts(True, plain_s, uses=lambda session: session.client.weight > 0)
+    session: Any = SimpleNamespace(uses_model=True, client=SimpleNamespace(weight=1.0))
+    shares = [0, 0]
+    for number in range(400 * STRETCH):
+        rate = (gain if nodes.permits else 1.0) * (own_gain if own.permits else 1.0)
+        moved: Any = [SimpleNamespace(taken=range(int(1000 * rate)), session=session)]
+        compare(nodes, own, moved, [session], 0.01 * (number + 1))
+        assert not (nodes.is_trying and own.is_trying)
+        if number >= 200 * STRETCH:
+            shares = [shares[0] + nodes.permits, shares[1] + own.permits]
+    for one, share in zip((gain, own_gain), shares, strict=True):
+        permitted = share / (200 * STRETCH)
+        assert (permitted if one < 1.0 else 1.0 - permitted) <= 0.05

@@ -1,0 +1,239 @@
+"""The verify node's own draft model: the target's text whatever it drafts, and drafts only where they pay."""
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from goodspeed.app import generation
+from goodspeed.errors import ConfigError
+from goodspeed.wire.messages import Ack, DownMessage, Sampling
+from tests.fakes import Desk, make_core, make_open, session_id
+from tests.micro import VOCAB, make_checkpoint, make_runner
+from verify_node.core.settings import CoreSettings
+from verify_node.model.own_drafts import RESTED_ROUNDS, OwnDrafts
+from verify_node.model.target import Target
+from verify_node.scheduler.round import Outcome, OwnDraft, Round
+from verify_node.session.calibration import Calibration
+
+TARGET = make_checkpoint(1)
+DRAFT = make_checkpoint(1, shift=0.05)
+GREEDY, WARM = Sampling(temperature=0.0), Sampling(temperature=1.0, seed=5)
+
+
+class OwnDesk(Desk):
+    """A verify node with a real target and a draft model of its own; its draft node sends no drafts."""
+
+    def __init__(self, draft: Any = DRAFT, num_pages: int = 256, **options: Any) -> None:
+        self.own = OwnDrafts(draft, make_runner(draft, num_pages=num_pages))
+        self.real = Target(TARGET, make_runner(TARGET), own_drafts=self.own)
+        core = make_core(
+            pool=self.real.runner.pool,
+            vocab_size=VOCAB,
+            context_len=128,
+            has_draft_model=True,
+            self_draft=False,
+            **options,
+        )
+        super().__init__(core)
+        self.planned: list[Round] = []
+        self.target.run = self._run  # type: ignore[method-assign]
+        self.hello("a")
+
+    def _run(self, planned: Round) -> list[Outcome]:
+        self.planned.append(planned)
+        return self.real.run(planned).outcomes
+
+    def finish(self, planned: Round, duration_s: float = 0.01) -> list[DownMessage]:
+        """Rounds of a second: passes of the draft model, which take real time, are cheap beside them."""
+        return super().finish(planned, 100 * duration_s)
+
+    def write(self, number: int = 1, num_rounds: int = 40, **changes: Any) -> tuple[int, ...]:
+        """Opens a session, and returns its text when it is finished."""
+        given: dict[str, Any] = {"prompt": (3, 1, 4), "max_tokens": 20} | changes
+        self.up("a", make_open(number, **given))
+        for _ in range(num_rounds):
+            self.round()
+            session = self.session(number)
+            if session.finished:
+                break
+            self.up("a", Ack(session.session_id, session.epoch, len(session.tokens)))
+        return self.text(number)
+
+    def alone_after(self, number: int) -> tuple[int, ...]:
+        """The target's next tokens."""
+        session = self.session(number)
+        return alone(session.opened.sampling, 3, tuple(session.tokens))
+
+    @property
+    def num_drafted(self) -> int:
+        return sum(planned.num_drafted for planned in self.planned)
+
+
+def alone(sampling: Sampling, max_tokens: int = 20, prompt: tuple[int, ...] = (3, 1, 4)) -> tuple[int, ...]:
+    return tuple(generation.generate(TARGET, make_runner(TARGET), prompt, sampling, max_tokens, ()))
+
+
+@pytest.mark.parametrize("draft", [TARGET, DRAFT, make_checkpoint(9)], ids=["the target", "near", "unlike"])
+@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["T=0", "T=1"])
+def test_texts_are_the_targets_own_whatever_is_drafted(draft: Any, sampling: Sampling) -> None:
+    desk = OwnDesk(draft)
+    assert desk.write(sampling=sampling) == alone(sampling)
+    assert desk.num_drafted > 0
+
+
+def test_a_draft_model_that_is_always_right_saves_rounds() -> None:
+    desk = OwnDesk(TARGET)
+    assert desk.write(num_rounds=100, max_tokens=90, sampling=WARM) == alone(WARM, 90)
+    assert len(desk.planned) <= 30
+    counts = desk.core.counts
+    assert counts.drafted_by == counts.accepted_by == {"self": desk.num_drafted}
+    assert counts.num_own == counts.num_own_accepted == desk.num_drafted
+    calibrated = desk.core.allocator.clients["a"].calibrations
+    assert set(calibrated) == {"own"}  # the tokens of its index, had there been any, are calibrated apart
+
+
+def test_many_texts_at_once_and_a_long_prompt_that_the_draft_model_reads_in_parts(monkeypatch: Any) -> None:
+    monkeypatch.setattr("verify_node.model.own_drafts.PREFILL", 24)
+    desk = OwnDesk(TARGET)
+    prompts = {number: tuple(range(number, number + 40)) for number in range(1, 6)}
+    for number, prompt in prompts.items():
+        desk.up("a", make_open(number, prompt=prompt, max_tokens=20, sampling=replace_seed(number)))
+    for _ in range(40):
+        desk.round()
+        for one in [one for one in desk.core.sessions.values() if not one.finished]:
+            desk.up("a", Ack(one.session_id, one.epoch, len(one.tokens)))
+    for number, prompt in prompts.items():
+        assert desk.text(number) == alone(replace_seed(number), prompt=prompt)
+    assert desk.core.counts.accepted_by["self"] > 20
+
+
+def replace_seed(seed: int) -> Sampling:
+    return Sampling(temperature=1.0, seed=seed)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"drafter": "none"}, {"drafter": "ngram"}, {"drafter": "model"}, {"max_draft": 0}, {"verification": "ratio"}],
+    ids=["none", "ngram", "model", "max_draft", "ratio"],
+)
+def test_it_drafts_only_where_the_request_permits_it(changes: dict[str, Any]) -> None:
+    desk = OwnDesk(TARGET)
+    desk.write(num_rounds=8, **changes)
+    assert not any(planned.own_drafts for planned in desk.planned)
+    assert desk.num_drafted == 0
+
+
+def test_it_does_not_draft_while_that_does_not_pay_nor_beside_promises_and_drafts_of_a_draft_node() -> None:
+    desk = OwnDesk(TARGET)
+    desk.up("a", make_open(1, prompt=(3, 1, 4)))
+    for _ in range(3):
+        desk.core.own_drafts.permits = False  # each time: a first text begins with own drafts
+        desk.round()
+    desk.core.own_drafts.permits = True
+    desk.up("a", make_open(2, prompt=(5, 6)))
+    desk.round()
+    desk.draft(number=2, tokens=desk.alone_after(2))
+    desk.round()
+    wanted = [{one.session_id for one in planned.own_drafts} for planned in desk.planned]
+    assert wanted == [set(), set(), set(), {session_id(1), session_id(2)}, {session_id(1)}]
+
+
+def wish(**changes: Any) -> OwnDraft:
+    values: dict[str, Any] = {
+        "session_id": session_id(1),
+        "text": (3, 1, 4),
+        "sampling": GREEDY,
+        "stop_ids": (),
+        "most": 20,
+        "worth": 1.0,
+        "calibrated": Calibration().by_code,
+        "least_probability": 0.0,
+    }
+    return OwnDraft(**values | changes)
+
+
+def draft(own: OwnDrafts, *wishes: OwnDraft, number: int = 1, worth_per_s: float = 0.0) -> list[tuple[int, ...]]:
+    """Drafts after the target's next token in each of these texts."""
+    outcomes = [Outcome(one.session_id, alone(GREEDY, 1, one.text), 0, 0.0) for one in wishes]
+    planned = Round(number, (), own_drafts=tuple(wishes), worth_per_s=worth_per_s)
+    return [one.own_tokens for one in own.add_to(planned, outcomes)]
+
+
+def test_what_it_drafts_is_the_text_of_a_draft_model_equal_to_the_target() -> None:
+    assert draft(OwnDrafts(TARGET, make_runner(TARGET)), wish()) == [alone(GREEDY, 9)[1:]]
+
+
+def test_a_text_that_went_another_way_than_drafted_is_drafted_on_as_if_it_were_new() -> None:
+    own, text = OwnDrafts(TARGET, make_runner(TARGET)), alone(GREEDY, 9)
+    draft(own, wish())
+    other = wish(text=(3, 1, 4, *text[:4], (text[4] + 1) % VOCAB))
+    assert draft(own, other) == draft(OwnDrafts(TARGET, make_runner(TARGET)), other) != [()]
+
+
+def test_it_ends_at_the_texts_end_and_before_stop_ids() -> None:
+    own, text = OwnDrafts(TARGET, make_runner(TARGET)), alone(GREEDY, 9)
+    assert draft(own, wish(most=4)) == [text[1:4]]
+    assert draft(own, wish(stop_ids=(text[3],))) == [text[1 : text.index(text[3])]]
+    assert draft(own, wish(most=1)) == [()]
+
+
+def test_a_pass_that_is_not_worth_its_time_is_not_run() -> None:
+    own = OwnDrafts(TARGET, make_runner(TARGET))
+    own.pass_s = 0.01
+    assert draft(own, wish(), worth_per_s=100.0) == [()]  # a pass costs one token, and brings less
+    assert draft(own, wish(), worth_per_s=1.0) != [()]
+    assert draft(own, wish(least_probability=0.999999)) == [()]
+
+
+def test_the_caches_of_ended_and_preempted_texts_are_freed() -> None:
+    desk = OwnDesk(TARGET)
+    pool = desk.own.runner.pool
+    desk.write(1, sampling=WARM)
+    assert session_id(1) in pool
+    desk.up("a", make_open(2, prompt=(5, 6), max_tokens=9))
+    desk.round()
+    assert session_id(1) not in pool
+    assert session_id(2) in pool
+    desk.real.runner.free(session_id(2))  # as a preemption does
+    desk.own.keep(desk.real.runner.pool)
+    assert pool.num_free == pool.num_pages
+
+
+def test_where_memory_is_short_some_texts_go_without() -> None:
+    own = OwnDrafts(TARGET, make_runner(TARGET, num_pages=4))  # 16 tokens
+    drafted = draft(own, wish(), wish(session_id=session_id(2), text=(5, 6, 7)))
+    assert drafted == [alone(GREEDY, 9)[1:], ()]
+    assert draft(own, wish(session_id=session_id(2), text=(5, 6, 7))) != [()]  # takes the memory of an idle text
+
+
+def test_if_it_fails_texts_go_on_without_it_and_the_node_says_so(caplog: Any, monkeypatch: Any) -> None:
+    desk = OwnDesk(TARGET)
+    forward = desk.own.runner.forward
+    monkeypatch.setattr(desk.own.runner, "forward", lambda chunks: (forward(chunks), 1 / 0))
+    with caplog.at_level(logging.ERROR):
+        assert desk.write(sampling=WARM) == alone(WARM)
+    assert desk.own.num_failures == 1
+    assert "the draft model failed (ZeroDivisionError" in caplog.text
+    assert desk.own.runner.pool.num_free == desk.own.runner.pool.num_pages
+    monkeypatch.setattr(desk.own.runner, "forward", forward)
+    assert draft(desk.own, wish(), number=RESTED_ROUNDS) == [()]
+    assert draft(desk.own, wish(), number=RESTED_ROUNDS + 2) != [()]
+
+
+def test_its_time_is_no_time_of_the_target() -> None:
+    """The model of a round's time learns what a round takes without it; rounds as a whole are longer."""
+    desk = OwnDesk(TARGET)
+    desk.up("a", make_open(1, prompt=(3, 1, 4), max_tokens=20))
+    for _ in range(4):
+        planned = desk.core.plan(desk.now)
+        assert planned is not None
+        desk.core.finish(desk.target.run(planned), 0.05, desk.now, 0.04)
+    assert desk.core.cost.round_s(4, 1, 0) == pytest.approx(0.01)
+    assert desk.core.round_s == pytest.approx(0.05)
+
+
+def test_the_papers_rounds_refuse_it() -> None:
+    with pytest.raises(ConfigError, match="--draft-model needs rounds that wait for nobody"):
+        replace(CoreSettings(rounds="barrier"), has_draft_model=True)

@@ -1,0 +1,41 @@
+"""`goodspeed-verify --draft-model`: what is refused before anything is served, and how memory is shared."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from goodspeed.engine import checkpoints
+from goodspeed.engine.runner import Runner
+from goodspeed.errors import ConfigError
+from tests.micro import make_checkpoint
+from verify_node import assembly
+from verify_node.config import VerifyConfig
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"preset": "paper"}, "--draft-model needs rounds that wait for nobody"),
+        ({"tp": 2}, "--draft-model is not split as --tp 2 splits the target"),
+    ],
+)
+def test_what_it_does_not_go_with(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        VerifyConfig(model="tiny-target", draft_model="tiny-draft-s", **changes)
+
+
+@pytest.mark.parametrize("other", [{"tokenizer_fingerprint": "other"}, {"num_tokens": 60}])
+def test_a_draft_model_with_another_tokenizer_is_refused(monkeypatch: pytest.MonkeyPatch, other: Any) -> None:
+    target = make_checkpoint()
+    monkeypatch.setattr(checkpoints, "load", lambda name, **options: replace(target, **other))
+    config = VerifyConfig(model="t", draft_model="d")
+    with pytest.raises(ConfigError, match="--draft-model d has another tokenizer than the target t; choose"):
+        assembly.load_draft_model(config, target)
+
+
+def test_both_models_share_the_memory() -> None:
+    target, draft = make_checkpoint(1), make_checkpoint(2)
+    alone = Runner(target, memory_fraction=1e-3).pool.num_pages
+    config = VerifyConfig(model="t", draft_model="d", memory_fraction=1e-3)
+    assert assembly.make_runner(config, target, draft=draft).pool.num_pages == alone // 2

@@ -1,0 +1,216 @@
+"""Drafts with a draft model of the verify node's own, for the next round, as soon as a round is decided.
+
+One batched forward pass per depth over all sessions, drawn with the match rule's noise. A pass is run only while what
+it may bring is worth its time. The model's KV caches follow the target's sessions. Runs on the model thread.
+"""
+
+import logging
+import time
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from msgspec.structs import replace
+from torch import Tensor
+
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.exact.sampling import SamplingBatch, choose
+from goodspeed.fair.estimators import smoothed
+from goodspeed.wire import probabilities
+from verify_node.scheduler.round import Outcome, OwnDraft, Round
+
+logger = logging.getLogger("goodspeed.verify")
+
+MAX_LENGTH = 8
+"""Longest draft."""
+
+PREFILL = 256
+"""Most tokens fed in a round to caches that lag, over all sessions; more of a long prompt follow in later rounds."""
+
+AT_NO_CONFIDENCE = 0.4
+"""Acceptance probability of a token with draft probability 0, as at draft nodes; calibration corrects it."""
+
+FIRST_PROBABILITY = 0.7
+"""Expected acceptance probability of a draft's first token, before its pass."""
+
+SMOOTHING = 0.1
+"""Smoothing step of a pass's time."""
+
+RESTED_ROUNDS, MAX_RESTED_ROUNDS = 64, 1 << 14
+"""Rounds without own drafts after a failure; twice as many after each further one, at most MAX_RESTED_ROUNDS."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A session's draft while it is made."""
+
+    wish: OwnDraft
+    tokens: list[int]  # the text after the round, and the tokens drafted so far
+    length: int  # tokens to draft; 0 only fills the cache
+    num_fed: int  # tokens of the text that the first pass feeds
+    drafted: list[int] = field(default_factory=list)
+    codes: bytes = b""  # of their claimed probabilities
+    path: float = 1.0  # calibrated probability that all are accepted
+
+    @property
+    def key(self) -> bytes:
+        return self.wish.session_id
+
+    @property
+    def expected(self) -> float:
+        """Worth that its next token is expected to bring, before the pass that draws it."""
+        num = len(self.drafted)
+        return self.wish.worth * (self.path ** (1.0 + 1.0 / num) if num else FIRST_PROBABILITY)
+
+    @property
+    def is_over(self) -> bool:
+        return len(self.drafted) >= self.length or self.path < self.wish.least_probability
+
+    def take(self, tokens: Sequence[int], claimed: Sequence[float]) -> None:
+        """Appends successive tokens up to the text's end, which the target draws in the same round anyway."""
+        for token, code in zip(tokens, probabilities.encode(claimed), strict=True):
+            path = self.path * self.wish.calibrated[code]
+            if token in self.wish.stop_ids or path < self.wish.least_probability:
+                self.length = len(self.drafted)
+                return
+            self.path = path
+            self.tokens.append(token)
+            self.drafted.append(token)
+            self.codes += bytes((code,))
+
+
+class OwnDrafts:
+    """The draft model and its KV caches, by session of the target."""
+
+    def __init__(self, checkpoint: Checkpoint, runner: Runner) -> None:
+        self.checkpoint = checkpoint
+        self.runner = runner
+        self.num_failures = 0
+        self.pass_s = 0.0  # of one token for each session, smoothed
+        self._cached: dict[bytes, list[int]] = {}  # tokens in the cache; the least recently used first
+        self._rests_until = 0  # number of the round
+
+    def add_to(self, planned: Round, outcomes: Sequence[Outcome]) -> list[Outcome]:
+        """Returns the outcomes with drafts for the next round.
+
+        If the model fails, its caches are dropped, it rests for some rounds, and outcomes are returned as they are.
+        """
+        if not planned.own_drafts or planned.number < self._rests_until:
+            return list(outcomes)
+        try:
+            jobs = self._jobs(planned, outcomes)
+            self._draft(jobs, planned.worth_per_s)
+        except Exception as error:
+            self._fail(planned.number, error)
+            return list(outcomes)
+        found = {job.key: job for job in jobs if job.drafted}
+        return [_with_draft(outcome, found.get(outcome.session_id)) for outcome in outcomes]
+
+    def keep(self, sessions: Container[bytes]) -> None:
+        """Frees the caches of all other sessions: those that ended, or were preempted."""
+        for key in [key for key in self._cached if key not in sessions]:
+            self._forget(key)
+
+    def _forget(self, key: bytes) -> None:
+        del self._cached[key]
+        self.runner.free(key)
+
+    def _fail(self, number: int, error: Exception) -> None:
+        rests = min(RESTED_ROUNDS << min(self.num_failures, 16), MAX_RESTED_ROUNDS)
+        self.num_failures += 1
+        self._rests_until = number + rests
+        told = "the draft model failed (%s: %s); texts go on without it, and it is tried again after %d rounds"
+        logger.error(told, type(error).__name__, error, rests, exc_info=error)
+        self.keep(())
+        if self.checkpoint.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    # -- one round -------------------------------------------------------------------------------------------------
+
+    def _jobs(self, planned: Round, outcomes: Sequence[Outcome]) -> list[Job]:
+        """Returns the drafts to make: of texts that go on, whose caches do not lag, and for which there is memory."""
+        decided = {outcome.session_id: outcome.tokens for outcome in outcomes if not outcome.failed}
+        context_len, room, jobs = self.checkpoint.context_len, PREFILL, list[Job]()
+        for wish in planned.own_drafts:
+            new = decided.get(wish.session_id, ())
+            tokens = [*wish.text, *new]
+            length = min(MAX_LENGTH, wish.most - len(new), context_len - len(tokens))
+            if not new or length <= 0 or any(token in wish.stop_ids for token in new):
+                continue
+            self._rewind(wish.session_id, tokens)
+            lag = len(tokens) - len(self._cached[wish.session_id])
+            num_fed = min(lag, room)
+            if num_fed and self._reserve(wish.session_id, num_fed + length, jobs):
+                room -= num_fed
+                jobs.append(Job(wish, tokens, length if num_fed == lag else 0, num_fed))
+        return jobs
+
+    def _rewind(self, key: bytes, tokens: Sequence[int]) -> None:
+        """Truncates the session's cache to what it has in common with the text, without its final token."""
+        cached = self._cached.pop(key, [])
+        most = min(len(cached), len(tokens) - 1)
+        num_kept = next((at for at in range(most) if cached[at] != tokens[at]), most)
+        if len(cached) > num_kept:
+            num_kept = self.runner.truncate(key, num_kept)
+        self._cached[key] = cached[:num_kept]  # as the most recently used
+
+    def _reserve(self, key: bytes, num_tokens: int, jobs: Sequence[Job]) -> bool:
+        """Returns whether there is memory, besides what `jobs` need; evicts sessions that are not drafted for."""
+        pool, used = self.runner.pool, {job.key for job in jobs}
+        reserved = sum(pool.pages_needed(job.key, job.num_fed + job.length) for job in jobs)
+        while pool.num_free - reserved < pool.pages_needed(key, num_tokens):
+            idle = next((other for other in self._cached if other != key and other not in used), None)
+            if idle is None:
+                return False
+            self._forget(idle)
+        return True
+
+    @torch.inference_mode()
+    def _draft(self, jobs: Sequence[Job], worth_per_s: float) -> None:
+        """Drafts one depth after another, while a pass over the unfinished drafts is worth its time."""
+        behind = [job for job in jobs if not job.length]
+        going = [job for job in jobs if job.length]
+        while behind or (going and sum(job.expected for job in going) >= worth_per_s * self.pass_s):
+            started = time.perf_counter()
+            is_usual = not behind and all(job.drafted or job.num_fed <= MAX_LENGTH + 1 for job in going)
+            self._pass([*behind, *going])
+            if is_usual:  # without prefill
+                self.pass_s = smoothed(self.pass_s, time.perf_counter() - started, SMOOTHING)
+            behind, going = [], [job for job in going if not job.is_over]
+
+    def _pass(self, jobs: Sequence[Job]) -> None:
+        """Feeds what each cache lacks, and draws what follows: one token a session and pass.
+
+        The only place that knows how many tokens a pass gives. `Job.take` takes several.
+        """
+        chunks = [self._chunk(job) for job in jobs]
+        logits = self.runner.forward(chunks)  # [drawing jobs, vocab]
+        for chunk in chunks:
+            self._cached[chunk.key] += chunk.tokens  # type: ignore[index]
+        drawing = [job for job, chunk in zip(jobs, chunks, strict=True) if chunk.num_logits]
+        if not drawing:
+            return
+        batch = SamplingBatch.of([job.wish.sampling for job in drawing], device=logits.device)
+        positions = batch.tensor([len(job.tokens) for job in drawing], torch.int64)
+        tokens = choose(logits, batch, positions, num_tokens=self.checkpoint.num_tokens)
+        claimed = _claimed(logits, tokens).tolist()
+        for job, token, probability in zip(drawing, tokens.tolist(), claimed, strict=True):
+            job.take([token], [probability])
+
+    def _chunk(self, job: Job) -> Chunk:
+        cached = len(self._cached[job.key])
+        num_fed = 1 if job.drafted else job.num_fed
+        return Chunk(job.key, job.tokens[cached : cached + num_fed], int(job.length > 0))
+
+
+def _claimed(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Returns acceptance probabilities [batch] of tokens [batch] drawn from logits [batch, vocab]."""
+    confidence = logits.softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    return AT_NO_CONFIDENCE + (1.0 - AT_NO_CONFIDENCE) * confidence
+
+
+def _with_draft(outcome: Outcome, job: Job | None) -> Outcome:
+    if job is None:
+        return outcome
+    return replace(outcome, own_tokens=tuple(job.drafted), own_codes=job.codes)
