@@ -1,0 +1,119 @@
+"""A node whose forward passes take as long as on other hardware, times a factor: time dilation.
+
+    python -m experiments.benchmarks.nodes.emulating HARDWARE MODULE OPTIONS...
+
+runs MODULE, a node, with its options. A real pass goes on by sleeping until its emulated time is over; all else, such
+as sampling, messages and timers, takes its real time. The measurement of a verify node at its start has that factor
+more time, so that it is as good as there. A line is written for every pass.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import msgspec
+
+from goodspeed.fair.round_time import Linear, Roofline
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from goodspeed.engine.runner import Chunk, Runner
+
+
+class Hardware(msgspec.Struct, frozen=True):
+    """A model on a device, and the factor that everything takes longer."""
+
+    terms: tuple[tuple[float, float, float, float], ...]  # coefficients of a Roofline
+    factor: float
+    log: str  # path of a file for the passes
+
+    def pass_s(self, num_tokens: int, num_sessions: int, context_tokens: int) -> float:
+        cost = Roofline(tuple(Linear(*term) for term in self.terms))
+        return self.factor * float(cost.round_s(num_tokens, num_sessions, context_tokens))
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """The hardware of a cluster's nodes, as their parent sees it."""
+
+    target: Roofline
+    drafts: Sequence[Roofline]  # of each draft node
+    factor: float
+    folder: Path  # for the nodes' logs
+
+    def words(self, number: int | None) -> list[str]:
+        """What precedes a node's module on its command line. number: of a draft node; None: the verify node."""
+        cost = self.target if number is None else self.drafts[number]
+        log = self.folder / ("verify" if number is None else f"draft-{number}")
+        terms = tuple(term.coefficients for term in cost.terms)
+        hardware = msgspec.json.encode(Hardware(terms, self.factor, str(log)))
+        return ["experiments.benchmarks.nodes.emulating", hardware.decode()]
+
+    def late(self, since: float) -> tuple[int, int]:
+        """Passes since a moment of `time.monotonic`: those that really took longer than emulated, and all."""
+        passes = [one for log in self.folder.iterdir() for one in _passes(log) if one[0] >= since]
+        return sum(real_s > emulated_s for _, real_s, emulated_s in passes), len(passes)
+
+
+@contextmanager
+def emulation(target: Roofline, drafts: Sequence[Roofline], factor: float) -> Iterator[Emulation]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Emulation(target, drafts, factor, Path(folder))
+
+
+def _passes(log: Path) -> list[tuple[float, ...]]:
+    """Start, real and emulated seconds of each pass; a line that is being written is left out."""
+    lines = log.read_text("ascii").splitlines(keepends=True)
+    return [tuple(map(float, line.split())) for line in lines if line.endswith("\n")]
+
+
+# -- in the node's process ---------------------------------------------------------------------------------------------
+
+
+def slowed(
+    forward: Callable[[Runner, Sequence[Chunk]], Tensor],
+    hardware: Hardware,
+    log: TextIO,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Callable[[Runner, Sequence[Chunk]], Tensor]:
+    """Returns a `Runner.forward` that takes its emulated time, or its real one where that is longer."""
+
+    def emulated(runner: Runner, chunks: Sequence[Chunk]) -> Tensor:
+        started = clock()
+        context_tokens = sum(runner.pool.length(chunk.key) for chunk in chunks)  # before they are appended
+        wanted_s = hardware.pass_s(sum(len(chunk.tokens) for chunk in chunks), len(chunks), context_tokens)
+        logits = forward(runner, chunks)
+        real_s = clock() - started
+        log.write(f"{started} {real_s} {wanted_s}\n")
+        sleep(max(0.0, wanted_s - real_s))
+        return logits
+
+    return emulated
+
+
+def main() -> None:
+    hardware = msgspec.json.decode(sys.argv[1], type=Hardware)
+    module = sys.argv[2]
+    from goodspeed.engine.runner import Runner
+    from verify_node import costs
+
+    costs.QUICK_S *= hardware.factor
+    del sys.argv[1:3]
+    with Path(hardware.log).open("a", buffering=1, encoding="ascii") as log:
+        emulated: Any = slowed(Runner.forward, hardware, log)
+        Runner.forward = emulated  # type: ignore[method-assign]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
