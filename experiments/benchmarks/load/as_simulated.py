@@ -7,7 +7,7 @@ the seed says, so the nodes are asked for exactly those that the simulation repl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -42,7 +42,7 @@ class Way:
     verify: tuple[str, ...] = ()
     draft: tuple[str, ...] = ("--history=off",)
     drafts: bool = True
-    simulated: Mapping[str, Any] = field(default_factory=dict)
+    simulated: dict[str, Any] = field(default_factory=dict)
     is_exact: bool = True  # a text depends on its seed alone
 
     @property
