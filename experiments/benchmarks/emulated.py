@@ -9,8 +9,8 @@ real time, which is next to nothing beside that.
 *default*: GoodSpeed as it comes. *none*: the same without drafts. *paper*: --preset paper. *fixed*: --policy fixed.
 One and eight clients, T = 1, several texts each, one after the other; the same texts are then simulated. Speeds are
 measured in three ways, live and simulated alike: *own*, the sum of the clients' own, as in `table1`; *until_last*, of
-all until the last client is done; *all_active*, until the first one is. Ratios are medians over repetitions that have
-other texts and in which all ways take turns.
+all until the last client is done; *all_active*, until the first one is. *drafted* is the share of all tokens that were.
+Ratios are medians over repetitions that have other texts and in which all ways take turns.
 
 The verify nodes listen at every address of this machine without keys, as on a trusted network, since at a loopback
 address they would take draft nodes for processes of their own machine.
@@ -29,7 +29,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from experiments.benchmarks.load.as_simulated import FAMILY, SETTING, WAYS, Delivered, Way, simulate, speeds, wanted
+from experiments.benchmarks.load.as_simulated import FAMILY, SETTING, WAYS, Delivered, Found, Way, simulate, wanted
 from experiments.benchmarks.nodes.emulating import Emulation, emulation
 from experiments.benchmarks.nodes.workers import DraftWorker, Served, Wanted, cluster, serve_all
 from experiments.harness import benchmark
@@ -46,7 +46,7 @@ MEASURES = ("own", "until_last", "all_active")
 MEASURE = "own"
 
 Speeds = dict[tuple[int, str], list[dict[str, float]]]
-"""By number of clients and way, for each repetition."""
+"""`Found.measures` by number of clients and way, for each repetition."""
 
 
 @contextlib.contextmanager
@@ -71,7 +71,7 @@ class Live:
         self.num_different = 0
         self._known: dict[tuple[int, ...], list[int]] = {}  # text by seed and prompt
 
-    def serve(self, name: str, num_clients: int, seed: int) -> list[Delivered]:
+    def serve(self, name: str, num_clients: int, seed: int) -> Found:
         way = WAYS[name]
         texts = wanted(num_clients, self.options.turns, seed)
         max_draft = MAX_DRAFT if way.drafts else 0
@@ -80,7 +80,8 @@ class Live:
         if way.is_exact:
             for own, ours in zip(asked, served, strict=True):
                 self._compare(own, ours)
-        return [one_after_another(own) for own in served]
+        num_accepted = sum(one.num_accepted for own in served for one in own)
+        return Found([one_after_another(own) for own in served], num_accepted)
 
     def _compare(self, asked: Sequence[Wanted], served: Sequence[Served]) -> None:
         for one, text in zip(asked, served, strict=True):
@@ -108,9 +109,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         began, asking = time.monotonic(), Live(nodes, options)
         for seed in range(options.repetitions):
             for num_clients, name in turns(sorted({1, options.clients}), list(ways), seed):
-                live[num_clients, name].append(speeds(asking.serve(name, num_clients, seed)))
+                live[num_clients, name].append(asking.serve(name, num_clients, seed).measures())
                 expected = simulate(ways[name], num_clients, options.turns, options.tokens, seed)
-                simulated[num_clients, name].append(speeds(expected))
+                simulated[num_clients, name].append(expected.measures())
                 tell(options, seed, num_clients, name, live, simulated)
         num_late, num_passes = hardware.late(began)
     found = ratios(live, options.clients)
@@ -120,6 +121,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "simulated": {name: one[MEASURE] for name, one in ratios(simulated, options.clients).items()},
         "by_measure": {"live": found, "simulated": ratios(simulated, options.clients)},
         "speed_over_simulated": over(live, simulated, options.factor),
+        "drafted": {"live": drafted(live), "simulated": drafted(simulated)},
         "share_late": num_late / num_passes,
         "num_passes": num_passes,
         "num_different": asking.num_different,
@@ -172,6 +174,13 @@ def over(live: Speeds, simulated: Speeds, factor: float) -> dict[str, dict[str, 
     }
 
 
+def drafted(measured: Speeds) -> dict[str, float]:
+    """The share of the tokens that were drafted, by way with its number of clients."""
+    return {
+        f"{way}_{number}": statistics.median(one["drafted"] for one in ones) for (number, way), ones in measured.items()
+    }
+
+
 def show(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
     few = "" if options.clients == 8 else f", with {options.clients} clients instead of 8"
     benchmark.say(options, f"{SETTING.family}, C = {SETTING.budget}, T = 1, time dilated {options.factor:g} times{few}")
@@ -182,13 +191,14 @@ def show(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
         benchmark.say(options, f"{name:<22}" + "".join(f"{cell:>30}" for cell in cells))
     for name, live in found["speed_over_simulated"].items():
         cells = (f"{live[one]:.2f} of simulated" for one in MEASURES)
-        benchmark.say(options, f"{name:<22}" + "".join(f"{cell:>30}" for cell in cells))
+        shares = "{:.2f}, {:.2f}".format(*(found["drafted"][which][name] for which in ("live", "simulated")))
+        benchmark.say(options, f"{name:<22}" + "".join(f"{cell:>30}" for cell in cells) + f"   drafted: {shares}")
     late = f"{found['share_late']:.2%} of {found['num_passes']}"
     benchmark.say(options, f"passes later than emulated: {late}; texts that differ: {found['num_different']}")
 
 
 def parse() -> argparse.Namespace:
-    parser = benchmark.parser("emulated", __doc__, "two clients instead of eight, one short text, twice as slow")
+    parser = benchmark.parser("emulated", __doc__, "two clients instead of eight, one short text, --factor 2")
     parser.add_argument("--factor", type=float, default=12.0, help="how much slower than there (default 12)")
     parser.add_argument("--tokens", type=int, default=48, help="length of every text (default 48)")
     parser.add_argument("--turns", type=int, default=4, help="texts of each client (default 4)")
@@ -198,6 +208,7 @@ def parse() -> argparse.Namespace:
     options = parser.parse_args()
     if options.quick:
         options.factor, options.tokens, options.turns, options.repetitions, options.clients = 2.0, 8, 1, 1, 2
+        options.ways = ["default", "none", "paper"]
     return options
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.benchmarks import emulated
 from experiments.benchmarks.load import as_simulated
-from experiments.benchmarks.load.as_simulated import WAYS, Turns, simulate, speeds, wanted
+from experiments.benchmarks.load.as_simulated import WAYS, Found, Turns, simulate, wanted
 from experiments.benchmarks.nodes import workers
 from experiments.benchmarks.nodes.emulating import Hardware, emulation, slowed
 from experiments.benchmarks.nodes.workers import Served, Wanted
@@ -77,8 +77,8 @@ def test_emulated_draft_nodes_are_elsewhere_for_the_verify_node(hardware, monkey
 
 def test_speeds_by_hand():
     """Two clients of 4 tokens: one is done after 2 s, the other after 4 s, and had 1 token when the first was."""
-    found = speeds([[(1.0, 1), (2.0, 3)], [(2.0, 1), (4.0, 3)]])
-    assert found == {"own": 4 / 2 + 4 / 4, "until_last": 8 / 4, "all_active": 5 / 2}
+    found = Found([[(1.0, 1), (2.0, 3)], [(2.0, 1), (4.0, 3)]], num_accepted=2)
+    assert found.measures() == {"own": 4 / 2 + 4 / 4, "until_last": 8 / 4, "all_active": 5 / 2, "drafted": 2 / 8}
 
 
 def test_the_nodes_are_asked_for_the_texts_that_are_simulated():
@@ -96,9 +96,10 @@ def test_the_nodes_are_asked_for_the_texts_that_are_simulated():
 
 @pytest.mark.parametrize("name", WAYS)
 def test_every_way_is_simulated_with_the_tokens_that_are_asked_for(name):
-    delivered = simulate(WAYS[name], 2, 2, 6, seed=0)
-    assert [sum(num for _, num in own) for own in delivered] == [12, 12]
-    times = [at for own in delivered for at, _ in own]
+    found = simulate(WAYS[name], 2, 2, 6, seed=0)
+    assert [sum(num for _, num in own) for own in found.clients] == [12, 12]
+    assert (found.num_accepted > 0) == WAYS[name].drafts
+    times = [at for own in found.clients for at, _ in own]
     assert min(times) >= as_simulated.FAMILY.round_cost.round_s(1, 1, 0)
 
 
@@ -128,7 +129,7 @@ def test_ratios_are_medians_within_repetitions_and_only_of_what_ran():
 
 @pytest.mark.parametrize(("share", "words", "status"), [(0.02, [], 1), (0.01, [], 0), (0.9, ["--quick"], 0)])
 def test_a_run_with_late_passes_fails(share, words, status, monkeypatch, capsys):
-    found = {"share_late": share, "num_passes": 100, "num_different": 0, "speed_over_simulated": {}}
+    found = {"share_late": share, "num_passes": 100, "num_different": 0, "speed_over_simulated": {}, "drafted": {}}
     found["by_measure"] = {"live": {}, "simulated": {}}
     monkeypatch.setattr(emulated, "run", lambda options: found)
     monkeypatch.setattr("sys.argv", ["emulated", *words])

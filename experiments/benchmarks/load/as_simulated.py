@@ -89,11 +89,33 @@ def _prompts() -> dict[tuple[str, int], list[int]]:
     return {(one.domain, one.seed): encode_prompt(tokenizer, one.prompt) for one in prompts.load()}
 
 
-def simulate(way: Way, num_clients: int, num_texts: int, num_tokens: int, seed: int) -> list[Delivered]:
+@dataclass(frozen=True)
+class Found:
+    """What the clients got, live or simulated."""
+
+    clients: Sequence[Delivered]
+    num_accepted: int  # drafted tokens
+
+    def measures(self) -> dict[str, float]:
+        """Tokens per second: of each client until it has all, summed, as in `table1`; of all until the last client is
+        done; and of all while every client is active. And the share of the tokens that were drafted."""
+        done = [own[-1][0] for own in self.clients]
+        totals = [sum(num for _, num in own) for own in self.clients]
+        first = min(done)
+        return {
+            "own": sum(total / seconds for total, seconds in zip(totals, done, strict=True)),
+            "until_last": sum(totals) / max(done),
+            "all_active": sum(num for own in self.clients for at, num in own if at <= first) / first,
+            "drafted": self.num_accepted / sum(totals),
+        }
+
+
+def simulate(way: Way, num_clients: int, num_texts: int, num_tokens: int, seed: int) -> Found:
     """What each client gets in the simulation, in seconds of the emulated hardware."""
     row = replace(SETTING, num_clients=num_clients, max_tokens=num_tokens)
-    found = run(_world(row, way, num_texts, seed), seed)
-    return [[(seen.at, seen.num_tokens) for seen in found.client_verdicts(client)] for client in range(num_clients)]
+    ran = run(_world(row, way, num_texts, seed), seed)
+    clients = [[(seen.at, seen.num_tokens) for seen in ran.client_verdicts(client)] for client in range(num_clients)]
+    return Found(clients, ran.accounts.num_accepted)
 
 
 def _world(row: Row, way: Way, num_texts: int, seed: int) -> Settings:
@@ -103,16 +125,3 @@ def _world(row: Row, way: Way, num_texts: int, seed: int) -> Settings:
     drafting = {"has_model": (True,), "max_draft": MAX_DRAFT} if way.drafts else {}
     own = {"acceptance": texts, "sizes": lambda client, number: (texts.text(client, number).prompt_len, row.max_tokens)}
     return replace(world, **(own | drafting | way.simulated))
-
-
-def speeds(clients: Sequence[Delivered]) -> dict[str, float]:
-    """Tokens per second, live and simulated: of each client until it has all, summed, as in `table1`; of all until the
-    last client is done; and of all while every client is active."""
-    done = [own[-1][0] for own in clients]
-    totals = [sum(num for _, num in own) for own in clients]
-    first = min(done)
-    return {
-        "own": sum(total / seconds for total, seconds in zip(totals, done, strict=True)),
-        "until_last": sum(totals) / max(done),
-        "all_active": sum(num for own in clients for at, num in own if at <= first) / first,
-    }
