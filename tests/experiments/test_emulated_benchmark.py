@@ -1,11 +1,14 @@
 """Emulated hardware: how long its passes take and which are late, and speeds that live and simulated are the same."""
 
 import io
+from argparse import Namespace
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 
+from draft_node.config import DraftConfig
 from experiments.benchmarks import emulated
 from experiments.benchmarks.load import as_simulated
 from experiments.benchmarks.load.as_simulated import WAYS, Found, Turns, simulate, wanted
@@ -39,7 +42,8 @@ def test_every_node_is_told_its_own_hardware(hardware):
 
 @pytest.mark.parametrize(("real_s", "slept_s"), [(5.0, 40.0), (45.0, 0.0), (50.0, 0.0)])
 def test_a_pass_sleeps_until_its_time_is_over(hardware, real_s, slept_s):
-    now, slept, log = [100.0], [], io.StringIO()
+    now, log = [100.0], io.StringIO()
+    slept: list[float] = []
     lengths = {"a": 8, "b": 0}  # what is in memory before the pass
 
     def forward(runner, chunks):
@@ -47,7 +51,7 @@ def test_a_pass_sleeps_until_its_time_is_over(hardware, real_s, slept_s):
         lengths.update(a=11, b=1)
         return "logits"
 
-    pass_ = slowed(forward, told(hardware.words(None)), log, lambda: now[0], slept.append)
+    pass_: Any = slowed(forward, told(hardware.words(None)), log, lambda: now[0], slept.append)
     chunks = [SimpleNamespace(key="a", tokens=(1, 2, 3)), SimpleNamespace(key="b", tokens=(4,))]
     assert pass_(SimpleNamespace(pool=SimpleNamespace(length=lengths.get)), chunks) == "logits"
     assert slept == [slept_s]
@@ -73,6 +77,16 @@ def test_emulated_draft_nodes_are_elsewhere_for_the_verify_node(hardware, monkey
     assert [is_loopback(bind) for bind in binds] == [False, True]
     assert [words[:2] for words in started[:3]] == [hardware.words(number) for number in (None, 0, 1)]
     assert [words[0] for words in started[3:]] == ["verify_node", *["experiments.benchmarks.nodes.workers"] * 2]
+
+
+def test_texts_are_asked_for_by_the_options_of_the_draft_node():
+    def asked(max_draft: int, **options: Any):
+        request = workers._request(Wanted([7], 2, 1.0, 1, max_draft), 0.0, DraftConfig(model="m", **options))
+        return request.verification, request.drafter
+
+    assert asked(8) == ("match", "auto")
+    assert asked(8, preset="paper") == ("ratio", "model")
+    assert asked(0) == ("match", "none")
 
 
 def test_speeds_by_hand():
@@ -109,7 +123,7 @@ def test_texts_follow_one_another_and_those_that_differ_are_counted():
 
     own = [served(3.0, (1.0, 1), (2.5, 1)), served(2.0, (0.5, 2))]
     assert emulated.one_after_another(own) == [(1.0, 1), (2.5, 1), (3.5, 2)]
-    live = emulated.Live({}, SimpleNamespace())
+    live = emulated.Live({}, Namespace())
     asked = [Wanted([7], 2, 1.0, 1), Wanted([8], 2, 1.0, 1)]
     live._compare(asked, own)
     assert live.num_different == 0

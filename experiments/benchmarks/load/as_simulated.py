@@ -122,6 +122,10 @@ def _world(row: Row, way: Way, num_texts: int, seed: int) -> Settings:
     texts = Turns(seed)
     source = "n-gram, own text" if way.drafts else "plain"
     world = serving(row, NEAR, source, temperature=1.0, num_texts=num_texts, seed=seed)
-    drafting = {"has_model": (True,), "max_draft": MAX_DRAFT} if way.drafts else {}
-    own = {"acceptance": texts, "sizes": lambda client, number: (texts.text(client, number).prompt_len, row.max_tokens)}
-    return replace(world, **(own | drafting | way.simulated))
+    drafting: dict[str, Any] = {"has_model": (True,), "max_draft": MAX_DRAFT} if way.drafts else {}
+    return replace(
+        world,
+        acceptance=texts,
+        sizes=lambda client, number: (texts.text(client, number).prompt_len, row.max_tokens),
+        **(drafting | way.simulated),
+    )

@@ -212,7 +212,8 @@ async def _work(config: DraftConfig) -> None:
     print(_line("connected"), end="", flush=True)
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
-        print(_line(await _serve_all(daemon, msgspec.json.decode(line, type=list[Wanted]))), end="", flush=True)
+        wanted = msgspec.json.decode(line, type=list[Wanted])
+        print(_line(await _serve_all(daemon, wanted, config)), end="", flush=True)
     serving.cancel()
 
 
@@ -220,16 +221,16 @@ def _line(what: Any) -> str:
     return msgspec.json.encode(what).decode() + "\n"
 
 
-async def _serve_all(daemon: Any, wanted: Sequence[Wanted]) -> list[Served]:
+async def _serve_all(daemon: Any, wanted: Sequence[Wanted], config: DraftConfig) -> list[Served]:
     began = time.monotonic()
     if all(one.due_s is None for one in wanted):
-        return [await _serve(daemon, one, time.monotonic()) for one in wanted]
-    return await asyncio.gather(*(_serve(daemon, one, began + (one.due_s or 0.0)) for one in wanted))
+        return [await _serve(daemon, one, time.monotonic(), config) for one in wanted]
+    return await asyncio.gather(*(_serve(daemon, one, began + (one.due_s or 0.0), config) for one in wanted))
 
 
-async def _serve(daemon: Any, wanted: Wanted, due: float) -> Served:
+async def _serve(daemon: Any, wanted: Wanted, due: float, config: DraftConfig) -> Served:
     await asyncio.sleep(max(0.0, due - time.monotonic()))
-    request = _request(wanted, due)
+    request = _request(wanted, due, config)
     tokens: list[int] = []
     delivered: list[tuple[float, int]] = []
     times = Times(due)
@@ -260,18 +261,19 @@ async def _serve(daemon: Any, wanted: Wanted, due: float) -> Served:
     )
 
 
-def _request(wanted: Wanted, asked_at: float) -> Request:
-    """A generation; where nothing of a draft node is to be verified, nothing that the verify node drafts is, either."""
-    nobody: Any = {"drafter": "none"} if not wanted.max_draft and "drafter" in Request.__struct_fields__ else {}
+def _request(wanted: Wanted, asked_at: float, config: DraftConfig) -> Request:
+    """A generation by the draft node's own options; where nothing of a draft node is to be verified, nothing that the
+    verify node drafts is, either."""
     return Request(
         session_id=secrets.token_bytes(16),
         prompt=tuple(wanted.prompt),
         sampling=Sampling(temperature=wanted.temperature, seed=wanted.seed),
         max_tokens=wanted.max_tokens,
+        verification=config.verification,
         max_draft=wanted.max_draft,
+        drafter=config.drafter if wanted.max_draft else "none",
         slo=wanted.slo,
         asked_at=asked_at,
-        **nobody,
     )
 
 
