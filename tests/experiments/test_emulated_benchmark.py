@@ -105,6 +105,7 @@ def test_the_nodes_are_asked_for_the_texts_that_are_simulated():
             )
     for number in range(2):
         assert len({recorded.text(client, number).domain for client in range(8)}) == 8
+    assert len({recorded.text(0, number).domain for number in range(8)}) == 8
     assert texts != wanted(8, 2, seed=4)
 
 
