@@ -2,14 +2,13 @@
 
     python -m experiments.benchmarks.nodes.emulating HARDWARE MODULE OPTIONS...
 
-runs MODULE, a node, with its options. A real pass goes on by sleeping until its emulated time is over; all else, such
-as sampling, messages and timers, takes its real time. The measurement of a verify node at its start has that factor
-more time, so that it is as good as there. A line is written for every pass.
+runs MODULE, `verify_node` or a draft worker's, with its options. A real pass goes on by sleeping until its emulated
+time is over; all else, such as sampling, messages and timers, takes its real time. The measurement of a verify node at
+its start has that factor more time, so that it is as good as there. A line is written for every pass.
 """
 
 from __future__ import annotations
 
-import runpy
 import sys
 import tempfile
 import time
@@ -101,19 +100,21 @@ def slowed(
     return emulated
 
 
-def main() -> None:
+def main() -> int:
     hardware = msgspec.json.decode(sys.argv[1], type=Hardware)
     module = sys.argv[2]
+    from experiments.benchmarks.nodes import workers
     from goodspeed.engine.runner import Runner
-    from verify_node import costs
+    from verify_node import cli, costs
 
+    nodes = {"verify_node": cli.main, "experiments.benchmarks.nodes.workers": workers.work}
     costs.QUICK_S *= hardware.factor
     del sys.argv[1:3]
     with Path(hardware.log).open("a", buffering=1, encoding="ascii") as log:
         emulated: Any = slowed(Runner.forward, hardware, log)
         Runner.forward = emulated  # type: ignore[method-assign]
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        return nodes[module]() or 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
