@@ -30,7 +30,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments.benchmarks.load.as_simulated import FAMILY, SETTING, WAYS, Delivered, Found, Way, simulate, wanted
-from experiments.benchmarks.nodes.emulating import Emulation, emulation
+from experiments.benchmarks.nodes.hardware import Emulation, emulation
 from experiments.benchmarks.nodes.workers import DraftWorker, Served, Wanted, cluster, serve_all
 from experiments.harness import benchmark
 from experiments.simulation.paper import STAND_INS

@@ -13,7 +13,8 @@ from experiments.benchmarks import emulated
 from experiments.benchmarks.load import as_simulated
 from experiments.benchmarks.load.as_simulated import WAYS, Found, Turns, simulate, wanted
 from experiments.benchmarks.nodes import workers
-from experiments.benchmarks.nodes.emulating import Hardware, emulation, slowed
+from experiments.benchmarks.nodes.emulating import slowed
+from experiments.benchmarks.nodes.hardware import Hardware, emulation
 from experiments.benchmarks.nodes.workers import Served, Wanted
 from goodspeed.fair.round_time import Linear, Roofline
 from goodspeed.wire.endpoints import is_loopback

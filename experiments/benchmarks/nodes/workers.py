@@ -25,7 +25,7 @@ import msgspec
 from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Fail, Request
-from experiments.benchmarks.nodes.emulating import Emulation
+from experiments.benchmarks.nodes.hardware import Emulation
 from goodspeed.serving.config import from_namespace
 from goodspeed.slo.kept import Outcome, Times
 from goodspeed.slo.objectives import Objectives
