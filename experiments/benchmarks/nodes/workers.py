@@ -25,6 +25,7 @@ import msgspec
 from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Fail, Request
+from experiments.benchmarks.nodes.hardware import Emulation
 from goodspeed.serving.config import from_namespace
 from goodspeed.slo.kept import Outcome, Times
 from goodspeed.slo.objectives import Objectives
@@ -64,6 +65,7 @@ class Served:
     tpot_s: float = 0.0  # mean time of a token after the first one
     outcome: Outcome | None = None  # of what it was to keep; None: nothing
     promised: bool | None = None  # whether the verify node promised that; None: it said nothing of it
+    delivered: list[tuple[float, int]] = field(default_factory=list)  # seconds since it was due, and tokens that came
 
 
 Answer = TypeVar("Answer")
@@ -72,12 +74,21 @@ Answer = TypeVar("Answer")
 class DraftWorker:
     """A draft node's process, as its parent sees it."""
 
-    def __init__(self, name: str, endpoint: str, model: str, options: Sequence[str], core: int | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        endpoint: str,
+        model: str,
+        options: Sequence[str],
+        core: int | None,
+        before: Sequence[str] = (),
+    ) -> None:
+        """before: words before the module on the command line."""
         words = [f"--name={name}", f"--verify={endpoint}", f"--model={model}", *options]
         words += [f"--connect-timeout-s={CONNECT_TIMEOUT_S}"]  # the verify node may load for longer than this node
         words += [f"--tokenizer={TARGET}"] if model == NO_MODEL else []
         self.name = name
-        self._process = start(["experiments.benchmarks.nodes.workers", *words], core)
+        self._process = start([*before, "experiments.benchmarks.nodes.workers", *words], core)
 
     def wait_until_connected(self) -> None:
         self._read(str)
@@ -109,20 +120,24 @@ def cluster(
     *,
     target: str = TARGET,
     pin: bool = False,
+    emulation: Emulation | None = None,
 ) -> Iterator[list[DraftWorker]]:
     """Yields draft nodes, one for each of the models, connected to a verify node; ends all processes at the end.
 
     pin: the verify node has the last core to itself and the draft nodes share the others, as if they were elsewhere.
+    emulation: of other hardware, with draft nodes on machines of their own. None: this machine's own hardware.
     """
     endpoint = f"tcp://127.0.0.1:{free_port()}"
+    words = emulation.words if emulation is not None else lambda _: []
     cores = sorted(os.sched_getaffinity(0)) if pin and hasattr(os, "sched_getaffinity") else []
     alone = cores[-1] if len(cores) > 1 else None
-    verify = start(["verify_node", f"--model={target}", f"--bind={endpoint}", *verify_options], alone)
+    verify = start([*words(None), "verify_node", f"--model={target}", f"--bind={endpoint}", *verify_options], alone)
     workers: list[DraftWorker] = []
     try:
         for number, model in enumerate(draft_models):
             core = cores[number % (len(cores) - 1)] if alone is not None else None
-            workers.append(DraftWorker(f"client-{number + 1}", endpoint, model, draft_options, core))
+            name = f"client-{number + 1}"
+            workers.append(DraftWorker(name, endpoint, model, draft_options, core, words(number)))
         for worker in workers:
             worker.wait_until_connected()
         yield workers
@@ -195,7 +210,8 @@ async def _work(config: DraftConfig) -> None:
     print(_line("connected"), end="", flush=True)
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
-        print(_line(await _serve_all(daemon, msgspec.json.decode(line, type=list[Wanted]))), end="", flush=True)
+        wanted = msgspec.json.decode(line, type=list[Wanted])
+        print(_line(await _serve_all(daemon, wanted, config)), end="", flush=True)
     serving.cancel()
 
 
@@ -203,24 +219,27 @@ def _line(what: Any) -> str:
     return msgspec.json.encode(what).decode() + "\n"
 
 
-async def _serve_all(daemon: Any, wanted: Sequence[Wanted]) -> list[Served]:
+async def _serve_all(daemon: Any, wanted: Sequence[Wanted], config: DraftConfig) -> list[Served]:
     began = time.monotonic()
     if all(one.due_s is None for one in wanted):
-        return [await _serve(daemon, one, time.monotonic()) for one in wanted]
-    return await asyncio.gather(*(_serve(daemon, one, began + (one.due_s or 0.0)) for one in wanted))
+        return [await _serve(daemon, one, time.monotonic(), config) for one in wanted]
+    return await asyncio.gather(*(_serve(daemon, one, began + (one.due_s or 0.0), config) for one in wanted))
 
 
-async def _serve(daemon: Any, wanted: Wanted, due: float) -> Served:
+async def _serve(daemon: Any, wanted: Wanted, due: float, config: DraftConfig) -> Served:
     await asyncio.sleep(max(0.0, due - time.monotonic()))
-    request = _request(wanted, due)
+    request = _request(wanted, due, config)
     tokens: list[int] = []
+    delivered: list[tuple[float, int]] = []
     times = Times(due)
     session: Any = None
     async for item in daemon.generate(request):
         session = daemon.session(request.session_id)
         if isinstance(item, Deliver):
             tokens += item.tokens
-            times.delivered(len(item.tokens), time.monotonic())
+            now = time.monotonic()
+            times.delivered(len(item.tokens), now)
+            delivered.append((now - due, len(item.tokens)))
         elif isinstance(item, Fail):
             raise RuntimeError(f"{item.code}: {item.what}")
     assert session is not None
@@ -236,21 +255,23 @@ async def _serve(daemon: Any, wanted: Wanted, due: float) -> Served:
         times.tpot_s or 0.0,
         times.kept(wanted.slo).outcome if wanted.slo is not None else None,
         session.promised,
+        delivered,
     )
 
 
-def _request(wanted: Wanted, asked_at: float) -> Request:
-    """A generation; where nothing of a draft node is to be verified, nothing that the verify node drafts is, either."""
-    nobody: Any = {"drafter": "none"} if not wanted.max_draft and "drafter" in Request.__struct_fields__ else {}
+def _request(wanted: Wanted, asked_at: float, config: DraftConfig) -> Request:
+    """A generation by the draft node's own options; where nothing of a draft node is to be verified, nothing that the
+    verify node drafts is, either."""
     return Request(
         session_id=secrets.token_bytes(16),
         prompt=tuple(wanted.prompt),
         sampling=Sampling(temperature=wanted.temperature, seed=wanted.seed),
         max_tokens=wanted.max_tokens,
+        verification=config.verification,
         max_draft=wanted.max_draft,
+        drafter=config.drafter if wanted.max_draft else "none",
         slo=wanted.slo,
         asked_at=asked_at,
-        **nobody,
     )
 
 

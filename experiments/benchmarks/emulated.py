@@ -1,0 +1,226 @@
+"""The paper's hardware that is not at hand, emulated live: what drafting brings there, beside what is simulated.
+
+Real daemons, sockets, models and texts, but every forward pass takes as long as Qwen3-14B's on an H100, or as that of a
+0.6B or 1.7B draft model on an L4: a setting of `table1`, with costs computed from datasheets. Everything is --factor
+times slower than there, so that the real pass fits into the emulated one; a pass that does not is counted, and more
+than 1 % of those fail the run. So figures are ratios only. What is not emulated is the network: messages take their
+real time, which is next to nothing beside that.
+
+*default*: GoodSpeed as it comes. *none*: the same without drafts. *paper*: --preset paper. *fixed*: --policy fixed.
+One and eight clients, T = 1, several texts each, one after the other; the same texts are then simulated. Speeds are
+measured in three ways, live and simulated alike: *own*, the sum of the clients' own, as in `table1`; *until_last*, of
+all until the last client is done; *all_active*, until the first one is. *drafted* is the share of all tokens that were.
+Ratios are medians over repetitions that have other texts and in which all ways take turns.
+
+It takes about 15 minutes on two cores; about 30 s with --quick, at sizes at which its figures mean nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from experiments.benchmarks.load.as_simulated import FAMILY, SETTING, WAYS, Delivered, Found, Way, simulate, wanted
+from experiments.benchmarks.nodes.hardware import Emulation, emulation
+from experiments.benchmarks.nodes.workers import DraftWorker, Served, Wanted, cluster, serve_all
+from experiments.harness import benchmark
+from experiments.simulation.paper import STAND_INS
+from goodspeed.wire.fields import MAX_DRAFT
+
+MOST_LATE = 0.01
+"""Largest share of passes that may really take longer than emulated."""
+
+RATIOS = {"ratio_1": (1, "none"), "ratio_8": (8, "none"), "over_paper": (8, "paper"), "over_fixed": (8, "fixed")}
+"""The default's speed over that of another way, by clients."""
+
+MEASURES = ("own", "until_last", "all_active")
+MEASURE = "own"
+
+Speeds = dict[tuple[int, str], list[dict[str, float]]]
+"""`Found.measures` by number of clients and way, for each repetition."""
+
+
+@contextlib.contextmanager
+def all_nodes(ways: Mapping[str, Way], options: argparse.Namespace, hardware: Emulation) -> Iterator[dict[str, Any]]:
+    """Yields the draft nodes of each way."""
+    models = [STAND_INS[SETTING.models[number % len(SETTING.models)]] for number in range(options.clients)]
+    found: dict[Any, list[DraftWorker]] = {}
+    with contextlib.ExitStack() as running:
+        for way in ways.values():
+            if way.nodes not in found:
+                verify = [f"--budget={SETTING.budget}", *way.verify]
+                found[way.nodes] = running.enter_context(cluster(models, verify, way.draft, emulation=hardware))
+        yield {name: found[way.nodes] for name, way in ways.items()}
+
+
+class Live:
+    """Texts that real nodes write, and how many of them differ between ways."""
+
+    def __init__(self, nodes: Mapping[str, Sequence[DraftWorker]], options: argparse.Namespace) -> None:
+        self.nodes = nodes
+        self.options = options
+        self.num_different = 0
+        self._known: dict[tuple[int, ...], list[int]] = {}  # text by seed and prompt
+
+    def serve(self, name: str, num_clients: int, seed: int) -> Found:
+        way = WAYS[name]
+        texts = wanted(num_clients, self.options.turns, seed)
+        max_draft = MAX_DRAFT if way.drafts else 0
+        asked = [[Wanted(one.ids, self.options.tokens, 1.0, one.seed, max_draft) for one in own] for own in texts]
+        _, served = serve_all(self.nodes[name][:num_clients], asked)
+        if way.is_exact:
+            for own, ours in zip(asked, served, strict=True):
+                self._compare(own, ours)
+        num_accepted = sum(one.num_accepted for own in served for one in own)
+        return Found([one_after_another(own) for own in served], num_accepted)
+
+    def _compare(self, asked: Sequence[Wanted], served: Sequence[Served]) -> None:
+        for one, text in zip(asked, served, strict=True):
+            self.num_different += self._known.setdefault((one.seed, *one.prompt), text.tokens) != text.tokens
+
+
+def one_after_another(served: Sequence[Served]) -> Delivered:
+    """A client's tokens, by seconds since its first text began."""
+    began, delivered = 0.0, []
+    for text in served:
+        delivered += [(began + at, number) for at, number in text.delivered]
+        began += text.seconds
+    return delivered
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    ways = {name: WAYS[name] for name in options.ways}
+    draft_costs = [FAMILY.draft_costs[SETTING.models[n % len(SETTING.models)]] for n in range(options.clients)]
+    live: Speeds = defaultdict(list)
+    simulated: Speeds = defaultdict(list)
+    with (
+        emulation(FAMILY.round_cost, draft_costs, options.factor) as hardware,
+        all_nodes(ways, options, hardware) as nodes,
+    ):
+        began, asking = time.monotonic(), Live(nodes, options)
+        for seed in range(options.repetitions):
+            for num_clients, name in turns(sorted({1, options.clients}), list(ways), seed):
+                live[num_clients, name].append(asking.serve(name, num_clients, seed).measures())
+                expected = simulate(ways[name], num_clients, options.turns, options.tokens, seed)
+                simulated[num_clients, name].append(expected.measures())
+                tell(options, seed, num_clients, name, live, simulated)
+        num_late, num_passes = hardware.late(began)
+    found = ratios(live, options.clients)
+    return {
+        "benchmark": "emulated",
+        **{name: by_measure[MEASURE] for name, by_measure in found.items()},
+        "simulated": {name: one[MEASURE] for name, one in ratios(simulated, options.clients).items()},
+        "by_measure": {"live": found, "simulated": ratios(simulated, options.clients)},
+        "speed_over_simulated": over(live, simulated, options.factor),
+        "drafted": {"live": drafted(live), "simulated": drafted(simulated)},
+        "share_late": num_late / num_passes,
+        "num_passes": num_passes,
+        "num_different": asking.num_different,
+        "factor": options.factor,
+        "num_clients": options.clients,
+    }
+
+
+def turns(numbers: Sequence[int], ways: Sequence[str], repetition: int) -> Iterator[tuple[int, str]]:
+    """All ways with each number of clients, in each repetition another way first."""
+    first = repetition % len(ways)
+    for num_clients in numbers:
+        for name in (*ways[first:], *ways[:first]):
+            yield num_clients, name
+
+
+def tell(
+    options: argparse.Namespace, repetition: int, num_clients: int, name: str, live: Speeds, simulated: Speeds
+) -> None:
+    ours, theirs = live[num_clients, name][-1][MEASURE], simulated[num_clients, name][-1][MEASURE]
+    what = f"{options.factor * ours / theirs:.2f} times the simulated speed"
+    print(f"repetition {repetition + 1} of {options.repetitions}: {num_clients}, {name}: {what}", file=sys.stderr)
+
+
+def ratios(measured: Speeds, most_clients: int) -> dict[str, dict[str, float]]:
+    """Each of RATIOS whose ways were measured, by measure. most_clients: stands for eight."""
+    found = {}
+    for ratio, (number, other) in RATIOS.items():
+        num_clients = 1 if number == 1 else most_clients
+        ours, theirs = measured.get((num_clients, "default")), measured.get((num_clients, other))
+        if ours and theirs:
+            found[ratio] = {
+                measure: benchmark.median_ratio([one[measure] for one in ours], [one[measure] for one in theirs])
+                for measure in MEASURES
+            }
+    return found
+
+
+def over(live: Speeds, simulated: Speeds, factor: float) -> dict[str, dict[str, float]]:
+    """Live speed without the dilation over the simulated one, by way with its number of clients, and by measure."""
+    return {
+        f"{name}_{num_clients}": {
+            measure: statistics.median(
+                factor * ours[measure] / theirs[measure]
+                for ours, theirs in zip(repetitions, simulated[num_clients, name], strict=True)
+            )
+            for measure in MEASURES
+        }
+        for (num_clients, name), repetitions in live.items()
+    }
+
+
+def drafted(measured: Speeds) -> dict[str, float]:
+    """The share of the tokens that were drafted, by way with its number of clients."""
+    return {
+        f"{way}_{number}": statistics.median(one["drafted"] for one in ones) for (number, way), ones in measured.items()
+    }
+
+
+def show(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
+    few = "" if options.clients == 8 else f", with {options.clients} clients instead of 8"
+    benchmark.say(options, f"{SETTING.family}, C = {SETTING.budget}, T = 1, time dilated {options.factor:g} times{few}")
+    benchmark.say(options, f"{'':<22}" + "".join(f"{f'{one}: live, simulated':>30}" for one in MEASURES))
+    for name, live in found["by_measure"]["live"].items():
+        simulated = found["by_measure"]["simulated"][name]
+        cells = (f"{live[one]:.2f}, {simulated[one]:.2f}" for one in MEASURES)
+        benchmark.say(options, f"{name:<22}" + "".join(f"{cell:>30}" for cell in cells))
+    for name, live in found["speed_over_simulated"].items():
+        cells = (f"{live[one]:.2f} of simulated" for one in MEASURES)
+        shares = "{:.2f}, {:.2f}".format(*(found["drafted"][which][name] for which in ("live", "simulated")))
+        benchmark.say(options, f"{name:<22}" + "".join(f"{cell:>30}" for cell in cells) + f"   drafted: {shares}")
+    late = f"{found['share_late']:.2%} of {found['num_passes']}"
+    benchmark.say(options, f"passes later than emulated: {late}; texts that differ: {found['num_different']}")
+
+
+def parse() -> argparse.Namespace:
+    parser = benchmark.parser("emulated", __doc__, "two clients instead of eight, one short text, --factor 2")
+    parser.add_argument("--factor", type=float, default=12.0, help="how much slower than there (default 12)")
+    parser.add_argument("--tokens", type=int, default=48, help="length of every text (default 48)")
+    parser.add_argument("--turns", type=int, default=4, help="texts of each client (default 4)")
+    parser.add_argument("--repetitions", type=int, default=3, help="default 3")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="default: all")
+    parser.set_defaults(clients=SETTING.num_clients)
+    options = parser.parse_args()
+    if options.quick:
+        options.factor, options.tokens, options.turns, options.repetitions, options.clients = 2.0, 8, 1, 1, 2
+        options.ways = ["default", "none", "paper"]
+    return options
+
+
+def main() -> int:
+    options = parse()
+    found = run(options)
+    show(options, found)
+    benchmark.report(options, found)
+    if found["share_late"] > MOST_LATE and not options.quick:
+        share, factor = f"{found['share_late']:.1%}", options.factor
+        what = f"{share} of the passes really took longer than emulated, more than {MOST_LATE:.0%}"
+        print(f"emulated: {what}; give a larger --factor than {factor:g}, or a quieter machine", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
