@@ -52,6 +52,12 @@ class Job:
         return self.propose.local or self.propose.request.verification == "match"
 
     @property
+    def has_rules(self) -> bool:
+        """True if what may be drawn next can depend on the tokens before it."""
+        request = self.propose.request
+        return request.logit_rules is not None or request.constraint is not None or request.min_tokens > 0
+
+    @property
     def doubts(self) -> bool:
         """True if an alternative to the newest token is wanted and probable enough to be verified."""
         if not self.propose.wants_alternatives:
