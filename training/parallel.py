@@ -52,18 +52,16 @@ class Masks:
         return torch.cat([sees_text, sees_masks], dim=1)[None, None]
 
 
-def logits(model: LlamaForCausalLM, text: Tensor, masks: Masks) -> Tensor:
-    """[rows, length + num_masks, vocab] of text [rows, length] and masks; the mask's own id is no token."""
+def predicted(model: LlamaForCausalLM, text: Tensor, masks: Masks) -> Tensor:
+    """Logits [rows, length + num_masks, vocab] of text [rows, length] and masks; the mask's own id is no token."""
     rows, length = text.shape
     mask_id = model.config.pard_token
     inputs = torch.cat([text, text.new_full((rows, len(masks.after)), mask_id)], dim=1)
     positions = torch.cat([torch.arange(length), masks.positions]).expand(rows, -1)
     seen = masks.attention(length).expand(rows, -1, -1, -1)
-    device = text.device
-    with torch.autocast(device.type, dtype=torch.bfloat16):
-        output: Tensor = model(
-            input_ids=inputs, position_ids=positions.to(device), attention_mask=seen.to(device), use_cache=False
-        ).logits
+    output: Tensor = model(
+        input_ids=inputs, position_ids=positions.to(text.device), attention_mask=seen.to(text.device), use_cache=False
+    ).logits
     return output[..., :mask_id].float()
 
 
@@ -73,7 +71,8 @@ def loss(model: LlamaForCausalLM, text: Tensor, wanted: Tensor, masks: Masks) ->
     wanted [rows, length, vocab]: the target's probabilities of the token after each position of the text.
     """
     length = text.shape[1]
-    given = logits(model, text, masks)
+    with torch.autocast(text.device.type, dtype=torch.bfloat16):
+        given = predicted(model, text, masks)
     at_text = functional.cross_entropy(given[:, :length].flatten(0, 1), wanted.flatten(0, 1))
     at_masks = functional.cross_entropy(given[:, length:].flatten(0, 1), wanted[:, masks.positions].flatten(0, 1))
     return at_text + at_masks

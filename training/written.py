@@ -41,9 +41,7 @@ def continued(target: LlamaForCausalLM, batch: list[list[int]], temperature: flo
     if temperature:
         how = {"do_sample": True, "temperature": temperature, "top_k": 0}
     ids = torch.tensor(batch, device=target.device)
-    rows = target.generate(
-        input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=WRITTEN, **how
-    ).tolist()
+    rows = target.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=WRITTEN, **how).tolist()
     ends = [row.index(tokenizer.END_ID) + 1 if tokenizer.END_ID in row else len(row) for row in rows]
     return [token for row, end in zip(rows, ends, strict=True) for token in row[:end]]
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.caches import Caches
+from draft_node.model.confidence import acceptance_probabilities
 from draft_node.model.job import Job
 from draft_node.model.noise_ahead import noise_ahead
 from goodspeed.constraint.compiling import Constraints
@@ -31,13 +32,6 @@ from goodspeed.exact.masks import Words
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.fields import MAX_DRAFT
-
-AT_NO_CONFIDENCE = 0.4
-"""Acceptance probability of a token with draft probability 0; linear from there to 1 (AdaSpec's confidence prior).
-
-Both models draw with the same noise, so that the target often draws even an improbable token of the draft model. At
-T = 1, with `tiny-draft-s`, half of the tokens below 0.05 were accepted, about 0.7 of those between 0.1 and 0.6, and
-nearly all above 0.9. Lower values stop drafts too soon."""
 
 
 class Drafter:
@@ -122,7 +116,9 @@ class Drafter:
             logits = self.runner.forward(chunks)  # [tokens to draw, vocab]
             for job, chunk in zip(jobs, chunks, strict=True):
                 self.caches.note_fed(job, chunk.tokens)
-            self._draw_all([job for job, chunk in zip(jobs, chunks, strict=True) for _ in range(chunk.num_logits)], logits)
+            self._draw_all(
+                [job for job, chunk in zip(jobs, chunks, strict=True) for _ in range(chunk.num_logits)], logits
+            )
         done += [job for job in jobs if self._is_complete(job)]
         for job in done:
             del self._jobs[job.session_id]
@@ -137,6 +133,7 @@ class Drafter:
     def _chunk(self, job: Job) -> Chunk:
         num_masks = self.caches.num_masks(job)
         num_logits = num_masks + 1 if self.caches.draws(job) else 0
+        job.num_known = len(job.tokens)
         return Chunk(job.session_id, self.caches.lacking(job), num_logits, num_masks=num_masks)
 
     def _draw_all(self, owners: list[Job], logits: Tensor) -> None:
@@ -166,9 +163,11 @@ class Drafter:
             chosen = [jobs[index] for index in match]
             rows = logits if not ratio else logits[match]
             batch = _batch(chosen, logits)
-            positions = batch.tensor(_positions(chosen), torch.int64)
-            tokens = choose(rows, batch, positions, num_tokens=self.num_tokens, noise=noise_ahead)
-            self._append(chosen, rows, tokens)
+            positions = _positions(chosen)
+            at = batch.tensor(positions, torch.int64)
+            tokens = choose(rows, batch, at, num_tokens=self.num_tokens, noise=noise_ahead)
+            are_behind = [position > job.num_known for position, job in zip(positions, chosen, strict=True)]
+            self._append(chosen, rows, tokens, acceptance_probabilities(rows, tokens, are_behind).tolist())
         if ratio:
             self._draw_from_proposals([jobs[index] for index in ratio], logits[ratio])
 
@@ -203,10 +202,9 @@ class Drafter:
             allowed=words,
         )
 
-    def _append(self, jobs: list[Job], logits: Tensor, tokens: Tensor) -> None:
+    def _append(self, jobs: list[Job], logits: Tensor, tokens: Tensor, probabilities: list[float]) -> None:
         """Appends tokens [len(jobs)] to the jobs, each until it is complete, and second choices to doubtful tokens."""
         doubtful: dict[int, int] = {}  # place of the token in its draft, by row
-        probabilities = acceptance_probabilities(logits, tokens).tolist()
         for row, (job, token, probability) in enumerate(zip(jobs, tokens.tolist(), probabilities, strict=True)):
             if self._is_complete(job):
                 continue
@@ -269,17 +267,8 @@ def _places(jobs: list[Job]) -> list[int]:
 
 
 def _positions(jobs: list[Job]) -> list[int]:
-    """Returns the positions of the tokens that jobs draw next; a job that comes several times draws consecutive ones."""
+    """Returns the positions of the tokens that jobs draw next: consecutive ones for a job that comes several times."""
     return [len(job.tokens) + place for job, place in zip(jobs, _places(jobs), strict=True)]
-
-
-def acceptance_probabilities(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Returns acceptance probabilities [batch] of tokens [batch] drawn from logits [batch, vocab] (match rule).
-
-    Based on the model's probabilities before temperature and truncation, which show doubt even at temperature 0.
-    """
-    confidence = logits.softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)  # faster than logsumexp
-    return AT_NO_CONFIDENCE + (1.0 - AT_NO_CONFIDENCE) * confidence
 
 
 def allowed(matchers: Matchers | None, job: Job) -> Words | None:

@@ -16,6 +16,7 @@ class Job:
     propose: Propose
     length: int  # tokens to draft; 0 only updates the KV cache
     tokens: list[int] = field(init=False)  # `propose.tokens` and the tokens drafted so far
+    num_known: int = 0  # of these, tokens known to the newest forward pass; masks stood for the others
     positions: list[bytes] = field(default_factory=list)  # packed distributions, ratio rule
     probabilities: list[float] = field(default_factory=list)  # acceptance probability per drafted token, match rule
     alternatives: list[int | None] = field(default_factory=list)  # second choice per drafted token, match rule
