@@ -129,6 +129,7 @@ def write_texts(args: argparse.Namespace) -> None:
 def train_parallel(args: argparse.Namespace) -> None:
     """Cross entropy with the target's probabilities, at every position of its texts and at the masks behind them."""
     target = the_target(args)
+    tokenizer.save(tokenizer.load(args.weights / "tiny-target"), args.weights / PARALLEL)
     paths = {f"{t:g}": args.state / f"written-{t:g}.npy" for t in written.TEMPERATURES}
     streams = {name: np.load(path, mmap_mode="r", allow_pickle=False) for name, path in paths.items()}
     run = resume(PARALLEL, args, lambda name: family.widened(name, args.weights, ORIGIN))
