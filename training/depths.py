@@ -3,7 +3,6 @@
 An ordinary draft model knows the tokens before each place, one that drafts in parallel (PARD) does not.
 """
 
-from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -38,20 +37,21 @@ def probabilities(model: LlamaForCausalLM, prompt: list[int], written: list[int]
     return (logits / temperature).softmax(-1)
 
 
-def accepted(
+def reached(
     model: LlamaForCausalLM, prompt: list[int], written: list[int], temperature: float, seed: int, draws: Tensor
 ) -> Tensor:
-    """Number of accepted tokens of the draft that begins at each place [starts], by the match rule.
+    """Of the drafts that begin at each place, how many have at least 0, 1, ... DEPTH accepted tokens [DEPTH + 1].
 
-    draws [written]: the target's token of every position of the text.
+    By the match rule. draws [written]: the target's token of every position of the text.
     """
     if len(written) < DEPTH:
-        return torch.zeros(0, dtype=torch.int64)
+        return torch.zeros(DEPTH + 1, dtype=torch.int64)
     probs = probabilities(model, prompt, written, temperature)
     places = torch.arange(len(probs))[:, None] + torch.arange(DEPTH)  # [starts, DEPTH], of the text
     flat = places.flatten()
     tokens = sampling.sample(probs.flatten(0, 1), torch.full_like(flat, seed), len(prompt) + flat).view_as(places)
-    return (tokens == draws[places]).long().cumprod(-1).sum(-1)
+    accepted = (tokens == draws[places]).long().cumprod(-1).sum(0)
+    return torch.cat([torch.tensor([len(probs)]), accepted])
 
 
 class Rates(NamedTuple):
@@ -59,8 +59,6 @@ class Rates(NamedTuple):
     mean: float  # accepted tokens of a draft
 
 
-def rates(numbers: Iterable[Tensor]) -> Rates:
-    """numbers: of drafts of DEPTH tokens, how many of them were accepted."""
-    number = torch.cat(list(numbers))
-    reached = [int((number >= depth).sum()) for depth in range(DEPTH + 1)]
-    return Rates([after / max(before, 1) for before, after in pairwise(reached)], number.double().mean().item())
+def rates(numbers: list[int]) -> Rates:
+    """numbers: as from `reached`, summed over texts."""
+    return Rates([after / max(before, 1) for before, after in pairwise(numbers)], sum(numbers[1:]) / max(numbers[0], 1))

@@ -87,12 +87,12 @@ def draw(probs: Tensor, seed: int, first: int) -> Tensor:
 def acceptance(models_: Family, tok: Tokenizer, chosen: list[prompts.Prompt], temperature: float) -> dict[str, Any]:
     """{draft: {"match": rate, "ratio": rate}} over the prompts of one domain, and one written text.
 
-    numbers: {draft: accepted tokens of the drafts that begin at each place}.
+    reached: {draft: drafts with at least 0, 1, ... accepted tokens}.
     """
     prompt_ids = [tok.encode(p.prompt).ids for p in chosen]
     written = write(models_[TARGET], prompt_ids, temperature)
     sums = {name: [0.0, 0.0] for name in DRAFTS}
-    numbers: dict[str, list[int]] = {name: [] for name in DRAFTS}
+    reached = {name: torch.zeros(depths.DEPTH + 1, dtype=torch.int64) for name in DRAFTS}
     for line, ids, text in zip(chosen, prompt_ids, written, strict=True):
         if not text:
             continue
@@ -102,10 +102,11 @@ def acceptance(models_: Family, tok: Tokenizer, chosen: list[prompts.Prompt], te
             draft_probs = distributions(models_[name], ids, text, temperature)
             sums[name][0] += (draw(draft_probs, line.seed, len(ids)) == target_draw).sum().item()
             sums[name][1] += torch.minimum(target_probs, draft_probs).sum().item()
-            numbers[name] += depths.accepted(models_[name], ids, text, temperature, line.seed, target_draw).tolist()
+            reached[name] += depths.reached(models_[name], ids, text, temperature, line.seed, target_draw)
     total = sum(map(len, written))
     rates = {name: {"match": match / total, "ratio": ratio / total} for name, (match, ratio) in sums.items()}
-    return {"acceptance": rates, "num_tokens": total, "sample": tok.decode(written[0]), "numbers": numbers}
+    by_name = {name: numbers.tolist() for name, numbers in reached.items()}
+    return {"acceptance": rates, "num_tokens": total, "sample": tok.decode(written[0]), "reached": by_name}
 
 
 def measure(weights: Path, num_rows: int, per_domain: int) -> dict[str, Any]:
@@ -155,8 +156,8 @@ def by_depth(report: dict[str, Any]) -> str:
     rows = []
     for name in DRAFTS:
         for temperature in TEMPERATURES:
-            entries = [entry["temperature"][str(temperature)]["numbers"][name] for entry in report.values()]
-            rates = depths.rates(torch.tensor(each) for each in entries)
+            entries = [entry["temperature"][str(temperature)]["reached"][name] for entry in report.values()]
+            rates = depths.rates([sum(each) for each in zip(*entries, strict=True)])
             cells = [f"{rate:.2f}" for rate in rates.by_depth]
             rows.append([f"{name.removeprefix('tiny-draft-')} T={temperature:g}", *cells, f"{rates.mean:.2f}"])
     return table(["depth", *map(str, range(1, depths.DEPTH + 1)), "accepted of 8"], rows)

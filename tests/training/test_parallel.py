@@ -68,8 +68,24 @@ def test_it_begins_as_the_model_that_it_is_made_from() -> None:
 
 def test_acceptance_by_depth_by_hand() -> None:
     """Four drafts, of which 8, 2, 1 and 0 tokens were accepted."""
-    rates = depths.rates([torch.tensor([8, 2]), torch.tensor([1, 0])])
+    rates = depths.rates([4, 3, 2, 1, 1, 1, 1, 1, 1])
     assert rates == ([3 / 4, 2 / 3, 1 / 2, 1, 1, 1, 1, 1], 11 / 4)
+
+
+def test_drafts_are_counted_up_to_their_first_wrong_token(model: LlamaForCausalLM) -> None:
+    """By hand: what each draft of greedy tokens has in common with a text of which token 4 was drawn otherwise."""
+    prompt, written = [1, 2, 3], [4, 5, 6, 7, 8, 9, 10, 11, 12, 13]
+    tokens = depths.probabilities(model, prompt, written, 0.0).argmax(-1)
+    draws = tokens[0].tolist() + tokens[1:, -1].tolist()
+    draws[4] = (draws[4] + 1) % NUM_TOKENS
+    expected = [3] + [0] * depths.DEPTH
+    for start, draft in enumerate(tokens.tolist()):
+        same = [token == draws[start + depth] for depth, token in enumerate(draft)]
+        num_accepted = same.index(False) if False in same else depths.DEPTH
+        expected = [count + (0 < depth <= num_accepted) for depth, count in enumerate(expected)]
+    assert depths.reached(model, prompt, written, 0.0, 0, torch.tensor(draws)).tolist() == expected
+    assert expected[4] >= 1
+    assert expected[5] <= 2
 
 
 def test_at_depth_1_a_draft_knows_all_before_it(model: LlamaForCausalLM) -> None:
