@@ -128,6 +128,7 @@ def build(
         falls_back=config.fallback == "local",
         ngrams=Ngrams(history, keeps=settings.history != "off"),
         has_model=config.has_model,
+        num_parallel=drafting.drafter.checkpoint.num_parallel if drafting is not None else 1,
         line=Line(config.max_sessions),
     )
     keeper = HistoryKeeper(history, path, report) if path is not None else None

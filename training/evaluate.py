@@ -1,9 +1,10 @@
 """`python -m training.evaluate`: the figures of the model card, measured on held-out text.
 
 - cross-entropy per domain, of documents that were held out, in nats per token and bits per byte;
-- acceptance of both drafts under both verification rules: the target writes on from the held-out prompts at a
+- acceptance of all drafts under both verification rules: the target writes on from the held-out prompts at a
   temperature, and at every position of what it wrote the draft's distribution is compared with the target's.
-  match: both draw with the same noise, do they agree? ratio: the mean of min(1, p/q), which is 1 - total variation.
+  match: both draw with the same noise, do they agree? ratio: the mean of min(1, p/q), which is 1 - total variation;
+- acceptance by depth in drafts of eight tokens (`depths.py`), over all domains.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from transformers import LlamaForCausalLM
 
 from goodspeed.embedded import models, prompts
 from goodspeed.exact import sampling
-from training import domains, family, held_out, tokenizer
+from training import depths, domains, family, held_out, tokenizer
 
 TARGET, *DRAFTS = models.NAMES
 TEMPERATURES = (0.0, 0.7, 1.0)
@@ -36,7 +37,7 @@ def cross_entropy(model: LlamaForCausalLM, rows: Tensor) -> float:
     """Mean nats per token of rows [num_rows, length]; the first token of a row is not counted."""
     total = 0.0
     for row in torch.split(rows, 4):
-        logits = model(input_ids=row, use_cache=False).logits[:, :-1]
+        logits = model(input_ids=row, use_cache=False).logits[:, :-1, : tokenizer.VOCAB_SIZE]
         total += functional.cross_entropy(logits.flatten(0, 1), row[:, 1:].flatten(), reduction="sum").item()
     return total / (rows.numel() - len(rows))
 
@@ -70,6 +71,7 @@ def write(target: LlamaForCausalLM, prompt_ids: list[list[int]], temperature: fl
 def distributions(model: LlamaForCausalLM, prompt: list[int], written: list[int], temperature: float) -> Tensor:
     """Probabilities [written, vocab] of each written token's position; one-hot at temperature 0."""
     logits = model(input_ids=torch.tensor([prompt + written]), use_cache=False).logits[0, len(prompt) - 1 : -1]
+    logits = logits[:, : tokenizer.VOCAB_SIZE]
     if temperature == 0:
         return functional.one_hot(logits.argmax(-1), logits.shape[-1]).float()
     probs: Tensor = (logits / temperature).softmax(-1)
@@ -83,10 +85,14 @@ def draw(probs: Tensor, seed: int, first: int) -> Tensor:
 
 
 def acceptance(models_: Family, tok: Tokenizer, chosen: list[prompts.Prompt], temperature: float) -> dict[str, Any]:
-    """{draft: {"match": rate, "ratio": rate}} over the prompts of one domain, and one written text."""
+    """{draft: {"match": rate, "ratio": rate}} over the prompts of one domain, and one written text.
+
+    reached: {draft: drafts with at least 0, 1, ... accepted tokens}.
+    """
     prompt_ids = [tok.encode(p.prompt).ids for p in chosen]
     written = write(models_[TARGET], prompt_ids, temperature)
     sums = {name: [0.0, 0.0] for name in DRAFTS}
+    reached = {name: torch.zeros(depths.DEPTH + 1, dtype=torch.int64) for name in DRAFTS}
     for line, ids, text in zip(chosen, prompt_ids, written, strict=True):
         if not text:
             continue
@@ -96,9 +102,11 @@ def acceptance(models_: Family, tok: Tokenizer, chosen: list[prompts.Prompt], te
             draft_probs = distributions(models_[name], ids, text, temperature)
             sums[name][0] += (draw(draft_probs, line.seed, len(ids)) == target_draw).sum().item()
             sums[name][1] += torch.minimum(target_probs, draft_probs).sum().item()
+            reached[name] += depths.reached(models_[name], ids, text, temperature, line.seed, target_draw)
     total = sum(map(len, written))
     rates = {name: {"match": match / total, "ratio": ratio / total} for name, (match, ratio) in sums.items()}
-    return {"acceptance": rates, "num_tokens": total, "sample": tok.decode(written[0])}
+    by_name = {name: numbers.tolist() for name, numbers in reached.items()}
+    return {"acceptance": rates, "num_tokens": total, "sample": tok.decode(written[0]), "reached": by_name}
 
 
 def measure(weights: Path, num_rows: int, per_domain: int) -> dict[str, Any]:
@@ -143,6 +151,18 @@ def tables(report: dict[str, Any]) -> str:
     return table(["domain", *models.NAMES], losses) + "\n\n" + table(["domain", *header], rates)
 
 
+def by_depth(report: dict[str, Any]) -> str:
+    """Acceptance by depth as Markdown."""
+    rows = []
+    for name in DRAFTS:
+        for temperature in TEMPERATURES:
+            entries = [entry["temperature"][str(temperature)]["reached"][name] for entry in report.values()]
+            rates = depths.rates([sum(each) for each in zip(*entries, strict=True)])
+            cells = [f"{rate:.2f}" for rate in rates.by_depth]
+            rows.append([f"{name.removeprefix('tiny-draft-')} T={temperature:g}", *cells, f"{rates.mean:.2f}"])
+    return table(["depth", *map(str, range(1, depths.DEPTH + 1)), "accepted of 8"], rows)
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m training.evaluate", description="The model card's figures.")
     parser.add_argument("--weights", type=Path, default=models.WEIGHTS)
@@ -155,7 +175,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)
     report = measure(args.weights, args.rows, args.prompts)
-    print(tables(report))
+    print(tables(report) + "\n\n" + by_depth(report))
     if args.json:
         print(json.dumps(report))
 

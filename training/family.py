@@ -14,15 +14,20 @@ SHAPES = {
     "tiny-target": {"hidden_size": 384, "num_hidden_layers": 8, "num_attention_heads": 6, "intermediate_size": 768},
     "tiny-draft-s": {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 384},
     "tiny-draft-m": {"hidden_size": 192, "num_hidden_layers": 3, "num_attention_heads": 6, "intermediate_size": 512},
+    "tiny-draft-p": {"hidden_size": 192, "num_hidden_layers": 3, "num_attention_heads": 6, "intermediate_size": 512},
 }
+# What a model that drafts several tokens in one pass has beyond the others: a mask, which is no token of the tokenizer.
+SPARE_IDS = 8  # a multiple of eight rows; the first is the mask
+PARALLEL = {"tiny-draft-p": {"pard_token": tokenizer.VOCAB_SIZE, "pard_num_tokens": 8, "spd_type": "pard"}}
 
 
 def config(name: str) -> LlamaConfig:
-    shape = SHAPES[name]
+    shape, parallel = SHAPES[name], PARALLEL.get(name, {})
     return LlamaConfig(
         **shape,
+        **parallel,
         num_key_value_heads=shape["num_attention_heads"],
-        vocab_size=tokenizer.VOCAB_SIZE,
+        vocab_size=tokenizer.VOCAB_SIZE + (SPARE_IDS if parallel else 0),
         max_position_embeddings=tokenizer.MAX_LENGTH,
         tie_word_embeddings=True,
         bos_token_id=None,
@@ -45,6 +50,14 @@ def load(name: str, folder: Path) -> LlamaForCausalLM:
     missing, unexpected = model.load_state_dict(weights, strict=False)
     if set(missing) - {"lm_head.weight"} or unexpected:
         raise ValueError(f"{folder} is not a {name} checkpoint: missing {missing}, unexpected {unexpected}")
+    return model
+
+
+def widened(name: str, weights: Path, origin: str) -> LlamaForCausalLM:
+    """A fresh model that continues from another one's weights; the rows of its spare ids stay as they are drawn."""
+    model, known = create(name), load(origin, weights / origin).state_dict()
+    for key, tensor in model.state_dict().items():
+        tensor[: len(known[key])] = known[key]
     return model
 
 

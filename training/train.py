@@ -3,12 +3,15 @@
   corpus   the tokenizer (kept if there is one) and the stream of training tokens
   target   trains tiny-target on the stream
   drafts   trains both drafts to match the target's distribution on the same stream (one teacher pass for both)
+  texts    has the target write texts, at temperatures 0 and 1
+  parallel makes tiny-draft-p from tiny-draft-m on these texts: it drafts several tokens in one pass (parallel.py)
 
 The state of the runs lies outside the project (`--state`); without it, training goes on from the `--weights`.
 """
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,27 +21,29 @@ from torch.nn import functional
 from transformers import LlamaForCausalLM
 
 from goodspeed.embedded import models
-from training import corpus, family, tokenizer
+from training import corpus, family, parallel, tokenizer, written
 from training.run import Run, train
 
 DRAFTS = ("tiny-draft-s", "tiny-draft-m")
+PARALLEL, ORIGIN = "tiny-draft-p", "tiny-draft-m"
+STAGES = ("corpus", "target", "drafts", "texts", "parallel")
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m training.train", description=__doc__.splitlines()[0])
-    parser.add_argument("stages", nargs="*", metavar="STAGE", help="corpus, target, drafts; all by default")
-    parser.add_argument("--minutes", type=float, default=30.0, help="time for each of target and drafts (default 30)")
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(STAGES)}; all by default")
+    parser.add_argument("--minutes", type=float, default=30.0, help="time for each stage after corpus (default 30)")
     parser.add_argument("--state", type=Path, default=Path.home() / ".cache/goodspeed/tiny", help="folder of the state")
     parser.add_argument("--weights", type=Path, default=models.WEIGHTS, help="folder of the checkpoints")
     parser.add_argument("--num-tokens", type=int, default=corpus.NUM_TOKENS, help="length of the training stream")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     args = parser.parse_args(argv)
-    unknown = set(args.stages) - {"corpus", "target", "drafts"}
+    unknown = set(args.stages) - set(STAGES)
     if unknown:
-        parser.error(f"unknown stage: {', '.join(sorted(unknown))}; there are corpus, target, drafts")
+        parser.error(f"unknown stage: {', '.join(sorted(unknown))}; there are {', '.join(STAGES)}")
     if args.num_tokens < 10 * corpus.BLOCK:
         parser.error(f"--num-tokens must be at least {10 * corpus.BLOCK}")
-    args.stages = args.stages or ["corpus", "target", "drafts"]
+    args.stages = args.stages or STAGES
     return args
 
 
@@ -53,11 +58,11 @@ def make_corpus(args: argparse.Namespace) -> None:
     print(f"corpus: {len(tokens)} tokens", file=sys.stderr)
 
 
-def resume(name: str, args: argparse.Namespace) -> Run:
-    """Continues from the saved state, else from the weights, else begins with fresh weights."""
+def resume(name: str, args: argparse.Namespace, fresh: Callable[[str], LlamaForCausalLM] = family.create) -> Run:
+    """Continues from the saved state, else from the weights, else begins with a fresh model."""
     weights = args.weights / name
     has_weights = (weights / "model.safetensors").exists()
-    run = Run(family.load(name, weights) if has_weights else family.create(name), args.state / name)
+    run = Run(family.load(name, weights) if has_weights else fresh(name), args.state / name)
     origin = "its state" if run.restore() else "its weights" if has_weights else "fresh weights"
     print(f"{name}: from {origin}, step {run.step}", file=sys.stderr)
     return run
@@ -91,7 +96,7 @@ def train_target(args: argparse.Namespace, tokens: corpus.Tokens) -> None:
 
 def train_drafts(args: argparse.Namespace, tokens: corpus.Tokens) -> None:
     """KL(target || draft) over the whole vocabulary at temperature 1; the target as it is stored."""
-    target = family.load("tiny-target", args.weights / "tiny-target").to(device()).eval().requires_grad_(False)
+    target = the_target(args)
     runs = [resume(name, args) for name in DRAFTS]
 
     def losses(step: int) -> list[Tensor]:
@@ -109,17 +114,54 @@ def train_drafts(args: argparse.Namespace, tokens: corpus.Tokens) -> None:
     train(runs, losses, 60 * args.minutes, on_save)
 
 
+def the_target(args: argparse.Namespace) -> LlamaForCausalLM:
+    """The target as it is stored."""
+    return family.load("tiny-target", args.weights / "tiny-target").to(device()).eval().requires_grad_(False)
+
+
+def write_texts(args: argparse.Namespace) -> None:
+    tok = tokenizer.load(args.weights / "tiny-target")
+    args.state.mkdir(parents=True, exist_ok=True)
+    for name, stream in written.write(the_target(args), tok, 60 * args.minutes).items():
+        np.save(args.state / f"written-{name}.npy", stream, allow_pickle=False)
+
+
+def train_parallel(args: argparse.Namespace) -> None:
+    """Cross entropy with the target's probabilities, at every position of its texts and at the masks behind them."""
+    target = the_target(args)
+    tokenizer.save(tokenizer.load(args.weights / "tiny-target"), args.weights / PARALLEL)
+    paths = {f"{t:g}": args.state / f"written-{t:g}.npy" for t in written.TEMPERATURES}
+    streams = {name: np.load(path, mmap_mode="r", allow_pickle=False) for name, path in paths.items()}
+    run = resume(PARALLEL, args, lambda name: family.widened(name, args.weights, ORIGIN))
+    rng = torch.Generator().manual_seed(run.step)
+    num_parallel = run.model.config.pard_num_tokens
+
+    def losses(step: int) -> list[Tensor]:
+        text, temperature = parallel.rows(streams, step)
+        text = text.to(target.device)
+        with torch.no_grad():
+            wanted = parallel.sharpened(logits(target, text).softmax(-1), temperature)
+        masks = parallel.Masks.drawn(text.shape[1], num_parallel, rng)
+        return [parallel.loss(run.model, text, wanted, masks)]
+
+    train([run], losses, 60 * args.minutes, lambda: family.save(run.model, args.weights / PARALLEL))
+
+
 def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
     torch.set_num_threads(args.threads)
     stream = args.state / "tokens.npy"
-    if "corpus" in args.stages or not stream.exists():
+    on_stream = {"target", "drafts"} & set(args.stages)
+    if "corpus" in args.stages or (on_stream and not stream.exists()):
         make_corpus(args)
-    tokens = np.load(stream, mmap_mode="r", allow_pickle=False)
     if "target" in args.stages:
-        train_target(args, tokens)
+        train_target(args, np.load(stream, mmap_mode="r", allow_pickle=False))
     if "drafts" in args.stages:
-        train_drafts(args, tokens)
+        train_drafts(args, np.load(stream, mmap_mode="r", allow_pickle=False))
+    if "texts" in args.stages:
+        write_texts(args)
+    if "parallel" in args.stages:
+        train_parallel(args)
 
 
 if __name__ == "__main__":

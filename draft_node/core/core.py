@@ -60,13 +60,15 @@ class DraftCore:
         falls_back: bool = False,
         ngrams: Ngrams | None = None,
         has_model: bool = True,
+        num_parallel: int = 1,
         line: Line | None = None,
     ) -> None:
         """link: the link to the first of `addresses`. addresses: the verify nodes in the options.
 
         context_len: of the draft model, in tokens. connect_timeout_s: longest tolerated absence of all verify nodes.
         After that the node stops; with `stays` only the waiting texts end; with `falls_back` the draft model writes
-        them alone. ngrams: None: no n-gram drafts. has_model: False: no Propose is ever returned.
+        them alone. ngrams: None: no n-gram drafts. has_model: False: no Propose is ever returned. num_parallel: tokens
+        that the model drafts in one forward pass.
         """
         self.links = Links(link, addresses)
         self.context_len = context_len
@@ -75,7 +77,7 @@ class DraftCore:
         self.falls_back = falls_back
         self.ngrams = ngrams
         self._predictions = Ngrams(History(1, per_user=True), keeps=False)  # drafts from predictions alone
-        self.has_model = has_model
+        self.has_model, self.num_parallel = has_model, num_parallel
         self.is_local = False  # the draft model writes alone now
         self.line = line if line is not None else Line()  # gives places to sessions
         self.sessions: dict[bytes, Session] = {}
@@ -104,7 +106,7 @@ class DraftCore:
         """
         known = self.ngrams if self.ngrams is not None or not request.prediction else self._predictions
         ngrams = known.begin(request) if known is not None else None
-        session = Session(request, ngrams, self.has_model, self.resting)
+        session = Session(request, ngrams, self.has_model, self.resting, self.num_parallel)
         self.sessions[request.session_id] = session
         if self._last_word is not None:
             return [Tell(request.session_id, self._last_word)]

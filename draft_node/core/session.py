@@ -62,6 +62,7 @@ class Session:
     ngrams: NgramDrafter | None = None  # drafts in addition to the draft model
     has_model: bool = True  # the node has a draft model
     resting: Resting = field(default_factory=Resting)  # the draft model's, shared by all sessions
+    num_parallel: int = 1  # tokens that the draft model drafts in one forward pass
     state: State = State.OFFLINE
     target: str | None = None  # fingerprint of the target that writes the text; None until the first connection
     statistics: Statistics = field(default_factory=Statistics)
@@ -80,7 +81,8 @@ class Session:
         self.target = self.request.target
         self.text = Text(self.request)
         self.asking = Asking(self.request)
-        self._stream = Stream.of(self.asking, self.ngrams, self.resting, has_model=self.has_model)
+        num_parallel = self.num_parallel if self.has_model else None
+        self._stream = Stream.of(self.asking, self.ngrams, self.resting, num_parallel)
 
     @property
     def epoch(self) -> int:

@@ -25,9 +25,10 @@ class _Cache:
 class Caches:
     """The caches of all sessions; iterates over session ids, oldest session first."""
 
-    def __init__(self, runner: Runner, context_len: int) -> None:
+    def __init__(self, runner: Runner) -> None:
         self._runner = runner
-        self._context_len = context_len
+        self._context_len = runner.checkpoint.context_len
+        self._num_parallel = runner.checkpoint.num_parallel
         self._caches: dict[bytes, _Cache] = {}
         self._num_steps = 0
         self._reserved = 0  # pages reserved for the jobs of this step
@@ -72,7 +73,7 @@ class Caches:
         return self._upcoming(job) in self._being_read
 
     def reserve(self, job: Job, jobs: Mapping[bytes, Job]) -> bool:
-        """Reserves pages for this step's tokens of a job. False: context or memory does not suffice.
+        """Reserves pages for this step's tokens and masks of a job. False: context or memory does not suffice.
 
         If memory is short, evicts idle sessions, the least recently used first. A local text also evicts younger local
         texts: without a verify node at least one text has to make progress.
@@ -85,7 +86,7 @@ class Caches:
         if job.session_id not in self._runner.pool:
             self._begin(job, cache)
         pool = self._runner.pool
-        needed = pool.pages_needed(job.session_id, len(self.lacking(job)))
+        needed = pool.pages_needed(job.session_id, len(self.lacking(job)) + self.num_masks(job))
         while pool.num_free - self._reserved < needed:
             idle = [key for key in self._caches if key in pool and self._gives_way(key, job, jobs)]
             if not idle:
@@ -134,6 +135,20 @@ class Caches:
         """Returns the job's tokens that this step feeds: those not cached, at most PREFILL_CHUNK."""
         cached = self.num_cached(job)
         return job.tokens[cached : cached + PREFILL_CHUNK]
+
+    def draws(self, job: Job) -> bool:
+        """Returns True if this step feeds the last token of the job's text, after which tokens are drafted."""
+        return job.length > 0 and self.num_cached(job) + len(self.lacking(job)) == len(job.tokens)
+
+    def num_masks(self, job: Job) -> int:
+        """Returns how many masks follow the tokens of this step: one less than the tokens that are drafted at once.
+
+        None for a local text: it is what the model writes token by token.
+        """
+        if job.propose.local or not self.draws(job):
+            return 0
+        num_tokens = min(self._num_parallel, job.length - job.num_drafted, self._context_len + 1 - len(job.tokens))
+        return num_tokens - 1
 
     def note_fed(self, job: Job, tokens: Sequence[int]) -> None:
         """Notes tokens that the forward pass cached. Publishes the final ones (`num_final`) in the prefix cache."""

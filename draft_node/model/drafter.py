@@ -1,11 +1,15 @@
 """The draft model: one batched forward pass per drafting step, for all sessions with proposals.
 
+A step drafts one token of each session, or several with a checkpoint that predicts more (PARD, arXiv 2504.18583): masks
+after the text stand for tokens not known yet, and each predicts the token after it without them.
+
 A proposal first updates the session's KV cache: rejected tokens are truncated, new tokens of the text are prefilled
 (many, after a time without drafts). Under the match rule the draft is drawn with the target's noise; under the ratio
 rule it is drawn from exactly the distribution that is sent. Local texts, which are not verified, are drawn as under the
 match rule. Runs on the model thread.
 """
 
+from collections import Counter
 from itertools import compress
 
 import torch
@@ -13,6 +17,7 @@ from torch import Tensor
 
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.caches import Caches
+from draft_node.model.confidence import acceptance_probabilities
 from draft_node.model.job import Job
 from draft_node.model.noise_ahead import noise_ahead
 from goodspeed.constraint.compiling import Constraints
@@ -27,13 +32,6 @@ from goodspeed.exact.masks import Words
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.fields import MAX_DRAFT
-
-AT_NO_CONFIDENCE = 0.4
-"""Acceptance probability of a token with draft probability 0; linear from there to 1 (AdaSpec's confidence prior).
-
-Both models draw with the same noise, so that the target often draws even an improbable token of the draft model. At
-T = 1, with `tiny-draft-s`, half of the tokens below 0.05 were accepted, about 0.7 of those between 0.1 and 0.6, and
-nearly all above 0.9. Lower values stop drafts too soon."""
 
 
 class Drafter:
@@ -62,7 +60,7 @@ class Drafter:
         self._matchers = None if constraints is None else Matchers(constraints)
         self._counted = CountedTexts()
         self._jobs: dict[bytes, Job] = {}
-        self.caches = Caches(runner, checkpoint.context_len)
+        self.caches = Caches(runner)
 
     @property
     def context_len(self) -> int:
@@ -114,13 +112,13 @@ class Drafter:
                 continue
             (jobs if self.caches.reserve(job, self._jobs) else done).append(job)
         chunks = [self._chunk(job) for job in jobs]
-        sampling = [job for job, chunk in zip(jobs, chunks, strict=True) if chunk.num_logits]
         if any(chunk.tokens for chunk in chunks):
-            logits = self.runner.forward(chunks)  # [len(sampling), vocab]
+            logits = self.runner.forward(chunks)  # [tokens to draw, vocab]
             for job, chunk in zip(jobs, chunks, strict=True):
                 self.caches.note_fed(job, chunk.tokens)
-            if sampling:
-                self._draw(sampling, logits)
+            self._draw_all(
+                [job for job, chunk in zip(jobs, chunks, strict=True) for _ in range(chunk.num_logits)], logits
+            )
         done += [job for job in jobs if self._is_complete(job)]
         for job in done:
             del self._jobs[job.session_id]
@@ -133,12 +131,31 @@ class Drafter:
         return self.max_proposal_bytes // proposals.position_bytes(self.kind, self.num_tokens, self.k)
 
     def _chunk(self, job: Job) -> Chunk:
-        tokens = self.caches.lacking(job)
-        draws = job.length > 0 and self.caches.num_cached(job) + len(tokens) == len(job.tokens)
-        return Chunk(job.session_id, tokens, int(draws))
+        num_masks = self.caches.num_masks(job)
+        num_logits = num_masks + 1 if self.caches.draws(job) else 0
+        job.num_known = len(job.tokens)
+        return Chunk(job.session_id, self.caches.lacking(job), num_logits, num_masks=num_masks)
+
+    def _draw_all(self, owners: list[Job], logits: Tensor) -> None:
+        """Draws from logits [len(owners), vocab] of consecutive positions of each job.
+
+        All at once, unless what a text may continue with depends on its tokens: then position after position.
+        """
+        places = _places(owners)
+        if not any(places) or not any(job.has_rules for job in owners):
+            self._draw(owners, logits)
+            return
+        for place in range(max(places) + 1):
+            rows = [row for row, job in enumerate(owners) if places[row] == place and not self._is_complete(job)]
+            self._draw([owners[row] for row in rows], logits[rows])
 
     def _draw(self, jobs: list[Job], logits: Tensor) -> None:
-        """Draws one token for each job from logits [len(jobs), vocab], by its session's rule."""
+        """Draws a token from each row of logits [len(jobs), vocab], by its session's rule.
+
+        A job that comes several times draws consecutive tokens, until it is complete.
+        """
+        if not jobs:
+            return
         jobs, logits = self._apply_rules(jobs, logits)
         match = [index for index, job in enumerate(jobs) if job.by_match]
         ratio = [index for index, job in enumerate(jobs) if not job.by_match]
@@ -146,12 +163,11 @@ class Drafter:
             chosen = [jobs[index] for index in match]
             rows = logits if not ratio else logits[match]
             batch = _batch(chosen, logits)
-            positions = batch.tensor([len(job.tokens) for job in chosen], torch.int64)
-            tokens = choose(rows, batch, positions, num_tokens=self.num_tokens, noise=noise_ahead)
-            _append(chosen, tokens)
-            for job, probability in zip(chosen, acceptance_probabilities(rows, tokens).tolist(), strict=True):
-                job.probabilities.append(probability)
-            self._draw_alternatives(chosen, rows, tokens)
+            positions = _positions(chosen)
+            at = batch.tensor(positions, torch.int64)
+            tokens = choose(rows, batch, at, num_tokens=self.num_tokens, noise=noise_ahead)
+            are_behind = [position > job.num_known for position, job in zip(positions, chosen, strict=True)]
+            self._append(chosen, rows, tokens, acceptance_probabilities(rows, tokens, are_behind).tolist())
         if ratio:
             self._draw_from_proposals([jobs[index] for index in ratio], logits[ratio])
 
@@ -186,21 +202,36 @@ class Drafter:
             allowed=words,
         )
 
-    def _draw_alternatives(self, jobs: list[Job], logits: Tensor, tokens: Tensor) -> None:
-        """Draws a second choice in addition to tokens [len(jobs)], for jobs in doubt: the best of the other tokens."""
-        doubtful = [row for row, job in enumerate(jobs) if job.doubts]
-        for job in jobs:
+    def _append(self, jobs: list[Job], logits: Tensor, tokens: Tensor, probabilities: list[float]) -> None:
+        """Appends tokens [len(jobs)] to the jobs, each until it is complete, and second choices to doubtful tokens."""
+        doubtful: dict[int, int] = {}  # place of the token in its draft, by row
+        for row, (job, token, probability) in enumerate(zip(jobs, tokens.tolist(), probabilities, strict=True)):
+            if self._is_complete(job):
+                continue
+            job.tokens.append(token)
+            job.probabilities.append(probability)
             job.alternatives.append(None)
-        if not doubtful:
-            return
+            if job.doubts:
+                doubtful[row] = job.num_drafted - 1
+        if doubtful:
+            self._draw_alternatives(jobs, logits, tokens, doubtful)
+
+    def _draw_alternatives(self, jobs: list[Job], logits: Tensor, tokens: Tensor, places: dict[int, int]) -> None:
+        """Draws the best of the other tokens as a second choice to some of tokens [len(jobs)].
+
+        places: by row, the place of the token in its draft.
+        """
+        doubtful = list(places)
         chosen = [jobs[row] for row in doubtful]
         others = logits[doubtful].scatter(1, tokens[doubtful].unsqueeze(1), float("-inf"))
         has_others = others.amax(-1).isfinite()  # rules may leave a single token
         batch = _batch(chosen, logits)
-        positions = batch.tensor([len(job.tokens) - 1 for job in chosen], torch.int64)
+        positions = batch.tensor([len(jobs[row].propose.tokens) + place for row, place in places.items()], torch.int64)
         drawn = choose(others, batch, positions, num_tokens=self.num_tokens, noise=noise_ahead)
-        for job, token, is_drawn in zip(chosen, drawn.tolist(), has_others.tolist(), strict=True):
-            job.alternatives[-1] = token if is_drawn else None
+        for job, place, token, is_drawn in zip(
+            chosen, places.values(), drawn.tolist(), has_others.tolist(), strict=True
+        ):
+            job.alternatives[place] = token if is_drawn else None
 
     def _draw_from_proposals(self, jobs: list[Job], logits: Tensor) -> None:
         batch = _batch(jobs, logits)
@@ -208,12 +239,12 @@ class Drafter:
         proposal = proposals.make(probs, self.kind, k=self.k)
         epochs = batch.tensor([job.propose.epoch for job in jobs], torch.int64)
         rounds = batch.tensor([job.propose.round for job in jobs], torch.int64)
-        positions = batch.tensor([len(job.tokens) for job in jobs], torch.int64)
+        positions = batch.tensor(_positions(jobs), torch.int64)
         seeds = batch.tensor([job.noise_seed for job in jobs], torch.int64)
         tokens = proposal.sample(uniform(seeds, Role.DRAFT, epochs, rounds, positions))
-        for job, packed in zip(jobs, proposal.pack(), strict=True):
+        for job, packed, token in zip(jobs, proposal.pack(), tokens.tolist(), strict=True):
             job.positions.append(packed)
-        _append(jobs, tokens)
+            job.tokens.append(token)
 
     def _is_complete(self, job: Job) -> bool:
         if job.length == 0:
@@ -225,18 +256,19 @@ def _batch(jobs: list[Job], logits: Tensor) -> SamplingBatch:
     return SamplingBatch.of([job.propose.request.sampling for job in jobs], device=logits.device)
 
 
-def _append(jobs: list[Job], tokens: Tensor) -> None:
-    for job, token in zip(jobs, tokens.tolist(), strict=True):
-        job.tokens.append(token)
+def _places(jobs: list[Job]) -> list[int]:
+    """Returns how often each job came before, for jobs that come several times."""
+    num_times: Counter[bytes] = Counter()
+    places = []
+    for job in jobs:
+        places.append(num_times[job.session_id])
+        num_times[job.session_id] += 1
+    return places
 
 
-def acceptance_probabilities(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Returns acceptance probabilities [batch] of tokens [batch] drawn from logits [batch, vocab] (match rule).
-
-    Based on the model's probabilities before temperature and truncation, which show doubt even at temperature 0.
-    """
-    confidence = logits.softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)  # faster than logsumexp
-    return AT_NO_CONFIDENCE + (1.0 - AT_NO_CONFIDENCE) * confidence
+def _positions(jobs: list[Job]) -> list[int]:
+    """Returns the positions of the tokens that jobs draw next: consecutive ones for a job that comes several times."""
+    return [len(job.tokens) + place for job, place in zip(jobs, _places(jobs), strict=True)]
 
 
 def allowed(matchers: Matchers | None, job: Job) -> Words | None:

@@ -16,6 +16,7 @@ class Job:
     propose: Propose
     length: int  # tokens to draft; 0 only updates the KV cache
     tokens: list[int] = field(init=False)  # `propose.tokens` and the tokens drafted so far
+    num_known: int = 0  # of these, tokens known to the newest forward pass; masks stood for the others
     positions: list[bytes] = field(default_factory=list)  # packed distributions, ratio rule
     probabilities: list[float] = field(default_factory=list)  # acceptance probability per drafted token, match rule
     alternatives: list[int | None] = field(default_factory=list)  # second choice per drafted token, match rule
@@ -50,6 +51,12 @@ class Job:
     def by_match(self) -> bool:
         """True if tokens are drawn with the target's noise: under the match rule, and always for a local text."""
         return self.propose.local or self.propose.request.verification == "match"
+
+    @property
+    def has_rules(self) -> bool:
+        """True if what may be drawn next can depend on the tokens before it."""
+        request = self.propose.request
+        return request.logit_rules is not None or request.constraint is not None or request.min_tokens > 0
 
     @property
     def doubts(self) -> bool:

@@ -15,7 +15,7 @@ import torch
 
 from draft_node.core.drafts.ngrams import FLOOR
 from draft_node.core.drafts.stream import NGRAM_LENGTH
-from draft_node.model.drafter import acceptance_probabilities
+from draft_node.model.confidence import acceptance_probabilities
 from experiments.simulation.paper import STAND_INS
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.proposals import ModelPath, Proposal, Text

@@ -37,6 +37,13 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 TOKENIZER_FILES = ("tokenizer.json", "tekken.json", "*.model", "*.tiktoken", "vocab.*", "merges.txt")
 """Files with a vocabulary, one of which is needed; tokenizer_config.json has none."""
 
+NUM_PARALLEL = 8
+"""Tokens drafted in one pass by a PARD checkpoint whose config does not say it; the published ones are trained for 8 to
+16."""
+
+MAX_PARALLEL = 64
+"""Most tokens drafted in one pass: the limit of a draft's length."""
+
 MAX_EOS_IDS = 64
 """Most end-of-sequence ids: the limit of the wire format."""
 
@@ -51,6 +58,8 @@ class Checkpoint(Vocabulary):
     device: torch.device
     dtype: torch.dtype
     num_ranks: int = 1  # processes that the model is split over
+    mask_id: int | None = None  # id of the mask that stands for an unknown token (PARD); None: the model knows no mask
+    num_parallel: int = 1  # tokens that the model drafts in one pass, with one mask less after the text
 
 
 def load(
@@ -83,6 +92,7 @@ def load(
     if split is not None:
         split.meet()
     known = num_tokens(tokenizer)
+    mask_id, num_parallel = _parallel(name, config)
     return Checkpoint(
         name=name,
         model=model,
@@ -97,6 +107,8 @@ def load(
         model_fingerprint=identity.fingerprint(model, folder, torch_dtype),
         settings=settings,
         num_ranks=1 if split is None else split.num_ranks,
+        mask_id=mask_id,
+        num_parallel=num_parallel,
     )
 
 
@@ -195,6 +207,27 @@ def _eos_ids(name: str, model: Any, tokenizer: Any) -> tuple[int, ...]:
                 raise CheckpointError(f"{what} or a list of at most {MAX_EOS_IDS}; correct generation_config.json")
             return ids
     return ()
+
+
+def _parallel(name: str, config: Any) -> tuple[int | None, int]:
+    """Returns the mask's id and the number of tokens drafted in one pass, of a PARD checkpoint; else None and 1.
+
+    `pard_token` is the key of the published checkpoints (arXiv 2504.18583). They do not say how many tokens a pass
+    drafts; ours do, as `pard_num_tokens`.
+    """
+    mask_id = getattr(config, "pard_token", None)
+    if mask_id is None:
+        return None, 1
+    num_parallel = getattr(config, "pard_num_tokens", NUM_PARALLEL)
+    vocab_size = config.get_text_config(decoder=True).vocab_size
+    for key, value, least, most in (
+        ("pard_token", mask_id, 0, vocab_size - 1),
+        ("pard_num_tokens", num_parallel, 1, MAX_PARALLEL),
+    ):
+        if type(value) is not int or not least <= value <= most:
+            what = f"{name}: {key} in config.json is {ascii(value)[:80]}, and must be {least} to {most}"
+            raise CheckpointError(f"{what}; correct config.json")
+    return mask_id, num_parallel
 
 
 def _context_len(name: str, config: Any) -> int:

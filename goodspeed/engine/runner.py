@@ -6,6 +6,8 @@ No locks: `forward` and `keep` run on the model's thread, and the pool changes e
 
 from collections.abc import Hashable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
+from itertools import repeat
 
 import torch
 from torch import Tensor, nn
@@ -77,13 +79,20 @@ class Runner:
 
         Columns beyond the tokenizer are -inf; the result is an inference-mode tensor. Raises PoolExhausted (too few
         pages) or PromptError (a session would outgrow the context, or an id is not the tokenizer's), and changes
-        nothing then. Every node of a tree counts towards the context, since each has a row of its own.
+        nothing then. Every node of a tree counts towards the context, since each has a row of its own. The column of a
+        checkpoint's mask is -inf, too; the keys and values of a chunk's masks are dropped.
         """
         for chunk in chunks:
             self._check(chunk)
-        logits = self._packed.forward(chunks).float()
+        mask_id = self.checkpoint.mask_id
+        logits = self._packed.forward([_with_masks(chunk, mask_id) for chunk in chunks]).float()
+        for chunk in chunks:
+            if chunk.num_masks:
+                self.pool.truncate(chunk.key, self.pool.length(chunk.key) - chunk.num_masks)
         if self.checkpoint.num_tokens < logits.shape[1]:
             logits[:, self.checkpoint.num_tokens :] = float("-inf")
+        if mask_id is not None:
+            logits[:, mask_id] = float("-inf")
         return logits
 
     @torch.inference_mode()
@@ -103,11 +112,20 @@ class Runner:
         self.pool.free(key)
 
     def _check(self, chunk: Chunk) -> None:
-        length, limit = self.pool.length(chunk.key) + len(chunk.tokens), self.checkpoint.context_len
+        if chunk.num_masks and (self.checkpoint.mask_id is None or chunk.parents):
+            raise ValueError("masks need a checkpoint that has one, and follow a chain")
+        length = self.pool.length(chunk.key) + len(chunk.tokens) + chunk.num_masks
+        limit = self.checkpoint.context_len
         if length > limit:
             raise PromptError(f"{length} tokens do not fit into this model's context of {limit}; use a shorter prompt")
         if chunk.tokens and not (min(chunk.tokens) >= 0 and max(chunk.tokens) < self.checkpoint.num_tokens):
             raise PromptError(f"token ids must be 0 to {self.checkpoint.num_tokens - 1}; use this model's tokenizer")
+
+
+def _with_masks(chunk: Chunk, mask_id: int | None) -> Chunk:
+    if not chunk.num_masks or mask_id is None:
+        return chunk
+    return replace(chunk, tokens=[*chunk.tokens, *repeat(mask_id, chunk.num_masks)])
 
 
 def try_model(checkpoint: Checkpoint, *, is_split: bool) -> tuple[nn.Module, KVShape, int]:

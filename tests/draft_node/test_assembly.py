@@ -6,11 +6,13 @@ import pytest
 
 from draft_node import assembly
 from draft_node.config import DraftConfig
+from draft_node.core.actions import Request
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.preflight import check
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.history import History
+from goodspeed.wire.messages import Sampling
 from tests.memory_network import MemoryNetwork
 
 VOCABULARY = tokenizer_folder.load("tiny-target")
@@ -31,6 +33,16 @@ def test_a_node_without_a_model_says_so() -> None:
     line = MemoryNetwork().connect_draft(BOOT)
     daemon = assembly.build(DraftConfig(model="none", tokenizer="tiny-target"), VOCABULARY, line, BOOT)
     assert daemon.link.hello.draft_model == ""
+
+
+@pytest.mark.parametrize(("model", "num_parallel"), [("tiny-draft-s", 1), ("tiny-draft-p", 8)])
+def test_sessions_know_how_much_the_model_drafts_in_one_pass(model: str, num_parallel: int) -> None:
+    config = DraftConfig(model=model)
+    line = MemoryNetwork().connect_draft(BOOT)
+    daemon = assembly.build(config, assembly.load(config), line, BOOT)
+    request = Request(bytes(16), (1, 2), Sampling(), max_tokens=5)
+    daemon.core.begin(request, 0.0)
+    assert daemon.core.sessions[request.session_id].num_parallel == num_parallel
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from goodspeed.engine import checkpoints
+from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import CheckpointError, ConfigError
 
 
@@ -26,6 +27,19 @@ def test_what_a_checkpoint_tells(save_checkpoint: Callable[..., Path]) -> None:
     assert (found.device, found.dtype, found.model.training) == (torch.device("cpu"), torch.float32, False)
     assert not any(weight.requires_grad for weight in found.model.parameters())
     assert found.tokenizer_fingerprint == checkpoints.fingerprint(checkpoints.load_tokenizer(str(folder)))
+
+
+def test_a_mask_is_read_from_the_config(save_checkpoint: Callable[..., Path]) -> None:
+    """Published PARD checkpoints name it, and not how many tokens they draft at once."""
+    ordinary, published, ours = (
+        checkpoints.load(str(save_checkpoint(**settings)))
+        for settings in ({}, {"pard_token": 299}, {"pard_token": 2, "pard_num_tokens": 5})
+    )
+    assert [(each.mask_id, each.num_parallel) for each in (ordinary, published, ours)] == [(None, 1), (299, 8), (2, 5)]
+    for each in (published, ours):
+        logits = Runner(each, num_pages=4).forward([Chunk("a", [72, 101], 4, num_masks=2)])
+        assert torch.isneginf(logits[:, each.mask_id]).all()
+        assert logits[:, 3:258].isfinite().all()
 
 
 def test_sixteen_bit_weights_run_in_float32_unless_asked(save_checkpoint: Callable[..., Path]) -> None:

@@ -16,7 +16,9 @@ from experiments.benchmarks.nodes import emulating, workers
 from experiments.benchmarks.nodes.emulating import slowed
 from experiments.benchmarks.nodes.hardware import Hardware, emulation
 from experiments.benchmarks.nodes.workers import Served, Wanted
+from goodspeed.engine.runner import Runner
 from goodspeed.fair.round_time import Linear, Roofline
+from goodspeed.wire.endpoints import is_loopback
 from verify_node.config import VerifyConfig
 
 COST = Roofline((Linear(fixed_s=1.0, token_s=0.5, session_s=0.25, context_s=0.125), Linear(fixed_s=2.0)))
@@ -68,10 +70,10 @@ def test_passes_that_took_longer_than_emulated_are_counted(hardware):
 
 def test_emulated_draft_nodes_are_elsewhere_for_the_verify_node(hardware, monkeypatch):
     is_shared = []
-    monkeypatch.setattr(emulating.cli, "main", lambda: is_shared.append(VerifyConfig(model="m").core.is_shared))
-    monkeypatch.setattr(emulating.Runner, "forward", emulating.Runner.forward)
-    monkeypatch.setattr(emulating.config, "is_loopback", emulating.config.is_loopback)
-    monkeypatch.setattr(emulating.costs, "QUICK_S", 1.0)
+    monkeypatch.setattr("verify_node.cli.main", lambda: is_shared.append(VerifyConfig(model="m").core.is_shared))
+    monkeypatch.setattr(Runner, "forward", Runner.forward)
+    monkeypatch.setattr("verify_node.config.is_loopback", is_loopback)
+    monkeypatch.setattr("verify_node.costs.QUICK_S", 1.0)
     monkeypatch.setattr("sys.argv", ["emulating", *hardware.words(None)[1:], "verify_node"])
     emulating.main()
     assert is_shared == [False]

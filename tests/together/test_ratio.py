@@ -5,6 +5,7 @@ and what going on under match does to the law, as sessions of a client do that i
 """
 
 from collections import Counter
+from dataclasses import replace as with_changes
 
 import numpy as np
 import pytest
@@ -30,6 +31,9 @@ AT_ONCE = 500
 PROMPT = (3, 1, 4)
 TARGET = make_checkpoint(1, num_tokens=NUM_TOKENS)
 DRAFT = make_checkpoint(1, shift=0.1, num_tokens=NUM_TOKENS)
+PARALLEL = with_changes(
+    DRAFT, mask_id=60, num_parallel=8
+)  # drafts both tokens in one pass, the second without the first
 
 
 def joint(sampling, rules=None):
@@ -46,10 +50,10 @@ def joint(sampling, rules=None):
 class Pairs:
     """Many sessions that want two tokens each, a draft of two at first and of one where the first was rejected."""
 
-    def __init__(self, sampling, kind, spoil=None, rule=lambda before, draft: "ratio", logit_rules=None):
+    def __init__(self, sampling, kind, spoil=None, rule=lambda before, draft: "ratio", logit_rules=None, model=DRAFT):
         """rule: by which a draft is verified; before: the tokens of the draft before it, if there was one."""
         self.target = Target(TARGET, make_runner(TARGET, num_pages=4096))
-        self.drafter = Drafter(DRAFT, make_runner(DRAFT, num_pages=4096), kind=kind, k=5)
+        self.drafter = Drafter(model, make_runner(model, num_pages=4096), kind=kind, k=5)
         self.sampling, self.spoil, self.rule, self.logit_rules = sampling, spoil, rule, logit_rules
         self.before = {}
         self.num_accepted = 0
@@ -127,6 +131,15 @@ def test_the_first_two_tokens_have_the_targets_law(kind, temperature):
     world = Pairs(sampling, kind)
     pairs = world.run()
     assert 0.3 * NUM_SESSIONS < world.num_accepted < 1.8 * NUM_SESSIONS  # else little was tested
+    assert p_value(pairs, sampling) > chi_square.REJECT
+
+
+@pytest.mark.parametrize("kind", ["lattice", "dense-fp32"])
+def test_tokens_drafted_in_one_pass_leave_the_targets_law(kind):
+    sampling = Sampling(temperature=1.0)
+    world = Pairs(sampling, kind, model=PARALLEL)
+    pairs = world.run()
+    assert 0.2 * NUM_SESSIONS < world.num_accepted < 1.8 * NUM_SESSIONS
     assert p_value(pairs, sampling) > chi_square.REJECT
 
 

@@ -10,7 +10,7 @@ from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from goodspeed.embedded import models
-from training import corpus, family, tokenizer
+from training import corpus, family, tokenizer, written
 from training import run as run_module
 from training import train as train_module
 from training.domains import SOURCES, sources
@@ -122,9 +122,10 @@ def test_blocks_follow_each_other() -> None:
 
 @pytest.mark.thorough
 def test_the_commands_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both models' stages on a very short stream with a microscopic family: weights and state appear where asked."""
+    """All stages on a very short stream with a microscopic family: weights and state appear where asked."""
     for name in models.NAMES:
         monkeypatch.setitem(family.SHAPES, name, {k: v for k, v in SMALL.items() if k != "vocab_size"})
+    monkeypatch.setattr(written, "TOGETHER", 8)
     monkeypatch.setattr(corpus, "train_tokenizer", lambda: tokenizer.load(models.path("tiny-target")))
     monkeypatch.setattr(sources, "library", lambda: {key: [("ast", "def f():\n    pass\n" * 40)] for key in SOURCES})
     state, out = tmp_path / "state", tmp_path / "weights"
@@ -138,7 +139,7 @@ def test_the_commands_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["teacher"], "unknown stage: teacher; there are corpus, target, drafts"),
+        (["teacher"], "unknown stage: teacher; there are corpus, target, drafts, texts, parallel"),
         (["corpus", "--num-tokens", "100"], "--num-tokens must be at least 20480"),
     ],
 )

@@ -16,8 +16,9 @@ from goodspeed.wire.fields import MAX_DRAFT
 
 AT_ONCE = 4
 """Tokens per request to the draft model under the match rule. Each answer costs both nodes a message. With more tokens
-per request the model learns later that the text left the chain. Measured with 1, 2, 3 and 5: no difference. (Under the
-ratio rule one request is for a whole draft, whose length must not depend on its tokens.)"""
+per request the model learns later that the text left the chain. Measured with 1, 2, 3 and 5: no difference. (A model
+that drafts more in one forward pass is asked for these. Under the ratio rule one request is for a whole draft, whose
+length must not depend on its tokens.)"""
 
 
 class Wanted(NamedTuple):
@@ -33,6 +34,7 @@ class Chain:
     """The chain of one session."""
 
     request: Request
+    num_parallel: int = 1  # tokens that the model drafts in one forward pass
     _base_len: int = 0  # length of the text before the chain
     _tokens: list[int] = field(default_factory=list)
     _probabilities: list[float] = field(default_factory=list)
@@ -79,7 +81,7 @@ class Chain:
         self._forget(len(tokens) - self._base_len)
         path_probability, least_probability = prod(self._probabilities), max(least_probability, FLOOR)
         room = len(self.request.prompt) + self.request.max_tokens - len(tokens) - 1
-        at_once = AT_ONCE if self.request.verification == "match" else MAX_DRAFT
+        at_once = max(AT_ONCE, self.num_parallel) if self.request.verification == "match" else MAX_DRAFT
         length = min(at_once, min(permitted, MAX_DRAFT, room) - len(self._tokens))
         if self._has_ended or length <= 0 or path_probability < least_probability:
             return None

@@ -55,11 +55,17 @@ class Stream:
     _found: Continuation = field(default_factory=Continuation)  # result of that lookup
 
     @classmethod
-    def of(cls, asking: Asking, ngrams: NgramDrafter | None, resting: Resting, *, has_model: bool) -> "Stream":
-        """Returns the stream of a session. has_model: the node has a draft model."""
+    def of(
+        cls, asking: Asking, ngrams: NgramDrafter | None, resting: Resting, num_parallel: int | None = 1
+    ) -> "Stream":
+        """Returns the stream of a session.
+
+        num_parallel: tokens that the draft model drafts in one forward pass; None: the node has no draft model.
+        """
         request = asking.request
-        uses_model = has_model and request.drafter in ("auto", "model") and request.max_draft > 0
-        return cls(asking, ngrams, Chain(request) if uses_model else None, resting)
+        if num_parallel is None or request.drafter not in ("auto", "model") or request.max_draft <= 0:
+            return cls(asking, ngrams, None, resting)
+        return cls(asking, ngrams, Chain(request, num_parallel), resting)
 
     @property
     def request(self) -> Request:

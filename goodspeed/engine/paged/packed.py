@@ -23,12 +23,16 @@ class Chunk:
 
     parents: each node's parent in the tree that the final tokens form, as an index within the tree; -1: the token
     before the tree. Parents come first. All other tokens form a chain. None: no tree.
+
+    num_masks: masks after the tokens, of a checkpoint that predicts several tokens in one pass; the final `num_logits`
+    tokens include them. `Runner.forward` appends them, and drops them from the session after the pass.
     """
 
     key: Hashable
     tokens: Sequence[int]
     num_logits: int
     parents: Sequence[int] | None = None
+    num_masks: int = 0
 
 
 class TreePath(NamedTuple):

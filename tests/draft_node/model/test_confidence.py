@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from draft_node.core.actions import Propose, Proposed, Request
-from draft_node.model.drafter import AT_NO_CONFIDENCE, Drafter, acceptance_probabilities
+from draft_node.model.confidence import AT_NO_CONFIDENCE, BEHIND_MASKS, acceptance_probabilities
+from draft_node.model.drafter import Drafter
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.messages import Sampling
 from tests.micro import make_checkpoint, make_runner
@@ -40,6 +41,8 @@ def test_probabilities_by_hand():
     logits = torch.log(torch.tensor([[0.5, 0.25, 0.25], [1.0, 1e-30, 1e-30]]))
     found = acceptance_probabilities(logits, torch.tensor([0, 2])).tolist()
     assert found == pytest.approx([AT_NO_CONFIDENCE + (1 - AT_NO_CONFIDENCE) * 0.5, AT_NO_CONFIDENCE])
+    found = acceptance_probabilities(logits, torch.tensor([0, 2]), [False, True]).tolist()
+    assert found == pytest.approx([AT_NO_CONFIDENCE + (1 - AT_NO_CONFIDENCE) * 0.5, BEHIND_MASKS])
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

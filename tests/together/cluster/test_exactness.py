@@ -100,6 +100,7 @@ DRAFTS: dict[str, dict[str, Any]] = {
     "medium": {"model": "tiny-draft-m"},
     "target": {"model": "tiny-target", "max_draft": 5},
     "none": {"model": "tiny-draft-s"},
+    "parallel": {"model": "tiny-draft-p"},
 }
 
 

@@ -17,8 +17,8 @@ def drafted(*tokens, probabilities=0.9):
     return Proposed(ID, 1, 0, tokens, probabilities=(probabilities,) * len(tokens))
 
 
-def begun(request=REQUEST):
-    chain = Chain(request)
+def begun(request=REQUEST, num_parallel=1):
+    chain = Chain(request, num_parallel)
     chain.begin(len(PROMPT))
     return chain
 
@@ -43,6 +43,12 @@ def test_the_model_is_asked_for_some_tokens_at_a_time_up_to_what_is_permitted():
     assert chain.ask(PROMPT, AT_ONCE + 1, 0.0) is None
     assert chain.ask((*PROMPT, 4), AT_ONCE + 1, 0.0).length == 1, "the text has grown"
     assert begun().ask(PROMPT, 0, 0.0) is None
+
+
+def test_a_model_that_drafts_in_parallel_is_asked_for_a_whole_pass():
+    assert begun(num_parallel=AT_ONCE + 4).ask(PROMPT, 40, 0.0).length == AT_ONCE + 4
+    assert begun(num_parallel=AT_ONCE + 4).ask(PROMPT, AT_ONCE + 1, 0.0).length == AT_ONCE + 1
+    assert begun(num_parallel=AT_ONCE - 1).ask(PROMPT, 40, 0.0).length == AT_ONCE
 
 
 def test_nothing_is_drafted_beyond_the_longest_text():

@@ -1,0 +1,193 @@
+"""A draft model that predicts several tokens in one forward pass (PARD): with masks for the tokens not known yet."""
+
+import random
+from dataclasses import replace as with_changes
+from typing import Any
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from draft_node.model.confidence import AT_NO_CONFIDENCE, BEHIND_MASKS
+from draft_node.model.drafter import Drafter
+from goodspeed.engine.runner import Chunk
+from goodspeed.errors import PromptError
+from goodspeed.exact import proposals
+from goodspeed.exact.noise import match_noise
+from goodspeed.exact.sampling import SamplingBatch, to_probs
+from goodspeed.wire.generation import TokenBias
+from goodspeed.wire.messages import LogitRules, Sampling
+from tests.draft_node.model.test_drafter import make_request, run, verdict, wanted
+from tests.micro import make_checkpoint, make_runner
+
+MASK, NUM_TOKENS, K = 60, 60, 4
+CHECKPOINT = with_changes(make_checkpoint(1, num_tokens=NUM_TOKENS), mask_id=MASK, num_parallel=K)
+SAMPLINGS = [Sampling(temperature=0.0), Sampling(seed=3), Sampling(temperature=0.8, top_k=9, top_p=0.9, seed=4)]
+RULES = [None, LogitRules(logit_bias=(TokenBias(9, 2.0),))]
+
+
+def make_drafter(num_pages=256, checkpoint=CHECKPOINT, **options):
+    return Drafter(checkpoint, make_runner(checkpoint, num_pages), **options)
+
+
+def fresh(propose):
+    return run(make_drafter(), propose)[0].tokens
+
+
+def plain_logits(text, num_masks):
+    """The logits after a text and so many masks, by plain transformers."""
+    with torch.inference_mode():
+        ids = torch.tensor([[*text, *[MASK] * num_masks]])
+        logits = make_checkpoint(1).model(ids, use_cache=False).logits[0, -1:, :NUM_TOKENS]
+    return logits.clone()
+
+
+def by_hand(request, num_tokens):
+    """K tokens from K separate passes with 0, 1, ... masks after the text; then the same behind these."""
+    text = list(request.prompt)
+    sampling = SamplingBatch.of([request.sampling])
+    while len(text) - len(request.prompt) < num_tokens:
+        drawn = []
+        for num_masks in range(min(K, num_tokens - len(text) + len(request.prompt))):
+            logits = plain_logits(text, num_masks)
+            for bias in request.logit_rules.logit_bias if request.logit_rules else ():
+                logits[0, bias.token] += bias.bias
+            scores = logits
+            if request.sampling.temperature:
+                position = torch.tensor([len(text) + num_masks])
+                noise = match_noise(torch.tensor([request.sampling.seed]), position, NUM_TOKENS)
+                scores = to_probs(logits, sampling) / noise
+            drawn.append(int(scores.argmax()))
+        text += drawn
+    return tuple(text[len(request.prompt) :])
+
+
+@pytest.mark.parametrize("rules", RULES, ids=["plain", "ruled"])
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_one_pass_drafts_what_separate_passes_with_masks_would(sampling, rules):
+    request = make_request(sampling=sampling, logit_rules=rules)
+    assert fresh(wanted(request, request.prompt, 10)) == by_hand(request, 10)
+
+
+def test_it_takes_one_pass_for_each_k_tokens(monkeypatch):
+    drafter, fed = make_drafter(), []
+    forward = drafter.runner.forward
+
+    def recorded(chunks):
+        fed.extend(chunks)
+        return forward(chunks)
+
+    monkeypatch.setattr(drafter.runner, "forward", recorded)
+    request = make_request()
+    run(drafter, wanted(request, request.prompt, 10))
+    assert [(len(chunk.tokens), chunk.num_masks, chunk.num_logits) for chunk in fed] == [
+        (5, 3, 4),
+        (4, 3, 4),
+        (4, 1, 2),
+    ]
+
+
+def test_tokens_behind_masks_are_claimed_for_what_they_are():
+    """The first of a pass knows all tokens before it, the others do not."""
+    request = make_request()
+    [proposed] = run(make_drafter(), wanted(request, request.prompt, 10))
+    for place, (token, claimed) in enumerate(zip(proposed.tokens, proposed.probabilities, strict=True)):
+        depth = place % K
+        text = [*request.prompt, *proposed.tokens[: place - depth]]
+        confident = float(plain_logits(text, depth).softmax(-1)[0, token])
+        least = BEHIND_MASKS if depth else AT_NO_CONFIDENCE
+        assert claimed == pytest.approx(least + (1 - least) * confident, abs=1e-4)
+
+
+def test_a_local_text_is_what_the_model_writes_token_by_token():
+    request = make_request(sampling=Sampling(temperature=0.0))
+    text = list(request.prompt)
+    for _ in range(6):
+        text.append(int(plain_logits(text, 0).argmax()))
+    propose = replace(wanted(request, request.prompt, 6), local=True)
+    assert fresh(propose) == tuple(text[len(request.prompt) :])
+
+
+def test_masks_leave_no_keys_and_values():
+    """After a pass with masks, logits go on as in a session that never had any; pages are those of the tokens alone."""
+    text, more = list(range(11)), [20, 21]
+    runner, other = make_runner(CHECKPOINT), make_runner(CHECKPOINT)
+    runner.forward([Chunk("a", text, K, num_masks=K - 1)])
+    other.forward([Chunk("a", text, 1)])
+    assert (runner.pool.length("a"), runner.pool.num_free) == (other.pool.length("a"), other.pool.num_free)
+    found, expected = (each.forward([Chunk("a", more, 2)]) for each in (runner, other))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("verification", ["match", "ratio"])
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_after_any_verdicts_it_proposes_what_a_fresh_one_would(verification, sampling):
+    rng = random.Random(7)
+    request = make_request(verification=verification, sampling=sampling)
+    drafter, base = make_drafter(num_pages=20), list(request.prompt)
+    for number in range(12):
+        propose = wanted(request, base, rng.choice([0, 1, 3, 6, 9]), number)
+        [proposed] = run(drafter, propose)
+        assert len(proposed.tokens) == propose.length
+        assert proposed.tokens == fresh(propose)
+        base = [token % NUM_TOKENS for token in verdict(rng, base, proposed.tokens)]
+
+
+def test_sessions_of_different_needs_share_a_pass():
+    """Some in doubt with alternatives, some by ratio, one with a bias, one that stops: each as it would alone."""
+    requests = [
+        make_request(1),
+        make_request(2, verification="ratio"),
+        make_request(3, logit_rules=RULES[1]),
+        make_request(4, stop_ids=tuple(range(0, NUM_TOKENS, 3))),
+        make_request(5, sampling=Sampling(temperature=0.0)),
+    ]
+    proposes = [
+        replace(wanted(each, each.prompt, 7), wants_alternatives=number == 0) for number, each in enumerate(requests)
+    ]
+    together = run(make_drafter(), *proposes)
+    assert together == [run(make_drafter(), propose)[0] for propose in proposes]
+    assert any(other is not None for other in together[0].alternatives)
+    assert len(together[3].tokens) < 7
+
+
+def test_under_ratio_each_position_sends_the_distribution_that_it_was_drawn_from():
+    sampling = Sampling(temperature=0.7, seed=2)
+    request = make_request(verification="ratio", sampling=sampling)
+    [proposed] = run(make_drafter(kind="lattice", k=16), wanted(request, request.prompt, K))
+    sent = proposals.decode(proposed.proposal, K, NUM_TOKENS, proposed.tokens)
+    for place, probs in enumerate(sent):
+        logits = plain_logits(request.prompt, place)
+        rounded = proposals.make(to_probs(logits, SamplingBatch.of([sampling])), "lattice", k=16).probs()[0]
+        assert torch.allclose(probs, rounded, atol=1e-4)
+
+
+@pytest.mark.parametrize("mask_id", [MASK, 7], ids=["beyond-the-tokenizer", "a-token"])
+@pytest.mark.parametrize("verification", ["match", "ratio"])
+def test_a_mask_is_never_drafted(mask_id, verification):
+    """Published checkpoints use an id of their tokenizer's, too; the model here draws it often without being told."""
+    model: Any = make_checkpoint(1).model
+    with torch.no_grad():
+        model.lm_head.weight[mask_id] = 20 * model.lm_head.weight[3]  # the largest or the smallest logit by far
+    checkpoint = with_changes(CHECKPOINT, model=model, mask_id=mask_id)
+    request = make_request(verification=verification)
+    drafter = make_drafter(checkpoint=checkpoint)
+    [proposed] = run(drafter, wanted(request, request.prompt, 40))
+    assert len(proposed.tokens) == 40
+    assert mask_id not in proposed.tokens
+    ordinary = with_changes(checkpoint, mask_id=None, num_parallel=1, num_tokens=64)
+    assert mask_id in run(make_drafter(checkpoint=ordinary), wanted(request, request.prompt, 40))[0].tokens
+
+
+def test_the_end_of_the_context_leaves_room_for_masks():
+    """128 positions: the last tokens are drafted with fewer masks."""
+    request = make_request(prompt=tuple(range(50)) * 2)
+    [proposed] = run(make_drafter(), wanted(request, request.prompt, 50))
+    assert len(proposed.tokens) == CHECKPOINT.context_len + 1 - len(request.prompt)
+
+
+def test_masks_count_towards_context_and_need_a_checkpoint_with_one():
+    with pytest.raises(PromptError, match="129 tokens do not fit"):
+        make_runner(CHECKPOINT).forward([Chunk("a", [1] * 126, 1, num_masks=3)])
+    with pytest.raises(ValueError, match="masks need a checkpoint"):
+        make_runner(make_checkpoint(1)).forward([Chunk("a", [1], 1, num_masks=3)])
