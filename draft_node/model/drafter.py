@@ -17,7 +17,6 @@ from torch import Tensor
 
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.caches import Caches
-from draft_node.model.confidence import acceptance_probabilities
 from draft_node.model.job import Job
 from draft_node.model.noise_ahead import noise_ahead
 from goodspeed.constraint.compiling import Constraints
@@ -26,6 +25,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import ConstraintError
 from goodspeed.exact import proposals
+from goodspeed.exact.confidence import acceptance_probabilities
 from goodspeed.exact.counts import CountedTexts
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.masks import Words

@@ -15,12 +15,12 @@ import torch
 
 from draft_node.core.drafts.ngrams import FLOOR
 from draft_node.core.drafts.stream import NGRAM_LENGTH
-from draft_node.model.confidence import acceptance_probabilities
 from experiments.simulation.paper import STAND_INS
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.proposals import ModelPath, Proposal, Text
 from experiments.simulation.texts.target_texts import TargetText, grouped, index_of_others, write, written_logits
 from goodspeed.engine import checkpoints
+from goodspeed.exact.confidence import acceptance_probabilities
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.ngram.drafting import draft
 from goodspeed.ngram.index import GrowingText, NgramIndex

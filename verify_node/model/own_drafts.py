@@ -1,7 +1,8 @@
 """Drafts with a draft model of the verify node's own, for the next round, as soon as a round is decided.
 
-One batched forward pass per depth over all sessions, drawn with the match rule's noise. A pass is run only while what
-it may bring is worth its time. The model's KV caches follow the target's sessions. Runs on the model thread.
+One batched forward pass per depth over all sessions, or for several depths with a PARD model, drawn with the match
+rule's noise. A pass is run only while what it may bring is worth its time. The model's KV caches follow the target's
+sessions. Runs on the model thread.
 """
 
 import logging
@@ -11,10 +12,10 @@ from dataclasses import dataclass, field
 
 import torch
 from msgspec.structs import replace
-from torch import Tensor
 
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.exact.confidence import acceptance_probabilities
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.fair.estimators import smoothed
 from goodspeed.wire import probabilities
@@ -27,9 +28,6 @@ MAX_LENGTH = 8
 
 PREFILL = 256
 """Most tokens fed in a round to caches that lag, over all sessions; more of a long prompt follow in later rounds."""
-
-AT_NO_CONFIDENCE = 0.4
-"""Acceptance probability of a token with draft probability 0, as at draft nodes; calibration corrects it."""
 
 FIRST_PROBABILITY = 0.7
 """Expected acceptance probability of a draft's first token, before its pass."""
@@ -180,34 +178,28 @@ class OwnDrafts:
             behind, going = [], [job for job in going if not job.is_over]
 
     def _pass(self, jobs: Sequence[Job]) -> None:
-        """Feeds what each cache lacks, and draws what follows: one token a session and pass.
-
-        The only place that knows how many tokens a pass gives. `Job.take` takes several.
-        """
+        """Feeds what each cache lacks, and draws what follows: one token a session, or several behind masks (PARD)."""
         chunks = [self._chunk(job) for job in jobs]
-        logits = self.runner.forward(chunks)  # [drawing jobs, vocab]
+        logits = self.runner.forward(chunks)  # [tokens to draw, vocab]
         for chunk in chunks:
             self._cached[chunk.key] += chunk.tokens  # type: ignore[index]
-        drawing = [job for job, chunk in zip(jobs, chunks, strict=True) if chunk.num_logits]
-        if not drawing:
+        drawn = [(job, place) for job, chunk in zip(jobs, chunks, strict=True) for place in range(chunk.num_logits)]
+        if not drawn:
             return
-        batch = SamplingBatch.of([job.wish.sampling for job in drawing], device=logits.device)
-        positions = batch.tensor([len(job.tokens) for job in drawing], torch.int64)
+        batch = SamplingBatch.of([job.wish.sampling for job, _ in drawn], device=logits.device)
+        positions = batch.tensor([len(job.tokens) + place for job, place in drawn], torch.int64)
         tokens = choose(logits, batch, positions, num_tokens=self.checkpoint.num_tokens)
-        claimed = _claimed(logits, tokens).tolist()
-        for job, token, probability in zip(drawing, tokens.tolist(), claimed, strict=True):
-            job.take([token], [probability])
+        claimed = acceptance_probabilities(logits, tokens, [place > 0 for _, place in drawn])
+        numbers = [chunk.num_logits for chunk in chunks]
+        for job, own, claims in zip(jobs, torch.split(tokens, numbers), torch.split(claimed, numbers), strict=True):
+            job.take(own.tolist(), claims.tolist())
 
     def _chunk(self, job: Job) -> Chunk:
-        cached = len(self._cached[job.key])
-        num_fed = 1 if job.drafted else job.num_fed
-        return Chunk(job.key, job.tokens[cached : cached + num_fed], int(job.length > 0))
-
-
-def _claimed(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Returns acceptance probabilities [batch] of tokens [batch] drawn from logits [batch, vocab]."""
-    confidence = logits.softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
-    return AT_NO_CONFIDENCE + (1.0 - AT_NO_CONFIDENCE) * confidence
+        lacking = job.tokens[len(self._cached[job.key]) :]
+        if not job.drafted:
+            lacking = lacking[: job.num_fed]
+        num_drawn = min(self.checkpoint.num_parallel, job.length - len(job.drafted))
+        return Chunk(job.key, lacking, num_drawn, num_masks=max(0, num_drawn - 1))
 
 
 def _with_draft(outcome: Outcome, job: Job | None) -> Outcome:

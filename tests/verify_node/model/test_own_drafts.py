@@ -94,6 +94,24 @@ def test_a_draft_model_that_is_always_right_saves_rounds() -> None:
     assert set(calibrated) == {"own"}  # the tokens of its index, had there been any, are calibrated apart
 
 
+def test_a_pard_model_drafts_several_tokens_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    draft = replace(make_checkpoint(1), mask_id=VOCAB - 1, num_parallel=4)
+    desk = OwnDesk(draft)
+    passes: list[list[int]] = []  # tokens drawn for the session, in each pass of each round
+    forward = desk.own.runner.forward
+
+    def counted(chunks: Any) -> Any:
+        passes.append([chunk.num_logits for chunk in chunks])
+        return forward(chunks)
+
+    monkeypatch.setattr(desk.own.runner, "forward", counted)
+    assert desk.write(sampling=WARM) == alone(WARM)
+    assert desk.num_drafted > 0
+    assert [4] in passes
+    assert all(drawn <= 4 for each in passes for drawn in each)
+    assert len(desk.own._cached[session_id(1)]) == desk.own.runner.pool.length(session_id(1))  # no masks are cached
+
+
 def test_many_texts_at_once_and_a_long_prompt_that_the_draft_model_reads_in_parts(monkeypatch: Any) -> None:
     monkeypatch.setattr("verify_node.model.own_drafts.PREFILL", 24)
     desk = OwnDesk(TARGET)

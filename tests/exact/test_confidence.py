@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from draft_node.core.actions import Propose, Proposed, Request
-from draft_node.model.confidence import AT_NO_CONFIDENCE, BEHIND_MASKS, acceptance_probabilities
 from draft_node.model.drafter import Drafter
+from goodspeed.exact.confidence import AT_NO_CONFIDENCE, BEHIND_MASKS, acceptance_probabilities
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.messages import Sampling
 from tests.micro import make_checkpoint, make_runner
