@@ -34,7 +34,7 @@ from experiments.simulation.paper import STAND_INS
 from goodspeed.wire.fields import MAX_DRAFT
 
 MOST_LATE = 0.01
-"""Largest share of passes that may really take longer than emulated."""
+"""Largest share of the verify nodes' passes, or of the draft nodes', that may really take longer than emulated."""
 
 RATIOS = {"ratio_1": (1, "none"), "ratio_8": (8, "none"), "over_paper": (8, "paper"), "over_fixed": (8, "fixed")}
 """The default's speed over that of another way, by clients."""
@@ -54,7 +54,8 @@ def all_nodes(ways: Mapping[str, Way], options: argparse.Namespace, hardware: Em
     with contextlib.ExitStack() as running:
         for way in ways.values():
             if way.nodes not in found:
-                verify = [f"--budget={SETTING.budget}", *way.verify]
+                # The ways share prompts, so the second one would find them cached.
+                verify = [f"--budget={SETTING.budget}", "--prefix-cache=off", *way.verify]
                 found[way.nodes] = running.enter_context(cluster(models, verify, way.draft, emulation=hardware))
         yield {name: found[way.nodes] for name, way in ways.items()}
 
@@ -110,7 +111,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
                 expected = simulate(ways[name], num_clients, options.turns, options.tokens, seed)
                 simulated[num_clients, name].append(expected.measures())
                 tell(options, seed, num_clients, name, live, simulated)
-        num_late, num_passes = hardware.late(began)
+        late = hardware.late(began)
     found = ratios(live, options.clients)
     return {
         "benchmark": "emulated",
@@ -119,8 +120,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "by_measure": {"live": found, "simulated": ratios(simulated, options.clients)},
         "speed_over_simulated": over(live, simulated, options.factor),
         "drafted": {"live": drafted(live), "simulated": drafted(simulated)},
-        "share_late": num_late / num_passes,
-        "num_passes": num_passes,
+        "share_late": max(num / max(1, num_passes) for num, num_passes in late.values()),
+        "late": late,
         "num_different": asking.num_different,
         "factor": options.factor,
         "num_clients": options.clients,
@@ -190,7 +191,7 @@ def show(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
         cells = (f"{live[one]:.2f} of simulated" for one in MEASURES)
         shares = "{:.2f}, {:.2f}".format(*(found["drafted"][which][name] for which in ("live", "simulated")))
         benchmark.say(options, f"{name:<22}" + "".join(f"{cell:>30}" for cell in cells) + f"   drafted: {shares}")
-    late = f"{found['share_late']:.2%} of {found['num_passes']}"
+    late = ", ".join(f"{kind} nodes {num} of {num_passes}" for kind, (num, num_passes) in found["late"].items())
     benchmark.say(options, f"passes later than emulated: {late}; texts that differ: {found['num_different']}")
 
 
@@ -216,7 +217,7 @@ def main() -> int:
     benchmark.report(options, found)
     if found["share_late"] > MOST_LATE and not options.quick:
         share, factor = f"{found['share_late']:.1%}", options.factor
-        what = f"{share} of the passes really took longer than emulated, more than {MOST_LATE:.0%}"
+        what = f"{share} of one kind of node's passes really took longer than emulated, more than {MOST_LATE:.0%}"
         print(f"emulated: {what}; give a larger --factor than {factor:g}, or a quieter machine", file=sys.stderr)
         return 1
     return 0

@@ -8,7 +8,7 @@ import argparse
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 
 from goodspeed.errors import ConfigError
@@ -20,6 +20,9 @@ EXAMPLE = "goodspeed pad tiny-target --like 116m"
 
 LIKE = "116m"
 """Size of the demo's target, and of the benchmarks'."""
+
+VERSION = 1
+"""Of the padded copies; a change of `padding.py` that changes them counts it up, so that cached ones are made anew."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,20 +71,37 @@ def in_cache(model: str, like: str = LIKE, say: Callable[..., None] | None = Non
     say: called with a %-format and its values. Raises what `padding.pad` does, and OSError if the cache is not
     writable.
     """
-    from goodspeed.engine import folders, padding
+    from goodspeed.engine import folders
 
     source = folders.find_folder(model).resolve()
-    read = blake2b(repr(padding.LIKE[like]).encode(), digest_size=6)
-    for file in [*sorted(source.glob("*.safetensors")), source / "config.json"]:
-        read.update(file.read_bytes())
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "goodspeed"
+    read = blake2b(f"{VERSION} {like}".encode(), digest_size=6)
+    for file in sorted([*source.glob("*.safetensors"), *source.glob("*.json")]):
+        read.update(_digest(file))
+    cache = _cache()
     folder = cache / read.hexdigest() / f"{source.name}-{like}"
     if not folder.exists():
         say = say or folders.say_nothing
         say("padding %s to %s parameters, once, in %s", model, like.upper(), cache)
+        from goodspeed.engine import padding  # late: it imports torch
+
         try:
             padding.pad(model, padding.LIKE[like], folder, say)
-        except OSError:
+        except (OSError, ConfigError):
             if not folder.exists():  # else another process made it meanwhile
                 raise
     return folder
+
+
+def _digest(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        return file_digest(stream, "blake2b").digest()
+
+
+def _cache() -> Path:
+    """Returns the folder of the user's cache. OSError without a home folder."""
+    if chosen := os.environ.get("XDG_CACHE_HOME"):
+        return Path(chosen) / "goodspeed"
+    try:
+        return Path.home() / ".cache" / "goodspeed"
+    except RuntimeError as error:
+        raise OSError("there is no home folder for the cache; set XDG_CACHE_HOME") from error

@@ -64,8 +64,8 @@ def test_a_pass_sleeps_until_its_time_is_over(hardware, real_s, slept_s):
 def test_passes_that_took_longer_than_emulated_are_counted(hardware):
     (hardware.folder / "verify").write_text("1.0 9.0 2.0\n5.0 1.0 2.0\n6.0 2.5 2.0\n7.0 9")  # the last is being written
     (hardware.folder / "draft-0").write_text("5.5 2.0 2.0\n")
-    assert hardware.late(0.0) == (2, 4)
-    assert hardware.late(5.0) == (1, 3)
+    assert hardware.late(0.0) == {"verify": (2, 3), "draft": (0, 1)}
+    assert hardware.late(5.0) == {"verify": (1, 2), "draft": (0, 1)}
 
 
 def test_emulated_draft_nodes_are_elsewhere_for_the_verify_node(hardware, monkeypatch):
@@ -156,9 +156,15 @@ def test_ratios_are_medians_within_repetitions_and_only_of_what_ran():
 
 @pytest.mark.parametrize(("share", "words", "status"), [(0.02, [], 1), (0.01, [], 0), (0.9, ["--quick"], 0)])
 def test_a_run_with_late_passes_fails(share, words, status, monkeypatch, capsys):
-    found = {"share_late": share, "num_passes": 100, "num_different": 0, "speed_over_simulated": {}, "drafted": {}}
+    found = {
+        "share_late": share,
+        "late": {"verify": (1, 9)},
+        "num_different": 0,
+        "speed_over_simulated": {},
+        "drafted": {},
+    }
     found["by_measure"] = {"live": {}, "simulated": {}}
     monkeypatch.setattr(emulated, "run", lambda options: found)
     monkeypatch.setattr("sys.argv", ["emulated", *words])
     assert emulated.main() == status
-    assert ("2.0% of the passes" in capsys.readouterr().err) == bool(status)
+    assert ("2.0% of one kind of node" in capsys.readouterr().err) == bool(status)

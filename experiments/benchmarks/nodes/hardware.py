@@ -42,10 +42,13 @@ class Emulation:
         hardware = msgspec.json.encode(Hardware(terms, self.factor, str(log)))
         return ["experiments.benchmarks.nodes.emulating", hardware.decode()]
 
-    def late(self, since: float) -> tuple[int, int]:
-        """Passes since a moment of `time.monotonic`: those that really took longer than emulated, and all."""
-        passes = [one for log in self.folder.iterdir() for one in _passes(log) if one[0] >= since]
-        return sum(real_s > emulated_s for _, real_s, emulated_s in passes), len(passes)
+    def late(self, since: float) -> dict[str, tuple[int, int]]:
+        """Passes since a moment of `time.monotonic`, by kind of node: those that took longer than emulated, and all."""
+        found = {}
+        for kind in ("verify", "draft"):
+            passes = [one for log in self.folder.glob(f"{kind}*") for one in _passes(log) if one[0] >= since]
+            found[kind] = sum(real_s > emulated_s for _, real_s, emulated_s in passes), len(passes)
+        return found
 
 
 @contextmanager

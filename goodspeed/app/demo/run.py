@@ -15,7 +15,7 @@ from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.processes import GRACE_S, Child, Event, Processes, environment, wait_for_ends
 from goodspeed.app.demo.state import DemoState
 from goodspeed.app.demo.summary import versions
-from goodspeed.app.demo.view import View
+from goodspeed.app.demo.view import REFRESH_S, REPORT_S, View
 from goodspeed.errors import ProcessError
 from goodspeed.serving import prompts, recording
 from goodspeed.serving.recording import VERSION, AnyLine, Header, Opened, Recording, Round
@@ -87,10 +87,11 @@ async def run(
                 if config.http:
                     await _ask_over_http(config, clients, drafts, state, tasks)
                 else:
-                    await _give_prompts(clients, drafts)
-                    state.is_over = True
+                    are_done = await _give_prompts(clients, drafts)
                     watching.cancel()
-                    if compares:
+                    if compares and are_done:
+                        await _all_reported(state)
+                        state.is_over = True
                         await _write_alone(clients, drafts, state, view)
                     await _end_drafts(drafts)
                 guard.cancel()
@@ -114,11 +115,19 @@ def _explained(error: BaseException, log_level: str, view: View) -> ProcessError
     return ProcessError(f"{error}{advice}")
 
 
-async def _give_prompts(clients: list[Client], drafts: list[Child]) -> None:
-    """Writes the prompts to the draft nodes' standard input; waits until all texts are done, or have failed."""
+async def _give_prompts(clients: list[Client], drafts: list[Child]) -> bool:
+    """Writes the prompts to the draft nodes' standard input, and waits for all texts; True if none has failed."""
     for client, draft in zip(clients, drafts, strict=True):
         draft.give(prompts.to_json(client.prompt))
-    await asyncio.gather(*(draft.expect("finish", or_kind="fail") for draft in drafts))
+    ends = await asyncio.gather(*(draft.expect("finish", or_kind="fail") for draft in drafts))
+    return all(end["event"] == "finish" for end in ends)
+
+
+async def _all_reported(state: DemoState) -> None:
+    """Waits for the verify node's report of the last round, which comes after its verdicts; REPORT_S at most."""
+    give_up_at = time.monotonic() + REPORT_S
+    while state.num_reported < state.num_tokens and time.monotonic() < give_up_at:
+        await asyncio.sleep(REFRESH_S)
 
 
 async def _write_alone(clients: list[Client], drafts: list[Child], state: DemoState, view: View) -> None:

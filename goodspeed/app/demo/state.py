@@ -58,6 +58,7 @@ class DemoState:
 
     progress: dict[str, Progress]  # by client name
     num_rounds: int = 0
+    num_reported: int = 0  # tokens in the rounds so far
     wall_s: dict[str, float] = field(default_factory=dict)
     uplink_bytes: int = 0  # bytes of messages with drafted tokens
     policy_error: str | None = None  # latest failure of a user's own policy
@@ -94,6 +95,7 @@ class DemoState:
             if not self.wall_s:
                 self._idle_s = event["wall_s"]["receive"]
             self.num_rounds = event["number"]
+            self.num_reported += sum(row["num_tokens"] for row in event["sessions"])
             for row in event["sessions"]:
                 self._count(event["number"], row)
             self.history.append((event["number"], {row["client"]: row["goodput"] for row in event["sessions"]}))

@@ -155,9 +155,11 @@ def closing(result: dict[str, Any]) -> str:
     texts = "the texts are the same" if not num_different else f"{num_different} of {num_texts} texts differ"
     if num_different and result["verification"] == "ratio":
         texts += ", as the ratio rule draws them anew"
+    together = result["tokens_per_s"] / alone["tokens_per_s"]
     return (
-        f"A text came {alone['speedup']:.2f} times as fast as from the target alone (mean of {num_texts} at once; all "
-        f"together {result['tokens_per_s']:.1f} tokens/s and alone {alone['tokens_per_s']:.1f}); {texts}."
+        f"With drafts a text came {alone['speedup']:.2f} times as fast as from the target alone (geometric mean of "
+        f"{num_texts} at once), all together {together:.2f} times ({result['tokens_per_s']:.1f} and "
+        f"{alone['tokens_per_s']:.1f} tokens/s); {texts}."
     )
 
 

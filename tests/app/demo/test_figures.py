@@ -123,8 +123,8 @@ def test_the_closing_line_compares_each_text_with_the_target_s_own(state: DemoSt
     result = summary.summarize(DemoConfig(clients=2), state)
     assert result["alone"] == {"tokens_per_s": 10 / 16, "speedup": pytest.approx(4.0), "num_different": 0}
     assert summary.closing(result) == (
-        "A text came 4.00 times as fast as from the target alone (mean of 2 at once; all together 2.5 tokens/s and "
-        "alone 0.6); the texts are the same."
+        "With drafts a text came 4.00 times as fast as from the target alone (geometric mean of 2 at once), "
+        "all together 4.00 times (2.5 and 0.6 tokens/s); the texts are the same."
     )
     state.alone.progress["b"].token_ids = [9, 9]
     assert "; 1 of 2 texts differ." in summary.closing(summary.summarize(DemoConfig(clients=2), state))
