@@ -15,10 +15,11 @@ from operator import attrgetter
 from verify_node.scheduler.commit import Moved
 from verify_node.session.session import Session
 
-LEAST_TOKEN_S = 0.004
-"""Time of a token without drafts, in seconds, above which models draft at first. On shared cores a draft model and its
-messages take some milliseconds for each token that they bring: with eight sessions they slowed a target of 13M
-parameters (2 ms a token), and made one of 116M (9 ms) 1.3 times as fast."""
+MANY, LEAST_TOKEN_S = 8, 0.004
+"""Sessions below which models draft at first, and time of a token without drafts, in seconds, from which on they do
+with more sessions, too. On shared cores a draft model and its messages take some milliseconds for each token that they
+bring: with eight sessions they slowed a target of 13M parameters (2 ms a token), and made one of 116M (9 ms) 1.3 times
+as fast."""
 
 SETTLING_ROUNDS, COUNTED_ROUNDS = 8, 24
 """Rounds of a stretch. The first are not counted, since draft nodes still act on their previous permissions."""
@@ -143,7 +144,7 @@ class ModelDrafts:
         """Returns the comparison at this load; a change of load discards the current stretch."""
         if not self._least / SLACK <= num_sessions < 2 * self._least:
             self._least = 1 << (num_sessions.bit_length() - 1)
-            at_first = self.plain_s(self._least) >= LEAST_TOKEN_S * self._least
+            at_first = self._least < MANY or self.plain_s(self._least) >= LEAST_TOKEN_S * self._least
             known = self._by_load.setdefault(self._least, Comparison(at_first))
             self._before = self._tried = None
             self._begin(permits=known.permits)

@@ -10,6 +10,7 @@ from verify_node.scheduler.model_drafts import (
     COUNTED_ROUNDS,
     FIRST_SHARE,
     LEAST_TOKEN_S,
+    MANY,
     SETTLING_ROUNDS,
     ModelDrafts,
     Stretch,
@@ -17,7 +18,6 @@ from verify_node.scheduler.model_drafts import (
 )
 
 STRETCH = SETTLING_ROUNDS + COUNTED_ROUNDS
-MANY = 8  # sessions at which a token takes just less than LEAST_TOKEN_S
 
 
 def plain_s(num_sessions: int) -> float:
