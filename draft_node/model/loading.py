@@ -24,7 +24,9 @@ def load(config: DraftConfig) -> Checkpoint:
     torch.set_num_threads(config.threads or 1)
     # The target determines sampling defaults; the draft model's own matter only if it may write alone.
     generation_config = "auto" if config.fallback == "local" else "none"
-    dtype = quickest_dtype(config.model, config.device) if config.dtype == "auto" else config.dtype
+    dtype = config.dtype
+    if dtype == "auto":  # what it writes alone is text, and float32 by default
+        dtype = "float32" if config.fallback == "local" else quickest_dtype(config.model, config.device)
     return checkpoints.load(config.model, device=config.device, dtype=dtype, generation_config=generation_config)
 
 

@@ -32,8 +32,8 @@ PREFILL = 256
 FIRST_PROBABILITY = 0.7
 """Expected acceptance probability of a draft's first token, before its pass."""
 
-SMOOTHING = 0.1
-"""Smoothing step of a pass's time."""
+SMOOTHING, FORGETTING = 0.1, 0.98
+"""Smoothing step of a pass's time, and factor for it in a round that ran none: one slow pass must not end drafting."""
 
 RESTED_ROUNDS, MAX_RESTED_ROUNDS = 64, 1 << 14
 """Rounds without own drafts after a failure; twice as many after each further one, at most MAX_RESTED_ROUNDS."""
@@ -169,13 +169,16 @@ class OwnDrafts:
         """Drafts one depth after another, while a pass over the unfinished drafts is worth its time."""
         behind = [job for job in jobs if not job.length]
         going = [job for job in jobs if job.length]
+        runs_none = bool(going) and not behind
         while behind or (going and sum(job.expected for job in going) >= worth_per_s * self.pass_s):
-            started = time.perf_counter()
+            started, runs_none = time.perf_counter(), False
             is_usual = not behind and all(job.drafted or job.num_fed <= MAX_LENGTH + 1 for job in going)
             self._pass([*behind, *going])
             if is_usual:  # without prefill
                 self.pass_s = smoothed(self.pass_s, time.perf_counter() - started, SMOOTHING)
             behind, going = [], [job for job in going if not job.is_over]
+        if runs_none:
+            self.pass_s *= FORGETTING
 
     def _pass(self, jobs: Sequence[Job]) -> None:
         """Feeds what each cache lacks, and draws what follows: one token a session, or several behind masks (PARD)."""

@@ -177,7 +177,7 @@ def compare(
     While one tries its other mode, the other one pauses: a stretch must show the effect of one of them alone.
     """
     for one, other in ((nodes, own), (own, nodes)):
-        if other.is_trying:
+        if other.is_trying and any(map(other.uses, sessions)):
             one.begin(now)
         else:
             one.finished(moved, sessions, now)

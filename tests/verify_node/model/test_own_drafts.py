@@ -112,6 +112,14 @@ def test_a_pard_model_drafts_several_tokens_in_one_pass(monkeypatch: pytest.Monk
     assert len(desk.own._cached[session_id(1)]) == desk.own.runner.pool.length(session_id(1))  # no masks are cached
 
 
+def test_one_slow_pass_does_not_end_drafting() -> None:
+    desk = OwnDesk(TARGET)
+    desk.own.pass_s = 1.0  # as long as a round
+    desk.write(num_rounds=100, max_tokens=90)
+    assert not any(planned.num_drafted for planned in desk.planned[:5])
+    assert desk.num_drafted > 0
+
+
 def test_many_texts_at_once_and_a_long_prompt_that_the_draft_model_reads_in_parts(monkeypatch: Any) -> None:
     monkeypatch.setattr("verify_node.model.own_drafts.PREFILL", 24)
     desk = OwnDesk(TARGET)

@@ -133,6 +133,19 @@ def test_time_in_which_nobody_asked_does_not_count() -> None:
     assert drafts._stretch.seconds == 0.5
 
 
+def test_a_trial_without_sessions_does_not_stop_the_other_comparison() -> None:
+    nodes, own = ModelDrafts(True, plain_s), ModelDrafts(True, plain_s, uses=lambda session: True)
+    session: Any = SimpleNamespace(uses_model=True, client=SimpleNamespace(weight=1.0))
+    number = 0
+    while not nodes.is_trying:
+        number += 1
+        moved: Any = [SimpleNamespace(taken=range(10), session=session)]
+        compare(nodes, own, moved, [session], 0.01 * number)
+    busy_s, session.uses_model = own._by_load[1].busy_s, False  # the last session with a model is gone
+    compare(nodes, own, [], [session], 0.01 * (number + 1))
+    assert own._by_load[1].busy_s > busy_s
+
+
 @pytest.mark.parametrize("gain", [0.8, 1.25])
 @pytest.mark.parametrize("own_gain", [0.8, 1.25])
 def test_the_verify_nodes_own_model_is_judged_apart_from_the_models_of_draft_nodes(
