@@ -129,36 +129,51 @@ class OwnDrafts:
     def _jobs(self, planned: Round, outcomes: Sequence[Outcome]) -> list[Job]:
         """Returns the drafts to make: of texts that go on, whose caches do not lag, and for which there is memory."""
         decided = {outcome.session_id: outcome.tokens for outcome in outcomes if not outcome.failed}
-        context_len, room, jobs = self.checkpoint.context_len, PREFILL, list[Job]()
+        context_len, found = self.checkpoint.context_len, list[Job]()
         for wish in planned.own_drafts:
             new = decided.get(wish.session_id, ())
             tokens = [*wish.text, *new]
-            length = min(MAX_LENGTH, wish.most - len(new), context_len - len(tokens))
+            length = min(MAX_LENGTH, wish.max_draft, wish.most - len(new), context_len - len(tokens))
             if not new or length <= 0 or any(token in wish.stop_ids for token in new):
                 continue
             self._rewind(wish.session_id, tokens)
-            lag = len(tokens) - len(self._cached[wish.session_id])
-            num_fed = min(lag, room)
-            if num_fed and self._reserve(wish.session_id, num_fed + length, jobs):
-                room -= num_fed
-                jobs.append(Job(wish, tokens, length if num_fed == lag else 0, num_fed))
+            found.append(Job(wish, tokens, length, len(tokens) - len(self._cached[wish.session_id])))
+        return self._fitting(sorted(found, key=lambda job: job.num_fed))
+
+    def _fitting(self, found: Sequence[Job]) -> list[Job]:
+        """Returns the jobs that this round's prefill and memory suffice for; one that lags only fills its cache.
+
+        found: those that lag least first, so that a long prompt holds up nobody else's drafts.
+        """
+        room, reserved, jobs, kept = PREFILL, 0, list[Job](), {job.key for job in found}
+        for job in found:
+            if job.num_fed > room:
+                job.num_fed, job.length = room, 0
+            if job.num_fed and self._reserve(job, reserved, kept):
+                room -= job.num_fed
+                reserved += self._num_pages(job)
+                jobs.append(job)
         return jobs
 
     def _rewind(self, key: bytes, tokens: Sequence[int]) -> None:
         """Truncates the session's cache to what it has in common with the text, without its final token."""
         cached = self._cached.pop(key, [])
         most = min(len(cached), len(tokens) - 1)
-        num_kept = next((at for at in range(most) if cached[at] != tokens[at]), most)
+        num_kept = most
+        if cached[:most] != tokens[:most]:
+            num_kept = next(at for at in range(most) if cached[at] != tokens[at])
         if len(cached) > num_kept:
             num_kept = self.runner.truncate(key, num_kept)
-        self._cached[key] = cached[:num_kept]  # as the most recently used
+        del cached[num_kept:]
+        self._cached[key] = cached  # as the most recently used
 
-    def _reserve(self, key: bytes, num_tokens: int, jobs: Sequence[Job]) -> bool:
-        """Returns whether there is memory, besides what `jobs` need; evicts sessions that are not drafted for."""
-        pool, used = self.runner.pool, {job.key for job in jobs}
-        reserved = sum(pool.pages_needed(job.key, job.num_fed + job.length) for job in jobs)
-        while pool.num_free - reserved < pool.pages_needed(key, num_tokens):
-            idle = next((other for other in self._cached if other != key and other not in used), None)
+    def _num_pages(self, job: Job) -> int:
+        return self.runner.pool.pages_needed(job.key, job.num_fed + job.length)
+
+    def _reserve(self, job: Job, reserved: int, kept: Container[bytes]) -> bool:
+        """Returns whether there is memory, besides reserved pages; evicts sessions that are not `kept`."""
+        while self.runner.pool.num_free - reserved < self._num_pages(job):
+            idle = next((other for other in self._cached if other not in kept), None)
             if idle is None:
                 return False
             self._forget(idle)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from goodspeed.exact import trees
 from goodspeed.fair.estimators import ROUNDING
-from goodspeed.wire.fields import DraftSource, Verification
+from goodspeed.wire.fields import MAX_DRAFT, DraftSource, Verification
 from goodspeed.wire.messages import Constraint, LogitRules, Sampling, TokenLogprobs
 
 
@@ -101,6 +101,7 @@ class OwnDraft(Struct, frozen=True):
     worth: float  # of one token
     calibrated: tuple[float, ...]  # probability of acceptance of a token, by the code of its claimed probability
     least_probability: float  # path probability below which a token is not worth verifying
+    max_draft: int = MAX_DRAFT  # tokens of the draft
 
 
 class Round(Struct, frozen=True):
