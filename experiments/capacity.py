@@ -64,7 +64,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Way:
-    """Who drafts for users' texts."""
+    """A way of drafting for users' texts."""
 
     says: str
     model: str = "none"  # "own": on the verify node's GPU; "remote"

@@ -58,7 +58,7 @@ def preset(name: str) -> Gpu:
 
 
 def shared_with_draft_model(name: str, size: int = 0) -> Gpu:
-    """That H100 with the family's draft model in its memory, too: weights, and keys and values of every text."""
+    """Returns that H100 with the family's draft model in its memory, too: weights and KV cache."""
     family = _family(name)
     draft = family.drafts[size]
     free = MEMORY_SHARE * H100_BYTES - bytes_held(family.target) - bytes_held(draft)

@@ -91,7 +91,7 @@ def _prompts() -> dict[tuple[str, int], list[int]]:
 
 @dataclass(frozen=True)
 class Found:
-    """What the clients got, live or simulated."""
+    """Tokens that the clients got, live or simulated."""
 
     clients: Sequence[Delivered]
     num_accepted: int  # drafted tokens
@@ -111,7 +111,7 @@ class Found:
 
 
 def simulate(way: Way, num_clients: int, num_texts: int, num_tokens: int, seed: int) -> Found:
-    """What each client gets in the simulation, in seconds of the emulated hardware."""
+    """Returns what each client gets in the simulation, in seconds of the emulated hardware."""
     row = replace(SETTING, num_clients=num_clients, max_tokens=num_tokens)
     ran = run(_world(row, way, num_texts, seed), seed)
     clients = [[(seen.at, seen.num_tokens) for seen in ran.client_verdicts(client)] for client in range(num_clients)]

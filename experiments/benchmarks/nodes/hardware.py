@@ -35,7 +35,7 @@ class Emulation:
     folder: Path  # for the nodes' logs
 
     def words(self, number: int | None) -> list[str]:
-        """What precedes a node's module on its command line. number: of a draft node; None: the verify node."""
+        """Returns the words before a node's module. number: a draft node's; None: the verify node's."""
         cost = self.target if number is None else self.drafts[number]
         log = self.folder / ("verify" if number is None else f"draft-{number}")
         terms = tuple(term.coefficients for term in cost.terms)

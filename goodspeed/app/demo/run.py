@@ -90,8 +90,6 @@ async def run(
                     are_done = await _give_prompts(clients, drafts)
                     watching.cancel()
                     if compares and are_done:
-                        await _all_reported(state)
-                        state.is_over = True
                         await _write_alone(clients, drafts, state, view)
                     await _end_drafts(drafts)
                 guard.cancel()
@@ -131,13 +129,15 @@ async def _all_reported(state: DemoState) -> None:
 
 
 async def _write_alone(clients: list[Client], drafts: list[Child], state: DemoState, view: View) -> None:
-    """Has the target write the same texts without drafts, all at once again."""
+    """Has the target write the same texts without drafts, all at once again; the run before is over."""
+    await _all_reported(state)
+    state.is_over = True
     state.alone = DemoState.of(clients)
     async with waiting(view, lambda: "the target writes the same texts alone, to compare", lambda: ""):
         state.alone.start(time.monotonic())
         for client, draft in zip(clients, drafts, strict=True):
             draft.give(prompts.to_json(replace(client.prompt, drafter="none")))
-        await _end_drafts(drafts)
+        await _end_drafts(drafts)  # inside, so that the step is shown until the texts are done
 
 
 async def _end_drafts(drafts: list[Child]) -> None:
