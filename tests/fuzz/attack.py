@@ -42,6 +42,8 @@ whoever is still talked to."""
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
 READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+ZMTP_1 = b"\x01\x00" + b"\x05\x00late"
+"""A connection of ZMTP 1.0, which greets nobody: an empty name, then one message. Any first byte but 0xff begins one."""
 
 
 class Line:
@@ -171,7 +173,8 @@ class Attack:
         random: Random = self.hostile.random
         self.num_raw += 1
         words = (
-            random.randbytes(200),
+            b"\xff" + random.randbytes(199),  # without 0xff: ZMTP 1.0, and a few messages that nobody counts
+            ZMTP_1,
             b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
             GREETING[: random.randrange(64)],
             GREETING + READY + b"\x02" + random.choice((b"\xff" * 8, b"\x7f" + b"\xff" * 7, b"\0\0\1" + bytes(5))),
@@ -184,7 +187,8 @@ class Attack:
             host, _, port = self.endpoint.removeprefix("tcp://").rpartition(":")
             raw = socket.create_connection((host, int(port)), timeout=2)
             self._raw.append(raw)
-            raw.sendall(random.choice(words))
+            raw.sendall(word := random.choice(words))
+            self.kinds["ZMTP 1.0"] += word is ZMTP_1
         except OSError:
             pass  # hung up on: that is fine
         if len(self._raw) > NUM_RAW:
