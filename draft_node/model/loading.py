@@ -32,8 +32,8 @@ def load(config: DraftConfig) -> Checkpoint:
 
 def quickest_dtype(name: str, device: str) -> str:
     """Returns the precision in which a pass of this draft model takes least time; it only moves acceptance."""
-    if device != "cpu":
-        return "bfloat16"
+    if device != "cpu":  # half precision on GPUs older than Ampere, which only emulate bfloat16
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
     num_bytes = sum(file.stat().st_size for file in find_folder(name).glob("*.safetensors"))
     return "bfloat16" if num_bytes >= LARGE_BYTES and has_bfloat16() else "float32"
 

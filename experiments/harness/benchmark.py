@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import statistics
 import sys
 import time
@@ -14,7 +15,11 @@ from goodspeed.serving.parser import CommandLine
 
 
 def parser(name: str, about: str | None, quick: str) -> CommandLine:
-    """The command line of `python -m experiments.benchmarks.NAME`. quick: what --quick makes smaller."""
+    """The command line of `python -m experiments.benchmarks.NAME`. quick: what --quick makes smaller.
+
+    From now on SIGTERM ends this process as sys.exit does, so that the nodes that it started end with it.
+    """
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     found = CommandLine(prog=f"python -m experiments.benchmarks.{name}", description=about)
     found.add_argument("--quick", action="store_true", help=quick)
     found.add_argument("--json", action="store_true", help="one JSON object as the last line")

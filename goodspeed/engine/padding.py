@@ -64,6 +64,7 @@ def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_no
     source = find_folder(name)
     plan = Plan.of(name, read_config(name, source), shape)
     folder.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(folder)
     partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
     partial.mkdir()
     try:
@@ -298,6 +299,18 @@ def _shards(tensors: Iterator[tuple[str, Tensor]]) -> Iterator[dict[str, Tensor]
             shard = {}
     if shard:
         yield shard
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Removes partial copies of this folder whose process was killed."""
+    for partial in folder.parent.glob(f"{folder.name}.*.partial"):
+        pid = partial.suffixes[-2].removeprefix(".")
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            shutil.rmtree(partial, ignore_errors=True)
+        except (ValueError, PermissionError):
+            pass  # not ours, or in the making
 
 
 def _refuse_full_disk(folder: Path, num_bytes: int) -> None:

@@ -1,5 +1,7 @@
 """A padded checkpoint computes the original's function."""
 
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -70,6 +72,17 @@ def test_what_is_written_is_what_is_made_in_memory(save_checkpoint: Callable[...
     with padding.Weights(tmp_path / "padded") as written:
         assert config["hidden_size"] == 96
         assert all(torch.equal(tensor, written.read(name)) for name, tensor in tensors)
+
+
+def test_what_a_killed_process_left_is_removed(save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for pid in (ended.pid, os.getppid()):
+        (tmp_path / f"padded.{pid}.partial").mkdir()
+
+    padding.pad(str(save_checkpoint("llama")), SHAPE, tmp_path / "padded")
+
+    assert {path.name for path in tmp_path.iterdir()} == {"padded", f"padded.{os.getppid()}.partial"}
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ whoever is still talked to."""
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
 READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
 ZMTP_1 = b"\x01\x00" + b"\x05\x00late"
-"""A connection of ZMTP 1.0, which greets nobody: an empty name, then one message. Any first byte but 0xff begins one."""
+"""A connection of ZMTP 1.0, without a greeting: an empty name, then one message. Any first byte but 0xff begins one."""
 
 
 class Line:

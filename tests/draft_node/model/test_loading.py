@@ -29,5 +29,9 @@ def test_a_cpu_takes_the_quickest_precision_unless_told(
     assert loading.load(DraftConfig(model="tiny-draft-s", dtype=asked)).dtype == dtype
 
 
-def test_a_gpu_takes_bfloat16(tmp_path: Path) -> None:
-    assert loading.quickest_dtype(str(tmp_path), "cuda:0") == "bfloat16"
+@pytest.mark.parametrize(("has_bfloat16", "dtype"), [(True, "bfloat16"), (False, "float16")])
+def test_a_gpu_takes_the_half_precision_that_it_has(
+    has_bfloat16: bool, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bfloat16)
+    assert loading.quickest_dtype(str(tmp_path), "cuda:0") == dtype
