@@ -95,7 +95,9 @@ def load_runners(config: VerifyConfig, ranks: Ranks | None) -> tuple[Runner, Own
         )
         draft = load_draft_model(config, checkpoint) if config.draft_model is not None else None
         runner = make_runner(config, checkpoint, ranks, draft)
-        return runner, None if draft is None else OwnDrafts(draft, Runner(draft, num_pages=runner.pool.num_pages))
+        return runner, None if draft is None else OwnDrafts(
+            draft, make_draft_runner(config, draft, runner.pool.num_pages)
+        )
 
 
 def load_draft_model(config: VerifyConfig, target: Checkpoint) -> Checkpoint:
@@ -120,6 +122,11 @@ def make_runner(
         others=ranks,
         beside=draft,
     )
+
+
+def make_draft_runner(config: VerifyConfig, draft: Checkpoint, num_pages: int) -> Runner:
+    """Wraps the verify node's own draft model with a KV cache of as many pages as the target's."""
+    return Runner(draft, num_pages=num_pages, prefix_cache=config.prefix_cache == "on")
 
 
 def build(

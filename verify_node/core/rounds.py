@@ -182,17 +182,20 @@ class Rounds:
 
     # -- a round is done -------------------------------------------------------------------------------------------
 
-    def finish(self, outcomes: Sequence[Outcome], duration_s: float, now: float, drafting_s: float = 0.0) -> list[Send]:
+    def finish(
+        self, outcomes: Sequence[Outcome], duration_s: float, now: float, drafting_s: float | None = 0.0
+    ) -> list[Send]:
         """Finishes the round in flight: commits, observes, permits; returns one Verdict per moved session.
 
-        drafting_s: of duration_s, the time of the verify node's own draft model.
+        drafting_s: of duration_s, the time of the verify node's own draft model; None: it rests.
         """
         done, self.in_flight = self.in_flight, None
         if done is None:
             raise RuntimeError("no round is in flight")
         self._stage, register = Stage.FINISHING, self.register
-        self.cost.observe(done.num_tokens, len(done.entries), done.context_tokens, duration_s - drafting_s)
-        self.choice.note_drafting(drafting_s)
+        self.cost.observe(done.num_tokens, len(done.entries), done.context_tokens, duration_s - (drafting_s or 0.0))
+        self.choice.note_drafting(drafting_s or 0.0)
+        self.counts.own_s += drafting_s or 0.0
         self.round_s = smoothed(self.round_s, duration_s, SMOOTHING)
         self._num_alone = max(0, self._num_alone - 1)
         moved, sends = self._commit(done, outcomes, now)
@@ -203,7 +206,8 @@ class Rounds:
         still_open = {key: session for key, session in self.taking_part.items() if register.has(session)}
         self.preemption.finished(done, moved, still_open, duration_s)
         going_on = active(register.sessions)
-        compare(self.model_drafts, self.own_drafts, moved, going_on, now)
+        is_barred = drafting_s is None or bool(self.promises.promised)
+        compare(self.model_drafts, self.own_drafts, moved, going_on, now, is_barred=is_barred)
         sends += self._tell(done, moved, going_on, now)
         self.promises.finished(register.sessions, self.round_s, now)
         self._stage, self.failing = Stage.IDLE, ()

@@ -47,6 +47,7 @@ class Job:
     tokens: list[int]  # the text after the round, and the tokens drafted so far
     length: int  # tokens to draft; 0 only fills the cache
     num_fed: int  # tokens of the text that the first pass feeds
+    num_parallel: int = 1  # most tokens that a pass draws
     drafted: list[int] = field(default_factory=list)
     codes: bytes = b""  # of their claimed probabilities
     path: float = 1.0  # calibrated probability that all are accepted
@@ -56,10 +57,15 @@ class Job:
         return self.wish.session_id
 
     @property
+    def num_drawn(self) -> int:
+        """Tokens that its next pass draws."""
+        return min(self.num_parallel, self.length - len(self.drafted))
+
+    @property
     def expected(self) -> float:
-        """Worth that its next token is expected to bring, before the pass that draws it."""
-        num = len(self.drafted)
-        return self.wish.worth * (self.path ** (1.0 + 1.0 / num) if num else FIRST_PROBABILITY)
+        """Worth that the tokens of its next pass are expected to bring: each is as probable as those so far."""
+        each = self.path ** (1.0 / len(self.drafted)) if self.drafted else FIRST_PROBABILITY
+        return self.wish.worth * self.path * sum(each**depth for depth in range(1, self.num_drawn + 1))
 
     @property
     def is_over(self) -> bool:
@@ -94,7 +100,7 @@ class OwnDrafts:
 
         If the model fails, its caches are dropped, it rests for some rounds, and outcomes are returned as they are.
         """
-        if not planned.own_drafts or planned.number < self._rests_until:
+        if not planned.own_drafts or self.rests(planned):
             return list(outcomes)
         try:
             jobs = self._jobs(planned, outcomes)
@@ -104,6 +110,10 @@ class OwnDrafts:
             return list(outcomes)
         found = {job.key: job for job in jobs if job.drafted}
         return [_with_draft(outcome, found.get(outcome.session_id)) for outcome in outcomes]
+
+    def rests(self, planned: Round) -> bool:
+        """Returns whether nothing is drafted in this round because of an earlier failure."""
+        return planned.number < self._rests_until
 
     def keep(self, sessions: Container[bytes]) -> None:
         """Frees the caches of all other sessions: those that ended, or were preempted."""
@@ -120,6 +130,9 @@ class OwnDrafts:
         self._rests_until = number + rests
         told = "the draft model failed (%s: %s); texts go on without it, and it is tried again after %d rounds"
         logger.error(told, type(error).__name__, error, rests, exc_info=error)
+        error.__traceback__ = None  # its frames hold the failed pass's tensors
+        for key in self._cached:
+            self.runner.pool.withdraw(key)
         self.keep(())
         if self.checkpoint.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -136,8 +149,9 @@ class OwnDrafts:
             length = min(MAX_LENGTH, wish.max_draft, wish.most - len(new), context_len - len(tokens))
             if not new or length <= 0 or any(token in wish.stop_ids for token in new):
                 continue
-            self._rewind(wish.session_id, tokens)
-            found.append(Job(wish, tokens, length, len(tokens) - len(self._cached[wish.session_id])))
+            self._rewind(wish, tokens)
+            num_lacking = len(tokens) - len(self._cached[wish.session_id])
+            found.append(Job(wish, tokens, length, num_lacking, self.checkpoint.num_parallel))
         return self._fitting(sorted(found, key=lambda job: job.num_fed))
 
     def _fitting(self, found: Sequence[Job]) -> list[Job]:
@@ -155,9 +169,16 @@ class OwnDrafts:
                 jobs.append(job)
         return jobs
 
-    def _rewind(self, key: bytes, tokens: Sequence[int]) -> None:
-        """Truncates the session's cache to what it has in common with the text, without its final token."""
+    def _rewind(self, wish: OwnDraft, tokens: Sequence[int]) -> None:
+        """Truncates the session's cache to what it has in common with the text, without its final token.
+
+        A session without a cache begins with what the prefix cache has of its text.
+        """
+        key, pool = wish.session_id, self.runner.pool
         cached = self._cached.pop(key, [])
+        if key not in pool and (hit := pool.find(key, wish.prefix_scope, tokens)).pages:
+            pool.adopt(key, hit)
+            cached = list(tokens[: hit.num_tokens])
         most = min(len(cached), len(tokens) - 1)
         num_kept = most
         if cached[:most] != tokens[:most]:
@@ -199,8 +220,9 @@ class OwnDrafts:
         """Feeds what each cache lacks, and draws what follows: one token a session, or several behind masks (PARD)."""
         chunks = [self._chunk(job) for job in jobs]
         logits = self.runner.forward(chunks)  # [tokens to draw, vocab]
-        for chunk in chunks:
-            self._cached[chunk.key] += chunk.tokens  # type: ignore[index]
+        for job, chunk in zip(jobs, chunks, strict=True):
+            self._cached[job.key] += chunk.tokens
+            self.runner.pool.publish(job.key, job.wish.prefix_scope, job.tokens, len(job.tokens) - len(job.drafted))
         drawn = [(job, place) for job, chunk in zip(jobs, chunks, strict=True) for place in range(chunk.num_logits)]
         if not drawn:
             return
@@ -216,8 +238,7 @@ class OwnDrafts:
         lacking = job.tokens[len(self._cached[job.key]) :]
         if not job.drafted:
             lacking = lacking[: job.num_fed]
-        num_drawn = min(self.checkpoint.num_parallel, job.length - len(job.drafted))
-        return Chunk(job.key, lacking, num_drawn, num_masks=max(0, num_drawn - 1))
+        return Chunk(job.key, lacking, job.num_drawn, num_masks=max(0, job.num_drawn - 1))
 
 
 def _with_draft(outcome: Outcome, job: Job | None) -> Outcome:

@@ -28,12 +28,12 @@ from verify_node.scheduler.round import Decisions, Entry, Outcome, PromptRows, R
 @dataclass(frozen=True, slots=True)
 class RoundResult:
     """The outcomes of a round, seconds of its forward pass (masks are made meanwhile), seconds of its verification, and
-    seconds in which the verify node's own draft model drafted for the next round."""
+    seconds in which the verify node's own draft model drafted for the next round; None: it rests after a failure."""
 
     outcomes: list[Outcome]
     forward_s: float
     verify_s: float
-    drafting_s: float = 0.0
+    drafting_s: float | None = 0.0
 
 
 class Target:
@@ -72,10 +72,13 @@ class Target:
         self._constraint_masks.keep(self.runner.pool)
         self._counted.keep(self.runner.pool)
         verified = time.perf_counter()
-        if self.own_drafts is not None:
-            self.own_drafts.keep(self.runner.pool)
-            outcomes = self.own_drafts.add_to(planned, outcomes)
-        return RoundResult(outcomes, forwarded - started, verified - forwarded, time.perf_counter() - verified)
+        seconds = forwarded - started, verified - forwarded
+        if (own := self.own_drafts) is None:
+            return RoundResult(outcomes, *seconds)
+        own.keep(self.runner.pool)
+        if own.rests(planned):
+            return RoundResult(outcomes, *seconds, drafting_s=None)
+        return RoundResult(own.add_to(planned, outcomes), *seconds, time.perf_counter() - verified)
 
     def recover(self) -> None:
         """Frees memory cached by torch's allocator, after a failure."""

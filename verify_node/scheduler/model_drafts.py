@@ -170,14 +170,22 @@ class ModelDrafts:
 
 
 def compare(
-    nodes: ModelDrafts, own: ModelDrafts, moved: Sequence[Moved], sessions: Sequence[Session], now: float
+    nodes: ModelDrafts,
+    own: ModelDrafts,
+    moved: Sequence[Moved],
+    sessions: Sequence[Session],
+    now: float,
+    *,
+    is_barred: bool = False,
 ) -> None:
     """Updates both comparisons, that of draft nodes' models and of the verify node's own, after a finished round.
 
     While one tries its other mode, the other one pauses: a stretch must show the effect of one of them alone.
+    is_barred: the verify node's own model may not draft, in either mode, so there is nothing to compare.
     """
     for one, other in ((nodes, own), (own, nodes)):
-        if other.is_trying and any(map(other.uses, sessions)):
+        pauses = other.is_trying and any(map(other.uses, sessions)) and not (other is own and is_barred)
+        if pauses or (one is own and is_barred):
             one.begin(now)
         else:
             one.finished(moved, sessions, now)

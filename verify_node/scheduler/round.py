@@ -102,6 +102,7 @@ class OwnDraft(Struct, frozen=True):
     calibrated: tuple[float, ...]  # probability of acceptance of a token, by the code of its claimed probability
     least_probability: float  # path probability below which a token is not worth verifying
     max_draft: int = MAX_DRAFT  # tokens of the draft
+    prefix_scope: bytes = b""  # group of sessions that share pages; empty: none
 
 
 class Round(Struct, frozen=True):

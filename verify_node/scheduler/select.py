@@ -176,6 +176,7 @@ class ByWorth(Choice):
             worth=worth,
             calibrated=calibrated,
             least_probability=least,
+            prefix_scope=session.prefix_scope if session.shares else b"",
         )
 
     def note_drafting(self, seconds: float) -> None:

@@ -245,6 +245,9 @@ def seen() -> dict[str, Seen]:
 BY_SELECTION = frozenset(
     {
         "goodspeed_alternative_tokens_total",
+        "goodspeed_own_model_seconds_total",
+        "goodspeed_own_model_draft_tokens_total",
+        "goodspeed_own_model_accepted_tokens_total",
         "goodspeed_slo_promises_total",
         "goodspeed_slo_broken_promises_total",
         "goodspeed_slo_promised_requests_total",
@@ -253,7 +256,7 @@ BY_SELECTION = frozenset(
     }
 )
 """These move only where drafted tokens are selected, or in a fleet; this pair's verify node selects none, and is alone.
-The tests of trees, promises and redirects look at the counts, and tests below at what is served of them."""
+The tests of trees, own drafts, promises and redirects look at the counts, and tests below at what is served of them."""
 
 
 def rows() -> Iterator[tuple[str, str]]:

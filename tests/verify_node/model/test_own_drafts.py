@@ -38,12 +38,15 @@ class OwnDesk(Desk):
         )
         super().__init__(core)
         self.planned: list[Round] = []
+        self.drafting_s: list[float | None] = []
         self.target.run = self._run  # type: ignore[method-assign]
         self.hello("a")
 
     def _run(self, planned: Round) -> list[Outcome]:
         self.planned.append(planned)
-        return self.real.run(planned).outcomes
+        result = self.real.run(planned)
+        self.drafting_s.append(result.drafting_s)
+        return result.outcomes
 
     def finish(self, planned: Round, duration_s: float = 0.01) -> list[DownMessage]:
         """Rounds of a second: passes of the draft model, which take real time, are cheap beside them."""
@@ -213,6 +216,35 @@ def test_a_pass_that_is_not_worth_its_time_is_not_run() -> None:
     assert draft(own, wish(least_probability=0.999999)) == [()]
 
 
+def test_a_pass_that_draws_several_tokens_is_worth_all_of_them() -> None:
+    draft_model = replace(make_checkpoint(1), mask_id=VOCAB - 1, num_parallel=4)
+    own = OwnDrafts(draft_model, make_runner(draft_model))
+    own.pass_s = 0.01
+    assert draft(own, wish(), worth_per_s=100.0) != [
+        ()
+    ]  # a pass costs one token; 0.7 + 0.49 + 0.34 + 0.24 are expected
+    own.pass_s = 0.02
+    assert draft(own, wish(session_id=session_id(3)), worth_per_s=100.0) == [()]
+
+
+def test_texts_that_begin_alike_are_prefilled_once_unless_they_are_of_other_users(monkeypatch: Any) -> None:
+    own = OwnDrafts(TARGET, make_runner(TARGET, prefix_cache=True))
+    fed: list[int] = []
+    forward = own.runner.forward
+
+    def counted(chunks: Any) -> Any:
+        fed.append(sum(len(chunk.tokens) for chunk in chunks))
+        return forward(chunks)
+
+    monkeypatch.setattr(own.runner, "forward", counted)
+    text = tuple(range(2, 32))
+    expected = draft(own, wish(text=text, prefix_scope=b"ann"))
+    for number, scope, num_fed in ((2, b"ann", 31 - 28), (3, b"ben", 31), (4, b"", 31), (5, b"", 31)):
+        fed.clear()
+        assert draft(own, wish(session_id=session_id(number), text=text, prefix_scope=scope)) == expected
+        assert fed[0] == num_fed
+
+
 def test_the_caches_of_ended_and_preempted_texts_are_freed() -> None:
     desk = OwnDesk(TARGET)
     pool = desk.own.runner.pool
@@ -241,6 +273,8 @@ def test_if_it_fails_texts_go_on_without_it_and_the_node_says_so(caplog: Any, mo
     with caplog.at_level(logging.ERROR):
         assert desk.write(sampling=WARM) == alone(WARM)
     assert desk.own.num_failures == 1
+    assert desk.drafting_s[0] is not None
+    assert desk.drafting_s[1:] == [None] * (len(desk.planned) - 1)  # it rests
     assert "the draft model failed (ZeroDivisionError" in caplog.text
     assert desk.own.runner.pool.num_free == desk.own.runner.pool.num_pages
     monkeypatch.setattr(desk.own.runner, "forward", forward)
@@ -258,6 +292,7 @@ def test_its_time_is_no_time_of_the_target() -> None:
         desk.core.finish(desk.target.run(planned), 0.05, desk.now, 0.04)
     assert desk.core.cost.round_s(4, 1, 0) == pytest.approx(0.01)
     assert desk.core.round_s == pytest.approx(0.05)
+    assert desk.core.counts.own_s == pytest.approx(0.16)
 
 
 def test_the_papers_rounds_refuse_it() -> None:

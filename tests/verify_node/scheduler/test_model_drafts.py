@@ -146,6 +146,18 @@ def test_a_trial_without_sessions_does_not_stop_the_other_comparison() -> None:
     assert own._by_load[1].busy_s > busy_s
 
 
+def test_nothing_is_compared_while_the_verify_nodes_own_model_may_not_draft() -> None:
+    nodes, own = ModelDrafts(True, plain_s), ModelDrafts(True, plain_s, uses=lambda session: True)
+    session: Any = SimpleNamespace(uses_model=True, client=SimpleNamespace(weight=1.0))
+    moved: Any = [SimpleNamespace(taken=range(10), session=session)]
+    for number in range(100 * STRETCH):
+        compare(nodes, own, moved, [session], 0.01 * number, is_barred=True)
+    assert not own._by_load
+    assert nodes._by_load[1].num > 0
+    compare(nodes, own, moved, [session], 0.01 * (number + 1))
+    assert own._by_load[1].busy_s == pytest.approx(0.01)  # the time before does not count
+
+
 @pytest.mark.parametrize("gain", [0.8, 1.25])
 @pytest.mark.parametrize("own_gain", [0.8, 1.25])
 def test_the_verify_nodes_own_model_is_judged_apart_from_the_models_of_draft_nodes(
