@@ -15,6 +15,8 @@ from draft_node.http import chat, completions, errors, prompts
 from draft_node.http.answering import add_route, now
 from draft_node.http.body import MAX_BODY_BYTES, REF, BodyLimit, LargeWork
 from draft_node.http.errors import READ, ApiError, declared
+from draft_node.http.messages import shape as messages
+from draft_node.http.messages.requests import CountRequest, MessagesRequest
 from draft_node.http.prompts import check_model
 from draft_node.http.requests import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
 from draft_node.http.responses import shape as responses
@@ -59,6 +61,8 @@ def create_api(
     add_route(app.router, completions.ENDPOINT, service, config, work)
     add_route(app.router, chat.ENDPOINT, service, config, work)
     add_route(app.router, responses.ENDPOINT, service, config, work)
+    add_route(app.router, messages.ENDPOINT, service, config, work)
+    app.include_router(messages.route_of_counts(service, config, work))
     app.include_router(prompts.routes_of_tokens(service, config, work))
     app.include_router(_node_routes(service, config, exposition))
     _complete(app, keyed=keyed)
@@ -82,8 +86,11 @@ def _complete(app: FastAPI, *, keyed: bool) -> None:
 
 
 def _ask_for_keys(document: dict[str, Any]) -> None:
-    document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    document["security"] = [{"key": []}]
+    document["components"]["securitySchemes"] = {
+        "key": {"type": "http", "scheme": "bearer"},
+        "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+    }
+    document["security"] = [{"key": []}, {"x-api-key": []}]
     for path in OPEN_PATHS:
         for operation in document["paths"][path].values():
             operation["security"] = []
@@ -93,11 +100,13 @@ LOCAL = "local: the verify node is away, and texts are the draft model's own"
 """Status of `/ready` while texts come from the draft model's distribution instead of the target's."""
 
 LANDING = """\
-GoodSpeed draft node {version}: the OpenAI API for the model {model!r}.
+GoodSpeed draft node {version}: the OpenAI API for the model {model!r}, and Anthropic's.
 
 POST /v1/chat/completions   a conversation
 POST /v1/completions        a text that goes on
 POST /v1/responses          a conversation as items, without state
+POST /v1/messages           a conversation by Anthropic's API
+POST /v1/messages/count_tokens   its prompt's length
 GET  /v1/models             the model; /v1/models/NAME likewise
 POST /tokenize              a text as token ids
 POST /detokenize            token ids as a text
@@ -110,7 +119,15 @@ GET  /openapi.json          all of it in detail
 docs/HTTP.md of the project says what requests may have.
 """
 
-BODIES = (CompletionRequest, ChatRequest, ResponsesRequest, TokenizeRequest, DetokenizeRequest)
+BODIES = (
+    CompletionRequest,
+    ChatRequest,
+    ResponsesRequest,
+    MessagesRequest,
+    CountRequest,
+    TokenizeRequest,
+    DetokenizeRequest,
+)
 """Request bodies, which FastAPI does not know."""
 
 Exposition = Callable[[], tuple[bytes, str]]
