@@ -74,6 +74,7 @@ class TokenCount(BaseModel):
 class Failure(BaseModel):
     type: str
     message: str
+    details: dict[str, str] | None = None
 
 
 class FailureBody(BaseModel):

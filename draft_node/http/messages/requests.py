@@ -28,6 +28,7 @@ from draft_node.http.strict import Strict, refused
 from draft_node.http.tools import has_switch
 from draft_node.http.translation import Translated, chat_request, kind_of
 from draft_node.service.chat_forms import ChatForms
+from goodspeed.serving.web.errors import NO_THREADS
 
 Texts: TypeAlias = str | Annotated[list[TextPart], Field(fail_fast=True, max_length=MAX_PARTS)]
 Id: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
@@ -131,6 +132,13 @@ class CountRequest(Strict):
 class MessagesRequest(CountRequest, Translated):
     max_tokens: NumTokens
     stop_sequences: Annotated[list[Stop], Field(fail_fast=True, max_length=4)] | None = None
+    thread: Any = Field(default=None, description="refused: no conversation is kept here")
+
+    @model_validator(mode="after")
+    def _keeps_nothing(self) -> Self:
+        if self.thread:
+            raise refused("thread", "is not served: no conversation is kept here; send all of it", NO_THREADS)
+        return self
 
 
 def _messages(request: CountRequest) -> Iterator[dict[str, Any]]:

@@ -11,6 +11,9 @@ MESSAGES = "/v1/messages"
 OVERLOADED = 529
 """Anthropic's status where OpenAI has 503."""
 
+NO_THREADS = "thread_unsupported_request"
+"""Anthropic's code where no conversation is kept; their client then sends all of it each time."""
+
 TYPES = {
     401: "authentication_error",
     404: "not_found_error",
@@ -26,9 +29,11 @@ def error_body(message: str, *, type: str, param: str | None = None, code: str |
     return {"error": {"message": message, "type": type, "param": param, "code": code}}
 
 
-def messages_error(status: int, message: str) -> dict[str, object]:
-    """Returns an error in the format of Anthropic's API. status: that of the OpenAI API."""
-    return {"type": "error", "error": {"type": TYPES.get(status, "invalid_request_error"), "message": message}}
+def messages_error(status: int, message: str, code: str | None = None) -> dict[str, object]:
+    """Returns an error in the format of Anthropic's API. status, code: those of the OpenAI API."""
+    details = {"details": {"error_code": code}} if code == NO_THREADS else {}
+    error = {"type": TYPES.get(status, "invalid_request_error"), "message": message, **details}
+    return {"type": "error", "error": error}
 
 
 def error_answer(
@@ -43,5 +48,5 @@ def error_answer(
 ) -> JSONResponse:
     """Returns an error answer in the format for the request's path. status, type, param and code: OpenAI's."""
     if scope["path"] == MESSAGES or scope["path"].startswith(f"{MESSAGES}/"):
-        return JSONResponse(messages_error(status, message), OVERLOADED if status == 503 else status, headers)
+        return JSONResponse(messages_error(status, message, code), OVERLOADED if status == 503 else status, headers)
     return JSONResponse(error_body(message, type=type, param=param, code=code), status, headers)

@@ -1,10 +1,12 @@
 """`/v1/messages`: a request becomes a chat, its text blocks and events, and errors are Anthropic's."""
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from goodspeed.engine.tokenizing.text import NOTHING, Inputs
 from goodspeed.errors import Busy, VerifyAway
 from goodspeed.serving.web import Keys
 from tests.chats import PLAIN, QWEN3, R1
@@ -173,13 +175,28 @@ def test_everything_asked_for_reaches_the_service(api: Api) -> None:
     assert wanted.is_chat
 
 
+class Listening(SpeakingService):
+    """Keeps what its template was given."""
+
+    def __init__(self, says: str) -> None:
+        super().__init__(says)
+        self.heard: list[tuple[list[Mapping[str, Any]], Inputs]] = []
+
+    async def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
+    ) -> tuple[int, ...]:
+        self.heard.append((list(messages), inputs))
+        return await super().encode_chat(messages, user, inputs)
+
+
 def text(said: str) -> dict[str, Any]:
     return {"type": "text", "text": said, "cache_control": {"type": "ephemeral"}}
 
 
 def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
-    """The prompt is the one that the same turns make as messages of a chat; `count_tokens` says how long it is."""
-    api = Api(service=SpeakingService("Cold."))
+    """The template is given what it is given for the same turns of a chat; `count_tokens` says how long that is."""
+    service = Listening("Cold.")
+    api = Api(service=service)
     results = [
         {"type": "tool_result", "tool_use_id": f"c{i}", "content": said} for i, said in ((1, "3"), (2, [text("4")]))
     ]
@@ -208,7 +225,8 @@ def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
     tools = [{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}]
     assert api.chat(messages=turns, tools=tools, enable_thinking=True).status_code == 200
     counted = count(api, **body).json()
-    assert api.service.prompts == [api.service.prompts[0]] * 3
+    assert service.heard == [service.heard[0]] * 3
+    assert service.heard[0][0][2]["reasoning_content"] == "Hm."
     assert counted == {"input_tokens": answer.json()["usage"]["input_tokens"]}
 
 
@@ -368,6 +386,11 @@ def test_thinking_that_cannot_be_switched_off_is_refused_and_on_is_ignored() -> 
 )
 def test_harmless(api: Api, body: dict[str, Any]) -> None:
     assert ask(api, **{"max_tokens": 1, **body}).status_code == 200
+
+
+def test_threads_are_refused_by_the_code_that_the_official_client_knows(api: Api) -> None:
+    error = ask(api, thread={"type": "create"}).json()["error"]
+    assert error["details"] == {"error_code": "thread_unsupported_request"}
 
 
 def test_only_what_makes_the_prompt_is_counted(api: Api) -> None:
