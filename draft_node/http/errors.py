@@ -33,7 +33,7 @@ class ApiError(Exception):
     def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
         self.status = status
-        self.body: dict[str, Any] = error_body(
+        self.body = error_body(
             message, type=TYPES.get(status, "invalid_request_error"), param=param, code=code or _code(status)
         )
 
@@ -41,7 +41,7 @@ class ApiError(Exception):
         """Returns the answer, in the format for the request's path."""
         retry = RETRY_AFTER_S.get(self.status)
         headers = {**(headers or {}), **({"Retry-After": str(retry)} if retry else {})}
-        return error_answer(scope, self.status, headers=headers, **self.body["error"])
+        return error_answer(scope, self.status, self.body, headers)
 
 
 class ClientGone(Exception):

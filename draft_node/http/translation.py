@@ -72,8 +72,8 @@ def renamed(names: Names) -> Iterator[None]:
         yield
     except (ValidationError, ApiError) as caught:
         error = of_validation(caught) if isinstance(caught, ValidationError) else caught
-        told: Any = error.body["error"]
-        message, param = told["message"], told["param"] or ""
+        told = error.body["error"]
+        message, param = str(error), told["param"] or ""
         for name, own in names:
             message, param = (re.sub(name, own, said) for said in (message, param))
         raise ApiError(error.status, message, param=param or None, code=told["code"]) from None

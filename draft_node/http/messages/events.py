@@ -33,16 +33,12 @@ class ToolUseBlock(BaseModel):
 Block: TypeAlias = TextBlock | ThinkingBlock | ToolUseBlock
 
 
-class ThinkingTokens(BaseModel):
-    thinking_tokens: int
-
-
 class MessageUsage(BaseModel):
     """`input_tokens`: the whole prompt, whether or not the target had it in its KV cache."""
 
     input_tokens: int
     output_tokens: int
-    output_tokens_details: ThinkingTokens | None = None
+    output_tokens_details: dict[str, int] | None = None
     goodspeed: Speculation | None = None
 
     @classmethod
@@ -51,7 +47,7 @@ class MessageUsage(BaseModel):
         found = cls(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens, goodspeed=usage.goodspeed)
         details = usage.completion_tokens_details
         if details is not None and details.reasoning_tokens is not None:
-            found.output_tokens_details = ThinkingTokens(thinking_tokens=details.reasoning_tokens)
+            found.output_tokens_details = {"thinking_tokens": details.reasoning_tokens}
         return found
 
 

@@ -1,6 +1,6 @@
 """Schemas of the bodies of `/v1/messages`, and their translation to a chat request for the same text.
 
-The blocks of a message become one message of a chat; those of a tool's result, one message each.
+A message's blocks become one message of the chat, but each tool's result becomes one of its own.
 """
 
 import json
@@ -69,9 +69,13 @@ class Message(Strict):
     role: Literal["user", "assistant", "system"]
     content: str | Annotated[list[Block], Field(fail_fast=True, min_length=1, max_length=MAX_PARTS)]
 
+    @property
+    def blocks(self) -> Sequence[Block]:
+        return [TextPart(type="text", text=self.content)] if isinstance(self.content, str) else self.content
+
     @model_validator(mode="after")
     def _is_of_its_role(self) -> Self:
-        for block in self.content if isinstance(self.content, list) else ():
+        for block in self.blocks:
             if block.type not in OF_ROLE[self.role]:
                 raise refused("content", f'must not have blocks of the type "{block.type}" in the role "{self.role}"')
         return self
@@ -146,38 +150,34 @@ def _messages(request: CountRequest) -> Iterator[dict[str, Any]]:
         yield {"role": "system", "content": _text(request.system)}
     for message in request.messages:
         if message.role == "assistant":
-            yield _answer(
-                [TextPart(type="text", text=message.content)] if isinstance(message.content, str) else message.content
-            )
-        elif isinstance(message.content, str):
-            yield {"role": message.role, "content": message.content}
-        else:
-            yield from _turns(message.role, message.content)
+            yield _answer(message.blocks)
+            continue
+        for is_result, run in groupby(message.blocks, lambda block: isinstance(block, ToolResult)):
+            if is_result:
+                yield from (_result(block) for block in run if isinstance(block, ToolResult))
+            else:
+                yield {"role": message.role, "content": _text(list(run))}
 
 
-def _turns(role: str, blocks: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Yields a message for each tool's result, and one for each run of text."""
-    for is_text, run in groupby(blocks, lambda block: isinstance(block, TextPart)):
-        if is_text:
-            yield {"role": role, "content": _text(list(run))}
-        else:
-            for result in run:
-                yield {"role": "tool", "tool_call_id": result.tool_use_id, "content": _text(result.content)}
+def _result(block: ToolResult) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": block.tool_use_id, "content": _text(block.content)}
 
 
-def _answer(blocks: Sequence[Any]) -> dict[str, Any]:
+def _answer(blocks: Sequence[Block]) -> dict[str, Any]:
     calls = [
         {"id": one.id, "type": "function", "function": {"name": one.name, "arguments": json.dumps(one.input)}}
         for one in blocks
         if isinstance(one, ToolUse)
     ]
     thought = "".join(one.thinking for one in blocks if isinstance(one, Thought))
-    text = _text([one for one in blocks if isinstance(one, TextPart)])
-    return {"role": "assistant", "content": text, "reasoning_content": thought, "tool_calls": calls}
+    return {"role": "assistant", "content": _text(blocks), "reasoning_content": thought, "tool_calls": calls}
 
 
-def _text(content: str | Sequence[TextPart] | None) -> str:
-    return content if isinstance(content, str) else "".join(part.text for part in content or ())
+def _text(content: str | Sequence[Block] | None) -> str:
+    """Joins the blocks of text."""
+    if isinstance(content, str):
+        return content
+    return "".join(block.text for block in content or () if isinstance(block, TextPart))
 
 
 CHOICES: dict[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
@@ -195,16 +195,11 @@ NAMES = (
 
 
 def chat_of(request: CountRequest, chats: ChatForms) -> ChatRequest:
-    """Returns the chat request for the same text; ApiError, with this endpoint's parameter names, if chats refuse it.
-
-    max_tokens and stop_sequences: those of a request for a text only.
-    """
+    """Returns the chat request for the same text; ApiError, with Anthropic's parameter names, if chats refuse it."""
     choice, config = request.tool_choice or ToolChoice(type="auto"), request.output_config or OutputConfig()
     form = config.format
-    asked = {
+    asked: dict[str, Any] = {
         "messages": list(_messages(request)),
-        "max_completion_tokens": getattr(request, "max_tokens", None),
-        "stop": getattr(request, "stop_sequences", None),
         "tools": [_tool(tool) for tool in request.tools or ()],
         "tool_choice": CHOICES.get(choice.type) or {"type": "function", "function": {"name": choice.name}},
         "parallel_tool_calls": not choice.disable_parallel_tool_use,
@@ -212,6 +207,8 @@ def chat_of(request: CountRequest, chats: ChatForms) -> ChatRequest:
         "reasoning_effort": config.effort,
         "response_format": form and {"type": "json_schema", "json_schema": {"name": "answer", "schema": form.schema_}},
     }
+    if isinstance(request, MessagesRequest):
+        asked |= {"max_completion_tokens": request.max_tokens, "stop": request.stop_sequences}
     return chat_request(request, asked, NAMES)
 
 

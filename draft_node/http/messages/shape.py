@@ -61,7 +61,7 @@ class MessageShape(Itemised):
         return self.body.model_dump_json(exclude_unset=True)
 
     def broken(self, error: ApiError) -> bytes:
-        return server_event("error", json.dumps(messages_error(error.status, str(error))))
+        return server_event("error", json.dumps(messages_error(error.status, error.body)))
 
     def begun(self) -> Iterator[Event]:
         yield Event(type="message_start", message=self.body.model_copy(deep=True))

@@ -1,6 +1,7 @@
 """Bodies of error answers, in the format of the API that a request's path belongs to: OpenAI's, or Anthropic's."""
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from starlette.responses import JSONResponse
 from starlette.types import Scope
@@ -24,29 +25,24 @@ TYPES = {
 }
 
 
-def error_body(message: str, *, type: str, param: str | None = None, code: str | None = None) -> dict[str, object]:
+Body: TypeAlias = dict[str, dict[str, str | None]]
+
+
+def error_body(message: str, *, type: str, param: str | None = None, code: str | None = None) -> Body:
     """Returns an error in the format of the OpenAI API."""
     return {"error": {"message": message, "type": type, "param": param, "code": code}}
 
 
-def messages_error(status: int, message: str, code: str | None = None) -> dict[str, object]:
-    """Returns an error in the format of Anthropic's API. status, code: those of the OpenAI API."""
+def messages_error(status: int, body: Body) -> dict[str, object]:
+    """Converts an error to the format of Anthropic's API."""
+    code = body["error"]["code"]
     details = {"details": {"error_code": code}} if code == NO_THREADS else {}
-    error = {"type": TYPES.get(status, "invalid_request_error"), "message": message, **details}
-    return {"type": "error", "error": error}
+    kind = TYPES.get(status, "invalid_request_error")
+    return {"type": "error", "error": {"type": kind, "message": body["error"]["message"], **details}}
 
 
-def error_answer(
-    scope: Scope,
-    status: int,
-    message: str,
-    *,
-    type: str,
-    param: str | None = None,
-    code: str | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> JSONResponse:
-    """Returns an error answer in the format for the request's path. status, type, param and code: OpenAI's."""
+def error_answer(scope: Scope, status: int, body: Body, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Returns an error answer in the format for the request's path. status, body: those of the OpenAI API."""
     if scope["path"] == MESSAGES or scope["path"].startswith(f"{MESSAGES}/"):
-        return JSONResponse(messages_error(status, message, code), OVERLOADED if status == 503 else status, headers)
-    return JSONResponse(error_body(message, type=type, param=param, code=code), status, headers)
+        return JSONResponse(messages_error(status, body), OVERLOADED if status == 503 else status, headers)
+    return JSONResponse(body, status, headers)

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.counts import ResponseCounts
 from goodspeed.serving.web.connection_limit import host_of
-from goodspeed.serving.web.errors import error_answer
+from goodspeed.serving.web.errors import error_answer, error_body
 
 OPEN_PATHS = ("/health", "/ready")
 """Paths served without a key, for health probes."""
@@ -62,15 +62,12 @@ class KeyCheck:
             scope.setdefault("state", {})[USER] = _name_of(credential)
             await self._app(scope, receive, send)
             return
-        refusal = error_answer(
-            scope,
-            401,
+        body = error_body(
             "no valid API key; send one as `Authorization: Bearer KEY`, or as `x-api-key: KEY`",
-            headers={"WWW-Authenticate": self._challenge},
             type="invalid_request_error",
             code="invalid_api_key",
         )
-        await refusal(scope, receive, send)
+        await error_answer(scope, 401, body, {"WWW-Authenticate": self._challenge})(scope, receive, send)
 
 
 def _name_of(credential: bytes) -> str:
@@ -116,7 +113,8 @@ class LocalHost:
             "this node has no API keys, so it answers only if Host is `localhost` or a loopback address; "
             "send that Host, or start it with --api-key FILE"
         )
-        await error_answer(scope, 421, message, type="invalid_request_error", code="wrong_host")(scope, receive, send)
+        body = error_body(message, type="invalid_request_error", code="wrong_host")
+        await error_answer(scope, 421, body)(scope, receive, send)
 
 
 def _is_local(host: str) -> bool:

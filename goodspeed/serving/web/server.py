@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.serving.web.accepting import Acceptor
 from goodspeed.serving.web.connection_limit import MAX_CONNECTIONS, ConnectionLimit, possible_connections
-from goodspeed.serving.web.errors import error_answer
+from goodspeed.serving.web.errors import error_answer, error_body
 from goodspeed.serving.web.protocol import TimeoutProtocol, prepare
 
 logger = logging.getLogger("goodspeed.http")
@@ -49,8 +49,8 @@ class _Guard:
         except Exception:
             logger.exception("a request failed", extra={"path": scope["path"]})
             if not started:
-                failed = error_answer(scope, 500, FAILED_HERE, type="server_error", code="internal")
-                await failed(scope, receive, send)
+                body = error_body(FAILED_HERE, type="server_error", code="internal")
+                await error_answer(scope, 500, body)(scope, receive, send)
 
 
 class _Server(uvicorn.Server):

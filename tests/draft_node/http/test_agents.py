@@ -72,7 +72,6 @@ def test_anthropics_tool_runner(service: Scripted, stream: bool) -> None:
     http = TestClient(Api(service=service).app)
     client = anthropic.Anthropic(base_url="http://testserver", api_key="none", http_client=http, max_retries=0)
 
-    @anthropic.beta_tool(name="weather", description="x", input_schema=SCHEMA)
     def weather(city: str) -> str:
         return f"3 degrees in {city}"
 
@@ -80,7 +79,7 @@ def test_anthropics_tool_runner(service: Scripted, stream: bool) -> None:
         model="goodspeed",
         max_tokens=200,
         messages=[{"role": "user", "content": "Oslo?"}],
-        tools=[weather],
+        tools=[anthropic.beta_tool(weather, description="x", input_schema=SCHEMA)],
         thinking={"type": "enabled", "budget_tokens": 1024},
         stream=stream,
     )

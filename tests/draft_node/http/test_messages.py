@@ -16,8 +16,8 @@ from tests.draft_node.http.test_responses import LONG, SPOKEN
 
 SCHEMA = {"type": "object", "properties": {"city": {}}}
 WEATHER = {"name": "weather", "input_schema": SCHEMA}
-TOOLS = {"tools": [WEATHER]}
-THINKS = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+TOOLS: dict[str, Any] = {"tools": [WEATHER]}
+THINKS: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
 USE = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}}
 USER = {"role": "user", "content": "hello"}
 
@@ -253,10 +253,10 @@ def test_an_answer_may_be_sent_back_as_it_was() -> None:
 )
 def test_a_model_thinks_when_it_is_asked_to(template: str, thinking: str | None, thinks: bool) -> None:
     """Qwen's template ends with an empty thought where it is not to; R1's cannot do without."""
-    api = Api(service=SpeakingService("x", template))
-    given = {} if thinking is None else {"thinking": {"type": thinking}}
-    assert ask(api, **given).status_code == 200
-    assert api.service.prompts[0].rstrip().endswith("</think>") is not thinks
+    service = SpeakingService("x", template)
+    given: dict[str, Any] = {} if thinking is None else {"thinking": {"type": thinking}}
+    assert ask(Api(service=service), **given).status_code == 200
+    assert service.prompts[0].rstrip().endswith("</think>") is not thinks
 
 
 @pytest.mark.parametrize(
@@ -391,6 +391,11 @@ def test_harmless(api: Api, body: dict[str, Any]) -> None:
 def test_threads_are_refused_by_the_code_that_the_official_client_knows(api: Api) -> None:
     error = ask(api, thread={"type": "create"}).json()["error"]
     assert error["details"] == {"error_code": "thread_unsupported_request"}
+
+
+def test_how_long_an_answer_may_be_has_to_be_said(api: Api) -> None:
+    answer = api.client.post("/v1/messages", json={"messages": [USER]})
+    assert error_of(answer, 400, "invalid_request_error") == "max_tokens must be given"
 
 
 def test_only_what_makes_the_prompt_is_counted(api: Api) -> None:

@@ -187,7 +187,7 @@ def test_anthropics_client(url: str, expected: str) -> None:
         assert counted.input_tokens == message.usage.input_tokens
         turns = [*user(ASKED), message.to_param(), *user("And of Spain?")]
         [follow_up] = client.messages.create(**options | {"messages": turns}).content
-        said = [*user(ASKED), {"role": "assistant", "content": expected}, *user("And of Spain?")]
+        said: Any = [*user(ASKED), {"role": "assistant", "content": expected}, *user("And of Spain?")]
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as other:
         chat = other.chat.completions.create(model=MODEL, messages=said, max_tokens=MAX_TOKENS, seed=7)
     assert follow_up.text == chat.choices[0].message.content
