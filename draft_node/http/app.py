@@ -14,7 +14,7 @@ from draft_node.config import DraftConfig
 from draft_node.http import chat, completions, errors, prompts
 from draft_node.http.answering import add_route, now
 from draft_node.http.body import MAX_BODY_BYTES, REF, BodyLimit, LargeWork
-from draft_node.http.errors import READ, ApiError, declared
+from draft_node.http.errors import READ, TAKE, ApiError, declared
 from draft_node.http.messages import shape as messages
 from draft_node.http.messages.requests import CountRequest, MessagesRequest
 from draft_node.http.prompts import check_model
@@ -164,7 +164,7 @@ def _node_routes(service: Service, config: DraftConfig, exposition: Exposition) 
         """Lists the only model; `max_model_len` is 0 while the verify node, which knows the length, is away."""
         return ModelList(object="list", data=[_model(service, config, started)])
 
-    @routes.get("/v1/models/{name:path}", responses=READ)
+    @routes.get("/v1/models/{name:path}", responses=TAKE)
     async def model(name: str) -> Model:
         check_model(name, config)
         return _model(service, config, started)
