@@ -9,6 +9,7 @@ import pytest
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
 from goodspeed.errors import Busy, VerifyAway
 from goodspeed.serving.web import Keys
+from goodspeed.wire.handshake import Defaults
 from tests.chats import PLAIN, QWEN3, R1
 from tests.draft_node.http.fake import CONTEXT_LEN, Api
 from tests.draft_node.http.speaking import SpeakingService
@@ -152,6 +153,13 @@ def test_why_it_ended(says: str, body: dict[str, Any], reason: str, stop: str | 
     answer = ask(Api(service=SpeakingService(says)), **body).json()
     assert (answer["stop_reason"], answer["stop_sequence"]) == (reason, stop)
     assert (answer["content"] == []) is (says == "")
+
+
+def test_the_targets_own_stop_string_ends_the_turn() -> None:
+    service = SpeakingService("It is cold.")
+    service.chat_defaults = Defaults(stop=(" is",))
+    answer = ask(Api(service=service), stop_sequences=["cold"]).json()
+    assert (answer["stop_reason"], answer["stop_sequence"]) == ("end_turn", None)
 
 
 def test_what_the_draft_model_wrote_alone_is_marked(api: Api) -> None:
