@@ -5,6 +5,7 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
@@ -12,15 +13,14 @@ from starlette.types import ASGIApp
 import goodspeed
 from draft_node.config import DraftConfig
 from draft_node.http import chat, completions, errors, prompts
-from draft_node.http.answering import add_route, now
+from draft_node.http.answering import Endpoint, add_route, now
 from draft_node.http.body import MAX_BODY_BYTES, REF, BodyLimit, LargeWork
 from draft_node.http.errors import READ, TAKE, ApiError, declared
 from draft_node.http.messages import shape as messages
-from draft_node.http.messages.requests import CountRequest, MessagesRequest
+from draft_node.http.messages.requests import CountRequest
 from draft_node.http.prompts import check_model
-from draft_node.http.requests import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from draft_node.http.requests import DetokenizeRequest, TokenizeRequest
 from draft_node.http.responses import shape as responses
-from draft_node.http.responses.requests import ResponsesRequest
 from draft_node.service.service import Service
 from goodspeed.serving.web import OPEN_PATHS, KeyCheck, Keys
 from goodspeed.serving.web.bodies import Model, ModelList, Models, Ready, Status, Version
@@ -58,10 +58,8 @@ def create_api(
         redirect_slashes=False,
     )
     errors.install(app)
-    add_route(app.router, completions.ENDPOINT, service, config, work)
-    add_route(app.router, chat.ENDPOINT, service, config, work)
-    add_route(app.router, responses.ENDPOINT, service, config, work)
-    add_route(app.router, messages.ENDPOINT, service, config, work)
+    for endpoint in ENDPOINTS:
+        add_route(app.router, endpoint, service, config, work)
     app.include_router(messages.route_of_counts(service, config, work))
     app.include_router(prompts.routes_of_tokens(service, config, work))
     app.include_router(_node_routes(service, config, exposition))
@@ -119,11 +117,10 @@ GET  /openapi.json          all of it in detail
 docs/HTTP.md of the project says what requests may have.
 """
 
-BODIES = (
-    CompletionRequest,
-    ChatRequest,
-    ResponsesRequest,
-    MessagesRequest,
+ENDPOINTS: tuple[Endpoint[Any], ...] = (completions.ENDPOINT, chat.ENDPOINT, responses.ENDPOINT, messages.ENDPOINT)
+
+BODIES: tuple[type[BaseModel], ...] = (
+    *(endpoint.body for endpoint in ENDPOINTS),
     CountRequest,
     TokenizeRequest,
     DetokenizeRequest,

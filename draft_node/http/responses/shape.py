@@ -72,16 +72,12 @@ class ResponseShape(Itemised):
         yield self._item("response.output_item.done", item)
 
     def opened(self, *, is_thinking: bool) -> Iterator[Event]:
-        if is_thinking:
-            thought = ReasoningItem(id=new_id("rs"), status="in_progress", summary=[], content=[])
-            yield self._add(thought)
-            thought.content.append(ReasoningText(text=""))
-            yield self._part("response.content_part.added", thought)
-        else:
-            said = MessageItem(id=new_id("msg"), status="in_progress", content=[])
-            yield self._add(said)
-            said.content.append(OutputText(text="", annotations=[], logprobs=[]))
-            yield self._part("response.content_part.added", said)
+        thought = ReasoningItem(id=new_id("rs"), status="in_progress", summary=[], content=[])
+        said = MessageItem(id=new_id("msg"), status="in_progress", content=[])
+        yield self._add(thought if is_thinking else said)
+        thought.content.append(ReasoningText(text=""))
+        said.content.append(OutputText(text="", annotations=[], logprobs=[]))
+        yield self._part("response.content_part.added", self._latest)
 
     def grown(self, text: str, mark: Mapping[str, Marked]) -> Iterator[Event]:
         item = self._latest
