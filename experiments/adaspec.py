@@ -22,9 +22,10 @@ from experiments.harness import styles
 from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
 from experiments.simulation.arrivals import Arrival
+from experiments.simulation.open_loop.drafters import Adaptive, Fixed, Threshold
 from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import Service, serve
-from experiments.simulation.open_loop.together import Adaptive, Drafter, Fixed, Served, Threshold, serve_together
+from experiments.simulation.open_loop.together import Drafter, Served, Server
 from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.presets import LLAMA_1B, Device, Model, charged, roofline
 from experiments.simulation.settings import Settings
@@ -127,7 +128,7 @@ def served(config: Config, machine: str, name: str, policy: str, tpot_s: float |
     arrivals = requests(config, name, tpot_s)
     if policy != OURS:
         drafter = TOGETHER[policy](inf if tpot_s is None else tpot_s)
-        return serve_together(arrivals, drafter, target, draft, config.max_round_tokens)
+        return Server(target, draft, config.max_round_tokens).serve(arrivals, drafter)
     settings = Settings(
         num_clients=config.clients,
         budget=config.budget,

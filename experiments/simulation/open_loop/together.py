@@ -1,4 +1,4 @@
-"""One device drafts for its whole batch, step by step, and then verifies: AdaSpec's rounds, and those of its rivals.
+"""One device drafts for its whole batch, step by step, and then verifies: AdaSpec's and AdaServe's rounds.
 
 A step drafts one token for each text that goes on drafting, and everybody waits for all steps. Prompts are read in
 chunks, beside the texts that are written. Whether a drafted token is right depends on its text and position alone, so
@@ -7,15 +7,11 @@ every drafter meets the same luck; its confidence is the probability that it is 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
 from typing import Protocol
 
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.texts.text import draw, feed
 from goodspeed.fair.round_time import CostModel
-
-KEPT = 0.6
-"""The weight of earlier rounds in the mean confidence that Alg. 1 predicts by, as in the authors' code."""
 
 
 @dataclass(slots=True)
@@ -43,6 +39,16 @@ class Text:
     def tpot_s(self) -> float | None:
         """Seconds per token after the first; None before the second."""
         return (self.last_at - self.first_at) / (self.num_written - 1) if self.num_written > 1 else None
+
+    @property
+    def tier(self) -> str:
+        return self.arrival.slo.tier if self.arrival.slo is not None else ""
+
+    @property
+    def attained(self) -> bool:
+        """Whether its mean TPOT is what it asked for."""
+        wanted = self.arrival.slo.tpot_s if self.arrival.slo is not None else None
+        return wanted is None or self.tpot_s is None or self.tpot_s <= wanted
 
     @property
     def seconds(self) -> float:
@@ -75,6 +81,7 @@ class Batch:
     texts: list[Text]
     target: CostModel
     draft: CostModel
+    line_s: float = 0.0  # the way to a draft model that is elsewhere, and back
     drafting_s: float = 0.0
 
     @property
@@ -83,7 +90,7 @@ class Batch:
 
     def step(self, texts: Sequence[Text]) -> None:
         """One more drafted token for each of these."""
-        self.drafting_s += self.step_s(texts)
+        self.drafting_s += self.step_s(texts) + (0.0 if self.drafting_s else self.line_s)
         for text in texts:
             text.draft()
 
@@ -107,75 +114,12 @@ class Drafter(Protocol):
     def draft(self, batch: Batch) -> None: ...
 
 
-@dataclass(frozen=True)
-class Fixed:
-    """So many tokens for everybody; 0 is plain decoding."""
-
-    length: int
-
-    def draft(self, batch: Batch) -> None:
-        for _ in range(self.length):
-            batch.step(batch.texts)
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """A draft ends with the first token whose confidence is below `bound`, or after `most`."""
-
-    bound: float
-    most: int = 8
-
-    def draft(self, batch: Batch) -> None:
-        going = batch.texts
-        for _ in range(self.most):
-            batch.step(going)
-            going = [text for text in going if text.confidences[-1] >= self.bound]
-            if not going:
-                return
-
-
-@dataclass
-class Adaptive:
-    """AdaSpec: steps while the next one is expected to pay (Alg. 1), and then the least likely tokens go (Alg. 2)."""
-
-    eliminates: bool = True
-    most_s: float = inf  # the TPOT that no round may exceed (Alg. 3)
-    confidence: float = 1.0  # mean of what was drafted
-
-    def draft(self, batch: Batch) -> None:
-        best = -1.0
-        while True:
-            expected = sum(sum(text.paths) for text in batch.texts)
-            more = self.confidence * sum(text.paths[-1] if text.paths else 1.0 for text in batch.texts)
-            seconds = batch.seconds(len(batch.texts), batch.step_s(batch.texts))
-            if batch.efficiency(expected + more, seconds, self.most_s) <= best:
-                break
-            batch.step(batch.texts)
-            expected = sum(sum(text.paths) for text in batch.texts)
-            best = batch.efficiency(expected, batch.seconds(), self.most_s)
-        confidences = [one for text in batch.texts for one in text.confidences]
-        if confidences:
-            self.confidence = KEPT * self.confidence + (1.0 - KEPT) * sum(confidences) / len(confidences)
-        if self.eliminates:
-            self._eliminate(batch)
-
-    def _eliminate(self, batch: Batch) -> None:
-        expected = sum(sum(text.paths) for text in batch.texts)
-        best = batch.efficiency(expected, batch.seconds(), self.most_s)
-        drafted = [(path, text) for text in batch.texts for path in text.paths]
-        for path, text in sorted(drafted, key=lambda pair: (pair[0], -pair[1].number)):
-            found = batch.efficiency(expected - path, batch.seconds(-1), self.most_s)
-            if found <= best:
-                return
-            best, expected = found, expected - path
-            text.paths.pop()
-
-
 @dataclass(slots=True)
 class Served:
     """What became of all requests."""
 
     texts: list[Text] = field(default_factory=list)
+    seconds: float = 0.0
     num_rounds: int = 0
     busy_s: float = 0.0
     num_verdicts: int = 0
@@ -188,67 +132,75 @@ class Served:
         return sum(text.seconds for text in self.texts) / len(self.texts)
 
     @property
+    def attainment(self) -> float:
+        """Share of the texts that were in time."""
+        return sum(text.attained for text in self.texts) / len(self.texts)
+
+    @property
+    def goodput(self) -> float:
+        """Tokens per second of texts that were in time."""
+        return sum(text.num_written for text in self.texts if text.attained) / self.seconds
+
+    @property
     def drafted(self) -> float:
-        return self.num_drafted / self.num_verdicts
+        return self.num_drafted / max(1, self.num_verdicts)
 
     @property
     def accepted(self) -> float:
-        return self.num_accepted / self.num_verdicts
+        return self.num_accepted / max(1, self.num_verdicts)
 
     def tpots(self) -> list[float]:
         """Seconds per token of each text that has two tokens or more."""
         return [text.tpot_s for text in self.texts if text.tpot_s is not None]
 
 
-def serve_together(
-    arrivals: Sequence[Arrival], drafter: Drafter, target: CostModel, draft: CostModel, max_round_tokens: int
-) -> Served:
-    """All requests, to the last. max_round_tokens: with prompts; texts that are written come first."""
-    coming = [Text(number, arrival) for number, arrival in enumerate(arrivals)][::-1]
-    present: list[Text] = []
-    served, now = Served(), 0.0
-    while coming or present:
-        if not present:
-            now = max(now, coming[-1].arrival.at_s)
-        while coming and coming[-1].arrival.at_s <= now:
-            present.append(coming.pop())
-        seconds = _round(present, drafter, target, draft, max_round_tokens, now, served)
-        now += seconds
-        served.num_rounds += 1
+@dataclass(frozen=True)
+class Server:
+    """A device, or several that run each pass together."""
+
+    target: CostModel
+    draft: CostModel
+    max_round_tokens: int  # with prompts; texts that are written come first
+    prompts_first: bool = False  # or rounds are of prompts only, as long as one is not read (vLLM)
+    line_s: float = 0.0  # the way to a draft model that is elsewhere, and back, which every draft takes
+
+    def serve(self, arrivals: Sequence[Arrival], drafter: Drafter) -> Served:
+        """All requests, to the last."""
+        coming = [Text(number, arrival) for number, arrival in enumerate(arrivals)][::-1]
+        present: list[Text] = []
+        served = Served()
+        while coming or present:
+            if not present:
+                served.seconds = max(served.seconds, coming[-1].arrival.at_s)
+            while coming and coming[-1].arrival.at_s <= served.seconds:
+                present.append(coming.pop())
+            self._round(present, drafter, served)
+            served.texts += [text for text in present if not text.num_wanted]
+            present = [text for text in present if text.num_wanted]
+        return served
+
+    def _round(self, present: Sequence[Text], drafter: Drafter, served: Served) -> None:
+        unread = [text for text in present if not text.num_written]
+        writing = [] if unread and self.prompts_first else [text for text in present if text.num_written]
+        batch = Batch(writing, self.target, self.draft, self.line_s)
+        if writing:
+            drafter.draft(batch)
+        num_own = len(writing) + batch.num_drafted
+        reading = _chunks(unread, self.max_round_tokens - num_own)
+        context = sum(text.context_tokens for text in (*writing, *(text for text, _ in reading)))
+        num_tokens = num_own + sum(number for _, number in reading)
+        seconds = batch.drafting_s + self.target.round_s(num_tokens, len(writing) + len(reading), context)
+        served.seconds += seconds
         served.busy_s += seconds
-        served.texts += [text for text in present if not text.num_wanted]
-        present = [text for text in present if text.num_wanted]
-    return served
-
-
-def _round(
-    present: Sequence[Text],
-    drafter: Drafter,
-    target: CostModel,
-    draft: CostModel,
-    max_round_tokens: int,
-    now: float,
-    served: Served,
-) -> float:
-    """One round. Returns its seconds."""
-    writing = [text for text in present if text.num_written]
-    batch = Batch(writing, target, draft)
-    if writing:
-        drafter.draft(batch)
-    num_own = len(writing) + batch.num_drafted
-    reading = _chunks([text for text in present if not text.num_written], max_round_tokens - num_own)
-    context = sum(text.context_tokens for text in (*writing, *(text for text, _ in reading)))
-    num_tokens = num_own + sum(number for _, number in reading)
-    seconds = batch.drafting_s + target.round_s(num_tokens, len(writing) + len(reading), context)
-    for text in writing:
-        served.num_verdicts += 1
-        served.num_drafted += len(text.paths)
-        served.num_accepted += text.accept(now + seconds)
-    for text, number in reading:
-        text.num_read += number
-        if text.num_read == text.arrival.prompt_tokens:
-            text.num_written, text.first_at, text.last_at = 1, now + seconds, now + seconds
-    return seconds
+        served.num_rounds += 1
+        for text in writing:
+            served.num_verdicts += 1
+            served.num_drafted += len(text.paths)
+            served.num_accepted += text.accept(served.seconds)
+        for text, number in reading:
+            text.num_read += number
+            if text.num_read == text.arrival.prompt_tokens:
+                text.num_written, text.first_at, text.last_at = 1, served.seconds, served.seconds
 
 
 def _chunks(unread: Sequence[Text], room: int) -> list[tuple[Text, int]]:

@@ -7,15 +7,17 @@ import pytest
 
 from experiments.adaspec import MACHINES
 from experiments.simulation.arrivals import Arrival
+from experiments.simulation.open_loop.drafters import Adaptive, Fixed, Threshold
 from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import serve
-from experiments.simulation.open_loop.together import Adaptive, Batch, Fixed, Text, Threshold, serve_together
+from experiments.simulation.open_loop.together import Batch, Server, Text
 from experiments.simulation.settings import Settings
 from experiments.slo.service_policies import PLAIN
 from goodspeed.fair.round_time import Linear
 
 TARGET = Linear(fixed_s=0.010, token_s=0.001)
 STEP = Linear(fixed_s=0.001)
+ALONE = Server(TARGET, STEP, 100)
 KINDS = [Kind("short", 0.5, 30, 40, 0.5), Kind("long", 0.5, 400, 80, 0.7)]
 
 
@@ -42,13 +44,13 @@ def lengths(made: Batch) -> list[int]:
 
 
 def test_a_text_alone_takes_a_round_for_each_token_and_one_for_its_prompt():
-    [text] = serve_together([Arrival(1.0, 7, 5, Known((0.5,)))], Fixed(0), TARGET, STEP, 100).texts
+    [text] = ALONE.serve([Arrival(1.0, 7, 5, Known((0.5,)))], Fixed(0)).texts
     assert text.first_at == pytest.approx(1.0 + 0.017)
     assert text.last_at == pytest.approx(1.017 + 4 * 0.011)
 
 
 def test_drafts_that_are_always_right_are_accepted_whole():
-    done = serve_together([Arrival(0.0, 7, 9, Known((1.0,)))], Fixed(3), TARGET, STEP, 100)
+    done = ALONE.serve([Arrival(0.0, 7, 9, Known((1.0,)))], Fixed(3))
     assert (done.num_rounds, done.accepted, done.drafted) == (3, 3.0, 3.0)
     assert done.texts[0].last_at == pytest.approx(0.017 + 2 * (0.003 + 0.014))
 
@@ -99,6 +101,21 @@ def test_no_round_exceeds_the_service_level():
     assert lengths(made) == [2]  # 2 steps, 13 ms: 15 ms; a third would be 17
 
 
+def test_a_draft_model_elsewhere_is_waited_for_once_a_round():
+    done = replace(ALONE, line_s=0.04).serve([Arrival(0.0, 7, 9, Known((1.0,)))], Fixed(3))
+    assert done.texts[0].last_at == pytest.approx(0.017 + 2 * (0.04 + 0.003 + 0.014))
+    plain = replace(ALONE, line_s=0.04).serve([Arrival(0.0, 7, 3, Known((1.0,)))], Fixed(0))
+    assert plain.texts[0].last_at == pytest.approx(0.017 + 2 * 0.011)
+
+
+def test_prompts_first_holds_up_who_writes():
+    arrivals = [Arrival(0.0, 7, 3, Known((0.0,))), Arrival(0.001, 150, 1, Known((0.0,)))]
+    first, beside = (replace(ALONE, prompts_first=one).serve(arrivals, Fixed(0)).texts for one in (True, False))
+    last = {one: next(text for text in texts if text.number == 0).last_at for one, texts in ((1, first), (0, beside))}
+    assert last[1] == pytest.approx(0.017 + 0.110 + 0.060 + 2 * 0.011)
+    assert last[0] == pytest.approx(0.017 + 0.110 + 0.062)
+
+
 @pytest.mark.thorough
 def test_plain_decoding_takes_as_long_as_in_a_world_of_state_machines():
     target, draft = MACHINES["7B"]
@@ -107,4 +124,4 @@ def test_plain_decoding_takes_as_long_as_in_a_world_of_state_machines():
         num_clients=4, max_round_tokens=512, round_cost=target, known_cost=True, latency_s=(0.0,), self_draft=False
     )
     world = serve(replace(settings, **PLAIN), arrivals, 1)
-    assert serve_together(arrivals, Fixed(0), target, draft, 512).mean_s == pytest.approx(world.mean_s, rel=0.02)
+    assert Server(target, draft, 512).serve(arrivals, Fixed(0)).mean_s == pytest.approx(world.mean_s, rel=0.02)
