@@ -71,7 +71,7 @@ def test_every_policy_meets_the_rates_and_is_told():
     assert {"model", "requests_per_s", "policy", "seed", "attainment", "violations", "goodput_tokens_s"} == set(
         outcome.facts["runs"][0]
     )
-    ratios_told = ("attainment_ratio", "violations_ratio", "goodput_ratio")
+    names = ("attainment_ratio", "violations_ratio", "goodput_ratio")
     assert {ratio: set(found) for ratio, found in outcome.facts["headline"].items()} == {
         key: {"llama"} for key in names
     }
