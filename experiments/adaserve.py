@@ -2,15 +2,16 @@
 
 Requests come as they did to a real service, rescaled to the paper's rates: code completions that must be nearly as
 quick as a machine without load, chats, and summaries that may take their time. Rounds take what the paper's authors
-measured on four and two A100. Every policy meets the same requests, with texts that are as hard to draft. *Colocated*
-draft nodes are at distance 0, *edge* ones some way off. What baselines draft is waited for, as where the draft model
-shares the target's devices, and so is what `gradient, barrier` drafts; for `gradient` they draft beside the rounds.
+measured on four and two A100. Every policy meets the same requests, with texts that are as hard to draft. On the
+paper's hardware the draft model shares the target's devices, and all wait for it (`open_loop/together.py`): so its
+baselines run, and `adaptive`, AdaSpec's lengths. `gradient` is our default, with draft nodes of their own;
+*edge* ones are some way off, which baselines wait for.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -23,21 +24,30 @@ from experiments.harness import styles
 from experiments.harness.experiment import Outcome, Results, new_figure, run
 from experiments.harness.processes import each
 from experiments.simulation.arrivals import Arrival
+from experiments.simulation.open_loop.drafters import Adaptive, Fixed
 from experiments.simulation.open_loop.mix import Kind, bells, mixed
 from experiments.simulation.open_loop.service import Service, serve
+from experiments.simulation.open_loop.together import Drafter, Served, Server
 from experiments.simulation.open_loop.traffic import Tabled, rescaled
 from experiments.simulation.settings import Settings
-from experiments.slo.adaserve_claims import BURSTY, RATIOS, findings, ratios
-from experiments.slo.service_policies import OURS, POLICIES
+from experiments.slo.adaserve_claims import BURSTY, HERE, OURS, RATIOS, findings, ratios, worlds
 from goodspeed.fair.round_time import Linear
 
-SHOWN = (OURS, "fixed 4", "chunked prefill", "prefill first")
+TOGETHER: dict[str, Callable[[], Drafter]] = {
+    "prefill first": partial(Fixed, 0),
+    "chunked prefill": partial(Fixed, 0),
+    **{f"fixed {length}": partial(Fixed, length) for length in (4, 6, 8)},
+    HERE: Adaptive,
+}
+"""vLLM, Sarathi, and vLLM with drafts of a fixed length; and lengths by load and confidence, as AdaSpec has them."""
+
+POLICIES = (*TOGETHER, OURS)
+SHOWN = (OURS, HERE, "fixed 4", "chunked prefill")
 """Those in the picture: a baseline of each kind."""
 
 NOTES = [
-    "A ratio compares means over a figure's worlds; the best baseline is chosen anew in each of them.",
+    "A ratio is that to the best baseline of its world; at the highest rate, or else the best of a figure (`up to`).",
     "Where no text was late, one of all is assumed.",
-    "The paper's ratios are its best ones (`up to`), at one of its rates.",
 ]
 
 
@@ -60,7 +70,7 @@ class Model:
 class Config:
     """One section of `configs/adaserve.toml`."""
 
-    seed: int
+    seeds: list[int]
     processes: int  # 0: one on each core
     duration_s: float
     trace: str
@@ -69,10 +79,9 @@ class Config:
     evenness: float  # of the probabilities of drafted tokens (`mix.py`)
     budget: int
     max_round_tokens: int
-    edge_s: float  # one way
-    edge_requests_per_s: list[float]
+    edge_s: list[float]  # one way, at the highest rate
     requests_per_s: float  # where something else varies
-    harder: list[float]  # by so much lower acceptance of all kinds, tried as well
+    harder: list[float]  # by so much lower acceptance of all kinds, at the highest rate
     urgent_shares: list[float]
     slo_scale: float  # the urgent kind's TPOT over the baseline
     slo_scales: list[float]  # tried instead
@@ -97,10 +106,12 @@ class Point:
 
 
 def experiment(config: Config) -> Outcome:
-    cells = [(point, policy) for point, policies in points(config) for policy in policies]
+    cells = [
+        (point, policy, seed) for point, policies in points(config) for policy in policies for seed in config.seeds
+    ]
     rows = each("worlds", partial(row, config), cells, config.processes)
     runs = [told(one) for one in rows if one["figure"] == "rates"]
-    by_model = {name: ratios(rows, name, "rates", OURS) for name in config.models}
+    by_model = {name: ratios(worlds(rows, name, "rates")[-1], OURS) for name in config.models}
     headline = {ratio: {name: by_model[name][ratio] for name in by_model} for ratio in RATIOS}
     return Outcome(
         rows=rows, findings=findings(config.models, rows), facts={"runs": runs, "headline": headline}, notes=NOTES
@@ -110,67 +121,77 @@ def experiment(config: Config) -> Outcome:
 def points(config: Config) -> Iterator[tuple[Point, Sequence[str]]]:
     """Every world of every figure, and the policies that meet it."""
     for name, model in config.models.items():
+        highest = model.requests_per_s[-1]
         for rate in model.requests_per_s:
-            yield Point("rates", name, rate), tuple(POLICIES)
-        for rate in config.edge_requests_per_s:
-            yield Point("edge", name, rate, latency_s=config.edge_s), tuple(POLICIES)
+            yield Point("rates", name, rate), POLICIES
+        for latency_s in config.edge_s:
+            yield Point("edge", name, highest, latency_s=latency_s), POLICIES
         for share in config.urgent_shares:
-            yield Point("urgent", name, config.requests_per_s, urgent_share=share), tuple(POLICIES)
+            yield Point("urgent", name, config.requests_per_s, urgent_share=share), POLICIES
         for scale in config.slo_scales:
-            yield Point("scale", name, config.requests_per_s, slo_scale=scale), tuple(POLICIES)
+            yield Point("scale", name, config.requests_per_s, slo_scale=scale), POLICIES
         for harder in config.harder:
-            yield Point("harder", name, config.requests_per_s, harder=harder), tuple(POLICIES)
-        yield Point("bursty", name, config.requests_per_s, bursty=True), tuple(BURSTY["llama"])
+            yield Point(f"harder by {harder:g}", name, highest, harder=harder), POLICIES
+        yield Point("bursty", name, config.requests_per_s, bursty=True), (*BURSTY["llama"], HERE)
 
 
-def row(config: Config, cell: tuple[Point, str]) -> dict[str, Any]:
+def row(config: Config, cell: tuple[Point, str, int]) -> dict[str, Any]:
     """The row of one policy in one world."""
-    point, policy = cell
-    model, arrivals = config.models[point.model], requests(config, point)
+    point, policy, seed = cell
+    key = {
+        "figure": point.figure,
+        "model": point.model,
+        "requests_per_s": point.requests_per_s,
+        "policy": policy,
+        "seed": seed,
+        "latency_ms": 1000 * point.latency_s,
+        "urgent_share": point.urgent_share,
+        "slo_scale": point.slo_scale,
+        "harder": point.harder,
+    }
+    return key | measures(config, served(config, point, policy, seed))
+
+
+def served(config: Config, point: Point, policy: str, seed: int) -> Service | Served:
+    model, arrivals = config.models[point.model], requests(config, point, seed)
+    step = Linear(fixed_s=model.step_ms / 1000)
+    if policy in TOGETHER:
+        first = policy == "prefill first"
+        server = Server(model.cost, step, config.max_round_tokens, first, 2 * point.latency_s)
+        return server.serve(arrivals, TOGETHER[policy]())
     settings = Settings(
         num_clients=config.clients,
         budget=config.budget,
         max_round_tokens=config.max_round_tokens,
         round_cost=model.cost,
         known_cost=True,
-        draft_cost=(Linear(fixed_s=model.step_ms / 1000),),
+        draft_cost=(step,),
         latency_s=(point.latency_s,),
         self_draft=False,
     )
-    done = serve(replace(settings, **POLICIES[policy]), arrivals, config.seed)
-    key = {"figure": point.figure, "model": point.model, "requests_per_s": point.requests_per_s, "policy": policy}
-    varied = {
-        "latency_ms": 1000 * point.latency_s,
-        "urgent_share": point.urgent_share,
-        "slo_scale": point.slo_scale,
-        "harder": point.harder,
-    }
-    return key | varied | measures(config, done)
+    return serve(settings, arrivals, seed)
 
 
-def measures(config: Config, done: Service) -> dict[str, float]:
-    kept = {
-        kind.name: [text.attained for text in done.texts if text.kept.slo.tier == kind.name] for kind in config.kinds
-    }
+def measures(config: Config, done: Service | Served) -> dict[str, float]:
+    kept = {kind.name: [text.attained for text in done.texts if text.tier == kind.name] for kind in config.kinds}
+    choosing_s = done.selection_s if isinstance(done, Service) else 0.0
     return {
         "requests": len(done.texts),
         "attainment": done.attainment,
         "violations": 1.0 - done.attainment,
         "goodput_tokens_s": done.goodput,
-        "tokens_s": done.tokens_per_s,
         "median_tpot_ms": 1000 * median(done.tpots()),
         "drafted": done.drafted,
         "accepted": done.accepted,
         "round_ms": 1000 * done.busy_s / done.num_rounds,
-        "selection_share": done.selecting,
-        "selection_ms": 1000 * done.selection_s / done.num_rounds,
+        "selection_share": choosing_s / done.busy_s,
         **{f"{name}_attainment": fmean(found) if found else 1.0 for name, found in kept.items()},
     }
 
 
-def requests(config: Config, point: Point) -> list[Arrival]:
+def requests(config: Config, point: Point, seed: int) -> list[Arrival]:
     """The same ones for every policy."""
-    random, kinds = Random(config.seed), kinds_of(config, point)
+    random, kinds = Random(seed), kinds_of(config, point)
     if point.bursty:
         peaks = [(peak * config.duration_s, kind) for peak, kind in zip(config.peaks, kinds, strict=True)]
         each = round(point.requests_per_s * config.duration_s / len(kinds))
@@ -192,7 +213,7 @@ def kinds_of(config: Config, point: Point) -> list[Kind]:
 
 def told(found: dict[str, Any]) -> dict[str, Any]:
     """The part of a row that others compare."""
-    names = ("model", "requests_per_s", "policy", "attainment", "violations", "goodput_tokens_s")
+    names = ("model", "requests_per_s", "policy", "seed", "attainment", "violations", "goodput_tokens_s")
     return {name: found[name] for name in names}
 
 
@@ -203,8 +224,11 @@ def draw(config: Config, results: Results) -> Figure:
     for panel, model in zip(panels, config.models, strict=True):
         here = [one for one in results.rows if (one["figure"], one["model"]) == ("rates", model)]
         for policy, number in styles.numbers(SHOWN, OURS).items():
-            own = sorted((one["requests_per_s"], one["attainment"]) for one in here if one["policy"] == policy)
-            panel.plot(*zip(*own, strict=True), label=policy, **styles.curve(number))
+            own: dict[float, list[float]] = {one["requests_per_s"]: [] for one in here}
+            for one in here:
+                if one["policy"] == policy:
+                    own[one["requests_per_s"]].append(one["attainment"])
+            panel.plot(list(own), [fmean(found) for found in own.values()], label=policy, **styles.curve(number))
         panel.set(title=model, xlabel="requests/s", ylabel="share of texts in time", ylim=(0.0, 1.04))
     return styles.finish(figure, "As the load grows, ours keeps texts in time that others make late", OURS)
 

@@ -23,6 +23,7 @@ from experiments.order.laps_sd_runs import POLICIES, Cell, Settings, chosen, mea
 OURS = "laps"
 ORDERS_SHOWN = {
     OURS: "laps",
+    "laps_learned": "laps, lengths learned by the verify node",
     "fcfs": "first come, first served",
     "las": "least attained service",
     "lp_sjf": "shortest predicted length first",
@@ -125,8 +126,9 @@ def facts(
         },
         "streams": {kind: by_policy(streams, kind=kind) for kind in config.streams},
         "fig1": fig1(),
-        "estimate_error": error_of(rows, config.headline),
-        "estimate_errors": {kind: error_of(rows, kind) for kind in config.kinds},
+        "estimate_error": error_of(rows, config.headline, column="estimate_error"),
+        "estimate_errors": {kind: error_of(rows, kind, column="estimate_error") for kind in config.kinds},
+        "errors_with_prediction": {kind: error_of(rows, kind) for kind in config.kinds},
     }
 
 

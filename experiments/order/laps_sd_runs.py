@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from experiments.simulation.presets import Device, Model, roofline
-from experiments.simulation.queueing.requests import Kind, Request, make
+from experiments.simulation.queueing.requests import Kind, Request, history, make
 from experiments.simulation.queueing.rivals import create
 from experiments.simulation.queueing.server import RemainingTokens, Server, Text, Times
 from goodspeed.fair.lengths import OutputLengths
@@ -28,12 +28,14 @@ LLAMA_68M = Model(2, 768, 12, 12, 64, 3072, 32_000, tied=False)
 SWITCHED_TOKENS, SWITCH_SHARE = 500, 0.1421
 """The paper's Fig. 2: to switch a text of 500 tokens costs 14.21 % of its time. Taken as proportional to its tokens."""
 
-POLICIES = ("fcfs", "las", "lp_sjf", "sjf", "laps", "laps_paper", "laps_learned", "oracle", "optimal")
+PREDICTED = {"lp_sjf", "laps", "laps_paper"}
+POLICIES = ("fcfs", "las", "lp_sjf", "sjf", "laps", "laps_paper", "laps_true", "laps_learned", "oracle", "optimal")
 """First come; least attained service; shortest predicted, and true, length; LAPS-SD with predicted lengths, the same in
-the paper's own form, and with lengths learned from texts that are over; the shortest true time, without preemption; and
-the least true time left, with preemption at no cost, which at one place nothing can beat."""
+the paper's own form, with true lengths, and with lengths that the verify node learns from texts that are over; the
+shortest true time, without preemption; and the least true time left, with preemption at no cost, which at one place
+nothing can beat."""
 
-PREEMPTIVE = {"las", "laps", "laps_paper", "laps_learned", "optimal"}
+PREEMPTIVE = {"las", "laps", "laps_paper", "laps_true", "laps_learned", "optimal"}
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Settings:
     kinds: dict[str, Kind]
     num_drafted: int  # n
     prediction_error: float  # sigma of the log-normal error of predicted lengths
+    history: int  # texts that were over before, from which lengths are learned
     growth: float  # M
     first_s: float  # S_1
     num_rounds: int  # gamma
@@ -95,6 +98,8 @@ def requests(settings: Settings, cell: Cell) -> list[Request]:
 def served(settings: Settings, cell: Cell, policy: str, num_queues: int) -> list[Text]:
     """All texts of the cell, at their end."""
     lengths = OutputLengths()
+    for prompt, output in history(settings.kinds[cell.kind], settings.history, Random(f"before {cell.seed}")):
+        lengths.observe(output, prompt)
     server = Server(
         order_of(settings, policy, num_queues),
         cell.num_places,
@@ -103,7 +108,7 @@ def served(settings: Settings, cell: Cell, policy: str, num_queues: int) -> list
         policy in PREEMPTIVE,
         settings.num_rounds,
         lambda rates: stable_rate(rates, settings.num_rounds, settings.tolerance),
-        lambda text: lengths.observe(text.num_tokens),
+        lambda text: lengths.observe(text.num_tokens, text.request.recorded_prompt),
     )
     return server.serve(requests(settings, cell))
 
@@ -125,11 +130,11 @@ def order_of(settings: Settings, policy: str, num_queues: int) -> Order:
 
 def remaining(policy: str, lengths: OutputLengths) -> RemainingTokens:
     """The remaining size that the policy's order is told; 1 where it knows nothing."""
-    if policy in ("lp_sjf", "laps", "laps_paper"):
+    if policy in PREDICTED:
         return lambda text: max(1, text.request.predicted_tokens - text.num_tokens)
     if policy == "laps_learned":
-        return lambda text: lengths.remaining(text.num_tokens)
-    if policy == "sjf":
+        return lambda text: lengths.remaining(text.num_tokens, text.request.recorded_prompt)
+    if policy in ("sjf", "laps_true"):
         return lambda text: text.request.output_tokens - text.num_tokens
     if policy in ("oracle", "optimal"):
         return lambda text: len(text.request.accepted) - text.num_rounds  # rounds are equally long

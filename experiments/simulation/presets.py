@@ -119,6 +119,16 @@ def roofline(model: Model, device: Device) -> Roofline:
     return Roofline((reading, computing))
 
 
+def charged(model: Model, device: Device) -> Linear:
+    """AdaSpec's Eq. (2) with the same figures: a pass reads the weights *and then* computes, so every token costs time.
+
+    AdaServe's authors measured 30, 55, 85 and 125 ms for 1, 128, 256 and 512 tokens of Llama-70B on four A100. This
+    says 31, 54, 78 and 125 ms, and `roofline` 30, 30, 50 and 97 ms.
+    """
+    reading, computing = roofline(model, device).terms
+    return Linear(fixed_s=reading.fixed_s, token_s=computing.token_s, context_s=reading.context_s)
+
+
 def ridge(model: Model, device: Device) -> float:
     """Tokens of a pass beyond which computing takes longer than reading the weights."""
     bandwidth, flops = BANDWIDTH_SHARE * device.bytes_per_s, COMPUTE_SHARE * device.flops

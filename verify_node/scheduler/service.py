@@ -131,7 +131,8 @@ class Accounts:
         """Closes the account of a complete text; its length updates the expected length of its client's texts."""
         self._accounts.pop(session.session_id, None)
         lengths = self._lengths.setdefault(session.client.name, OutputLengths())
-        lengths.observe(len(session.tokens) - len(session.opened.prompt))
+        num_prompt = len(session.opened.prompt)
+        lengths.observe(len(session.tokens) - num_prompt, num_prompt)
 
     def keep(self, sessions: Mapping[bytes, Session]) -> None:
         """Drops all accounts but those of open sessions."""
@@ -151,7 +152,9 @@ class Accounts:
             waits_since=None if has_place else account.wait_began_at,
             attained_s=account.attained_s,
             turn_s=account.turn_s if has_place else 0.0,
-            remaining_tokens=lengths.remaining(len(session.tokens) - num_prompt, session.limit - num_prompt),
+            remaining_tokens=lengths.remaining(
+                len(session.tokens) - num_prompt, num_prompt, session.limit - num_prompt
+            ),
             rates=account.rates.rates,
             num_drafted=account.rates.num_drafted,
             round_s=account.deciding_s / account.num_decided if account.num_decided else self._round_s or ROUND_S,

@@ -36,6 +36,10 @@ class Served:
     seconds: float  # from its request to its last token
 
     @property
+    def tier(self) -> str:
+        return self.kept.slo.tier
+
+    @property
     def attained(self) -> bool:
         return self.kept.outcome == "attained"
 

@@ -41,6 +41,7 @@ class Request:
     prompt_tokens: int
     output_tokens: int
     predicted_tokens: int  # what a length predictor says before it begins
+    recorded_prompt: int  # tokens of the prompt in the trace that the length is of, by which lengths are learned
     accepted: tuple[int, ...]  # drafted tokens that each of its rounds accepts
 
 
@@ -56,11 +57,11 @@ def make(
 
 
 def _request(kind: Kind, number: int, at_s: float, num_drafted: int, error: float, random: Random) -> Request:
-    output_tokens = _output_tokens(kind, random)
+    recorded_prompt, output_tokens = _lengths(kind, random)
     path = _path(kind, random)
     predicted = max(1, round(output_tokens * math.exp(random.gauss(0.0, error))))
     accepted = rounds(path, random.randrange(len(path)), output_tokens, num_drafted, random)
-    return Request(number, at_s, kind.prompt_tokens, output_tokens, predicted, accepted)
+    return Request(number, at_s, kind.prompt_tokens, output_tokens, predicted, recorded_prompt, accepted)
 
 
 def _path(kind: Kind, random: Random) -> str:
@@ -70,12 +71,18 @@ def _path(kind: Kind, random: Random) -> str:
     return "".join("1" if random.random() < rate else "0" for _ in range(MADE_TOKENS))
 
 
-def _output_tokens(kind: Kind, random: Random) -> int:
+def history(kind: Kind, number: int, random: Random) -> list[tuple[int, int]]:
+    """Tokens of prompt and text of so many earlier requests."""
+    return [_lengths(kind, random) for _ in range(number)]
+
+
+def _lengths(kind: Kind, random: Random) -> tuple[int, int]:
+    """Tokens of a prompt, as it was recorded, and of the text."""
     if kind.trace is not None:
-        drawn = random.choice(lengths(kind.trace))
+        prompt, drawn = random.choice(lengths(kind.trace))
     else:
-        drawn = max(1, round(random.gauss(kind.output_tokens, kind.output_spread)))
-    return min(drawn, kind.max_context - kind.prompt_tokens)
+        prompt, drawn = kind.prompt_tokens, max(1, round(random.gauss(kind.output_tokens, kind.output_spread)))
+    return prompt, min(drawn, kind.max_context - kind.prompt_tokens)
 
 
 def rounds(path: str, start: int, num_tokens: int, num_drafted: int, random: Random) -> tuple[int, ...]:
@@ -103,7 +110,8 @@ def paths(domains: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @cache
-def lengths(trace: str) -> Sequence[int]:
-    """Output tokens of a trace's requests."""
+def lengths(trace: str) -> Sequence[tuple[int, int]]:
+    """Tokens of prompt and output of a trace's requests."""
     with gzip.open(FOLDER / f"{trace}.csv.gz", "rt", newline="") as lines:
-        return [int(row["output_tokens"]) for row in csv.DictReader(lines) if int(row["output_tokens"]) > 0]
+        found = [(int(row["prompt_tokens"]), int(row["output_tokens"])) for row in csv.DictReader(lines)]
+        return [(prompt, output) for prompt, output in found if output > 0]

@@ -6,19 +6,19 @@ Importing this adds them to `ORDERS`, so that a verify core knows them, too.
 from collections.abc import Sequence
 from typing import Any
 
-from verify_node.scheduler.laps import FIRST_S, GROWTH, NUM_QUEUES, Queues
+from verify_node.scheduler.laps import FIRST_S, GROWTH, NUM_QUEUES, Laps
 from verify_node.scheduler.order import AGING_S, Job, Order
 from verify_node.scheduler.preempt import ORDERS
 
+NEVER = 1 << 60
+"""Rounds after which a rate would be stable: more than there are."""
 
-class Las:
+
+class Las(Laps):
     """Higher queue first, then first come; who is in a lower queue than a waiter gives up its place.
 
-    A job keeps a place for S_1 of service at least, so that one which has waited for `aging_s` gets somewhere.
+    LAPS to whom no job ever becomes perceptible, and who weighs no time against another.
     """
-
-    displaces = True
-    ages = True
 
     def __init__(
         self,
@@ -27,14 +27,7 @@ class Las:
         first_s: float = FIRST_S,
         aging_s: float = AGING_S,
     ) -> None:
-        self.queues = Queues(num_queues, growth, first_s)
-        self.aging_s = aging_s
-
-    def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
-        def key(job: Job) -> tuple[tuple[bool, float], int, float]:
-            return job.overdue_first(now, self.aging_s), self.queues.level(job.attained_s), job.arrived_at
-
-        return sorted(jobs, key=key)
+        super().__init__(num_queues, growth, first_s, num_rounds=NEVER, aging_s=aging_s, guesses=False)
 
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
         if holder.turn_s < self.queues.first_s:

@@ -163,11 +163,11 @@ class Server:
         rate = self.stable(text.rates.rates) if self.stable is not None and text.guess is None else None
         if rate is None:
             return
-        request, job = text.request, self._job(text)
+        job = self._job(text)
         per_token_s = (job.num_drafted * job.draft_s + job.round_s) / (job.num_drafted * rate + 1.0)
         known, predicted = (
             text.working_s + max(0, tokens - text.num_tokens) * per_token_s
-            for tokens in (request.output_tokens, request.predicted_tokens)
+            for tokens in (text.request.output_tokens, text.num_tokens + job.remaining_tokens)
         )
         text.guess = Guess(known, predicted, text.num_tokens)
 

@@ -28,7 +28,7 @@ def test_all_of_a_services_requests_ask_for_the_same_level():
 
 
 def test_fixed_lengths_are_fixed():
-    by_policy = {policy: served(TINY, "A100", "trace 1", policy) for policy in ("SD 3", WITHOUT)}
+    by_policy = {policy: served(TINY, "7B", "trace 1", policy) for policy in ("SD 3", WITHOUT)}
     assert by_policy["SD 3"].drafted == pytest.approx(3.0, abs=0.3)  # less at the texts' ends
     assert by_policy[WITHOUT].drafted == 0.0
 
@@ -37,7 +37,7 @@ def test_fixed_lengths_are_fixed():
 def test_every_policy_is_told_for_every_service_and_level():
     outcome = experiment(TINY)
     assert [(one["traffic"], one["policy"]) for one in outcome.rows] == [
-        (name, policy) for name in TINY.traffic for policy in POLICIES
+        (name, policy) for name in (*TINY.traffic, "batch 4") for policy in POLICIES
     ]
     assert all(one["speedup"] == 1.0 for one in outcome.rows if one["policy"] == WITHOUT)
     assert [one["policy"] for one in outcome.curves] == list(POLICIES)

@@ -23,7 +23,7 @@ QUEUES: dict[str, Any] = {"first_s": 2.0, "growth": 2.0}
 
 def request(number, num_rounds, at_s=0.0):
     """A text that grows by one token in each round."""
-    return Request(number, at_s, 10, num_rounds, num_rounds, (0,) * num_rounds)
+    return Request(number, at_s, 10, num_rounds, num_rounds, 10, (0,) * num_rounds)
 
 
 def serve(order, requests, num_places=1, **options):

@@ -1,0 +1,127 @@
+"""Rounds of one device that drafts and then verifies: the tiny cases by hand, and the same time as in a whole world."""
+
+from dataclasses import dataclass, replace
+from random import Random
+
+import pytest
+
+from experiments.adaspec import MACHINES
+from experiments.simulation.arrivals import Arrival
+from experiments.simulation.open_loop.drafters import Adaptive, Fixed, Threshold
+from experiments.simulation.open_loop.mix import Kind, mixed
+from experiments.simulation.open_loop.service import serve
+from experiments.simulation.open_loop.together import Batch, Server, Text
+from experiments.simulation.settings import Settings
+from experiments.slo.service_policies import PLAIN
+from goodspeed.fair.round_time import Linear
+
+TARGET = Linear(fixed_s=0.010, token_s=0.001)
+STEP = Linear(fixed_s=0.001)
+ALONE = Server(TARGET, STEP, 100)
+KINDS = [Kind("short", 0.5, 30, 40, 0.5), Kind("long", 0.5, 400, 80, 0.7)]
+
+
+@dataclass(frozen=True)
+class Known:
+    """A text whose drafted tokens have these confidences by their place."""
+
+    confidences: tuple[float, ...]
+
+    def rate(self, position: int, offset: int, on_path: bool) -> float:
+        return self.confidences[position % len(self.confidences)]
+
+    def probabilities(self, position: int, offset: int) -> float:
+        return self.rate(position, offset, True)
+
+
+def batch(*texts: tuple[float, ...]) -> Batch:
+    arrivals = [Arrival(0.0, 1, 50, Known(one)) for one in texts]
+    return Batch([Text(number, one, num_read=1) for number, one in enumerate(arrivals)], TARGET, STEP)
+
+
+def lengths(made: Batch) -> list[int]:
+    return [len(text.paths) for text in made.texts]
+
+
+def test_a_text_alone_takes_a_round_for_each_token_and_one_for_its_prompt():
+    [text] = ALONE.serve([Arrival(1.0, 7, 5, Known((0.5,)))], Fixed(0)).texts
+    assert text.first_at == pytest.approx(1.0 + 0.017)
+    assert text.last_at == pytest.approx(1.017 + 4 * 0.011)
+
+
+def test_drafts_that_are_always_right_are_accepted_whole():
+    done = ALONE.serve([Arrival(0.0, 7, 9, Known((1.0,)))], Fixed(3))
+    assert (done.num_rounds, done.accepted, done.drafted) == (3, 3.0, 3.0)
+    assert done.texts[0].last_at == pytest.approx(0.017 + 2 * (0.003 + 0.014))
+
+
+def test_a_threshold_ends_each_draft_with_its_first_unsure_token():
+    made = batch((0.9, 0.1, 0.9), (0.9, 0.9, 0.9, 0.9, 0.9))
+    Threshold(0.3, most=4).draft(made)
+    assert lengths(made) == [2, 4]
+    assert made.drafting_s == pytest.approx(4 * 0.001)
+
+
+def test_the_least_likely_tokens_go_while_that_pays():
+    """Four steps of 1 ms; 16 ms without drafted tokens, 1 ms for each. Paths 0.9, 0.81, 0.081, ... and 0.2, 0.04, ...
+
+    With all eight (1.791 + 0.2496 + 2) / 24 ms = 168.4/s; down to 0.9 and 0.81 alone it rises to 3.71 / 18 ms = 206.1/s
+    (0.2 kept: 3.91 / 19 ms = 205.8/s).
+    """
+    made = batch((0.9, 0.9, 0.1, 0.0), (0.2, 0.2, 0.2, 0.2))
+    for _ in range(4):
+        made.step(made.texts)
+    Adaptive()._eliminate(made)
+    assert lengths(made) == [2, 0]
+
+
+def test_tokens_that_cost_nothing_are_all_verified():
+    made = batch((0.9, 0.9, 0.1, 0.01), (0.2, 0.2, 0.2, 0.2))
+    made.target = Linear(fixed_s=0.010)
+    for _ in range(4):
+        made.step(made.texts)
+    Adaptive()._eliminate(made)
+    assert lengths(made) == [4, 4]
+
+
+def test_drafting_goes_on_while_the_next_step_is_expected_to_pay():
+    """One text, 0.5 each, after a history of 0.5: 11, 13, 15 ms for 1, 1.5 and 1.75 tokens: 0, 1 or 2 steps.
+
+    The first step is always made, since Alg. 1 begins at -1: 1.5 / 13 ms = 115/s. A second: 1.75 / 15 ms = 117/s.
+    A third: 1.875 / 17 ms = 110/s.
+    """
+    made = batch((0.5,) * 9)
+    Adaptive(confidence=0.5, eliminates=False).draft(made)
+    assert lengths(made) == [2]
+
+
+def test_no_round_exceeds_the_service_level():
+    made = batch((0.9,) * 9)
+    Adaptive(most_s=0.016, confidence=0.9).draft(made)
+    assert lengths(made) == [2]  # 2 steps, 13 ms: 15 ms; a third would be 17
+
+
+def test_a_draft_model_elsewhere_is_waited_for_once_a_round():
+    done = replace(ALONE, line_s=0.04).serve([Arrival(0.0, 7, 9, Known((1.0,)))], Fixed(3))
+    assert done.texts[0].last_at == pytest.approx(0.017 + 2 * (0.04 + 0.003 + 0.014))
+    plain = replace(ALONE, line_s=0.04).serve([Arrival(0.0, 7, 3, Known((1.0,)))], Fixed(0))
+    assert plain.texts[0].last_at == pytest.approx(0.017 + 2 * 0.011)
+
+
+def test_prompts_first_holds_up_who_writes():
+    arrivals = [Arrival(0.0, 7, 3, Known((0.0,))), Arrival(0.001, 150, 1, Known((0.0,)))]
+    first, beside = (replace(ALONE, prompts_first=one).serve(arrivals, Fixed(0)).texts for one in (True, False))
+    last = {one: next(text for text in texts if text.number == 0).last_at for one, texts in ((1, first), (0, beside))}
+    assert last[1] == pytest.approx(0.017 + 0.110 + 0.060 + 2 * 0.011)
+    assert last[0] == pytest.approx(0.017 + 0.110 + 0.062)
+
+
+@pytest.mark.thorough
+def test_plain_decoding_takes_as_long_as_in_a_world_of_state_machines():
+    target, draft = MACHINES["7B"]
+    arrivals = mixed([0.2 * number for number in range(60)], KINDS, 2.0, Random(3))
+    settings = Settings(
+        num_clients=4, max_round_tokens=512, round_cost=target, known_cost=True, latency_s=(0.0,), self_draft=False
+    )
+    world = serve(replace(settings, **PLAIN), arrivals, 1)
+    assert Server(target, draft, 512).serve(arrivals, Fixed(0)).mean_s == pytest.approx(world.mean_s, rel=0.02)
