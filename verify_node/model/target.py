@@ -75,7 +75,7 @@ class Target:
         seconds = forwarded - started, verified - forwarded
         if (own := self.own_drafts) is None:
             return RoundResult(outcomes, *seconds)
-        own.keep(self.runner.pool)
+        own.keep(self.runner.pool, planned.admitted)
         if own.rests(planned):
             return RoundResult(outcomes, *seconds, drafting_s=None)
         return RoundResult(own.add_to(planned, outcomes), *seconds, time.perf_counter() - verified)

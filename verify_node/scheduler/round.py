@@ -94,7 +94,7 @@ class OwnDraft(Struct, frozen=True):
     """A session of a round for which the verify node's own draft model may draft once the round is decided."""
 
     session_id: bytes
-    text: tuple[int, ...]  # prompt and committed tokens before the round
+    text: Sequence[int]  # prompt and committed tokens before the round; not a copy: a round in flight commits none
     sampling: Sampling
     stop_ids: tuple[int, ...]
     most: int  # tokens of the round and the draft together
