@@ -21,7 +21,7 @@ from goodspeed.exact.confidence import acceptance_probabilities
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.fair.estimators import smoothed
 from goodspeed.wire import probabilities
-from verify_node.scheduler.round import Outcome, OwnDraft, Round
+from verify_node.scheduler.round import Drafting, Outcome, OwnDraft, Round
 
 logger = logging.getLogger("goodspeed.verify")
 
@@ -104,13 +104,15 @@ class OwnDrafts:
         self.pass_s = 0.0  # of one token for each session, smoothed
         self._guessed: dict[bytes, list[int]] = {}  # drafted tokens at each cache's end; the least recently used first
         self._rests_until = 0  # number of the round
+        self._num_passes = 0  # of the newest round
 
     def add_to(self, planned: Round, outcomes: Sequence[Outcome]) -> list[Outcome]:
         """Returns the outcomes with drafts for the next round.
 
         If the model fails, its caches are dropped, it rests for some rounds, and outcomes are returned as they are.
         """
-        if not planned.own_drafts or self.rests(planned):
+        self._num_passes = 0
+        if not planned.own_drafts or planned.number < self._rests_until:
             return list(outcomes)
         try:
             jobs = self._jobs(planned, outcomes)
@@ -121,9 +123,9 @@ class OwnDrafts:
         found = {job.key: job for job in jobs if job.drafted}
         return [_with_draft(outcome, found.get(outcome.session_id)) for outcome in outcomes]
 
-    def rests(self, planned: Round) -> bool:
-        """Returns whether nothing is drafted in this round because of an earlier failure."""
-        return planned.number < self._rests_until
+    def drafting(self, planned: Round, seconds: float) -> Drafting:
+        """Returns what was done in this round, which `add_to` had last."""
+        return Drafting(seconds, self._num_passes, planned.number < self._rests_until)
 
     def keep(self, sessions: Container[bytes], begun: Container[bytes] = ()) -> None:
         """Frees the caches of all other sessions, which ended or were preempted, and of those that have begun anew."""
@@ -230,6 +232,7 @@ class OwnDrafts:
     def _pass(self, jobs: Sequence[Job]) -> None:
         """Feeds what each cache lacks, and draws what follows: one token a session, or several behind masks (PARD)."""
         chunks = [self._chunk(job) for job in jobs]
+        self._num_passes += 1
         logits = self.runner.forward(chunks)  # [tokens to draw, vocab]
         for job, chunk in zip(jobs, chunks, strict=True):
             if job.drafted:

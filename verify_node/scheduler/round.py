@@ -105,6 +105,17 @@ class OwnDraft(Struct, frozen=True):
     prefix_scope: bytes = b""  # group of sessions that share pages; empty: none
 
 
+class Drafting(Struct, frozen=True):
+    """What the verify node's own draft model did in a round."""
+
+    seconds: float = 0.0
+    num_passes: int = 0
+    rests: bool = False  # after a failure
+
+
+NO_DRAFTING = Drafting()
+
+
 class Round(Struct, frozen=True):
     """One forward pass: the entries of sessions, and the sessions that were left out."""
 

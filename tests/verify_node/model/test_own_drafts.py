@@ -16,7 +16,7 @@ from verify_node.assembly import make_draft_runner
 from verify_node.core.settings import CoreSettings
 from verify_node.model.own_drafts import RESTED_ROUNDS, OwnDrafts
 from verify_node.model.target import Target
-from verify_node.scheduler.round import Outcome, OwnDraft, Round
+from verify_node.scheduler.round import Drafting, Outcome, OwnDraft, Round
 from verify_node.session.calibration import Calibration
 
 TARGET = make_checkpoint(1)
@@ -40,14 +40,14 @@ class OwnDesk(Desk):
         )
         super().__init__(core)
         self.planned: list[Round] = []
-        self.drafting_s: list[float | None] = []
+        self.drafting: list[Drafting] = []
         self.target.run = self._run  # type: ignore[method-assign]
         self.hello("a")
 
     def _run(self, planned: Round) -> list[Outcome]:
         self.planned.append(planned)
         result = self.real.run(planned)
-        self.drafting_s.append(result.drafting_s)
+        self.drafting.append(result.drafting)
         return result.outcomes
 
     def finish(self, planned: Round, duration_s: float = 0.01) -> list[DownMessage]:
@@ -114,6 +114,7 @@ def test_a_pard_model_drafts_several_tokens_in_one_pass(monkeypatch: pytest.Monk
     assert desk.num_drafted > 0
     assert [4] in passes
     assert all(drawn <= 4 for each in passes for drawn in each)
+    assert sum(drafting.num_passes for drafting in desk.drafting) == len(passes)
     cached = desk.own.runner.pool.length(session_id(1)) - len(desk.own._guessed[session_id(1)])
     assert cached < len(desk.session(1).tokens)  # no masks are cached
 
@@ -323,8 +324,8 @@ def test_if_it_fails_texts_go_on_without_it_and_the_node_says_so(caplog: Any, mo
     with caplog.at_level(logging.ERROR):
         assert desk.write(sampling=WARM) == alone(WARM)
     assert desk.own.num_failures == 1
-    assert desk.drafting_s[0] is not None
-    assert desk.drafting_s[1:] == [None] * (len(desk.planned) - 1)  # it rests
+    assert all(drafting.rests for drafting in desk.drafting)
+    assert [drafting.num_passes for drafting in desk.drafting[:2]] == [1, 0]
     assert "the draft model failed (ZeroDivisionError" in caplog.text
     assert desk.own.runner.pool.num_free == desk.own.runner.pool.num_pages
     monkeypatch.setattr(desk.own.runner, "forward", forward)
@@ -339,10 +340,11 @@ def test_its_time_is_no_time_of_the_target() -> None:
     for _ in range(4):
         planned = desk.core.plan(desk.now)
         assert planned is not None
-        desk.core.finish(desk.target.run(planned), 0.05, desk.now, 0.04)
+        desk.core.finish(desk.target.run(planned), 0.05, desk.now, Drafting(0.04, 2))
     assert desk.core.cost.round_s(4, 1, 0) == pytest.approx(0.01)
     assert desk.core.round_s == pytest.approx(0.05)
     assert desk.core.counts.own_s == pytest.approx(0.16)
+    assert desk.core.counts.num_own_passes == 8
 
 
 def test_the_papers_rounds_refuse_it() -> None:
