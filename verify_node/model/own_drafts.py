@@ -142,7 +142,11 @@ class OwnDrafts:
         self._rests_until = number + rests
         told = "the draft model failed (%s: %s); texts go on without it, and it is tried again after %d rounds"
         logger.error(told, type(error).__name__, error, rests, exc_info=error)
-        error.__traceback__ = None  # its frames hold the failed pass's tensors
+        held: BaseException | None = error
+        while (
+            held is not None
+        ):  # the frames of the error, and of those that it followed, hold the failed pass's tensors
+            held.__traceback__, held = None, held.__cause__ or held.__context__
         for key in self._guessed:
             self.runner.pool.withdraw(key)
         self.keep(())

@@ -1,10 +1,12 @@
 """The verify node's own draft model: the target's text whatever it drafts, and drafts only where they pay."""
 
 import logging
+import weakref
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from msgspec.structs import replace as replace_fields
 
 from goodspeed.app import generation
@@ -331,6 +333,25 @@ def test_if_it_fails_texts_go_on_without_it_and_the_node_says_so(caplog: Any, mo
     monkeypatch.setattr(desk.own.runner, "forward", forward)
     assert draft(desk.own, wish(), number=RESTED_ROUNDS) == [()]
     assert draft(desk.own, wish(), number=RESTED_ROUNDS + 2) != [()]
+
+
+def test_a_failed_passs_tensors_are_released_before_memory_is_freed(caplog: Any, monkeypatch: Any) -> None:
+    own, free = OwnDrafts(TARGET, make_runner(TARGET)), list[bool]()
+    tensors: list[weakref.ref[torch.Tensor]] = []
+
+    def fail(chunks: Any) -> torch.Tensor:
+        logits = torch.ones(len(chunks))
+        tensors.append(weakref.ref(logits))
+        try:
+            raise torch.OutOfMemoryError("no memory")
+        except torch.OutOfMemoryError as error:
+            raise RuntimeError("the pass failed") from error
+
+    monkeypatch.setattr(own.runner, "forward", fail)
+    monkeypatch.setattr(own.runner, "free", lambda key: free.append(tensors[0]() is None))
+    with caplog.at_level(logging.CRITICAL, "goodspeed.verify"):  # else pytest's own record of the error holds them
+        assert draft(own, wish()) == [()]
+    assert free == [True]
 
 
 def test_its_time_is_no_time_of_the_target() -> None:
