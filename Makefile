@@ -115,7 +115,7 @@ fuzz-decoders: $(READY)
 soak: $(READY)
 	$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) $(ARGS)
 
-# Other people's clients of the OpenAI API. They bring thirty packages, and litellm wants another huggingface_hub than
+# Other people's clients of the HTTP API. They bring thirty packages, and litellm wants another huggingface_hub than
 # transformers has, so they get an environment of their own on top of the other one.
 CLIENTS := .venv-clients
 LITELLM_NEEDS := aiohttp python-dotenv jinja2 tiktoken fastuuid pydantic-settings h2 importlib-metadata
@@ -123,7 +123,7 @@ LITELLM_NEEDS := aiohttp python-dotenv jinja2 tiktoken fastuuid pydantic-setting
 clients: $(READY)
 	@[ -e $(CLIENTS)/.ready ] || { $(PYTHON) -m venv $(CLIENTS) \
 	  && $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$($(CLIENTS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/goodspeed.pth" \
-	  && $(CLIENTS)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt openai-agents langchain-openai $(LITELLM_NEEDS) \
+	  && $(CLIENTS)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt anthropic openai-agents langchain-openai $(LITELLM_NEEDS) \
 	  && $(CLIENTS)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-deps litellm && touch $(CLIENTS)/.ready; }
 	$(CLIENTS)/bin/python -m pytest -p no:langsmith_plugin tests/together/http/test_other_clients.py tests/draft_node/http/test_agents.py $(ARGS)
 

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
@@ -19,7 +19,7 @@ from draft_node.config import DraftConfig
 from draft_node.http import streams
 from draft_node.http.body import LargeWork, ignored_of, reads, takes
 from draft_node.http.choices import Choice
-from draft_node.http.errors import WORK, ApiError
+from draft_node.http.errors import WORK, Answers, ApiError
 from draft_node.http.requests import Asking, Extension
 from draft_node.http.streams import EventStream, unless_gone
 from draft_node.http.wanted import Wish
@@ -79,6 +79,7 @@ class Endpoint(Generic[B]):
     answer: type[BaseModel]
     shape_of: ShapeOf[B]
     ignored: Callable[[B, Service], Iterable[str]] = lambda body, service: ()  # members this model ignores
+    responses: Answers = field(default_factory=lambda: WORK)
     description: str = ""
 
 
@@ -88,7 +89,7 @@ def add_route(routes: APIRouter, endpoint: Endpoint[B], service: Service, config
         name=endpoint.name,
         description=endpoint.description,
         response_model=endpoint.answer,
-        responses=WORK,
+        responses=endpoint.responses,
         openapi_extra=takes(endpoint.body),
     )
     async def generate(request: Request, body: Annotated[Any, Depends(reads(endpoint.body, work.bodies))]) -> Response:

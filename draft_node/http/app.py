@@ -5,6 +5,7 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
@@ -12,13 +13,14 @@ from starlette.types import ASGIApp
 import goodspeed
 from draft_node.config import DraftConfig
 from draft_node.http import chat, completions, errors, prompts
-from draft_node.http.answering import add_route, now
+from draft_node.http.answering import Endpoint, add_route, now
 from draft_node.http.body import MAX_BODY_BYTES, REF, BodyLimit, LargeWork
-from draft_node.http.errors import READ, ApiError, declared
+from draft_node.http.errors import READ, TAKE, ApiError, declared
+from draft_node.http.messages import shape as messages
+from draft_node.http.messages.requests import CountRequest
 from draft_node.http.prompts import check_model
-from draft_node.http.requests import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from draft_node.http.requests import DetokenizeRequest, TokenizeRequest
 from draft_node.http.responses import shape as responses
-from draft_node.http.responses.requests import ResponsesRequest
 from draft_node.service.service import Service
 from goodspeed.serving.web import OPEN_PATHS, KeyCheck, Keys
 from goodspeed.serving.web.bodies import Model, ModelList, Models, Ready, Status, Version
@@ -56,9 +58,9 @@ def create_api(
         redirect_slashes=False,
     )
     errors.install(app)
-    add_route(app.router, completions.ENDPOINT, service, config, work)
-    add_route(app.router, chat.ENDPOINT, service, config, work)
-    add_route(app.router, responses.ENDPOINT, service, config, work)
+    for endpoint in ENDPOINTS:
+        add_route(app.router, endpoint, service, config, work)
+    app.include_router(messages.route_of_counts(service, config, work))
     app.include_router(prompts.routes_of_tokens(service, config, work))
     app.include_router(_node_routes(service, config, exposition))
     _complete(app, keyed=keyed)
@@ -82,8 +84,11 @@ def _complete(app: FastAPI, *, keyed: bool) -> None:
 
 
 def _ask_for_keys(document: dict[str, Any]) -> None:
-    document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    document["security"] = [{"key": []}]
+    document["components"]["securitySchemes"] = {
+        "key": {"type": "http", "scheme": "bearer"},
+        "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+    }
+    document["security"] = [{"key": []}, {"x-api-key": []}]
     for path in OPEN_PATHS:
         for operation in document["paths"][path].values():
             operation["security"] = []
@@ -93,11 +98,13 @@ LOCAL = "local: the verify node is away, and texts are the draft model's own"
 """Status of `/ready` while texts come from the draft model's distribution instead of the target's."""
 
 LANDING = """\
-GoodSpeed draft node {version}: the OpenAI API for the model {model!r}.
+GoodSpeed draft node {version}: the OpenAI API for the model {model!r}, and Anthropic's.
 
 POST /v1/chat/completions   a conversation
 POST /v1/completions        a text that goes on
 POST /v1/responses          a conversation as items, without state
+POST /v1/messages           a conversation by Anthropic's API
+POST /v1/messages/count_tokens   its prompt's length
 GET  /v1/models             the model; /v1/models/NAME likewise
 POST /tokenize              a text as token ids
 POST /detokenize            token ids as a text
@@ -110,7 +117,14 @@ GET  /openapi.json          all of it in detail
 docs/HTTP.md of the project says what requests may have.
 """
 
-BODIES = (CompletionRequest, ChatRequest, ResponsesRequest, TokenizeRequest, DetokenizeRequest)
+ENDPOINTS: tuple[Endpoint[Any], ...] = (completions.ENDPOINT, chat.ENDPOINT, responses.ENDPOINT, messages.ENDPOINT)
+
+BODIES: tuple[type[BaseModel], ...] = (
+    *(endpoint.body for endpoint in ENDPOINTS),
+    CountRequest,
+    TokenizeRequest,
+    DetokenizeRequest,
+)
 """Request bodies, which FastAPI does not know."""
 
 Exposition = Callable[[], tuple[bytes, str]]
@@ -147,7 +161,7 @@ def _node_routes(service: Service, config: DraftConfig, exposition: Exposition) 
         """Lists the only model; `max_model_len` is 0 while the verify node, which knows the length, is away."""
         return ModelList(object="list", data=[_model(service, config, started)])
 
-    @routes.get("/v1/models/{name:path}", responses=READ)
+    @routes.get("/v1/models/{name:path}", responses=TAKE)
     async def model(name: str) -> Model:
         check_model(name, config)
         return _model(service, config, started)

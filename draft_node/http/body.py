@@ -47,7 +47,7 @@ class BodyLimit:
         try:
             body = await self._read(Headers(scope=scope), receive)
         except ApiError as error:
-            await error.response()(scope, receive, send)
+            await error.response(scope)(scope, receive, send)
         except ClientGone:
             return
         else:

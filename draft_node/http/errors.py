@@ -2,19 +2,24 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from fastapi import FastAPI, Request
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
+from starlette.types import Scope
 
 from draft_node.http.strict import MEMBER
 from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
-from goodspeed.serving.web import error_body
+from goodspeed.serving.web import error_answer, error_body
 from goodspeed.serving.web.bodies import ErrorBody
+from goodspeed.serving.web.errors import OVERLOADED
 
-RETRY_AFTER_S = {429: 1, 503: 5}
+RETRY_AFTER_S = {429: 1, 503: 5, OVERLOADED: 5}
+
+Answers: TypeAlias = dict[int | str, dict[str, Any]]
+"""Answers of a route by status, as FastAPI takes them."""
 
 TYPES = {401: "invalid_request_error", 429: "rate_limit_error", 503: "service_unavailable"}
 
@@ -32,11 +37,11 @@ class ApiError(Exception):
             message, type=TYPES.get(status, "invalid_request_error"), param=param, code=code or _code(status)
         )
 
-    def response(self, headers: dict[str, str] | None = None) -> Response:
+    def response(self, scope: Scope, headers: dict[str, str] | None = None) -> Response:
+        """Returns the answer, in the format for the request's path."""
         retry = RETRY_AFTER_S.get(self.status)
-        return JSONResponse(
-            self.body, self.status, {**(headers or {}), **({"Retry-After": str(retry)} if retry else {})}
-        )
+        headers = {**(headers or {}), **({"Retry-After": str(retry)} if retry else {})}
+        return error_answer(scope, self.status, self.body, headers)
 
 
 class ClientGone(Exception):
@@ -74,6 +79,10 @@ def of_validation(error: ValidationError) -> ApiError:
         return ApiError(400, f"{param} {context['what']}", param=param, code=context["code"] or None)
     if not param:
         return ApiError(400, "the body must be a JSON object", code="invalid_json")
+    if kind == "union_tag_invalid":
+        types = re.sub(r"[\[\]]", "", context["expected_tags"])
+        what = f"{param} has the type {context['tag'][1:-1][:64]!a}, which is not served here; send one of {types}"
+        return ApiError(400, what, param=param)
     place = param.rpartition(".")[2]
     says = UNIONS[place] if kind.endswith("_type") and place in UNIONS and len(alike) > 1 else _sentence(found["msg"])
     code = "missing_parameter" if kind == "missing" else None
@@ -83,7 +92,7 @@ def of_validation(error: ValidationError) -> ApiError:
 UNIONS = {
     "prompt": "must be a string, a list of strings, a list of token ids, or a list of such lists; none of them empty",
     "stop": "must be a string, or a list of at most 4; each has 1 to 256 characters",
-    "content": "must be a string or a list of text parts",
+    **dict.fromkeys(("content", "system"), "must be a string or a list of text parts"),
     "input": "must be a string, or a list of messages, function calls, their outputs and reasoning",
     "slo": "must be a tier's name, or an object with ttft_ms, tpot_ms or both",
     "tool_choice": 'must be "none", "auto", "required", or an object that names a function',
@@ -127,12 +136,12 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(ApiError)
     async def ours(request: Request, error: ApiError) -> Response:
-        return error.response()
+        return error.response(request.scope)
 
     @app.exception_handler(ServiceError)
     @app.exception_handler(PromptError)
     async def services(request: Request, error: ServiceError | PromptError) -> Response:
-        return of_service(error).response()
+        return of_service(error).response(request.scope)
 
     @app.exception_handler(ClientGone)
     async def gone(request: Request, error: ClientGone) -> Response:
@@ -144,10 +153,10 @@ def install(app: FastAPI) -> None:
         _, version, *rest = request.url.path.split("/")
         if error.status_code == 404 and version == "v1" and rest:
             # For proxies, 404 means a broken node, to which they send nothing for a while.
-            what = f"/v1/{rest[0][:64]} is not served: this node only writes texts; GET / lists what there is"
-            return ApiError(400, what, code="not_served").response()
+            what = f"/v1/{'/'.join(rest)[:64]} is not served: this node only writes texts; GET / lists what there is"
+            return ApiError(400, what, code="not_served").response(request.scope)
         what = _route(error.status_code, request.method, request.url.path[:200], headers.get("Allow", ""))
-        return ApiError(error.status_code, what or error.detail).response(headers)
+        return ApiError(error.status_code, what or error.detail).response(request.scope, headers)
 
 
 def _route(status: int, method: str, path: str, allowed: str) -> str:
@@ -167,14 +176,14 @@ REASONS = {
     413: "The body is too large.",
     415: "The body is not plain JSON.",
     429: "Too many texts are waiting; see Retry-After.",
-    503: "Draining, or the verify node is away; see Retry-After.",
+    **dict.fromkeys((503, OVERLOADED), "Draining, or the verify node is away; see Retry-After."),
 }
 
 
-def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def declared(*statuses: int, body: type[BaseModel] = ErrorBody) -> Answers:
     """Declares error answers for the OpenAPI document."""
     return {
-        status: {"model": ErrorBody, "description": REASONS[status]}
+        status: {"model": body, "description": REASONS[status]}
         | ({"headers": {"Retry-After": {"schema": {"type": "string"}}}} if status in RETRY_AFTER_S else {})
         for status in statuses
     }
@@ -182,8 +191,12 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 READ = declared(401, 404, 405, 413, 415)
 TAKE = declared(400, 401, 404, 405, 413, 415)
-WORK = {
-    200: {"description": "Whole, or with `stream` as events.", "content": {"text/event-stream": {}}},
-    **TAKE,
-    **declared(429, 503),
-}
+
+
+def working(body: type[BaseModel], away: int) -> Answers:
+    """Declares the answers of a route that generates texts. away: status while no text is admitted."""
+    whole = {"description": "Whole, or with `stream` as events.", "content": {"text/event-stream": {}}}
+    return {200: whole, **declared(400, 401, 404, 405, 413, 415, 429, away, body=body)}
+
+
+WORK = working(ErrorBody, 503)

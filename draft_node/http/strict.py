@@ -20,7 +20,8 @@ IGNORED = frozenset(
         *("user", "metadata", "safety_identifier", "prompt_cache_key"),  # the user: not stored
         *("provider", "safety_settings"),  # options of routers and of hosted models' filters
         *("parsed", "parsed_arguments", "index"),  # added by the official client when it sends an answer back
-        "verbosity",  # a hint that reaches no model
+        *("verbosity", "budget_tokens"),  # hints that reach no model
+        "is_error",  # of a tool's result, whose text says so, too
     }
 )
 """Members that real clients send for other servers, anywhere in a body; they do not affect this server's answer."""
@@ -35,6 +36,9 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "truncation": ("disabled",),
     "include": (["reasoning.encrypted_content"],),  # reasoning is always returned, in plain text
     "top_logprobs": (0,),
+    "service_tier": ("auto", "standard_only"),
+    "caller": ({"type": "direct"},),  # of a call that an earlier answer had
+    "display": ("summarized",),  # thinking is never left out
 }
 """Values without effect, in addition to null, false and empty ones."""
 

@@ -23,7 +23,7 @@ from draft_node.http.prompts import (
 )
 from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, Generation
 from draft_node.http.sampling import asked_slo, biases, check_told, echoed, predicted, stop_token_ids
-from draft_node.http.tools import talk_of
+from draft_node.http.tools import Talk, talk_of
 from draft_node.parsing.formats import Formats
 from draft_node.service.request import Wanted, drafting
 from draft_node.service.service import Service
@@ -100,15 +100,7 @@ async def of_chat(
     if request.top_logprobs is not None and not request.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true; send both, or neither", param="top_logprobs")
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
-    talk = talk_of(
-        service.chats,
-        tools=request.tools,
-        choice=request.tool_choice,
-        one_call=request.parallel_tool_calls is False,
-        effort=request.reasoning_effort,
-        thinks=request.enable_thinking,
-        settings=request.chat_template_kwargs,
-    )
+    talk = talk_for(request, service)
     check_within_reach(service)
     form = await form_of(
         request.structured_outputs, request.response_format, service, user, ignore_eos=request.ignore_eos
@@ -129,6 +121,18 @@ async def of_chat(
         service.draft_fingerprint,
         bool(request.return_token_ids),
         n=request.n or 1,
+    )
+
+
+def talk_for(request: ChatRequest, service: Service) -> Talk:
+    return talk_of(
+        service.chats,
+        tools=request.tools,
+        choice=request.tool_choice,
+        one_call=request.parallel_tool_calls is False,
+        effort=request.reasoning_effort,
+        thinks=request.enable_thinking,
+        settings=request.chat_template_kwargs,
     )
 
 

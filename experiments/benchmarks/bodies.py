@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from draft_node.http.body import MAX_BARE_BYTES, MAX_CONTAINERS, MAX_STRINGS, MAX_VALUES, validated
 from draft_node.http.errors import ApiError
+from draft_node.http.messages.requests import MessagesRequest
 from draft_node.http.requests import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
 from experiments.harness import benchmark
 
@@ -57,6 +58,7 @@ BODIES: dict[str, tuple[type[BaseModel], bytes]] = {
     "64 texts": (CompletionRequest, repeated(b'"' + b"a" * (SIZE // 64 - 10) + b'"', 64)),
     "parts": (ChatRequest, repeated(ONE_PART, name="messages")),
     "as many parts as may be": (ChatRequest, repeated(MANY_PARTS, 4, name="messages")),
+    "as many blocks as may be": (MessagesRequest, repeated(MANY_PARTS, 4, name="messages")),
     "deep": (CompletionRequest, b'{"prompt":' + b"[" * (SIZE - 20)),
     "ids to decode": (DetokenizeRequest, repeated(b"1", MAX_VALUES, name="tokens")),
     "messages to encode": (TokenizeRequest, repeated(MANY_PARTS, 4, name="messages")),

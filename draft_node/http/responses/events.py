@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from draft_node.http.translation import server_event
 from goodspeed.serving.web.bodies import Marked, Metrics, Speculation, Usage
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
@@ -147,4 +148,4 @@ class Event(BaseModel):
 
     def written(self) -> bytes:
         """Serializes the event: omits unset members of the event, but not of the objects in it."""
-        return f"event: {self.type}\ndata: {self.model_dump_json(include=self.model_fields_set)}\n\n".encode()
+        return server_event(self.type, self.model_dump_json(include=self.model_fields_set))

@@ -4,19 +4,15 @@ Parameters that need state between requests are not supported. Output items of a
 unchanged: adjacent reasoning, text and calls of the assistant become one message.
 """
 
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import BaseModel, Field, Tag
 
-from draft_node.http.errors import ApiError, of_validation
 from draft_node.http.requests import (
     MAX_MESSAGES,
     MAX_PARTS,
     MAX_TOOLS,
-    Asking,
     ChatRequest,
     Effort,
     Function,
@@ -25,7 +21,8 @@ from draft_node.http.requests import (
     NumTokens,
     ServiceTier,
 )
-from draft_node.http.strict import Strict, few, refused
+from draft_node.http.strict import Strict, few
+from draft_node.http.translation import Translated, chat_request, kind_of, without_type
 
 Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
 
@@ -75,22 +72,12 @@ class ReasoningItem(Item):
     content: str | Parts | None = None
 
 
-def _kind(default: str) -> Discriminator:
-    """Selects a union's branch by `type`. Tags have brackets, so that error messages omit them."""
-
-    def kind(given: Any) -> str:
-        found = given.get("type") or default if isinstance(given, dict) else getattr(given, "type", default)
-        return f"[{found}]"
-
-    return Discriminator(kind, custom_error_type="kind", custom_error_message="is of a type that is not served")
-
-
 AnyItem: TypeAlias = Annotated[
     Annotated[MessageItem, Tag("[message]")]
     | Annotated[CallItem, Tag("[function_call]")]
     | Annotated[OutputItem, Tag("[function_call_output]")]
     | Annotated[ReasoningItem, Tag("[reasoning]")],
-    _kind("message"),
+    kind_of("message"),
 ]
 
 
@@ -122,7 +109,7 @@ class TextConfig(Strict):
             Annotated[PlainFormat, Tag("[text]")]
             | Annotated[PlainFormat, Tag("[json_object]")]
             | Annotated[SchemaFormat, Tag("[json_schema]")],
-            _kind("text"),
+            kind_of("text"),
         ]
         | None
     ) = None
@@ -132,7 +119,7 @@ class Reasoning(Strict):
     effort: Effort | None = None
 
 
-class ResponsesRequest(Asking):
+class ResponsesRequest(Translated):
     input: str | Annotated[list[AnyItem], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)]
     instructions: str | None = Field(default=None, description="a message of the system before the input")
     max_output_tokens: NumTokens | None = None
@@ -147,12 +134,6 @@ class ResponsesRequest(Asking):
         few(16, r"(?s).{0,64}", "must have names of at most 64 characters"),
     ] = Field(default=None, description="told again, and kept nowhere")
     user: Mark = Field(default=None, description="taken, and kept nowhere")
-
-    @model_validator(mode="after")
-    def _marks_nothing(self) -> Self:
-        if self.goodspeed is not None and self.goodspeed.mark_accepted:
-            raise refused("goodspeed.mark_accepted", "is not served here; ask for a chat completion")
-        return self
 
 
 def messages_of(items: str | Sequence[AnyItem], instructions: str | None) -> list[dict[str, Any]]:
@@ -197,10 +178,8 @@ def _text(parts: str | Sequence[Part] | None) -> str:
     return parts if isinstance(parts, str) else "".join(part.text for part in parts or ())
 
 
-ALIKE = ("model", "temperature", "top_p", "top_k", "seed", "parallel_tool_calls", "service_tier", "goodspeed")
-"""Parameters with the same name and meaning in chat requests."""
-
-RENAMED = (
+NAMES = (
+    (r"the messages take\b", "the input takes"),
     (r"\bmessages(\.\d+(\.\w+)*)?", "input"),
     (r"\bmax_completion_tokens\b", "max_output_tokens"),
     (r"\breasoning_effort\b", "reasoning.effort"),
@@ -213,35 +192,17 @@ RENAMED = (
 def chat_of(request: ResponsesRequest) -> ChatRequest:
     """Returns the chat request for the same text; ApiError, with responses' parameter names, if chats refuse it."""
     choice, given = request.tool_choice, request.text.format if request.text is not None else None
-    schema = {"type": "json_schema", "json_schema": _without_type(given)} if isinstance(given, SchemaFormat) else given
-    asked: dict[str, Any] = {name: getattr(request, name) for name in ALIKE}
-    asked |= {
+    schema = {"type": "json_schema", "json_schema": without_type(given)} if isinstance(given, SchemaFormat) else given
+    asked = {
         "messages": messages_of(request.input, request.instructions),
         "max_completion_tokens": request.max_output_tokens,
         "reasoning_effort": request.reasoning.effort if request.reasoning is not None else None,
-        "tools": [{"type": "function", "function": _without_type(tool)} for tool in request.tools or ()],
+        "tools": [{"type": "function", "function": without_type(tool)} for tool in request.tools or ()],
         "tool_choice": {"type": "function", "function": {"name": choice.name}}
         if isinstance(choice, NamedTool)
         else choice,
+        "parallel_tool_calls": request.parallel_tool_calls,
         "response_format": schema.model_dump() if isinstance(schema, BaseModel) else schema,
+        "service_tier": request.service_tier,
     }
-    with renamed():
-        return ChatRequest.model_validate({name: value for name, value in asked.items() if value is not None})
-
-
-def _without_type(given: BaseModel) -> dict[str, Any]:
-    return given.model_dump(by_alias=True, exclude_none=True, exclude={"type"})
-
-
-@contextmanager
-def renamed() -> Iterator[None]:
-    """Renames chat parameters in raised errors to those of responses."""
-    try:
-        yield
-    except (ValidationError, ApiError) as caught:
-        error = of_validation(caught) if isinstance(caught, ValidationError) else caught
-        told: Any = error.body["error"]
-        message, param = told["message"].replace("the messages take", "the input takes"), told["param"] or ""
-        for name, own in RENAMED:
-            message, param = (re.sub(name, own, said) for said in (message, param))
-        raise ApiError(error.status, message, param=param or None, code=told["code"]) from None
+    return chat_request(request, asked, NAMES)

@@ -16,7 +16,8 @@ from goodspeed.serving.web.address import (
     url,
 )
 from goodspeed.serving.web.connection_limit import MAX_CONNECTIONS
-from goodspeed.serving.web.guards import OPEN_PATHS, Counted, KeyCheck, LocalHost, error_body, user_of
+from goodspeed.serving.web.errors import error_answer, error_body, messages_error
+from goodspeed.serving.web.guards import OPEN_PATHS, Counted, KeyCheck, LocalHost, user_of
 from goodspeed.serving.web.server import serve
 
 __all__ = [
@@ -31,8 +32,10 @@ __all__ = [
     "bind",
     "bind_http",
     "check_reach",
+    "error_answer",
     "error_body",
     "listen",
+    "messages_error",
     "parse_address",
     "serve",
     "start_listening",

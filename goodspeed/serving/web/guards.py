@@ -7,12 +7,12 @@ import ipaddress
 import re
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.counts import ResponseCounts
 from goodspeed.serving.web.connection_limit import host_of
+from goodspeed.serving.web.errors import error_answer, error_body
 
 OPEN_PATHS = ("/health", "/ready")
 """Paths served without a key, for health probes."""
@@ -40,15 +40,11 @@ def user_of(scope: Scope) -> str:
     return str(name or (host_of(client[0]) if client else f"request {id(scope)}"))
 
 
-def error_body(message: str, *, type: str, param: str | None = None, code: str | None = None) -> dict[str, object]:
-    """Returns an error in the format of the OpenAI API."""
-    return {"error": {"message": message, "type": type, "param": param, "code": code}}
-
-
 class KeyCheck:
-    """Passes requests with a known key: `Authorization: Bearer KEY`, or Basic with the key as the password.
+    """Passes requests with a known key: `Authorization: Bearer KEY`, `x-api-key: KEY`, or Basic with a key as password.
 
-    Basic is for browsers. realm: shown by the browser when it asks its user for the key; None: no browser expected.
+    `x-api-key` is for clients of Anthropic's API, Basic for browsers. realm: shown by the browser when it asks its user
+    for the key; None: no browser expected.
     """
 
     def __init__(self, app: ASGIApp, keys: Keys, realm: str | None = None) -> None:
@@ -67,11 +63,11 @@ class KeyCheck:
             await self._app(scope, receive, send)
             return
         body = error_body(
-            "no valid API key; send one as `Authorization: Bearer KEY`",
+            "no valid API key; send one as `Authorization: Bearer KEY`, or as `x-api-key: KEY`",
             type="invalid_request_error",
             code="invalid_api_key",
         )
-        await JSONResponse(body, 401, {"WWW-Authenticate": self._challenge})(scope, receive, send)
+        await error_answer(scope, 401, body, {"WWW-Authenticate": self._challenge})(scope, receive, send)
 
 
 def _name_of(credential: bytes) -> str:
@@ -86,7 +82,8 @@ def _tell_authorized(scope: Scope) -> None:
 
 
 def _credential(headers: Headers) -> bytes:
-    scheme, _, value = headers.get("authorization", "").partition(" ")
+    """Returns the key that a request sends: in `Authorization`, or without that header in `x-api-key`."""
+    scheme, _, value = headers.get("authorization", f"bearer {headers.get('x-api-key', '')}").partition(" ")
     value = value.strip()
     if scheme.lower() != "basic":
         return value.encode("latin-1") if scheme.lower() == "bearer" else b""
@@ -117,7 +114,7 @@ class LocalHost:
             "send that Host, or start it with --api-key FILE"
         )
         body = error_body(message, type="invalid_request_error", code="wrong_host")
-        await JSONResponse(body, 421)(scope, receive, send)
+        await error_answer(scope, 421, body)(scope, receive, send)
 
 
 def _is_local(host: str) -> bool:

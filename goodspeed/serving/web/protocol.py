@@ -19,7 +19,8 @@ from h11._connection import DEFAULT_MAX_INCOMPLETE_EVENT_SIZE
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from goodspeed.serving.web.connection_limit import ConnectionLimit, host_of
-from goodspeed.serving.web.guards import AUTHORIZED, error_body
+from goodspeed.serving.web.errors import error_body
+from goodspeed.serving.web.guards import AUTHORIZED
 
 logger = logging.getLogger("goodspeed.http")
 

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.serving.web.accepting import Acceptor
 from goodspeed.serving.web.connection_limit import MAX_CONNECTIONS, ConnectionLimit, possible_connections
-from goodspeed.serving.web.guards import error_body
+from goodspeed.serving.web.errors import error_answer, error_body
 from goodspeed.serving.web.protocol import TimeoutProtocol, prepare
 
 logger = logging.getLogger("goodspeed.http")
@@ -51,7 +50,7 @@ class _Guard:
             logger.exception("a request failed", extra={"path": scope["path"]})
             if not started:
                 body = error_body(FAILED_HERE, type="server_error", code="internal")
-                await JSONResponse(body, 500)(scope, receive, send)
+                await error_answer(scope, 500, body)(scope, receive, send)
 
 
 class _Server(uvicorn.Server):

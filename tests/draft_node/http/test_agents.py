@@ -1,4 +1,4 @@
-"""Loops of agents over both endpoints: a call, its result, and the answer, as the clients that people use drive them.
+"""Loops of agents over all endpoints: a call, its result, and the answer, as the clients that people use drive them.
 
 The model is a script, so that it calls what it should. Clients that are not installed are skipped by name.
 """
@@ -64,6 +64,27 @@ def test_the_official_tool_runner(service: Scripted, stream: bool) -> None:
     runner = ResponsesToolRunner(functions=[weather])
     response = runner.run(client, {"model": "goodspeed", "input": "Oslo?", "store": False}, max_steps=4, stream=stream)
     check(service, response.output_text)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_anthropics_tool_runner(service: Scripted, stream: bool) -> None:
+    anthropic = pytest.importorskip("anthropic")
+    http = TestClient(Api(service=service).app)
+    client = anthropic.Anthropic(base_url="http://testserver", api_key="none", http_client=http, max_retries=0)
+
+    def weather(city: str) -> str:
+        return f"3 degrees in {city}"
+
+    runner = client.beta.messages.tool_runner(
+        model="goodspeed",
+        max_tokens=200,
+        messages=[{"role": "user", "content": "Oslo?"}],
+        tools=[anthropic.beta_tool(weather, description="x", input_schema=SCHEMA)],
+        thinking={"type": "enabled", "budget_tokens": 1024},
+        stream=stream,
+    )
+    [block] = runner.until_done().content
+    check(service, block.text)
 
 
 def official(agents: Any, service: Scripted) -> openai.AsyncOpenAI:

@@ -27,7 +27,7 @@ def test_nothing_is_served_that_the_document_does_not_name(api: Api) -> None:
     app = create_api(api.service, api.config, lambda: (b"", ""))
     paths = {route.path for route in app.routes if hasattr(route, "path")}
     assert paths <= {path for path, _ in routes(api)} | {"/v1/models/{name:path}"}
-    assert len(routes(api)) == 13
+    assert len(routes(api)) == 15
 
 
 def test_the_landing_text_names_every_route(api: Api) -> None:
@@ -49,7 +49,7 @@ def test_the_landing_text_names_every_route(api: Api) -> None:
 def test_what_is_not_served_of_the_api_is_said_with_400(api: Api, path: str, method: str) -> None:
     error = error_of(api.client.request(method, f"/v1/{path}", json={"input": "x"}))
     assert error["code"] == "not_served"
-    assert error["message"].startswith(f"/v1/{path.partition('/')[0]} is not served")
+    assert error["message"].startswith(f"/v1/{path} is not served")
     keyed = Api(keys=Keys(["the-key-itself"])).client
     error_of(keyed.request(method, f"/v1/{path}"), 401)
 
@@ -83,7 +83,8 @@ def test_every_route_but_two_needs_a_key() -> None:
         if path in OPEN_PATHS:
             assert plain.status_code == 200
         else:
-            assert error_of(plain, 401)["code"] == "invalid_api_key"
+            assert plain.status_code == 401
+            assert plain.json()["error"]["message"].startswith("no valid API key")
     error_of(keyed.client.get("/nothing"), 401)
 
 

@@ -187,6 +187,9 @@ def test_without_keys_a_node_answers_to_its_own_names_only(host: str, status: in
     client = TestClient(LocalHost(hello))
     assert client.get("/v1/models", headers={"Host": host}).status_code == status
     assert client.get("/health", headers={"Host": host}).status_code == 200
+    told = client.get("/v1/messages", headers={"Host": host})
+    assert told.status_code == status
+    assert status == 200 or told.json()["type"] == "error"
 
 
 def test_what_nobody_caught_is_a_500_and_logged(caplog: pytest.LogCaptureFixture) -> None:

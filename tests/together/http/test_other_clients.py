@@ -1,4 +1,4 @@
-"""Other people's clients of the OpenAI API, on real nodes: each gets the text that a plain request with its seed gets.
+"""Other people's clients, on real nodes: each gets the text that a plain request with its seed gets.
 
 The official client is always at hand. The others are where `make clients` put them, or the extra `clients`; each test
 of one that is not installed is skipped by its name.
@@ -161,6 +161,80 @@ def test_langchain_with_tools(tools_url: str, by_responses: bool) -> None:
     assert (call["name"], set(call["args"])) == ("City", {"name", "number"})
     for method in ("function_calling", "json_schema"):
         assert isinstance(model.with_structured_output(City, method=method, strict=True).invoke(ASKED), City)
+
+
+# -- Anthropic's client ------------------------------------------------------------------------------------------------
+
+
+def anthropics(url: str) -> Any:
+    """Anthropic's official client of this node."""
+    anthropic = pytest.importorskip("anthropic")
+    return anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="none", max_retries=0)
+
+
+def test_anthropics_client(url: str, expected: str) -> None:
+    options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "max_tokens": MAX_TOKENS, "extra_body": EXTRA}
+    with anthropics(url) as client:
+        [block] = client.messages.create(**options).content
+        assert block.text == expected
+        with client.messages.stream(**options) as stream:
+            assert "".join(stream.text_stream) == expected
+            message = stream.get_final_message()
+        assert [block.text for block in message.content] == [expected]
+        assert message.stop_reason in ("max_tokens", "end_turn")
+        assert 0 < message.usage.output_tokens <= MAX_TOKENS
+        counted = client.messages.count_tokens(model=MODEL, messages=user(ASKED))
+        assert counted.input_tokens == message.usage.input_tokens
+        turns = [*user(ASKED), message.to_param(), *user("And of Spain?")]
+        [follow_up] = client.messages.create(**options | {"messages": turns}).content
+        said: Any = [*user(ASKED), {"role": "assistant", "content": expected}, *user("And of Spain?")]
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as other:
+        chat = other.chat.completions.create(model=MODEL, messages=said, max_tokens=MAX_TOKENS, seed=7)
+    assert follow_up.text == chat.choices[0].message.content
+
+
+class Place(BaseModel):
+    """The client leaves bounds of numbers to the model's good will, so there are none."""
+
+    name: Literal["Rome", "Oslo"]
+    kind: Literal["city", "town"]
+
+
+def test_anthropics_parsed_answers(url: str) -> None:
+    options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "max_tokens": 100, "extra_body": EXTRA}
+    with anthropics(url) as client:
+        parsed = client.messages.parse(**options, output_format=Place).parsed_output
+        assert isinstance(parsed, Place)
+        with client.messages.stream(**options, output_format=Place) as stream:
+            assert stream.get_final_message().parsed_output == parsed
+
+
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "weather"}], ids=["any", "tool"])
+def test_a_call_in_a_message_that_has_to_be(tools_url: str, choice: Any) -> None:
+    tool = {"name": "weather", "input_schema": WEATHER["parameters"], "strict": True}
+    choice |= {"disable_parallel_tool_use": True}
+    options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "max_tokens": 150, "extra_body": EXTRA}
+    options |= {"tools": [tool], "tool_choice": choice}
+    with anthropics(tools_url) as client:
+        message = client.messages.create(**options)
+        [call] = [block for block in message.content if block.type == "tool_use"]
+        City.model_validate(call.input)
+        assert message.stop_reason == "tool_use"
+        with client.messages.stream(**options) as stream:
+            [streamed] = [block for block in stream.get_final_message().content if block.type == "tool_use"]
+        assert (streamed.name, streamed.input) == (call.name, call.input)
+        assert client.messages.count_tokens(model=MODEL, messages=user(ASKED), tools=[tool]).input_tokens > 50
+
+
+def test_what_anthropics_client_is_refused(url: str) -> None:
+    options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "max_tokens": 1}
+    anthropic = pytest.importorskip("anthropic")
+    with anthropics(url) as client:
+        with pytest.raises(anthropic.BadRequestError, match=r"tools\.0\.type must be 'custom'") as refused:
+            client.messages.create(**options, tools=[{"type": "web_search_20250305", "name": "web_search"}])
+        assert refused.value.type == "invalid_request_error"
+        with pytest.raises(anthropic.NotFoundError, match="is not served here"):
+            client.messages.create(**options | {"model": "claude"})
 
 
 # -- the agents SDK ----------------------------------------------------------------------------------------------------

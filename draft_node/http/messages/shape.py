@@ -1,0 +1,168 @@
+"""`POST /v1/messages`: converts the request to a chat, and its text to a message, whole or as events."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+
+from draft_node.config import DraftConfig
+from draft_node.http.answering import Endpoint
+from draft_node.http.body import LargeWork, reads, takes
+from draft_node.http.choices import usage_of
+from draft_node.http.errors import ApiError, declared, working
+from draft_node.http.messages.events import (
+    Block,
+    Event,
+    FailureBody,
+    MessageBody,
+    MessageUsage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    TokenCount,
+    ToolUseBlock,
+)
+from draft_node.http.messages.requests import NAMES, CountRequest, MessagesRequest, chat_of
+from draft_node.http.prompts import check_model, encode_chat
+from draft_node.http.streams import unless_gone
+from draft_node.http.tools import call_id, has_switch
+from draft_node.http.translation import Itemised, new_id, renamed, server_event
+from draft_node.http.wanted import Wish, of_chat, talk_for
+from draft_node.parsing.formats import Call
+from draft_node.service.request import Ended
+from draft_node.service.service import Service
+from goodspeed.serving.web import user_of
+from goodspeed.serving.web.bodies import Marked
+from goodspeed.serving.web.errors import MESSAGES, OVERLOADED, messages_error
+
+UNSIGNED = "unsigned"
+"""Signature of all thinking: some clients drop thinking that has none."""
+
+
+class MessageShape(Itemised):
+    """One message; each block extends `body` and yields stream events."""
+
+    def __init__(self, request: MessagesRequest, wish: Wish, model: str) -> None:
+        super().__init__(wish)
+        self._stops = request.stop_sequences or ()
+        self.body = MessageBody(
+            id=new_id("msg"),
+            type="message",
+            role="assistant",
+            model=model,
+            content=[],
+            stop_reason=None,
+            stop_sequence=None,
+            usage=MessageUsage(input_tokens=wish.num_prompt_tokens, output_tokens=0),
+        )
+
+    def written(self) -> str:
+        return self.body.model_dump_json(exclude_unset=True)
+
+    def broken(self, error: ApiError) -> bytes:
+        return server_event("error", json.dumps(messages_error(error.status, error.body)))
+
+    def begun(self) -> Iterator[Event]:
+        yield Event(type="message_start", message=self.body.model_copy(deep=True))
+
+    def opened(self, *, is_thinking: bool) -> Iterator[Event]:
+        thought, said = ThinkingBlock(type="thinking", thinking="", signature=""), TextBlock(type="text", text="")
+        yield self._begin(thought if is_thinking else said)
+
+    def grown(self, text: str, mark: Mapping[str, Marked]) -> Iterator[Event]:
+        block = self.body.content[-1]
+        if isinstance(block, ThinkingBlock):
+            block.thinking += text
+            yield self._delta("thinking", "thinking", text, mark)
+        elif isinstance(block, TextBlock):
+            block.text += text
+            yield self._delta("text", "text", text, mark)
+
+    def closed(self, *, is_cut: bool) -> Iterator[Event]:
+        block = self.body.content[-1]
+        if isinstance(block, ThinkingBlock):
+            block.signature = UNSIGNED
+            yield self._delta("signature", "signature", UNSIGNED)
+        yield self._event("content_block_stop")
+
+    def called(self, call: Call) -> Iterator[Event]:
+        block = ToolUseBlock(type="tool_use", id=call_id(self.wish.formats.tools), name=call.name, input={})
+        yield self._begin(block)
+        yield self._delta("input_json", "partial_json", call.arguments)
+        block.input = json.loads(call.arguments)
+        yield self._event("content_block_stop")
+
+    def ended(self, ended: Ended) -> Iterator[Event]:
+        body = self.body
+        body.stop_reason = self._reason(ended)
+        body.stop_sequence = ended.stop if body.stop_reason == "stop_sequence" else None
+        body.usage = MessageUsage.of(usage_of(self.wish, self.choices))
+        mark: dict[str, Any] = {}
+        if ended.num_local:
+            body.goodspeed = mark["goodspeed"] = Marked(local_tokens=ended.num_local)
+        delta: dict[str, str | None] = {"stop_reason": body.stop_reason, "stop_sequence": body.stop_sequence}
+        yield Event(type="message_delta", delta=delta, usage=body.usage, **mark)
+        yield Event(type="message_stop")
+
+    def _reason(self, ended: Ended) -> StopReason:
+        """Returns the stop reason; the target's own stop strings are the end of its turn."""
+        if ended.reason == "length":
+            return "max_tokens"
+        if any(isinstance(block, ToolUseBlock) for block in self.body.content):
+            return "tool_use"
+        return "stop_sequence" if ended.stop in self._stops else "end_turn"
+
+    def _begin(self, block: Block) -> Event:
+        self.body.content.append(block)
+        return self._event("content_block_start", content_block=block.model_copy())
+
+    def _delta(self, kind: str, name: str, text: str, mark: Mapping[str, Marked] | None = None) -> Event:
+        return self._event("content_block_delta", delta={"type": f"{kind}_delta", name: text}, **(mark or {}))
+
+    def _event(self, kind: str, **fields: Any) -> Event:
+        return Event(type=kind, index=len(self.body.content) - 1, **fields)
+
+
+async def _shape_of(
+    body: MessagesRequest, service: Service, config: DraftConfig, user: str, headers: Mapping[str, str]
+) -> MessageShape:
+    chat = chat_of(body, service.chats)
+    with renamed(NAMES):
+        wish = await of_chat(chat, service, config, user, headers)
+    return MessageShape(body, wish, config.served_model_name)
+
+
+def _ignored(body: MessagesRequest, service: Service) -> Iterable[str]:
+    knows = body.thinking is None or has_switch(service.chats, tools=bool(body.tools))
+    return () if knows else ("thinking",)
+
+
+ENDPOINT = Endpoint(
+    path=MESSAGES,
+    name="messages",
+    body=MessagesRequest,
+    answer=MessageBody,
+    shape_of=_shape_of,
+    ignored=_ignored,
+    responses=working(FailureBody, OVERLOADED),
+    description="Anthropic's API for the same conversations as chat completions.",
+)
+
+
+def route_of_counts(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
+    routes = APIRouter()
+    responses = declared(400, 401, 404, 405, 413, 415, 429, body=FailureBody)
+
+    @routes.post(f"{MESSAGES}/count_tokens", responses=responses, openapi_extra=takes(CountRequest))
+    async def count_tokens(
+        request: Request, body: Annotated[CountRequest, Depends(reads(CountRequest, work.bodies))]
+    ) -> TokenCount:
+        """Counts the tokens of the prompt that a request with these parameters has."""
+        chat = chat_of(body, service.chats)
+        with renamed(NAMES):
+            check_model(chat.model, config)
+            encoding = encode_chat(chat.messages, service, user_of(request.scope), talk_for(chat, service).inputs)
+            return TokenCount(input_tokens=len(await unless_gone(request.receive, encoding)))
+
+    return routes

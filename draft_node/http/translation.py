@@ -1,0 +1,180 @@
+"""What `responses` and `messages` share: requests become chat requests, and texts become items, whole or as events."""
+
+import re
+import secrets
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain, groupby
+from typing import Any, Protocol, Self, TypeAlias
+
+from pydantic import BaseModel, Discriminator, ValidationError, model_validator
+
+from draft_node.http.answering import Shape
+from draft_node.http.errors import ApiError, of_validation
+from draft_node.http.requests import Asking, ChatRequest
+from draft_node.http.strict import refused
+from draft_node.http.wanted import Wish
+from draft_node.parsing.formats import Call
+from draft_node.service.answer import Piece
+from draft_node.service.request import Ended
+from goodspeed.serving.web.bodies import Marked
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+class Translated(Asking):
+    """Parameters of every request that becomes a chat request."""
+
+    @model_validator(mode="after")
+    def _marks_nothing(self) -> Self:
+        if self.goodspeed is not None and self.goodspeed.mark_accepted:
+            raise refused("goodspeed.mark_accepted", "is not served here; ask for a chat completion")
+        return self
+
+
+def kind_of(default: str = "") -> Discriminator:
+    """Selects a union's branch by `type`. Tags have brackets, so that error messages omit them."""
+
+    def kind(given: Any) -> str:
+        found = given.get("type") or default if isinstance(given, dict) else getattr(given, "type", default)
+        return f"[{found}]"
+
+    return Discriminator(kind)
+
+
+def without_type(given: BaseModel) -> dict[str, Any]:
+    return given.model_dump(by_alias=True, exclude_none=True, exclude={"type"})
+
+
+ALIKE = ("model", "temperature", "top_p", "top_k", "seed", "goodspeed")
+"""Parameters with the same name and meaning in chat requests."""
+
+Names: TypeAlias = Sequence[tuple[str, str]]
+"""Patterns of a chat request's parameter names, and the names of an endpoint."""
+
+
+def chat_request(request: BaseModel, asked: dict[str, Any], names: Names) -> ChatRequest:
+    """Returns the chat request for the same text; ApiError, with the endpoint's parameter names, if chats refuse it.
+
+    asked: parameters of the chat beside those that are ALIKE; None: not given.
+    """
+    given = {name: getattr(request, name, None) for name in ALIKE} | asked
+    with renamed(names):
+        return ChatRequest.model_validate({name: value for name, value in given.items() if value is not None})
+
+
+@contextmanager
+def renamed(names: Names) -> Iterator[None]:
+    """Renames chat parameters in raised errors."""
+    try:
+        yield
+    except (ValidationError, ApiError) as caught:
+        error = of_validation(caught) if isinstance(caught, ValidationError) else caught
+        told = error.body["error"]
+        message, param = str(error), told["param"] or ""
+        for name, own in names:
+            message, param = (re.sub(name, own, said) for said in (message, param))
+        raise ApiError(error.status, message, param=param or None, code=told["code"]) from None
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+class Event(Protocol):
+    def written(self) -> bytes:
+        """Serializes the event with `server_event`."""
+
+
+def server_event(name: str, data: str) -> bytes:
+    return f"event: {name}\ndata: {data}\n\n".encode()
+
+
+def new_id(prefix: str) -> str:
+    return f"{prefix}_{secrets.token_hex(16)}"
+
+
+def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Merges adjacent pieces of text, and of reasoning, into one event instead of one per token."""
+    each = chain.from_iterable(piece.each() for piece in pieces)
+    for _, group in groupby(each, lambda piece: id(piece.call) if piece.call else bool(piece.thinking)):
+        run = list(group)
+        text, thinking = "".join(one.text for one in run), "".join(one.thinking for one in run)
+        yield replace(run[0], text=text, thinking=thinking, spans=tuple(span for one in run for span in one.spans))
+
+
+class Itemised(Shape):
+    """One answer of runs of text, runs of reasoning, and calls; each of them extends the body and yields events."""
+
+    def __init__(self, wish: Wish) -> None:
+        super().__init__(wish)
+        self._is_begun = False
+        self._open: bool | None = None  # the latest item, if unfinished: True: reasoning, False: text
+
+    @abstractmethod
+    def begun(self) -> Iterator[Event]:
+        """Begins the answer."""
+
+    @abstractmethod
+    def opened(self, *, is_thinking: bool) -> Iterator[Event]:
+        """Begins an item of reasoning or text."""
+
+    @abstractmethod
+    def grown(self, text: str, mark: Mapping[str, Marked]) -> Iterator[Event]:
+        """Adds text to the open item. mark: an event's members for the draft model's own text."""
+
+    @abstractmethod
+    def closed(self, *, is_cut: bool) -> Iterator[Event]:
+        """Finishes the open item. is_cut: max_tokens ended it."""
+
+    @abstractmethod
+    def called(self, call: Call) -> Iterator[Event]:
+        """Adds a complete call; its arguments come in one delta."""
+
+    @abstractmethod
+    def ended(self, ended: Ended) -> Iterator[Event]:
+        """Finishes the answer."""
+
+    @abstractmethod
+    def written(self) -> str:
+        """Returns the finished answer as JSON."""
+
+    def whole(self) -> bytes:
+        [choice] = self.choices
+        for item in (*_joined(choice.pieces), choice.ended):
+            if item is not None:
+                list(self._told(item))
+        return self.written().encode()
+
+    def events(self, index: int, item: Piece | Ended) -> list[bytes]:
+        return [event.written() for event in self._told(item)]
+
+    def last(self) -> list[bytes]:
+        return []
+
+    def _told(self, item: Piece | Ended) -> Iterator[Event]:
+        if not self._is_begun:
+            self._is_begun = True
+            yield from self.begun()
+        if isinstance(item, Ended):
+            yield from self._close(is_cut=item.reason == "length")
+            yield from self.ended(item)
+            return
+        for each in item.each():
+            if each.call is not None:
+                yield from self._close()
+                yield from self.called(each.call)
+            elif each.thinking or each.text:
+                is_thinking = bool(each.thinking)
+                if self._open is not is_thinking:
+                    yield from self._close()
+                    self._open = is_thinking
+                    yield from self.opened(is_thinking=is_thinking)
+                mark = {"goodspeed": Marked(local=True)} if any(span.local for span in each.spans) else {}
+                yield from self.grown(each.thinking or each.text, mark)
+
+    def _close(self, *, is_cut: bool = False) -> Iterator[Event]:
+        if self._open is not None:
+            self._open = None
+            yield from self.closed(is_cut=is_cut)

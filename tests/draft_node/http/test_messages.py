@@ -1,0 +1,474 @@
+"""`/v1/messages`: a request becomes a chat, its text blocks and events, and errors are Anthropic's."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from goodspeed.engine.tokenizing.text import NOTHING, Inputs
+from goodspeed.errors import Busy, VerifyAway
+from goodspeed.serving.web import Keys
+from goodspeed.wire.handshake import Defaults
+from tests.chats import PLAIN, QWEN3, R1
+from tests.draft_node.http.fake import CONTEXT_LEN, Api
+from tests.draft_node.http.speaking import SpeakingService
+from tests.draft_node.http.test_responses import LONG, SPOKEN
+
+SCHEMA = {"type": "object", "properties": {"city": {}}}
+WEATHER = {"name": "weather", "input_schema": SCHEMA}
+TOOLS: dict[str, Any] = {"tools": [WEATHER]}
+THINKS: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+USE = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}}
+USER = {"role": "user", "content": "hello"}
+
+
+def ask(api: Api, *, path: str = "/v1/messages", **body: Any) -> Any:
+    return api.client.post(path, json={"max_tokens": 500, "messages": [USER], **body})
+
+
+def count(api: Api, **body: Any) -> Any:
+    return api.client.post("/v1/messages/count_tokens", json={"messages": [USER], **body})
+
+
+def error_of(answer: Any, status: int, kind: str) -> str:
+    """The message of an error, which has Anthropic's shape and nothing else."""
+    assert answer.status_code == status, answer.text
+    body = answer.json()
+    assert body == {"type": "error", "error": {"type": kind, "message": body["error"]["message"]}}
+    message: str = body["error"]["message"]
+    return message
+
+
+def events_of(answer: Any) -> list[dict[str, Any]]:
+    """The events, each of which says its own name."""
+    *written, end = answer.text.split("\n\n")
+    assert end == ""
+    events = []
+    for each in written:
+        name, data = each.split("\n")
+        events.append(json.loads(data.removeprefix("data: ")))
+        assert name == f"event: {events[-1]['type']}"
+    return events
+
+
+def joined(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """The message that a stream adds up to, as clients join it."""
+    message: dict[str, Any] = events[0]["message"]
+    for event in events[1:]:
+        match event["type"]:
+            case "content_block_start":
+                assert event["index"] == len(message["content"])
+                message["content"].append(event["content_block"])
+            case "content_block_delta":
+                block, delta = message["content"][event["index"]], event["delta"]
+                kind = delta.pop("type").removesuffix("_delta")
+                [(name, text)] = delta.items()
+                if kind == "input_json":
+                    assert (name, block["input"]) == ("partial_json", {})
+                    block["input"] = json.loads(text)
+                else:
+                    assert name == kind
+                    block[name] += text
+            case "message_delta":
+                message |= event["delta"]
+                message["usage"] = event["usage"]
+                message |= {"goodspeed": event["goodspeed"]} if "goodspeed" in event else {}
+    return message
+
+
+def without_ids(message: dict[str, Any]) -> dict[str, Any]:
+    content = [{name: each for name, each in block.items() if name != "id"} for block in message["content"]]
+    return message | {"id": "", "content": content}
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+# -- what comes back ---------------------------------------------------------------------------------------------------
+
+
+def test_a_message(api: Api) -> None:
+    answer = ask(api, max_tokens=3, system="Be brief.").json()
+    assert answer.pop("id").startswith("msg_")
+    usage = answer.pop("usage")
+    assert answer == {
+        "type": "message",
+        "role": "assistant",
+        "model": "goodspeed",
+        "content": [{"type": "text", "text": "abc"}],
+        "stop_reason": "max_tokens",
+        "stop_sequence": None,
+    }
+    assert (usage["input_tokens"], usage["output_tokens"]) == (len("system:Be brief.;user:hello;"), 3)
+    assert usage["goodspeed"]["drafted"] == 3
+
+
+def test_thinking_text_and_calls_are_blocks_in_order() -> None:
+    answer = ask(Api(service=SpeakingService(SPOKEN)), **TOOLS, **THINKS)
+    assert answer.headers["X-GoodSpeed-Ignored"] == "budget_tokens"
+    thought, said, first, second = answer.json()["content"]
+    assert thought["thinking"] == "She asks about two cities."
+    assert thought["signature"]
+    assert (said["type"], said["text"].strip()) == ("text", "I look it up.")
+    assert [call["input"] for call in (first, second)] == [{"city": "Oslo"}, {"city": "Bergen"}]
+    assert first["type"] == "tool_use"
+    assert first["id"] != second["id"]
+    assert answer.json()["stop_reason"] == "tool_use"
+    assert answer.json()["usage"]["output_tokens_details"]["thinking_tokens"] > 0
+
+
+def test_events_of_a_text_come_in_the_official_order(api: Api) -> None:
+    events = events_of(ask(api, max_tokens=2, stream=True))
+    assert [event["type"] for event in events] == [
+        *("message_start", "content_block_start", "content_block_delta", "content_block_delta"),
+        *("content_block_stop", "message_delta", "message_stop"),
+    ]
+    begun = events[0]["message"]
+    assert (begun["content"], begun["stop_reason"], begun["stop_sequence"]) == ([], None, None)
+    assert begun["usage"] == {"input_tokens": len("user:hello;"), "output_tokens": 0}
+    assert events[5]["usage"]["output_tokens"] == 2
+
+
+@pytest.mark.parametrize("num_at_once", [1, 2, 3, 7, 1000])
+def test_streams_in_any_pieces_equal_the_whole(num_at_once: int) -> None:
+    whole = ask(Api(service=SpeakingService(SPOKEN)), **TOOLS).json()
+    streamed = ask(Api(service=SpeakingService(SPOKEN, num_at_once=num_at_once)), stream=True, **TOOLS)
+    assert without_ids(joined(events_of(streamed))) == without_ids(whole)
+
+
+@pytest.mark.parametrize(
+    ("says", "body", "reason", "stop"),
+    [
+        ("It is cold.", {}, "end_turn", None),
+        ("It is cold.", {"stop_sequences": ["warm", " is"]}, "stop_sequence", " is"),
+        ("It is cold.", {"max_tokens": 4}, "max_tokens", None),
+        (SPOKEN, TOOLS, "tool_use", None),
+        ("", {}, "end_turn", None),
+    ],
+)
+def test_why_it_ended(says: str, body: dict[str, Any], reason: str, stop: str | None) -> None:
+    answer = ask(Api(service=SpeakingService(says)), **body).json()
+    assert (answer["stop_reason"], answer["stop_sequence"]) == (reason, stop)
+    assert (answer["content"] == []) is (says == "")
+
+
+def test_the_targets_own_stop_string_ends_the_turn() -> None:
+    service = SpeakingService("It is cold.")
+    service.chat_defaults = Defaults(stop=(" is",))
+    answer = ask(Api(service=service), stop_sequences=["cold"]).json()
+    assert (answer["stop_reason"], answer["stop_sequence"]) == ("end_turn", None)
+
+
+def test_what_the_draft_model_wrote_alone_is_marked(api: Api) -> None:
+    api.service.local_from = 1
+    events = events_of(ask(api, max_tokens=3, stream=True))
+    deltas = [event for event in events if event["type"] == "content_block_delta"]
+    assert [event.get("goodspeed") for event in deltas] == [None, {"local": True}, {"local": True}]
+    assert joined(events)["goodspeed"] == {"local_tokens": 2} == ask(api, max_tokens=3).json()["goodspeed"]
+
+
+# -- what is asked for -------------------------------------------------------------------------------------------------
+
+
+def test_everything_asked_for_reaches_the_service(api: Api) -> None:
+    ask(
+        api, temperature=0.5, top_p=0.9, top_k=7, seed=3, max_tokens=9, stop_sequences=["x"], goodspeed={"max_draft": 2}
+    )
+    [wanted] = api.service.wanted
+    assert (wanted.sampling.temperature, wanted.sampling.top_p, wanted.sampling.top_k) == (0.5, 0.9, 7)
+    assert (wanted.sampling.seed, wanted.max_tokens, wanted.max_draft, wanted.stop) == (3, 9, 2, ("x",))
+    assert wanted.is_chat
+
+
+class Listening(SpeakingService):
+    """Keeps what its template was given."""
+
+    def __init__(self, says: str) -> None:
+        super().__init__(says)
+        self.heard: list[tuple[list[Mapping[str, Any]], Inputs]] = []
+
+    async def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
+    ) -> tuple[int, ...]:
+        self.heard.append((list(messages), inputs))
+        return await super().encode_chat(messages, user, inputs)
+
+
+def text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said, "cache_control": {"type": "ephemeral"}}
+
+
+def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
+    """The template is given what it is given for the same turns of a chat; `count_tokens` says how long that is."""
+    service = Listening("Cold.")
+    api = Api(service=service)
+    results = [
+        {"type": "tool_result", "tool_use_id": f"c{i}", "content": said} for i, said in ((1, "3"), (2, [text("4")]))
+    ]
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "x"}
+    messages = [
+        {"role": "user", "content": [text("Oslo"), text("?")]},
+        {
+            "role": "assistant",
+            "content": [thought, text("Well."), USE, USE | {"id": "c2", "caller": {"type": "direct"}}],
+        },
+        {"role": "user", "content": [*results, text("And Bergen?")]},
+    ]
+    body = {"messages": messages, "system": [text("Be "), text("brief.")], **TOOLS, **THINKS}
+    answer = ask(api, **body)
+    assert answer.headers["X-GoodSpeed-Ignored"] == "budget_tokens, cache_control"
+    call = {"type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
+    calls = [{"id": "c1", **call}, {"id": "c2", **call}]
+    turns = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Oslo?"},
+        {"role": "assistant", "reasoning_content": "Hm.", "content": "Well.", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "c1", "content": "3"},
+        {"role": "tool", "tool_call_id": "c2", "content": "4"},
+        {"role": "user", "content": "And Bergen?"},
+    ]
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}]
+    assert api.chat(messages=turns, tools=tools, enable_thinking=True).status_code == 200
+    counted = count(api, **body).json()
+    assert service.heard == [service.heard[0]] * 3
+    assert service.heard[0][0][2]["reasoning_content"] == "Hm."
+    assert counted == {"input_tokens": answer.json()["usage"]["input_tokens"]}
+
+
+def test_an_answer_may_be_sent_back_as_it_was() -> None:
+    api = Api(service=SpeakingService(SPOKEN))
+    content = ask(api, **TOOLS).json()["content"]
+    results = [{"type": "tool_result", "tool_use_id": one["id"], "is_error": False} for one in content if "id" in one]
+    turns = [USER, {"role": "assistant", "content": content}, {"role": "user", "content": results}]
+    assert len(results) == 2
+    assert ask(api, messages=turns, **TOOLS).status_code == 200
+    assert ask(api, messages=[*turns, {"role": "assistant", "content": "Cold."}, USER], **TOOLS).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("template", "thinking", "thinks"),
+    [
+        (QWEN3, None, False),
+        (QWEN3, "disabled", False),
+        (QWEN3, "adaptive", True),
+        (QWEN3, "enabled", True),
+        (R1, None, True),
+        (R1, "enabled", True),
+    ],
+)
+def test_a_model_thinks_when_it_is_asked_to(template: str, thinking: str | None, thinks: bool) -> None:
+    """Qwen's template ends with an empty thought where it is not to; R1's cannot do without."""
+    service = SpeakingService("x", template)
+    given: dict[str, Any] = {} if thinking is None else {"thinking": {"type": thinking}}
+    assert ask(Api(service=service), **given).status_code == 200
+    assert service.prompts[0].rstrip().endswith("</think>") is not thinks
+
+
+@pytest.mark.parametrize(
+    ("choice", "is_forced", "one_call", "num_tools"),
+    [
+        ({"type": "auto"}, False, False, 2),
+        ({"type": "any"}, True, False, 2),
+        ({"type": "any", "disable_parallel_tool_use": True}, True, True, 2),
+        ({"type": "tool", "name": "time"}, True, True, 1),
+        ({"type": "none"}, False, False, 0),
+    ],
+)
+def test_which_tool_is_to_be_called(choice: dict[str, Any], is_forced: bool, one_call: bool, num_tools: int) -> None:
+    api = Api(service=SpeakingService("x"))
+    assert (
+        ask(api, tools=[WEATHER, WEATHER | {"name": "time", "type": "custom"}], tool_choice=choice).status_code == 200
+    )
+    [wanted] = api.service.wanted
+    assert (wanted.constraint is not None, wanted.speech.one_call) == (is_forced, one_call)
+    assert len(wanted.speech.schemas) == num_tools
+
+
+def test_an_answer_in_a_schema(api: Api) -> None:
+    form = {"type": "json_schema", "schema": {"type": "integer"}}
+    assert ask(api, output_config={"format": form}).status_code == 200
+    [wanted] = api.service.wanted
+    assert (wanted.constraint.kind, json.loads(wanted.constraint.source)) == ("json_schema", {"type": "integer"})
+
+
+def content(*blocks: Any, role: str = "user") -> dict[str, Any]:
+    return {"messages": [USER, {"role": role, "content": list(blocks)}, USER]}
+
+
+IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"max_tokens": None}, "max_tokens must be"),
+        ({"max_tokens": 0}, "max_tokens must be at least 1"),
+        ({"max_tokens": CONTEXT_LEN}, "max_tokens must be at most 989: the context has 1000 tokens"),
+        ({"temperature": 3}, "temperature must be at most 2"),
+        ({"stop_sequences": ["x"] * 5}, "stop_sequences must have at most 4"),
+        ({"stop_sequences": [""]}, "stop_sequences.0 must not be empty"),
+        ({"model": "claude"}, "the model 'claude' is not served here"),
+        ({"mcp_servers": [{"url": "x"}]}, "mcp_servers is not a parameter"),
+        ({"container": "x"}, "container is not a parameter"),
+        ({"messages": []}, "messages must"),
+        ({"messages": [USER, {"role": "assistant", "content": "The"}]}, "messages must not end with the assistant"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role must be"),
+        ({"messages": [{"role": "user"}]}, "messages.0.content must be given"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages.0.content must be a string or a list"),
+        ({"messages": [USER | {"content": "x" * 3000}]}, "messages: 3004 characters do not fit"),
+        ({"messages": [USER | {"content": "x" * 1500}]}, "messages must be shorter"),
+        (content(), "messages.1.content must not be empty"),
+        (content(IMAGE), "messages.1.content.0 has the type 'image', which is not served here; send one of 'text', "),
+        (content({"type": "document"}), "messages.1.content.0 has the type 'document'"),
+        (content({"type": "redacted_thinking"}), "messages.1.content.0 has the type 'redacted_thinking'"),
+        (content({"text": "x"}), "messages.1.content.0 has the type ''"),
+        (content({"type": "text"}), "messages.1.content.0.text must be given"),
+        (content({"type": "text", "text": "x", "citations": [{}]}), "messages.1.content.0.citations is not"),
+        (content(USE), 'messages.1.content must not have blocks of the type "tool_use" in the role "user"'),
+        (
+            content({"type": "tool_result", "tool_use_id": "c", "content": [IMAGE]}),
+            "messages.1.content.0.content.0.type",
+        ),
+        (content({"type": "tool_result", "tool_use_id": "c"}), "messages: tools are not supported"),
+        (content(USE, role="assistant"), "messages: tools are not supported"),
+        ({"system": [IMAGE]}, "system.0.type must be"),
+        ({"system": 5}, "system must be a string or a list"),
+        (TOOLS, "tools are not supported: this model's chat template knows none"),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools.0.type must be 'custom'"),
+        ({"tools": [{"name": "weather"}]}, "tools.0.input_schema must be given"),
+        ({"tool_choice": {"type": "any"}}, "tool_choice asks for a call, and there are no tools"),
+        ({"tool_choice": {"type": "tool"}, **TOOLS}, "tool_choice.name must be given"),
+        ({"tool_choice": {"type": "auto", "name": "x"}, **TOOLS}, "tool_choice.name must be given"),
+        ({"thinking": {"type": "sometimes"}}, "thinking.type must be"),
+        ({"thinking": {"type": "enabled", "display": "omitted"}}, "thinking.display is not a parameter"),
+        ({"output_config": {"effort": "high"}}, "output_config.effort is not supported"),
+        (
+            {"output_config": {"format": {"type": "json_schema", "schema": {"type": "odd"}}}},
+            "output_config.format.schema",
+        ),
+        ({"output_config": {"format": {"type": "json_schema", "schema": LONG}}}, "output_config.format.schema has"),
+        ({"goodspeed": {"mark_accepted": True}, "stream": True}, "goodspeed.mark_accepted is not served here"),
+        ({"stream_options": {}}, "stream_options needs stream"),
+    ],
+)
+def test_refused_by_name(api: Api, body: dict[str, Any], message: str) -> None:
+    is_model = "model" in body
+    told = error_of(
+        ask(api, **body), 404 if is_model else 400, "not_found_error" if is_model else "invalid_request_error"
+    )
+    assert told.startswith(message)
+    assert not api.service.wanted
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"tools": [WEATHER, WEATHER]}, "tools.1.name: there is a tool called 'weather'"),
+        ({"tools": [WEATHER | {"input_schema": {"type": "string"}}]}, 'tools.0.input_schema.type must be "object"'),
+        ({"tool_choice": {"type": "tool", "name": "x"}, **TOOLS}, "tool_choice.name: no tool is called 'x'"),
+    ],
+)
+def test_tools_are_refused_by_the_names_of_this_api(body: dict[str, Any], message: str) -> None:
+    answer = ask(Api(service=SpeakingService("x")), **body)
+    assert error_of(answer, 400, "invalid_request_error").startswith(message)
+
+
+def test_thinking_that_cannot_be_switched_off_is_refused_and_on_is_ignored() -> None:
+    answer = ask(Api(service=SpeakingService("x", R1)), thinking={"type": "disabled"})
+    assert error_of(answer, 400, "invalid_request_error").startswith("thinking: this model's chat template cannot")
+    answer = ask(Api(service=SpeakingService("x", PLAIN)), thinking={"type": "enabled"})
+    assert (answer.status_code, answer.headers["X-GoodSpeed-Ignored"]) == (200, "thinking")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"tools": [], "tool_choice": {"type": "auto"}, "stop_sequences": [], "system": "", "stream": False},
+        {"service_tier": "auto", "metadata": {"user_id": "x"}, "thinking": {"type": "disabled"}, "mcp_servers": []},
+        {"system": [], "output_config": {}, "temperature": None, "container": None},
+        {"messages": [USER, {"role": "system", "content": "Now be brief."}, USER]},
+    ],
+)
+def test_harmless(api: Api, body: dict[str, Any]) -> None:
+    assert ask(api, **{"max_tokens": 1, **body}).status_code == 200
+
+
+def test_threads_are_refused_by_the_code_that_the_official_client_knows(api: Api) -> None:
+    error = ask(api, thread={"type": "create"}).json()["error"]
+    assert error["details"] == {"error_code": "thread_unsupported_request"}
+
+
+def test_how_long_an_answer_may_be_has_to_be_said(api: Api) -> None:
+    answer = api.client.post("/v1/messages", json={"messages": [USER]})
+    assert error_of(answer, 400, "invalid_request_error") == "max_tokens must be given"
+
+
+def test_only_what_makes_the_prompt_is_counted(api: Api) -> None:
+    assert count(api, system="x").json() == {"input_tokens": len("system:x;user:hello;")}
+    assert error_of(count(api, max_tokens=1), 400, "invalid_request_error").startswith("max_tokens is not a parameter")
+    assert error_of(count(api, model="x"), 404, "not_found_error")
+    assert error_of(count(api, messages=[USER | {"content": "x" * 3000}]), 400, "invalid_request_error")
+    assert not api.service.wanted
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["", "/count_tokens", "/batches"])
+def test_a_key_comes_in_either_header(path: str) -> None:
+    api = Api(keys=Keys(["the-key-itself"]))
+    served = 200 if path != "/batches" else 400
+    for headers in ({"x-api-key": "the-key-itself"}, {"Authorization": "Bearer the-key-itself"}):
+        body = {"messages": [USER]} | ({} if path else {"max_tokens": 1})
+        version = {"anthropic-version": "2023-06-01"}
+        assert api.client.post(f"/v1/messages{path}", json=body, headers=headers | version).status_code == served
+    for headers in ({}, {"x-api-key": "another"}, {"Authorization": "Bearer x", "x-api-key": "the-key-itself"}):
+        error_of(api.client.post(f"/v1/messages{path}", json={}, headers=headers), 401, "authentication_error")
+    assert len({wanted.user for wanted in api.service.wanted}) <= 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_fails_before_the_first_token_is_said_by_the_status(api: Api, stream: bool) -> None:
+    api.fail(Busy("busy", "too many"))
+    answer = ask(api, stream=stream)
+    assert (error_of(answer, 429, "rate_limit_error"), answer.headers["Retry-After"]) == ("too many", "1")
+    api.fail(VerifyAway("verify_away", "away"))
+    answer = ask(api, stream=stream)
+    assert (error_of(answer, 529, "overloaded_error"), answer.headers["Retry-After"]) == ("away", "5")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (VerifyAway("verify_away", "away"), "overloaded_error", "away"),
+        (RuntimeError("a secret"), "api_error", "this stream broke here; the log says why"),
+    ],
+)
+def test_a_stream_that_breaks_ends_with_an_error(api: Api, error: Exception, kind: str, message: str) -> None:
+    api.fail(error, after=2)
+    *_, before, last = events_of(ask(api, stream=True))
+    assert before["type"] == "content_block_delta"
+    assert last == {"type": "error", "error": {"type": kind, "message": message}}
+
+
+def test_what_is_no_request_at_all(api: Api) -> None:
+    client, path = api.client, "/v1/messages"
+    assert error_of(client.post(path, content=b"{"), 415, "invalid_request_error")
+    json_type = {"Content-Type": "application/json"}
+    assert error_of(client.post(path, content=b"{", headers=json_type), 400, "invalid_request_error")
+    assert error_of(client.post(path, content=bytes(5 << 20), headers=json_type), 413, "request_too_large")
+    assert error_of(client.get(path), 405, "invalid_request_error").startswith(
+        "GET /v1/messages is not served; use POST"
+    )
+    assert error_of(client.post(f"{path}/batches", json={}), 400, "invalid_request_error").startswith(
+        f"{path}/batches is"
+    )
+
+
+def test_a_text_that_begins_anew_is_one_message(api: Api) -> None:
+    api.service.retargets_after = 2
+    answer = ask(api, max_tokens=2, goodspeed={"on_target_change": "restart"}).json()
+    assert [block["text"] for block in answer["content"]] == ["ab"]
