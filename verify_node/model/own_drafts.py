@@ -62,10 +62,10 @@ class Job:
     def text_len(self) -> int:
         return len(self.wish.text) + len(self.new)
 
-    def since(self, position: int) -> list[int]:
-        """Returns the tokens of the text after the round, and those drafted so far, from a position on."""
-        behind = [*self.new, *self.drafted]
-        return [*self.wish.text[position:], *behind[max(0, position - len(self.wish.text)) :]]
+    def part(self, first: int, last: int) -> list[int]:
+        """Returns the tokens [first, last) of the text after the round, and of those drafted so far behind it."""
+        text, behind = self.wish.text, [*self.new, *self.drafted]
+        return [*text[first:last], *behind[max(0, first - len(text)) : max(0, last - len(text))]]
 
     @property
     def num_drawn(self) -> int:
@@ -200,7 +200,8 @@ class OwnDrafts:
         if job.key not in pool and (hit := pool.find(job.key, job.wish.prefix_scope, job.wish.text)).pages:
             pool.adopt(job.key, hit)
         first = pool.length(job.key) - len(guessed)
-        num_right = sum(accumulate(map(eq, guessed, job.since(first)), and_))  # guesses before the first wrong one
+        text = job.part(first, first + len(guessed))
+        num_right = sum(accumulate(map(eq, guessed, text), and_))  # guesses before the first wrong one
         num_kept = min(first + num_right, job.text_len - 1)
         if pool.length(job.key) > num_kept:
             self.runner.truncate(job.key, num_kept)
@@ -254,10 +255,9 @@ class OwnDrafts:
             job.take(own.tolist(), claims.tolist())
 
     def _chunk(self, job: Job) -> Chunk:
-        lacking = job.since(self.runner.pool.length(job.key))
-        if not job.drafted:
-            lacking = lacking[: job.num_fed]
-        return Chunk(job.key, lacking, job.num_drawn, num_masks=max(0, job.num_drawn - 1))
+        first = self.runner.pool.length(job.key)
+        last = job.text_len + len(job.drafted) if job.drafted else first + job.num_fed
+        return Chunk(job.key, job.part(first, last), job.num_drawn, num_masks=max(0, job.num_drawn - 1))
 
 
 def _with_draft(outcome: Outcome, job: Job | None) -> Outcome:

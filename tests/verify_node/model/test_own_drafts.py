@@ -279,9 +279,18 @@ class Watched(list[int]):
         raise AssertionError("the whole text was read")
 
 
-def test_of_a_long_text_only_new_tokens_are_read() -> None:
+def test_of_a_long_text_only_new_tokens_are_read(monkeypatch: Any) -> None:
     own = OwnDrafts(TARGET, make_runner(TARGET))
-    draft(own, text := wish(text=tuple(range(2, 62))))
+    text = wish(text=tuple(range(2, 62)))
+    prompt = Watched(text.text)
+    monkeypatch.setattr("verify_node.model.own_drafts.PREFILL", 20)
+    for _ in range(3):  # it lags
+        own.add_to(
+            Round(1, (), own_drafts=(replace_fields(text, text=prompt),)), [Outcome(text.session_id, (5,), 0, 0.0)]
+        )
+    assert prompt.num_read == 60
+    monkeypatch.undo()
+    draft(own, text)
     grown = Watched([*text.text, *alone(GREEDY, 3, tuple(text.text))])
     outcomes = [Outcome(text.session_id, alone(GREEDY, 1, tuple(list.__iter__(grown))), 0, 0.0)]
     drafted = own.add_to(Round(2, (), own_drafts=(replace_fields(text, text=grown),)), outcomes)[0].own_tokens
