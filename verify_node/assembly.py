@@ -95,9 +95,7 @@ def load_runners(config: VerifyConfig, ranks: Ranks | None) -> tuple[Runner, Own
         )
         draft = load_draft_model(config, checkpoint) if config.draft_model is not None else None
         runner = make_runner(config, checkpoint, ranks, draft)
-        return runner, None if draft is None else OwnDrafts(
-            draft, make_draft_runner(config, draft, runner.pool.num_pages)
-        )
+        return runner, None if draft is None else OwnDrafts(draft, make_draft_runner(draft, runner))
 
 
 def load_draft_model(config: VerifyConfig, target: Checkpoint) -> Checkpoint:
@@ -124,9 +122,11 @@ def make_runner(
     )
 
 
-def make_draft_runner(config: VerifyConfig, draft: Checkpoint, num_pages: int) -> Runner:
-    """Wraps the verify node's own draft model with a KV cache of as many pages as the target's."""
-    return Runner(draft, num_pages=num_pages, prefix_cache=config.prefix_cache == "on")
+def make_draft_runner(draft: Checkpoint, target: Runner) -> Runner:
+    """Wraps the verify node's own draft model with a KV cache of as many pages as the target's; as many are kept."""
+    runner = Runner(draft, num_pages=target.pool.num_pages, prefix_cache=target.pool.has_prefix_cache)
+    runner.pool.max_unused = target.pool.max_unused
+    return runner
 
 
 def build(

@@ -187,9 +187,9 @@ class VerifyDaemon:
     def _finish(self, result: RoundResult, duration_s: float) -> list[Send]:
         """Finishes the round. duration_s, including the hand-over between threads, trains the round time model."""
         self.wall.forward += result.forward_s
-        self.wall.verify += result.verify_s + (result.drafting_s or 0.0)
+        self.wall.verify += result.verify_s + result.drafting.seconds
         now, scheduling = time.monotonic(), time.perf_counter()
-        verdicts = self.core.finish(result.outcomes, duration_s, now, result.drafting_s)
+        verdicts = self.core.finish(result.outcomes, duration_s, now, result.drafting)
         self.wall.schedule += time.perf_counter() - scheduling
         return verdicts
 

@@ -42,7 +42,8 @@ class Counts:
     accepted_by: Counter[DraftSource] = field(default_factory=Counter)
     num_own: int = 0  # of the verified tokens of `self`, those of the verify node's draft model
     num_own_accepted: int = 0
-    own_s: float = 0.0  # time of that model
+    num_own_passes: int = 0  # of that model
+    own_s: float = 0.0  # their time
     accepted: Counter[int] = field(default_factory=Counter)  # drafts by number of accepted tokens
     num_alternatives: int = 0  # verified tokens of trees that are not first choices
     num_alternatives_accepted: int = 0

@@ -22,7 +22,7 @@ from verify_node.scheduler.commit import Moved, active, commit, publish
 from verify_node.scheduler.model_drafts import ModelDrafts, compare
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption
-from verify_node.scheduler.round import Outcome, Round, RoundLimits
+from verify_node.scheduler.round import NO_DRAFTING, Drafting, Outcome, Round, RoundLimits
 from verify_node.scheduler.select import Choice
 from verify_node.scheduler.start import Starting
 from verify_node.session.checks import HALF_DONE, constraint_failed, round_failed, target_failed
@@ -183,19 +183,20 @@ class Rounds:
     # -- a round is done -------------------------------------------------------------------------------------------
 
     def finish(
-        self, outcomes: Sequence[Outcome], duration_s: float, now: float, drafting_s: float | None = 0.0
+        self, outcomes: Sequence[Outcome], duration_s: float, now: float, drafting: Drafting = NO_DRAFTING
     ) -> list[Send]:
         """Finishes the round in flight: commits, observes, permits; returns one Verdict per moved session.
 
-        drafting_s: of duration_s, the time of the verify node's own draft model; None: it rests.
+        drafting: by the verify node's own draft model; its seconds are part of duration_s.
         """
         done, self.in_flight = self.in_flight, None
         if done is None:
             raise RuntimeError("no round is in flight")
         self._stage, register = Stage.FINISHING, self.register
-        self.cost.observe(done.num_tokens, len(done.entries), done.context_tokens, duration_s - (drafting_s or 0.0))
-        self.choice.note_drafting(drafting_s or 0.0)
-        self.counts.own_s += drafting_s or 0.0
+        self.cost.observe(done.num_tokens, len(done.entries), done.context_tokens, duration_s - drafting.seconds)
+        self.choice.note_drafting(drafting.seconds)
+        self.counts.own_s += drafting.seconds
+        self.counts.num_own_passes += drafting.num_passes
         self.round_s = smoothed(self.round_s, duration_s, SMOOTHING)
         self._num_alone = max(0, self._num_alone - 1)
         moved, sends = self._commit(done, outcomes, now)
@@ -206,7 +207,7 @@ class Rounds:
         still_open = {key: session for key, session in self.taking_part.items() if register.has(session)}
         self.preemption.finished(done, moved, still_open, duration_s)
         going_on = active(register.sessions)
-        is_barred = drafting_s is None or bool(self.promises.promised)
+        is_barred = drafting.rests or bool(self.promises.promised)
         compare(self.model_drafts, self.own_drafts, moved, going_on, now, is_barred=is_barred)
         sends += self._tell(done, moved, going_on, now)
         self.promises.finished(register.sessions, self.round_s, now)

@@ -9,6 +9,8 @@ import logging
 import time
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import and_, eq
 
 import torch
 from msgspec.structs import replace
@@ -19,7 +21,7 @@ from goodspeed.exact.confidence import acceptance_probabilities
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.fair.estimators import smoothed
 from goodspeed.wire import probabilities
-from verify_node.scheduler.round import Outcome, OwnDraft, Round
+from verify_node.scheduler.round import Drafting, Outcome, OwnDraft, Round
 
 logger = logging.getLogger("goodspeed.verify")
 
@@ -44,10 +46,10 @@ class Job:
     """A session's draft while it is made."""
 
     wish: OwnDraft
-    tokens: list[int]  # the text after the round, and the tokens drafted so far
+    new: tuple[int, ...]  # the tokens of the round, behind the wish's text
     length: int  # tokens to draft; 0 only fills the cache
-    num_fed: int  # tokens of the text that the first pass feeds
     num_parallel: int = 1  # most tokens that a pass draws
+    num_fed: int = 0  # tokens of the text that the first pass feeds
     drafted: list[int] = field(default_factory=list)
     codes: bytes = b""  # of their claimed probabilities
     path: float = 1.0  # calibrated probability that all are accepted
@@ -55,6 +57,15 @@ class Job:
     @property
     def key(self) -> bytes:
         return self.wish.session_id
+
+    @property
+    def text_len(self) -> int:
+        return len(self.wish.text) + len(self.new)
+
+    def part(self, first: int, last: int) -> list[int]:
+        """Returns the tokens [first, last) of the text after the round, and of those drafted so far behind it."""
+        text, behind = self.wish.text, [*self.new, *self.drafted]
+        return [*text[first:last], *behind[max(0, first - len(text)) : max(0, last - len(text))]]
 
     @property
     def num_drawn(self) -> int:
@@ -79,7 +90,6 @@ class Job:
                 self.length = len(self.drafted)
                 return
             self.path = path
-            self.tokens.append(token)
             self.drafted.append(token)
             self.codes += bytes((code,))
 
@@ -92,15 +102,17 @@ class OwnDrafts:
         self.runner = runner
         self.num_failures = 0
         self.pass_s = 0.0  # of one token for each session, smoothed
-        self._cached: dict[bytes, list[int]] = {}  # tokens in the cache; the least recently used first
+        self._guessed: dict[bytes, list[int]] = {}  # drafted tokens at each cache's end; the least recently used first
         self._rests_until = 0  # number of the round
+        self._num_passes = 0  # of the newest round
 
     def add_to(self, planned: Round, outcomes: Sequence[Outcome]) -> list[Outcome]:
         """Returns the outcomes with drafts for the next round.
 
         If the model fails, its caches are dropped, it rests for some rounds, and outcomes are returned as they are.
         """
-        if not planned.own_drafts or self.rests(planned):
+        self._num_passes = 0
+        if not planned.own_drafts or planned.number < self._rests_until:
             return list(outcomes)
         try:
             jobs = self._jobs(planned, outcomes)
@@ -111,17 +123,17 @@ class OwnDrafts:
         found = {job.key: job for job in jobs if job.drafted}
         return [_with_draft(outcome, found.get(outcome.session_id)) for outcome in outcomes]
 
-    def rests(self, planned: Round) -> bool:
-        """Returns whether nothing is drafted in this round because of an earlier failure."""
-        return planned.number < self._rests_until
+    def drafting(self, planned: Round, seconds: float) -> Drafting:
+        """Returns what was done in this round, which `add_to` had last."""
+        return Drafting(seconds, self._num_passes, planned.number < self._rests_until)
 
-    def keep(self, sessions: Container[bytes]) -> None:
-        """Frees the caches of all other sessions: those that ended, or were preempted."""
-        for key in [key for key in self._cached if key not in sessions]:
+    def keep(self, sessions: Container[bytes], begun: Container[bytes] = ()) -> None:
+        """Frees the caches of all other sessions, which ended or were preempted, and of those that have begun anew."""
+        for key in [key for key in self._guessed if key not in sessions or key in begun]:
             self._forget(key)
 
     def _forget(self, key: bytes) -> None:
-        del self._cached[key]
+        del self._guessed[key]
         self.runner.free(key)
 
     def _fail(self, number: int, error: Exception) -> None:
@@ -130,8 +142,12 @@ class OwnDrafts:
         self._rests_until = number + rests
         told = "the draft model failed (%s: %s); texts go on without it, and it is tried again after %d rounds"
         logger.error(told, type(error).__name__, error, rests, exc_info=error)
-        error.__traceback__ = None  # its frames hold the failed pass's tensors
-        for key in self._cached:
+        held: BaseException | None = error
+        while (
+            held is not None
+        ):  # the frames of the error, and of those that it followed, hold the failed pass's tensors
+            held.__traceback__, held = None, held.__cause__ or held.__context__
+        for key in self._guessed:
             self.runner.pool.withdraw(key)
         self.keep(())
         if self.checkpoint.device.type == "cuda":
@@ -142,16 +158,21 @@ class OwnDrafts:
     def _jobs(self, planned: Round, outcomes: Sequence[Outcome]) -> list[Job]:
         """Returns the drafts to make: of texts that go on, whose caches do not lag, and for which there is memory."""
         decided = {outcome.session_id: outcome.tokens for outcome in outcomes if not outcome.failed}
-        context_len, found = self.checkpoint.context_len, list[Job]()
+        context_len, found, prefilled = self.checkpoint.context_len, list[Job](), set[bytes]()
         for wish in planned.own_drafts:
-            new = decided.get(wish.session_id, ())
-            tokens = [*wish.text, *new]
-            length = min(MAX_LENGTH, wish.max_draft, wish.most - len(new), context_len - len(tokens))
-            if not new or length <= 0 or any(token in wish.stop_ids for token in new):
+            job = Job(wish, decided.get(wish.session_id, ()), 0, self.checkpoint.num_parallel)
+            job.length = min(MAX_LENGTH, wish.max_draft, wish.most - len(job.new), context_len - job.text_len)
+            if not job.new or job.length <= 0 or any(token in wish.stop_ids for token in job.new):
                 continue
-            self._rewind(wish, tokens)
-            num_lacking = len(tokens) - len(self._cached[wish.session_id])
-            found.append(Job(wish, tokens, length, num_lacking, self.checkpoint.num_parallel))
+            self._guessed.setdefault(job.key, [])
+            upcoming = self.runner.pool.upcoming(job.key, wish.prefix_scope, wish.text)
+            if job.key not in self.runner.pool and upcoming in prefilled:
+                continue  # next time it begins with the pages that another session prefills in this round
+            if upcoming is not None:
+                prefilled.add(upcoming)
+            self._rewind(job)
+            job.num_fed = job.text_len - self.runner.pool.length(job.key)
+            found.append(job)
         return self._fitting(sorted(found, key=lambda job: job.num_fed))
 
     def _fitting(self, found: Sequence[Job]) -> list[Job]:
@@ -169,24 +190,21 @@ class OwnDrafts:
                 jobs.append(job)
         return jobs
 
-    def _rewind(self, wish: OwnDraft, tokens: Sequence[int]) -> None:
+    def _rewind(self, job: Job) -> None:
         """Truncates the session's cache to what it has in common with the text, without its final token.
 
         A session without a cache begins with what the prefix cache has of its text.
         """
-        key, pool = wish.session_id, self.runner.pool
-        cached = self._cached.pop(key, [])
-        if key not in pool and (hit := pool.find(key, wish.prefix_scope, tokens)).pages:
-            pool.adopt(key, hit)
-            cached = list(tokens[: hit.num_tokens])
-        most = min(len(cached), len(tokens) - 1)
-        num_kept = most
-        if cached[:most] != tokens[:most]:
-            num_kept = next(at for at in range(most) if cached[at] != tokens[at])
-        if len(cached) > num_kept:
-            num_kept = self.runner.truncate(key, num_kept)
-        del cached[num_kept:]
-        self._cached[key] = cached  # as the most recently used
+        pool, guessed = self.runner.pool, self._guessed.pop(job.key, [])
+        self._guessed[job.key] = []  # as the most recently used
+        if job.key not in pool and (hit := pool.find(job.key, job.wish.prefix_scope, job.wish.text)).pages:
+            pool.adopt(job.key, hit)
+        first = pool.length(job.key) - len(guessed)
+        text = job.part(first, first + len(guessed))
+        num_right = sum(accumulate(map(eq, guessed, text), and_))  # guesses before the first wrong one
+        num_kept = min(first + num_right, job.text_len - 1)
+        if pool.length(job.key) > num_kept:
+            self.runner.truncate(job.key, num_kept)
 
     def _num_pages(self, job: Job) -> int:
         return self.runner.pool.pages_needed(job.key, job.num_fed + job.length)
@@ -194,7 +212,7 @@ class OwnDrafts:
     def _reserve(self, job: Job, reserved: int, kept: Container[bytes]) -> bool:
         """Returns whether there is memory, besides reserved pages; evicts sessions that are not `kept`."""
         while self.runner.pool.num_free - reserved < self._num_pages(job):
-            idle = next((other for other in self._cached if other not in kept), None)
+            idle = next((other for other in self._guessed if other not in kept), None)
             if idle is None:
                 return False
             self._forget(idle)
@@ -219,15 +237,17 @@ class OwnDrafts:
     def _pass(self, jobs: Sequence[Job]) -> None:
         """Feeds what each cache lacks, and draws what follows: one token a session, or several behind masks (PARD)."""
         chunks = [self._chunk(job) for job in jobs]
+        self._num_passes += 1
         logits = self.runner.forward(chunks)  # [tokens to draw, vocab]
         for job, chunk in zip(jobs, chunks, strict=True):
-            self._cached[job.key] += chunk.tokens
-            self.runner.pool.publish(job.key, job.wish.prefix_scope, job.tokens, len(job.tokens) - len(job.drafted))
+            if job.drafted:
+                self._guessed[job.key] += chunk.tokens
+            self.runner.pool.publish(job.key, job.wish.prefix_scope, job.wish.text)
         drawn = [(job, place) for job, chunk in zip(jobs, chunks, strict=True) for place in range(chunk.num_logits)]
         if not drawn:
             return
         batch = SamplingBatch.of([job.wish.sampling for job, _ in drawn], device=logits.device)
-        positions = batch.tensor([len(job.tokens) + place for job, place in drawn], torch.int64)
+        positions = batch.tensor([job.text_len + len(job.drafted) + place for job, place in drawn], torch.int64)
         tokens = choose(logits, batch, positions, num_tokens=self.checkpoint.num_tokens)
         claimed = acceptance_probabilities(logits, tokens, [place > 0 for _, place in drawn])
         numbers = [chunk.num_logits for chunk in chunks]
@@ -235,10 +255,9 @@ class OwnDrafts:
             job.take(own.tolist(), claims.tolist())
 
     def _chunk(self, job: Job) -> Chunk:
-        lacking = job.tokens[len(self._cached[job.key]) :]
-        if not job.drafted:
-            lacking = lacking[: job.num_fed]
-        return Chunk(job.key, lacking, job.num_drawn, num_masks=max(0, job.num_drawn - 1))
+        first = self.runner.pool.length(job.key)
+        last = job.text_len + len(job.drafted) if job.drafted else first + job.num_fed
+        return Chunk(job.key, job.part(first, last), job.num_drawn, num_masks=max(0, job.num_drawn - 1))
 
 
 def _with_draft(outcome: Outcome, job: Job | None) -> Outcome:

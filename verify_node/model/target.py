@@ -22,18 +22,18 @@ from verify_node.model.logprobs import Place, with_logprobs, with_prompts
 from verify_node.model.match_sampling import decide_match
 from verify_node.model.own_drafts import OwnDrafts
 from verify_node.model.ratio import decide_ratio_round
-from verify_node.scheduler.round import Decisions, Entry, Outcome, PromptRows, Round
+from verify_node.scheduler.round import NO_DRAFTING, Decisions, Drafting, Entry, Outcome, PromptRows, Round
 
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
     """The outcomes of a round, seconds of its forward pass (masks are made meanwhile), seconds of its verification, and
-    seconds in which the verify node's own draft model drafted for the next round; None: it rests after a failure."""
+    what the verify node's own draft model did for the next round."""
 
     outcomes: list[Outcome]
     forward_s: float
     verify_s: float
-    drafting_s: float | None = 0.0
+    drafting: Drafting = NO_DRAFTING
 
 
 class Target:
@@ -75,10 +75,9 @@ class Target:
         seconds = forwarded - started, verified - forwarded
         if (own := self.own_drafts) is None:
             return RoundResult(outcomes, *seconds)
-        own.keep(self.runner.pool)
-        if own.rests(planned):
-            return RoundResult(outcomes, *seconds, drafting_s=None)
-        return RoundResult(own.add_to(planned, outcomes), *seconds, time.perf_counter() - verified)
+        own.keep(self.runner.pool, planned.admitted)
+        outcomes = own.add_to(planned, outcomes)
+        return RoundResult(outcomes, *seconds, own.drafting(planned, time.perf_counter() - verified))
 
     def recover(self) -> None:
         """Frees memory cached by torch's allocator, after a failure."""

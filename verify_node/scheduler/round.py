@@ -94,7 +94,7 @@ class OwnDraft(Struct, frozen=True):
     """A session of a round for which the verify node's own draft model may draft once the round is decided."""
 
     session_id: bytes
-    text: tuple[int, ...]  # prompt and committed tokens before the round
+    text: Sequence[int]  # prompt and committed tokens before the round; not a copy: a round in flight commits none
     sampling: Sampling
     stop_ids: tuple[int, ...]
     most: int  # tokens of the round and the draft together
@@ -103,6 +103,17 @@ class OwnDraft(Struct, frozen=True):
     least_probability: float  # path probability below which a token is not worth verifying
     max_draft: int = MAX_DRAFT  # tokens of the draft
     prefix_scope: bytes = b""  # group of sessions that share pages; empty: none
+
+
+class Drafting(Struct, frozen=True):
+    """What the verify node's own draft model did in a round."""
+
+    seconds: float = 0.0
+    num_passes: int = 0
+    rests: bool = False  # after a failure
+
+
+NO_DRAFTING = Drafting()
 
 
 class Round(Struct, frozen=True):

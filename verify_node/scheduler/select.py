@@ -168,7 +168,7 @@ class ByWorth(Choice):
         opened, least = session.opened, max(LEAST_PROBABILITY, self._price(session, worth))
         return OwnDraft(
             session_id=session.session_id,
-            text=tuple(session.tokens),
+            text=session.tokens,
             sampling=opened.sampling,
             stop_ids=opened.stop_ids,
             max_draft=opened.max_draft,

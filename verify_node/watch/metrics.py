@@ -104,6 +104,7 @@ class VerifyCollector(Collector):
         yield gauge("models_may_draft", "1 while draft models may draft.", float(core.model_drafts.permits))
         may_draft = core.own_drafts.is_shared and core.own_drafts.permits
         yield gauge("own_model_may_draft", "1 while this node's own draft model may draft.", float(may_draft))
+        yield counter("own_model_passes", "Forward passes of that model.", counts.num_own_passes)
         yield counter("own_model_seconds", "Time in which that model drafted.", counts.own_s)
         yield counter("own_model_draft_tokens", "Its drafted tokens verified.", counts.num_own)
         yield counter("own_model_accepted_tokens", "Its drafted tokens accepted.", counts.num_own_accepted)

@@ -245,6 +245,7 @@ def seen() -> dict[str, Seen]:
 BY_SELECTION = frozenset(
     {
         "goodspeed_alternative_tokens_total",
+        "goodspeed_own_model_passes_total",
         "goodspeed_own_model_seconds_total",
         "goodspeed_own_model_draft_tokens_total",
         "goodspeed_own_model_accepted_tokens_total",
