@@ -72,14 +72,17 @@ class VerifyLink:
 
     def absence(self, now: float) -> str:
         """Describes the absence to users, without the verify node's address or its reason for a refusal."""
-        return f"the verify node has been away for {max(1, round(self.away_s(now)))} s"
+        seconds = max(1, round(self.away_s(now)))
+        if self.trouble:
+            return f"the verify node has not let this draft node in for {seconds} s"
+        return f"the verify node has been away for {seconds} s"
 
     def absence_at(self, endpoint: str, timeout_s: float) -> str:
         """Tells the operator that the verify node was silent for `timeout_s`: where, why, and what to do."""
         what = f"the verify node at {endpoint} has been away for {timeout_s:g} s"
         if self.trouble:
             return f"{what}, because it refuses this node: {self.trouble}"
-        return f"{what}; start goodspeed-verify there, or check the address"
+        return f"{what}; start goodspeed-verify there, or check the address (that of its --bind, not of its --http)"
 
     def heard(self, message: DownMessage, now: float) -> list[Command]:
         """Handles a message; any message is a sign of life. Raises PeerRefused for a permanent refusal."""

@@ -180,7 +180,7 @@ def _ready(service: Service) -> Ready:
     if service.draining:
         raise ApiError(503, "not ready: shutting down", code="draining")
     if not service.is_ready:
-        what = "not ready: the verify node is away; start it, or see this node's standard error"
+        what = "not ready: the verify node is away, or does not let this node in; see this node's standard error"
         raise ApiError(503, what, code="verify_away")
     target = service.target
     status = LOCAL if service.is_local else "ready"

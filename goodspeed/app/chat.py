@@ -27,6 +27,9 @@ M = TypeVar("M", bound=BaseModel)
 TIMEOUT = httpx2.Timeout(10.0, read=600.0)
 """The read timeout is long because a text may wait in the node's queue."""
 
+LOOK_S = 10.0
+"""Timeout of the first question, which nothing but a node answers in time: another server may wait for more."""
+
 INTERRUPTED = "interrupted"
 ACCEPTED, LOCAL, DIM, PLAIN = Style(color="green"), Style(color="yellow"), Style(dim=True), Style()
 HELP = "/reset forgets the conversation, /quit or Ctrl-D ends; Ctrl-C stops an answer"
@@ -56,7 +59,7 @@ class Client:
 
     def model(self, wanted: str | None) -> str:
         """Returns the served model to use. wanted: its name, ChatError if not served; None: the first."""
-        with self._errors(), self.http.stream("GET", "/v1/models") as response:
+        with self._errors(), self.http.stream("GET", "/v1/models", timeout=LOOK_S) as response:
             self._check(response)
             names = [model.id for model in self._parse(response.read(), ModelList).data]
         if not names:

@@ -73,7 +73,7 @@ def _from_hub(name: str, say: Callable[..., None]) -> Path:
     except Exception as error:
         if (why := _lacks_access(error)) is not None:
             raise CheckpointError(f"model {name!r} {why} (docs/MODELS.md)") from error
-        first_line = str(error).strip().split("\n")[0]
+        first_line = str(error).strip().split("\n")[0].removeprefix("Got: ")
         raise _unknown(name, f"no such folder, and the hub did not give it: {first_line}") from error
 
 

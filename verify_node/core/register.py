@@ -66,7 +66,7 @@ class Register(Sessions):
             old = None
         if old is None:
             alike = f", one more that is called {hello.name}" if name != hello.name else ""
-            self.diary.visit("joined", name, hello.draft_model + alike, now)
+            self.diary.visit("joined", name, (hello.draft_model or "without a model") + alike, now)
         since = now if old is None else old.since
         self.peers[peer_id] = Peer(
             peer_id,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import reprlib
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -25,6 +26,8 @@ def load(name: str) -> None:
     Importing runs the module's code, so pass only names that a person gave on a command line. Raises ConfigError if
     there is no such module or class.
     """
+    if name.endswith(".py"):
+        raise ConfigError(f"--policy {name} names no class; give it after a colon, as in {name}:MyPolicy")
     if ":" not in name or name in names():
         return
     place, _, class_name = name.rpartition(":")
@@ -72,9 +75,15 @@ class OwnPolicy:
     def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
         most = [client.max_length for client in clients]
         try:
-            lengths = [index(length) for length in self._policy.allocate(clients, budget)]
+            given: object = self._policy.allocate(clients, budget)
         except Exception as error:
             raise PolicyError(f"the policy {self._name} failed: {type(error).__name__}: {error}") from error
+        try:
+            lengths = [index(length) for length in given]  # type: ignore[attr-defined]
+        except TypeError:
+            raise PolicyError(
+                f"the policy {self._name} gave {reprlib.repr(given)}; it must give whole numbers"
+            ) from None
         if wrong := _wrong(lengths, most, budget):
             raise PolicyError(f"the policy {self._name} gave {wrong}")
         return lengths

@@ -93,6 +93,7 @@ def test_only_command_lines_have_a_policy_imported() -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
+        ("mine.py", "mine.py names no class; give it after a colon, as in mine.py:MyPolicy"),
         ("no_such_module:Mine", "no_such_module cannot be imported: ModuleNotFoundError"),
         ("./no_such_file.py:Mine", "./no_such_file.py cannot be imported: FileNotFoundError"),
         ("own_policies:Yours", "own_policies has no class 'Yours'"),
@@ -123,8 +124,8 @@ def one_third_of_nothing(clients: list[ClientState], budget: int) -> object:
     ("answer", "told"),
     [
         (one_third_of_nothing, "failed: ZeroDivisionError"),
-        (lambda clients, budget: None, "failed: TypeError"),
-        (lambda clients, budget: [1.5, 1.0], "failed: TypeError"),
+        (lambda clients, budget: None, "gave None; it must give whole numbers"),
+        (lambda clients, budget: [1.5, 1.0], r"gave \[1.5, 1.0\]; it must give whole numbers"),
         (lambda clients, budget: [1], "gave 1 lengths for 2 clients"),
         (lambda clients, budget: [1, 1, 1], "gave 3 lengths for 2 clients"),
         (lambda clients, budget: [1, -1], "gave client 1 the length -1"),
