@@ -15,8 +15,15 @@ from goodspeed.exact import trees
 from goodspeed.exact.trees import BASE
 from goodspeed.ngram.drafting import Continuation
 
-ALTERNATIVES = (0.4, 0.17, 0.09)
-"""Probability that the second, third and fourth choice is right if the first is wrong."""
+ALTERNATIVES = (0.4, 0.17, 0.09, 0.06, 0.04, 0.03, 0.02)
+"""Probability that the second, third to eighth choice is right if the first is wrong."""
+
+LEAST = 0.01
+"""Least path probability of a node that is drafted beside likelier ones."""
+
+
+KEPT = 0.05
+"""Probability of an alternative, given its parent, from which on it is kept: the text may come to its parent."""
 
 
 class Nodes(NamedTuple):
@@ -146,6 +153,15 @@ class Tree:
         if node is None:
             raise ValueError(f"{list(way)} is no way through the tree")
         return node
+
+    def others(self, parent: int, first: float) -> list[float]:
+        """Returns the probabilities of the alternatives to a child that are worth drafting, the likeliest first.
+
+        first: probability of the child.
+        """
+        above = self.path_probability(parent)
+        found = (min(first, share * (1.0 - first)) for share in ALTERNATIVES)
+        return [probability for probability in found if above * probability >= LEAST or probability >= KEPT]
 
     def leaves(self, width: int, least_probability: float, max_depth: int, stop_ids: Collection[int]) -> list[int]:
         """Returns the `width` likeliest leaves to draft behind: none of less path probability, deeper than permitted,

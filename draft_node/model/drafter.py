@@ -13,16 +13,13 @@ match rule. Runs on the model thread.
 import time
 from collections.abc import Sequence
 from itertools import compress
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from draft_node.core.actions import Propose, Proposed, Request
-from draft_node.core.drafts.ngrams import FLOOR
-from draft_node.core.tree import ALTERNATIVES
 from draft_node.model.caches import Caches, Feed
-from draft_node.model.job import Job
+from draft_node.model.job import Job, Row
 from draft_node.model.noise_ahead import noise_ahead
 from draft_node.model.widths import MAX_WIDTH, Widths
 from goodspeed.constraint.compiling import Constraints
@@ -35,26 +32,9 @@ from goodspeed.exact.confidence import acceptance_probabilities
 from goodspeed.exact.counts import CountedTexts
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.masks import Words
-from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
+from goodspeed.exact.sampling import Role, SamplingBatch, choose, runners_up, to_probs, uniform
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.fields import MAX_DRAFT
-
-
-class Row(NamedTuple):
-    """A row of logits, and where its token goes."""
-
-    job: Job
-    leaf: int  # the node, or the base, that the step drafts behind
-    place: int = 0  # masks between the leaf and this row
-    is_first: bool = True  # the leaf is its job's likeliest
-
-    @property
-    def parent(self) -> int:
-        return self.job.newest if self.place else self.leaf
-
-    @property
-    def position(self) -> int:
-        return len(self.job.text) + self.job.tree.depth(self.leaf) + self.place
 
 
 class Drafter:
@@ -73,7 +53,7 @@ class Drafter:
         """kind, k: form of the distributions under the ratio rule (`proposals.make`).
 
         constraints: compiler for structured output; None: drafts ignore constraints. max_width: most leaves per session
-        and step; 1: nothing is drafted behind an alternative while something likelier is left.
+        and step; 1: nothing is drafted behind alternatives.
         """
         self.checkpoint = checkpoint
         self.runner = runner
@@ -101,7 +81,7 @@ class Drafter:
     def add(self, propose: Propose) -> None:
         """Starts a proposal, which replaces an unfinished one of the same session."""
         length = propose.length if propose.local else min(propose.length, self._longest(propose.request))
-        job = Job(propose, length)
+        job = Job(propose, length, is_narrow=self.widths.max_width == 1)
         if (replaced := self._jobs.get(job.session_id)) is not None:
             job.take_over(replaced)
         self.caches.rewind(job)
@@ -172,7 +152,7 @@ class Drafter:
             self._draw(rows, logits)
             return
         for place in range(max(row.place for row in rows) + 1):
-            now = [index for index, row in enumerate(rows) if row.place == place and not _is_over(row)]
+            now = [index for index, row in enumerate(rows) if row.place == place and not row.is_over]
             self._draw([rows[index] for index in now], logits[now])
 
     def _draw(self, rows: Sequence[Row], logits: Tensor) -> None:
@@ -223,50 +203,51 @@ class Drafter:
 
     def _draw_by_match(self, rows: Sequence[Row], logits: Tensor) -> None:
         """Draws a token from each row with the target's noise, and alternatives to doubtful ones."""
-        tokens = self._choose(rows, logits)
+        batch, positions = self._batch(rows, logits)
+        tokens = choose(logits, batch, positions, num_tokens=self.num_tokens, noise=noise_ahead)
         are_behind = [row.place > 0 for row in rows]
         probabilities = acceptance_probabilities(logits, tokens, are_behind).tolist()
-        first: dict[int, tuple[int, float]] = {}  # parent and probability of first choices that may have alternatives
+        doubtful: dict[int, tuple[int, list[float]]] = {}  # by row: the parent, and the alternatives' probabilities
         for index, (row, token, probability) in enumerate(zip(rows, tokens.tolist(), probabilities, strict=True)):
             parent = row.parent
-            if not _is_over(row):
-                _append(row, token, probability)
-                if row.job.propose.wants_alternatives:
-                    first[index] = parent, probability
-        for share in ALTERNATIVES:
-            found = {index: min(each, share * (1.0 - each)) for index, (_, each) in first.items()}
-            keep = [
-                index
-                for index, probability in found.items()
-                if rows[index].job.tree.path_probability(first[index][0]) * probability >= FLOOR
-            ]
-            if not keep:
-                return
-            logits = logits.scatter(1, tokens.unsqueeze(1), float("-inf"))
-            keep = list(compress(keep, logits[keep].amax(-1).isfinite().tolist()))  # rules may leave a single token
-            if keep:
-                tokens[keep] = self._choose([rows[index] for index in keep], logits[keep])
-            for index in keep:
-                rows[index].job.tree.add(int(tokens[index]), found[index], first[index][0])
-            first = {index: first[index] for index in keep}
+            if not row.is_over:
+                row.append(token, probability)
+                if others := row.job.others(parent, probability):
+                    doubtful[index] = parent, others
+        if doubtful:
+            self._draw_alternatives(rows, logits, tokens, doubtful)
 
-    def _choose(self, rows: Sequence[Row], logits: Tensor) -> Tensor:
-        batch = _batch(rows, logits)
-        positions = batch.tensor([row.position for row in rows], torch.int64)
-        return choose(logits, batch, positions, num_tokens=self.num_tokens, noise=noise_ahead)
+    def _draw_alternatives(
+        self, rows: Sequence[Row], logits: Tensor, tokens: Tensor, doubtful: dict[int, tuple[int, list[float]]]
+    ) -> None:
+        """Draws the next best tokens beside some of tokens [len(rows)] with the same noise."""
+        chosen = list(doubtful)
+        batch, positions = self._batch([rows[index] for index in chosen], logits)
+        most = max(len(others) for _, others in doubtful.values())
+        found = runners_up(
+            logits[chosen], tokens[chosen], batch, positions, most, num_tokens=self.num_tokens, noise=noise_ahead
+        ).tolist()
+        for (index, (parent, others)), best in zip(doubtful.items(), found, strict=True):
+            for token, probability in zip(best, others, strict=False):
+                if token >= 0:  # rules may leave fewer
+                    rows[index].job.tree.add(token, probability, parent)
 
     def _draw_from_proposals(self, rows: Sequence[Row], logits: Tensor) -> None:
-        batch = _batch(rows, logits)
+        batch, positions = self._batch(rows, logits)
         probs = to_probs(logits, batch, num_tokens=self.num_tokens)
         proposal = proposals.make(probs, self.kind, k=self.k)
         epochs = batch.tensor([row.job.propose.epoch for row in rows], torch.int64)
         rounds = batch.tensor([row.job.propose.round for row in rows], torch.int64)
-        positions = batch.tensor([row.position for row in rows], torch.int64)
         seeds = batch.tensor([row.job.noise_seed for row in rows], torch.int64)
         tokens = proposal.sample(uniform(seeds, Role.DRAFT, epochs, rounds, positions))
         for row, packed, token in zip(rows, proposal.pack(), tokens.tolist(), strict=True):
             row.job.positions.append(packed)
-            _append(row, token, 1.0)
+            row.append(token, 1.0)
+
+    def _batch(self, rows: Sequence[Row], logits: Tensor) -> tuple[SamplingBatch, Tensor]:
+        """Returns the sampling parameters of rows, and the positions [len(rows)] of their tokens."""
+        batch = SamplingBatch.of([row.job.propose.request.sampling for row in rows], device=logits.device)
+        return batch, batch.tensor([row.position for row in rows], torch.int64)
 
     def _is_complete(self, job: Job) -> bool:
         if job.length == 0:
@@ -278,22 +259,6 @@ def _rows(job: Job, feed: Feed) -> list[Row]:
     """Returns the rows of logits of a step."""
     rows = [Row(job, leaf, is_first=place == 0) for place, leaf in enumerate(feed.leaves)]
     return rows + [Row(job, feed.leaves[0], place) for place in range(1, feed.num_masks + 1)]
-
-
-def _is_over(row: Row) -> bool:
-    """Returns whether the draft ended before the row: its masks stood for tokens that were not drafted."""
-    return row.place > 0 and (row.job.num_drafted >= row.job.length or row.job.ends_with(row.parent))
-
-
-def _append(row: Row, token: int, probability: float) -> None:
-    node = row.job.tree.add(token, probability, row.parent)
-    if row.is_first:
-        row.job.num_drafted += 1
-        row.job.newest = node
-
-
-def _batch(rows: Sequence[Row], logits: Tensor) -> SamplingBatch:
-    return SamplingBatch.of([row.job.propose.request.sampling for row in rows], device=logits.device)
 
 
 def allowed(matchers: Matchers | None, job: Job, path: Sequence[int] = ()) -> Words | None:

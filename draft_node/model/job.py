@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import NamedTuple
 
 from draft_node.core.actions import Propose, Proposed
-from draft_node.core.drafts.ngrams import FLOOR
-from draft_node.core.tree import Nodes, Tree
+from draft_node.core.tree import LEAST, Nodes, Tree
 from goodspeed.exact import proposals, trees
 from goodspeed.exact.trees import BASE
 
@@ -57,11 +57,15 @@ class Job:
         propose, tree = self.propose, self.tree
         stop_ids = propose.request.stop_ids if self.by_match else ()
         most = len(tree.tokens) if self.is_narrow else width if propose.wants_alternatives else 1
-        found = tree.leaves(max(1, most), min(FLOOR, propose.least_probability), propose.max_depth, stop_ids)
+        found = tree.leaves(max(1, most), min(LEAST, propose.least_probability), propose.max_depth, stop_ids)
         if self.is_narrow:
             end = (BASE, *trees.first_choices(tree.parents))[-1]
             found = [end] if end in found else []
         return found if found and tree.path_probability(found[0]) >= propose.least_probability else []
+
+    def others(self, parent: int, first: float) -> list[float]:
+        """Returns the probabilities of the alternatives that are wanted beside a token of probability `first`."""
+        return self.tree.others(parent, first) if self.propose.wants_alternatives else []
 
     def ends_with(self, node: int) -> bool:
         """Returns whether nothing is drafted after a node."""
@@ -108,3 +112,32 @@ class Job:
             probabilities=new.probabilities if self.by_match else None,
             parents=new.parents if self.by_match else None,
         )
+
+
+class Row(NamedTuple):
+    """A row of logits, and where its token goes."""
+
+    job: Job
+    leaf: int  # the node, or the base, that the step drafts behind
+    place: int = 0  # masks between the leaf and this row
+    is_first: bool = True  # the leaf is its job's likeliest
+
+    @property
+    def parent(self) -> int:
+        return self.job.newest if self.place else self.leaf
+
+    @property
+    def position(self) -> int:
+        return len(self.job.text) + self.job.tree.depth(self.leaf) + self.place
+
+    @property
+    def is_over(self) -> bool:
+        """True if the draft ended before the row: its masks stood for tokens that were not drafted."""
+        return self.place > 0 and (self.job.num_drafted >= self.job.length or self.job.ends_with(self.parent))
+
+    def append(self, token: int, probability: float) -> None:
+        """Appends the row's token to the tree."""
+        node = self.job.tree.add(token, probability, self.parent)
+        if self.is_first:
+            self.job.num_drafted += 1
+            self.job.newest = node

@@ -20,6 +20,10 @@ more tokens per request the model learns later that the text left the tree. Meas
 (A model that drafts more in one forward pass is asked for these. Under the ratio rule one request is for a whole draft,
 whose length must not depend on its tokens.)"""
 
+MAX_NODES = 2 * MAX_DRAFT
+"""Most nodes from which a tree goes on: those that are too unlikely for a draft now are wanted when the text has come
+nearer to them."""
+
 
 class Wanted(NamedTuple):
     """The next request to the draft model."""
@@ -75,7 +79,7 @@ class Growing:
         if self._is_drafted_for(tokens[self._base_len :]):
             return None
         self._num_asked = 0
-        self._nodes, self._base_len = self.rest(tokens).likeliest(MAX_DRAFT), len(tokens)
+        self._nodes, self._base_len = self.rest(tokens).likeliest(MAX_NODES), len(tokens)
         room = len(self.request.prompt) + self.request.max_tokens - len(tokens) - 1
         max_depth, least_probability = min(permitted, MAX_DRAFT, room), max(least_probability, FLOOR)
         tree = Tree.of(self._nodes)

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from draft_node.core.actions import Propose, Proposed
-from draft_node.core.drafts.ngrams import FLOOR
-from draft_node.core.tree import ALTERNATIVES, Tree
+from draft_node.core.tree import Tree
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.models import DraftModel
 from goodspeed.exact.positions import certain
@@ -51,9 +50,8 @@ class TimedModel:
         num_known, parent = len(tree.tokens), tree.reach(wanted.way)
         for token, other, claim in zip(tokens, self._model.alternatives(wanted, tokens), claimed, strict=False):
             above, parent = parent, tree.add(token, claim, parent)
-            second = min(claim, ALTERNATIVES[0] * (1.0 - claim))
-            if tree.path_probability(above) * second >= FLOOR:
-                tree.add(other, second, above)
+            if seconds := tree.others(above, claim):
+                tree.add(other, seconds[0], above)
         new = tree.nodes(num_known)
         return Proposed(
             wanted.request.session_id,
