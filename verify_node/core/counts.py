@@ -84,7 +84,7 @@ class Counts:
             self.num_own_accepted += num_accepted if move.entry.is_own else 0
         self.num_after_wrong += move.session.was_wrong
         self.num_empty_after_wrong += move.session.was_wrong and not move.entry.num_drafted
-        move.session.was_wrong = move.is_wrong
+        move.session.note_wrong(move.is_wrong)
         if move.session.finished and (deadline := move.session.deadline) is not None:
             self._judged(deadline, move.session)
         num_others, num_right = move.alternatives
