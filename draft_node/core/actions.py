@@ -11,6 +11,7 @@ from typing import TypeAlias, get_args
 from msgspec import Struct
 
 from draft_node.core.directory import Address
+from draft_node.core.tree import Nodes, Tree
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Drafter, DraftSource, FinishReason, Otherwise, Verification
 from goodspeed.wire.handshake import Welcome
@@ -108,33 +109,42 @@ class Send(Struct, frozen=True):
 class Propose(Struct, frozen=True):
     """Have the draft model propose up to `length` tokens after `tokens`; 0 only updates its KV cache.
 
-    With `local` the drawn tokens become the text without verification. The final `num_unverified` of `tokens` are
-    drafted tokens. Under the match rule the proposal ends where the probability that all of it is accepted falls below
-    `least_probability`.
+    With `local` the drawn tokens become the text without verification. Under the match rule the proposal continues
+    `tree`, which is drafted already, behind its likeliest leaf. With `wants_alternatives` it has those, and continues
+    other likely leaves, too. It ends where no leaf has a path probability of `least_probability`.
     """
 
     request: Request
     epoch: int
     round: int
     tokens: tuple[int, ...]
-    length: int
+    length: int  # on one path
     local: bool = False
     least_probability: float = 0.0
-    num_unverified: int = 0
-    wants_alternatives: bool = False  # `Proposed.alternatives` are wanted
+    tree: Nodes = Nodes()
+    max_depth: int = MAX_DRAFT  # most drafted tokens on one path, those of `tree` included
+    wants_alternatives: bool = False
+
+    @property
+    def way(self) -> tuple[int, ...]:
+        """Tokens of the tree up to its likeliest leaf."""
+        tree = Tree.of(self.tree)
+        leaves = tree.leaves(1, 0.0, self.max_depth, self.request.stop_ids)
+        return tuple([tree.tokens[node] for node in tree.path(leaves[0])]) if leaves else ()
 
 
 class Proposed(Struct, frozen=True):
-    """The answer to a Propose; without tokens if the draft model failed."""
+    """The answer to a Propose: new nodes of its tree; without tokens if the draft model failed."""
 
     session_id: bytes
     epoch: int
     round: int
     tokens: tuple[int, ...]
     proposal: bytes | None = None
-    probabilities: tuple[float, ...] | None = None  # match rule: acceptance probabilities, given the tokens before
-    alternatives: tuple[int | None, ...] = ()
-    """Each token's second choice; None: too improbable to be worth verifying."""
+    probabilities: tuple[float, ...] | None = None  # match rule: acceptance probabilities, given the parent
+    parents: tuple[int, ...] | None = None
+    """Index of each node's parent in the Propose's tree and these nodes after it; None: a chain behind the likeliest
+    leaf."""
 
 
 class Deliver(Struct, frozen=True):

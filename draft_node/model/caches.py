@@ -1,25 +1,55 @@
-"""The draft model's KV caches by session, and eviction when memory is full."""
+"""The draft model's KV caches by session, and eviction when memory is full.
 
-from collections.abc import Iterator, Mapping, Sequence
+A session's cache holds its text, and behind it the drafted nodes in the order in which they were fed: the keys of a
+node are rotated for its depth, and tree attention hides all but its ancestors. So branches need no cache of their own.
+When the text takes one, its rows are moved to the text's end.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from draft_node.core.actions import Request
 from draft_node.model.job import Job
-from goodspeed.engine.runner import Runner
+from goodspeed.engine.runner import Chunk, Runner, TreePath
+from goodspeed.exact import trees
+from goodspeed.exact.trees import BASE
 
 PREFILL_CHUNK = 256
 """Most tokens prefilled per step and session, so that a long prompt does not delay the other sessions."""
+
+
+class Feed(NamedTuple):
+    """What a step feeds for a job: tokens of its text, then nodes of its tree, then masks behind the first leaf."""
+
+    text: tuple[int, ...]
+    nodes: tuple[int, ...] = ()
+    leaves: tuple[int, ...] = ()  # the nodes, or the base, that it drafts behind; empty: it only fills the cache
+    num_masks: int = 0
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.text) + len(self.nodes) + self.num_masks
 
 
 @dataclass(slots=True)
 class _Cache:
     """A session's part of the draft model's KV cache."""
 
-    tokens: list[int] = field(default_factory=list)  # in the cache, in order
-    num_final: int = 0  # leading tokens that no verdict can change
+    tokens: tuple[int, ...] = ()  # of the text
+    nodes: list[tuple[int, int]] = field(default_factory=list)  # the rows behind it: token, and row of the parent or -1
+    rows: dict[int, int] = field(default_factory=dict)  # row of each cached node of its job
     used: int = 0  # step of its latest use
     is_known: bool = False  # its prefix was already looked up in the prefix cache
     shares: bool = False  # other sessions may use its cached prefix
+
+    def row(self, at: int, token: int) -> int | None:
+        """Returns the row of a child."""
+        return next((row for row, node in enumerate(self.nodes) if node == (token, at)), None)
+
+    @property
+    def length(self) -> int:
+        return len(self.tokens) + len(self.nodes)
 
 
 class Caches:
@@ -40,18 +70,44 @@ class Caches:
         return iter(self._caches)
 
     def rewind(self, job: Job) -> None:
-        """Truncates the cache to its longest common prefix with the job's text, without the text's final token."""
+        """Truncates the cache to what the job needs of it: text, and nodes that have something drafted after them.
+
+        The base needs its row, too, until something is drafted after it: then the text's final token is fed again.
+        """
         cache = self._caches.setdefault(job.session_id, _Cache())
         cache.shares = bool(job.propose.request.cache_salt)
-        base = job.tokens
-        keep = min(cache.num_final, len(base))
-        limit = min(len(cache.tokens), len(base) - 1)
-        while keep < limit and cache.tokens[keep] == base[keep]:
-            keep += 1
-        keep = min(keep, limit)
-        keep = self._runner.truncate(job.session_id, keep)
-        del cache.tokens[keep:]
-        cache.num_final = min(keep, len(job.propose.tokens) - job.propose.num_unverified)
+        num_kept = _num_common(cache.tokens, job.text)
+        way, needed = self._rows_to_keep(cache, job, num_kept)
+        if num_kept + len(way) == len(job.text) and job.tree.is_leaf(BASE):
+            num_kept, way = (num_kept, way[:-1]) if way else (num_kept - 1, way)
+        kept = sorted({*way, *needed.values()})
+        if kept:
+            self._runner.keep([TreePath(job.session_id, num_kept, tuple(kept))])
+        else:
+            num_kept = self._runner.truncate(job.session_id, num_kept)
+        moved = {row: place - len(way) for place, row in enumerate(kept)} | dict.fromkeys((BASE, *way), BASE)
+        cache.nodes = [(cache.nodes[row][0], moved[cache.nodes[row][1]]) for row in kept[len(way) :]]
+        cache.rows = {node: moved[row] for node, row in needed.items()}
+        cache.tokens = job.text[: num_kept + len(way)]
+
+    def _rows_to_keep(self, cache: _Cache, job: Job, num_kept: int) -> tuple[list[int], dict[int, int]]:
+        """Returns the rows that are text by now, in order, and the rows of the job's nodes."""
+        way: list[int] = []
+        at, needed = BASE, dict[int, int]()
+        if num_kept < len(cache.tokens):
+            return way, needed
+        for token in job.text[num_kept:]:
+            row = cache.row(at, token)
+            if row is None:
+                return way, needed
+            way.append(at := row)
+        rows: dict[int, int] = {BASE: at}
+        for node in trees.first_choices(job.tree.parents) if job.is_narrow else range(len(job.tree.tokens)):
+            parent = rows.get(job.tree.parents[node])
+            row = cache.row(parent, job.tree.tokens[node]) if parent is not None else None
+            if row is not None and not job.tree.is_leaf(node):
+                rows[node] = needed[node] = row
+        return way, needed
 
     def forget(self, session_id: bytes) -> None:
         """Frees a closed session's memory; pages that other sessions may share stay in the prefix cache."""
@@ -72,48 +128,107 @@ class Caches:
             return False
         return self._upcoming(job) in self._being_read
 
-    def reserve(self, job: Job, jobs: Mapping[bytes, Job]) -> bool:
-        """Reserves pages for this step's tokens and masks of a job. False: context or memory does not suffice.
+    def reserve(self, job: Job, jobs: Mapping[bytes, Job], width: int) -> Feed | None:
+        """Reserves pages for what this step feeds for a job. None: context or memory does not suffice.
 
-        If memory is short, evicts idle sessions, the least recently used first. A local text also evicts younger local
-        texts: without a verify node at least one text has to make progress.
+        If they are short, drops the job's branches first; then evicts idle sessions, the least recently used first. A
+        local text also evicts younger local texts: without a verify node at least one text has to make progress.
 
-        jobs: all unfinished proposals, by session.
+        jobs: all unfinished proposals, by session. width: most leaves to draft behind.
         """
-        cache = self._caches[job.session_id]
-        if len(job.tokens) > self._context_len:
-            return False
-        if job.session_id not in self._runner.pool:
-            self._begin(job, cache)
         pool = self._runner.pool
-        needed = pool.pages_needed(job.session_id, len(self.lacking(job)) + self.num_masks(job))
-        while pool.num_free - self._reserved < needed:
+        if job.session_id not in pool:
+            self._begin(job, self._caches[job.session_id])
+        feed = self._feed(job, width)
+        if not job.is_narrow and (self._is_too_long(job, feed) or self._needed(job, feed) > self._num_free):
+            job.is_narrow = True
+            self.rewind(job)
+            feed = self._feed(job, 1)
+        if self._is_too_long(job, feed):
+            return None
+        while self._num_free < self._needed(job, feed):
             idle = [key for key in self._caches if key in pool and self._gives_way(key, job, jobs)]
             if not idle:
-                return False
+                return None
             self._evict(min(idle, key=lambda key: self._caches[key].used))
-        self._reserved += needed
-        cache.used = self._num_steps
+        self._reserved += self._needed(job, feed)
+        self._caches[job.session_id].used = self._num_steps
         if (upcoming := self._upcoming(job)) is not None:
             self._being_read.add(upcoming)
-        return True
+        return feed
+
+    @property
+    def _num_free(self) -> int:
+        return self._runner.pool.num_free - self._reserved
+
+    def _needed(self, job: Job, feed: Feed) -> int:
+        return self._runner.pool.pages_needed(job.session_id, feed.num_rows)
+
+    def _is_too_long(self, job: Job, feed: Feed) -> bool:
+        return self._caches[job.session_id].length + feed.num_rows > self._context_len
+
+    def _feed(self, job: Job, width: int) -> Feed:
+        """Returns text that is not cached, at most PREFILL_CHUNK tokens.
+
+        At its end also returns the leaves to draft behind, and those of their ancestors that are not cached.
+        """
+        cache = self._caches[job.session_id]
+        first = len(cache.tokens)
+        text = job.text[first : first + PREFILL_CHUNK]
+        if first + len(text) < len(job.text) or job.length == 0:
+            return Feed(text)
+        leaves = tuple(job.leaves(width))
+        if not leaves:
+            return Feed(text)
+        above = {node for leaf in leaves for node in job.tree.path(leaf)[:-1] if node not in cache.rows}
+        nodes = (*sorted(above), *(leaf for leaf in leaves if leaf != BASE))
+        return Feed(text, nodes, leaves, self._num_masks(job, leaves[0], cache.length + len(text) + len(nodes)))
+
+    def _num_masks(self, job: Job, leaf: int, num_rows: int) -> int:
+        """Returns how many masks follow the first leaf: one less than the tokens that are drafted at once.
+
+        None for a local text: it is what the model writes token by token.
+        """
+        if job.propose.local:
+            return 0
+        most = min(job.length - job.num_drafted, job.propose.max_depth - job.tree.depth(leaf))
+        return max(0, min(self._num_parallel, most, self._context_len + 1 - num_rows) - 1)
+
+    def chunk(self, job: Job, feed: Feed) -> Chunk:
+        """Returns the tokens of a step as a chunk, and notes the rows of its nodes."""
+        cache, tree = self._caches[job.session_id], job.tree
+        for node in feed.nodes:
+            cache.rows[node] = len(cache.nodes)
+            cache.nodes.append((tree.tokens[node], cache.rows.get(tree.parents[node], BASE)))
+        cache.tokens += feed.text
+        parents = [parent for _, parent in cache.nodes]
+        if feed.num_masks:
+            last = cache.rows.get(feed.leaves[0], BASE)
+            parents += [last, *range(len(parents), len(parents) + feed.num_masks - 1)]
+        return Chunk(
+            job.session_id,
+            [*feed.text, *(tree.tokens[node] for node in feed.nodes)],
+            len(feed.leaves) + feed.num_masks,
+            None if trees.is_chain(tuple(parents)) else parents,
+            feed.num_masks,
+        )
 
     def _begin(self, job: Job, cache: _Cache) -> None:
         """Fills a session's empty cache from the prefix cache, if this step's reservations leave enough pages free."""
         pool = self._runner.pool
-        hit = pool.find(job.session_id, _scope(job.propose.request), job.tokens)
+        hit = pool.find(job.session_id, _scope(job.propose.request), job.text)
         if pool.num_free - self._reserved < hit.num_unused:
             return
         if not cache.is_known:
             cache.is_known = True
-            self.num_looked_up += len(job.tokens)
+            self.num_looked_up += len(job.text)
             self.num_found += hit.num_tokens
         if hit.pages:
             pool.adopt(job.session_id, hit)
-            cache.tokens = job.tokens[: hit.num_tokens]
+            cache.tokens = job.text[: hit.num_tokens]
 
     def _upcoming(self, job: Job) -> bytes | None:
-        return self._runner.pool.upcoming(job.session_id, _scope(job.propose.request), job.tokens)
+        return self._runner.pool.upcoming(job.session_id, _scope(job.propose.request), job.text)
 
     def _gives_way(self, session_id: bytes, to: Job, jobs: Mapping[bytes, Job]) -> bool:
         job = jobs.get(session_id)
@@ -131,31 +246,17 @@ class Caches:
         """Returns how many tokens of the job's text are cached."""
         return len(self._caches[job.session_id].tokens)
 
-    def lacking(self, job: Job) -> list[int]:
-        """Returns the job's tokens that this step feeds: those not cached, at most PREFILL_CHUNK."""
-        cached = self.num_cached(job)
-        return job.tokens[cached : cached + PREFILL_CHUNK]
+    def publish(self, job: Job) -> None:
+        """Publishes the text's full pages in the prefix cache."""
+        self._runner.pool.publish(job.session_id, _scope(job.propose.request), job.text)
 
-    def draws(self, job: Job) -> bool:
-        """Returns True if this step feeds the last token of the job's text, after which tokens are drafted."""
-        return job.length > 0 and self.num_cached(job) + len(self.lacking(job)) == len(job.tokens)
 
-    def num_masks(self, job: Job) -> int:
-        """Returns how many masks follow the tokens of this step: one less than the tokens that are drafted at once.
-
-        None for a local text: it is what the model writes token by token.
-        """
-        if job.propose.local or not self.draws(job):
-            return 0
-        num_tokens = min(self._num_parallel, job.length - job.num_drafted, self._context_len + 1 - len(job.tokens))
-        return num_tokens - 1
-
-    def note_fed(self, job: Job, tokens: Sequence[int]) -> None:
-        """Notes tokens that the forward pass cached. Publishes the final ones (`num_final`) in the prefix cache."""
-        cache, propose = self._caches[job.session_id], job.propose
-        cache.tokens += tokens
-        num_final = len(propose.tokens) - propose.num_unverified
-        self._runner.pool.publish(job.session_id, _scope(propose.request), job.tokens, num_final)
+def _num_common(cached: tuple[int, ...], text: tuple[int, ...]) -> int:
+    """Returns the length of the longest common prefix."""
+    most = min(len(cached), len(text))
+    if cached[:most] == text[:most]:
+        return most
+    return next(place for place in range(most) if cached[place] != text[place])
 
 
 def _scope(request: Request) -> bytes:

@@ -1,7 +1,8 @@
 """The draft model: one batched forward pass per drafting step, for all sessions with proposals.
 
-A step drafts one token of each session, or several with a checkpoint that predicts more (PARD, arXiv 2504.18583): masks
-after the text stand for tokens not known yet, and each predicts the token after it without them.
+A step drafts behind the likeliest leaves of each session's token tree, as many as cost little time (`widths.py`), and
+draws alternatives to doubtful tokens. With a checkpoint that predicts more (PARD, arXiv 2504.18583), masks behind the
+likeliest leaf stand for tokens not known yet, and each predicts the token after it without them.
 
 A proposal first updates the session's KV cache: rejected tokens are truncated, new tokens of the text are prefilled
 (many, after a time without drafts). Under the match rule the draft is drawn with the target's noise; under the ratio
@@ -9,27 +10,29 @@ rule it is drawn from exactly the distribution that is sent. Local texts, which 
 match rule. Runs on the model thread.
 """
 
-from collections import Counter
+import time
+from collections.abc import Sequence
 from itertools import compress
 
 import torch
 from torch import Tensor
 
 from draft_node.core.actions import Propose, Proposed, Request
-from draft_node.model.caches import Caches
-from draft_node.model.job import Job
+from draft_node.model.caches import Caches, Feed
+from draft_node.model.job import Job, Row
 from draft_node.model.noise_ahead import noise_ahead
+from draft_node.model.widths import MAX_WIDTH, Widths
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.masks import Matchers
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.runner import Runner
 from goodspeed.errors import ConstraintError
 from goodspeed.exact import proposals
 from goodspeed.exact.confidence import acceptance_probabilities
 from goodspeed.exact.counts import CountedTexts
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.masks import Words
-from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
+from goodspeed.exact.sampling import Role, SamplingBatch, choose, runners_up, to_probs, uniform
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.fields import MAX_DRAFT
 
@@ -45,10 +48,12 @@ class Drafter:
         kind: str = "lattice",
         k: int = 64,
         constraints: Constraints | None = None,
+        max_width: int = MAX_WIDTH,
     ) -> None:
         """kind, k: form of the distributions under the ratio rule (`proposals.make`).
 
-        constraints: compiler for structured output; None: drafts ignore constraints.
+        constraints: compiler for structured output; None: drafts ignore constraints. max_width: most leaves per session
+        and step; 1: nothing is drafted behind alternatives.
         """
         self.checkpoint = checkpoint
         self.runner = runner
@@ -61,6 +66,7 @@ class Drafter:
         self._counted = CountedTexts()
         self._jobs: dict[bytes, Job] = {}
         self.caches = Caches(runner)
+        self.widths = Widths(max_width)
 
     @property
     def context_len(self) -> int:
@@ -75,7 +81,9 @@ class Drafter:
     def add(self, propose: Propose) -> None:
         """Starts a proposal, which replaces an unfinished one of the same session."""
         length = propose.length if propose.local else min(propose.length, self._longest(propose.request))
-        job = Job(propose, length)
+        job = Job(propose, length, is_narrow=self.widths.max_width == 1)
+        if (replaced := self._jobs.get(job.session_id)) is not None:
+            job.take_over(replaced)
         self.caches.rewind(job)
         self._jobs[job.session_id] = job
 
@@ -105,21 +113,26 @@ class Drafter:
     def step(self) -> list[Proposed]:
         """Runs one forward pass for all unfinished proposals; returns those that are complete."""
         self.caches.begin_step()
-        jobs: list[Job] = []
+        began = time.monotonic()
+        width = self.widths.choose(len(self._jobs))
+        fed: list[tuple[Job, Feed]] = []
         done: list[Job] = []
         for job in [self._jobs[key] for key in self.caches if key in self._jobs]:  # the oldest sessions first
             if self.caches.is_read_by_another(job):
                 continue
-            (jobs if self.caches.reserve(job, self._jobs) else done).append(job)
-        chunks = [self._chunk(job) for job in jobs]
-        if any(chunk.tokens for chunk in chunks):
-            logits = self.runner.forward(chunks)  # [tokens to draw, vocab]
-            for job, chunk in zip(jobs, chunks, strict=True):
-                self.caches.note_fed(job, chunk.tokens)
-            self._draw_all(
-                [job for job, chunk in zip(jobs, chunks, strict=True) for _ in range(chunk.num_logits)], logits
-            )
-        done += [job for job in jobs if self._is_complete(job)]
+            feed = self.caches.reserve(job, self._jobs, width)
+            if feed is None or not feed.num_rows:
+                done.append(job)
+            else:
+                fed.append((job, feed))
+        if fed:
+            logits = self.runner.forward([self.caches.chunk(job, feed) for job, feed in fed])  # [tokens to draw, vocab]
+            for job, _ in fed:
+                self.caches.publish(job)
+            self._draw_all([row for job, feed in fed for row in _rows(job, feed)], logits)
+            if all(feed.leaves for _, feed in fed):
+                self.widths.observe(sum(feed.num_rows for _, feed in fed), time.monotonic() - began)
+        done += [job for job, _ in fed if self._is_complete(job)]
         for job in done:
             del self._jobs[job.session_id]
         return [job.proposed() for job in done]
@@ -130,149 +143,126 @@ class Drafter:
             return MAX_DRAFT
         return self.max_proposal_bytes // proposals.position_bytes(self.kind, self.num_tokens, self.k)
 
-    def _chunk(self, job: Job) -> Chunk:
-        num_masks = self.caches.num_masks(job)
-        num_logits = num_masks + 1 if self.caches.draws(job) else 0
-        job.num_known = len(job.tokens)
-        return Chunk(job.session_id, self.caches.lacking(job), num_logits, num_masks=num_masks)
-
-    def _draw_all(self, owners: list[Job], logits: Tensor) -> None:
-        """Draws from logits [len(owners), vocab] of consecutive positions of each job.
+    def _draw_all(self, rows: Sequence[Row], logits: Tensor) -> None:
+        """Draws from logits [len(rows), vocab].
 
         All at once, unless what a text may continue with depends on its tokens: then position after position.
         """
-        places = _places(owners)
-        if not any(places) or not any(job.has_rules for job in owners):
-            self._draw(owners, logits)
+        if not any(row.place and row.job.has_rules for row in rows):
+            self._draw(rows, logits)
             return
-        for place in range(max(places) + 1):
-            rows = [row for row, job in enumerate(owners) if places[row] == place and not self._is_complete(job)]
-            self._draw([owners[row] for row in rows], logits[rows])
+        for place in range(max(row.place for row in rows) + 1):
+            now = [index for index, row in enumerate(rows) if row.place == place and not row.is_over]
+            self._draw([rows[index] for index in now], logits[now])
 
-    def _draw(self, jobs: list[Job], logits: Tensor) -> None:
-        """Draws a token from each row of logits [len(jobs), vocab], by its session's rule.
-
-        A job that comes several times draws consecutive tokens, until it is complete.
-        """
-        if not jobs:
+    def _draw(self, rows: Sequence[Row], logits: Tensor) -> None:
+        """Draws a token from each row of logits [len(rows), vocab], by its session's rule."""
+        if not rows:
             return
-        jobs, logits = self._apply_rules(jobs, logits)
-        match = [index for index, job in enumerate(jobs) if job.by_match]
-        ratio = [index for index, job in enumerate(jobs) if not job.by_match]
+        rows, logits = self._apply_rules(rows, logits)
+        match = [index for index, row in enumerate(rows) if row.job.by_match]
+        ratio = [index for index, row in enumerate(rows) if not row.job.by_match]
         if match:
-            chosen = [jobs[index] for index in match]
-            rows = logits if not ratio else logits[match]
-            batch = _batch(chosen, logits)
-            positions = _positions(chosen)
-            at = batch.tensor(positions, torch.int64)
-            tokens = choose(rows, batch, at, num_tokens=self.num_tokens, noise=noise_ahead)
-            are_behind = [position > job.num_known for position, job in zip(positions, chosen, strict=True)]
-            self._append(chosen, rows, tokens, acceptance_probabilities(rows, tokens, are_behind).tolist())
+            self._draw_by_match([rows[index] for index in match], logits if not ratio else logits[match])
         if ratio:
-            self._draw_from_proposals([jobs[index] for index in ratio], logits[ratio])
+            self._draw_from_proposals([rows[index] for index in ratio], logits[ratio])
 
-    def _apply_rules(self, jobs: list[Job], logits: Tensor) -> tuple[list[Job], Tensor]:
-        """Applies the rules to logits; returns the jobs that may draw a token, and their logits.
+    def _apply_rules(self, rows: Sequence[Row], logits: Tensor) -> tuple[Sequence[Row], Tensor]:
+        """Applies the rules to logits; returns the rows that may draw a token, and their logits.
 
-        The proposals of jobs without a permitted token end here.
+        Nothing follows a leaf without a permitted token, and the proposal ends if it is the likeliest.
         """
-        changed = process(logits, [self._text_rows(job) for job in jobs], num_tokens=self.num_tokens)
+        changed = process(logits, [self._text_rows(row) for row in rows], num_tokens=self.num_tokens)
         if changed is logits:
-            return jobs, logits
+            return rows, logits
         can_draw = (changed.amax(-1) > float("-inf")).tolist()
         if all(can_draw):
-            return jobs, changed
-        for job in compress(jobs, (not each for each in can_draw)):
-            job.length = job.num_drafted
-        return list(compress(jobs, can_draw)), changed[can_draw]
+            return rows, changed
+        for row in compress(rows, (not each for each in can_draw)):
+            row.job.tree.close(row.parent)
+            if row.is_first:
+                row.job.length = row.job.num_drafted
+        return list(compress(rows, can_draw)), changed[can_draw]
 
-    def _text_rows(self, job: Job) -> TextRows:
-        """Returns the input of `process` for the job's next token."""
-        request, rules = job.propose.request, job.propose.request.logit_rules
-        banned, words = request.banned_at(len(job.tokens)), allowed(self._matchers, job)
+    def _text_rows(self, row: Row) -> TextRows:
+        """Returns the input of `process` for the token of a row."""
+        job, request = row.job, row.job.propose.request
+        rules, path = request.logit_rules, job.path(row.parent)
+        banned, words = request.banned_at(row.position), allowed(self._matchers, job, path)
         if rules is None:
             return TextRows(banned=[banned] if banned else None, allowed=words)
         is_read = rules.reads_text
         return TextRows(
-            paths=[job.drafted if is_read else ()],
+            paths=[path if is_read else ()],
             rules=rules,
             temperature=request.sampling.temperature,
             banned=[banned],
-            counts=self._counted.of(job.session_id, job.propose.tokens, len(request.prompt)) if is_read else None,
+            counts=self._counted.of(job.session_id, job.text, len(request.prompt)) if is_read else None,
             allowed=words,
         )
 
-    def _append(self, jobs: list[Job], logits: Tensor, tokens: Tensor, probabilities: list[float]) -> None:
-        """Appends tokens [len(jobs)] to the jobs, each until it is complete, and second choices to doubtful tokens."""
-        doubtful: dict[int, int] = {}  # place of the token in its draft, by row
-        for row, (job, token, probability) in enumerate(zip(jobs, tokens.tolist(), probabilities, strict=True)):
-            if self._is_complete(job):
-                continue
-            job.tokens.append(token)
-            job.probabilities.append(probability)
-            job.alternatives.append(None)
-            if job.doubts:
-                doubtful[row] = job.num_drafted - 1
+    def _draw_by_match(self, rows: Sequence[Row], logits: Tensor) -> None:
+        """Draws a token from each row with the target's noise, and alternatives to doubtful ones."""
+        batch, positions = self._batch(rows, logits)
+        tokens = choose(logits, batch, positions, num_tokens=self.num_tokens, noise=noise_ahead)
+        are_behind = [row.place > 0 for row in rows]
+        probabilities = acceptance_probabilities(logits, tokens, are_behind).tolist()
+        doubtful: dict[int, tuple[int, list[float]]] = {}  # by row: the parent, and the alternatives' probabilities
+        for index, (row, token, probability) in enumerate(zip(rows, tokens.tolist(), probabilities, strict=True)):
+            parent = row.parent
+            if not row.is_over:
+                row.append(token, probability)
+                if others := row.job.others(parent, probability):
+                    doubtful[index] = parent, others
         if doubtful:
-            self._draw_alternatives(jobs, logits, tokens, doubtful)
+            self._draw_alternatives(rows, logits, tokens, doubtful)
 
-    def _draw_alternatives(self, jobs: list[Job], logits: Tensor, tokens: Tensor, places: dict[int, int]) -> None:
-        """Draws the best of the other tokens as a second choice to some of tokens [len(jobs)].
+    def _draw_alternatives(
+        self, rows: Sequence[Row], logits: Tensor, tokens: Tensor, doubtful: dict[int, tuple[int, list[float]]]
+    ) -> None:
+        """Draws the next best tokens beside some of tokens [len(rows)] with the same noise."""
+        chosen = list(doubtful)
+        batch, positions = self._batch([rows[index] for index in chosen], logits)
+        most = max(len(others) for _, others in doubtful.values())
+        found = runners_up(
+            logits[chosen], tokens[chosen], batch, positions, most, num_tokens=self.num_tokens, noise=noise_ahead
+        ).tolist()
+        for (index, (parent, others)), best in zip(doubtful.items(), found, strict=True):
+            for token, probability in zip(best, others, strict=False):
+                if token >= 0:  # rules may leave fewer
+                    rows[index].job.tree.add(token, probability, parent)
 
-        places: by row, the place of the token in its draft.
-        """
-        doubtful = list(places)
-        chosen = [jobs[row] for row in doubtful]
-        others = logits[doubtful].scatter(1, tokens[doubtful].unsqueeze(1), float("-inf"))
-        has_others = others.amax(-1).isfinite()  # rules may leave a single token
-        batch = _batch(chosen, logits)
-        positions = batch.tensor([len(jobs[row].propose.tokens) + place for row, place in places.items()], torch.int64)
-        drawn = choose(others, batch, positions, num_tokens=self.num_tokens, noise=noise_ahead)
-        for job, place, token, is_drawn in zip(
-            chosen, places.values(), drawn.tolist(), has_others.tolist(), strict=True
-        ):
-            job.alternatives[place] = token if is_drawn else None
-
-    def _draw_from_proposals(self, jobs: list[Job], logits: Tensor) -> None:
-        batch = _batch(jobs, logits)
+    def _draw_from_proposals(self, rows: Sequence[Row], logits: Tensor) -> None:
+        batch, positions = self._batch(rows, logits)
         probs = to_probs(logits, batch, num_tokens=self.num_tokens)
         proposal = proposals.make(probs, self.kind, k=self.k)
-        epochs = batch.tensor([job.propose.epoch for job in jobs], torch.int64)
-        rounds = batch.tensor([job.propose.round for job in jobs], torch.int64)
-        positions = batch.tensor(_positions(jobs), torch.int64)
-        seeds = batch.tensor([job.noise_seed for job in jobs], torch.int64)
+        epochs = batch.tensor([row.job.propose.epoch for row in rows], torch.int64)
+        rounds = batch.tensor([row.job.propose.round for row in rows], torch.int64)
+        seeds = batch.tensor([row.job.noise_seed for row in rows], torch.int64)
         tokens = proposal.sample(uniform(seeds, Role.DRAFT, epochs, rounds, positions))
-        for job, packed, token in zip(jobs, proposal.pack(), tokens.tolist(), strict=True):
-            job.positions.append(packed)
-            job.tokens.append(token)
+        for row, packed, token in zip(rows, proposal.pack(), tokens.tolist(), strict=True):
+            row.job.positions.append(packed)
+            row.append(token, 1.0)
+
+    def _batch(self, rows: Sequence[Row], logits: Tensor) -> tuple[SamplingBatch, Tensor]:
+        """Returns the sampling parameters of rows, and the positions [len(rows)] of their tokens."""
+        batch = SamplingBatch.of([row.job.propose.request.sampling for row in rows], device=logits.device)
+        return batch, batch.tensor([row.position for row in rows], torch.int64)
 
     def _is_complete(self, job: Job) -> bool:
         if job.length == 0:
-            return self.caches.num_cached(job) >= len(job.tokens) - 1
-        return job.num_drafted >= job.length or job.stopped or job.doubts_all
+            return self.caches.num_cached(job) >= len(job.text) - 1
+        return job.is_complete
 
 
-def _batch(jobs: list[Job], logits: Tensor) -> SamplingBatch:
-    return SamplingBatch.of([job.propose.request.sampling for job in jobs], device=logits.device)
+def _rows(job: Job, feed: Feed) -> list[Row]:
+    """Returns the rows of logits of a step."""
+    rows = [Row(job, leaf, is_first=place == 0) for place, leaf in enumerate(feed.leaves)]
+    return rows + [Row(job, feed.leaves[0], place) for place in range(1, feed.num_masks + 1)]
 
 
-def _places(jobs: list[Job]) -> list[int]:
-    """Returns how often each job came before, for jobs that come several times."""
-    num_times: Counter[bytes] = Counter()
-    places = []
-    for job in jobs:
-        places.append(num_times[job.session_id])
-        num_times[job.session_id] += 1
-    return places
-
-
-def _positions(jobs: list[Job]) -> list[int]:
-    """Returns the positions of the tokens that jobs draw next: consecutive ones for a job that comes several times."""
-    return [len(job.tokens) + place for job, place in zip(jobs, _places(jobs), strict=True)]
-
-
-def allowed(matchers: Matchers | None, job: Job) -> Words | None:
-    """Returns the bit mask of a job's permitted next tokens [1, num_words]; None: any token.
+def allowed(matchers: Matchers | None, job: Job, path: Sequence[int] = ()) -> Words | None:
+    """Returns the bit mask of the tokens permitted after a job's text and these drafted ones [1, num_words]; None: any.
 
     The verify node applies its own masks, so that a missing mask here only costs acceptance. On the model thread, only
     the constraints of local texts are compiled.
@@ -286,4 +276,4 @@ def allowed(matchers: Matchers | None, job: Job) -> Words | None:
         matcher = matchers.of(request.session_id, request.constraint, request.stop_ids)
     except ConstraintError:
         return None
-    return matcher.allowed(job.tokens[len(request.prompt) :])
+    return matcher.allowed([*job.text[len(request.prompt) :], *path])

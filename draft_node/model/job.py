@@ -1,12 +1,13 @@
-"""An unfinished proposal with the tokens drafted so far. Plain data."""
+"""An unfinished proposal with the tree drafted so far. Plain data."""
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from math import prod
+from typing import NamedTuple
 
 from draft_node.core.actions import Propose, Proposed
-from draft_node.core.drafts.tree import second_probability
-from goodspeed.exact import proposals
+from draft_node.core.tree import LEAST, Nodes, Tree
+from goodspeed.exact import proposals, trees
+from goodspeed.exact.trees import BASE
 
 
 @dataclass(slots=True)
@@ -14,27 +15,66 @@ class Job:
     """One unfinished proposal."""
 
     propose: Propose
-    length: int  # tokens to draft; 0 only updates the KV cache
-    tokens: list[int] = field(init=False)  # `propose.tokens` and the tokens drafted so far
-    num_known: int = 0  # of these, tokens known to the newest forward pass; masks stood for the others
+    length: int  # tokens to draft on one path; 0 only updates the KV cache
+    tree: Tree = field(init=False)  # that of the Propose, and the nodes drafted so far
+    num_drafted: int = 0  # tokens drafted behind the likeliest leaf of each step
+    newest: int = BASE  # the last of these
+    is_narrow: bool = False  # room is left for the chain of first choices alone
     positions: list[bytes] = field(default_factory=list)  # packed distributions, ratio rule
-    probabilities: list[float] = field(default_factory=list)  # acceptance probability per drafted token, match rule
-    alternatives: list[int | None] = field(default_factory=list)  # second choice per drafted token, match rule
 
     def __post_init__(self) -> None:
-        self.tokens = list(self.propose.tokens)
+        self.tree = Tree.of(self.propose.tree)
+
+    def take_over(self, older: "Job") -> None:
+        """Takes the nodes that a replaced proposal has drafted after the text."""
+        length = len(older.text)
+        if self.propose.wants_alternatives and older.propose.wants_alternatives and self.text[:length] == older.text:
+            self.tree.merge(older.tree.nodes().after(self.text[length:]) or Nodes())
 
     @property
     def session_id(self) -> bytes:
         return self.propose.request.session_id
 
     @property
-    def drafted(self) -> list[int]:
-        return self.tokens[len(self.propose.tokens) :]
+    def text(self) -> tuple[int, ...]:
+        return self.propose.tokens
 
     @property
-    def num_drafted(self) -> int:
-        return len(self.tokens) - len(self.propose.tokens)
+    def drafted(self) -> list[int]:
+        """Tokens drafted so far, without those of the Propose."""
+        return self.tree.tokens[len(self.propose.tree.tokens) :]
+
+    def path(self, node: int) -> list[int]:
+        """Returns the drafted tokens between the text and what follows the node."""
+        return [self.tree.tokens[each] for each in self.tree.path(node)]
+
+    def leaves(self, width: int) -> list[int]:
+        """Returns the leaves to draft behind in the next step, the likeliest first; empty: the proposal is complete.
+
+        Under the match rule no token after a stop id is worth verification budget. Under the ratio rule neither stop
+        ids nor probabilities end a draft: then which drafts time out would depend on their tokens.
+        """
+        propose, tree = self.propose, self.tree
+        stop_ids = propose.request.stop_ids if self.by_match else ()
+        most = len(tree.tokens) if self.is_narrow else width if propose.wants_alternatives else 1
+        found = tree.leaves(max(1, most), min(LEAST, propose.least_probability), propose.max_depth, stop_ids)
+        if self.is_narrow:
+            end = (BASE, *trees.first_choices(tree.parents))[-1]
+            found = [end] if end in found else []
+        return found if found and tree.path_probability(found[0]) >= propose.least_probability else []
+
+    def others(self, parent: int, first: float) -> list[float]:
+        """Returns the probabilities of the alternatives that are wanted beside a token of probability `first`."""
+        return self.tree.others(parent, first) if self.propose.wants_alternatives else []
+
+    def ends_with(self, node: int) -> bool:
+        """Returns whether nothing is drafted after a node."""
+        is_stop = self.by_match and self.tree.tokens[node] in self.propose.request.stop_ids
+        return is_stop or self.tree.path_probability(node) < self.propose.least_probability
+
+    @property
+    def is_complete(self) -> bool:
+        return self.num_drafted >= self.length or not self.leaves(1)
 
     @property
     def noise_seed(self) -> int:
@@ -58,40 +98,46 @@ class Job:
         request = self.propose.request
         return request.logit_rules is not None or request.constraint is not None or request.min_tokens > 0
 
-    @property
-    def doubts(self) -> bool:
-        """True if an alternative to the newest token is wanted and probable enough to be verified."""
-        if not self.propose.wants_alternatives:
-            return False
-        return (
-            prod(self.probabilities[:-1]) * second_probability(self.probabilities[-1]) >= self.propose.least_probability
-        )
-
-    @property
-    def doubts_all(self) -> bool:
-        """True if acceptance of the whole draft is too improbable to continue. Never under the ratio rule, where a
-        draft's length must not depend on its tokens."""
-        return prod(self.probabilities) < self.propose.least_probability
-
-    @property
-    def stopped(self) -> bool:
-        """True after a stop id: tokens after it are not worth verification budget.
-
-        Never under the ratio rule: if some tokens ended drafting sooner, then which drafts time out would depend on
-        their tokens.
-        """
-        return self.by_match and self.num_drafted > 0 and self.tokens[-1] in self.propose.request.stop_ids
-
     def proposed(self, *, empty: bool = False) -> Proposed:
-        """Returns the proposal with the tokens drafted so far; empty: without them."""
-        if empty or not self.num_drafted:
+        """Returns the proposal with the nodes drafted so far; empty: without them."""
+        new = self.tree.nodes(first=len(self.propose.tree.tokens))
+        if empty or not new.tokens:
             return Proposed(self.session_id, self.propose.epoch, self.propose.round, ())
         return Proposed(
             session_id=self.session_id,
             epoch=self.propose.epoch,
             round=self.propose.round,
-            tokens=tuple(self.drafted),
+            tokens=new.tokens,
             proposal=None if self.by_match else proposals.encode(self.positions),
-            probabilities=tuple(self.probabilities) if self.by_match else None,
-            alternatives=tuple(self.alternatives),
+            probabilities=new.probabilities if self.by_match else None,
+            parents=new.parents if self.by_match else None,
         )
+
+
+class Row(NamedTuple):
+    """A row of logits, and where its token goes."""
+
+    job: Job
+    leaf: int  # the node, or the base, that the step drafts behind
+    place: int = 0  # masks between the leaf and this row
+    is_first: bool = True  # the leaf is its job's likeliest
+
+    @property
+    def parent(self) -> int:
+        return self.job.newest if self.place else self.leaf
+
+    @property
+    def position(self) -> int:
+        return len(self.job.text) + self.job.tree.depth(self.leaf) + self.place
+
+    @property
+    def is_over(self) -> bool:
+        """True if the draft ended before the row: its masks stood for tokens that were not drafted."""
+        return self.place > 0 and (self.job.num_drafted >= self.job.length or self.job.ends_with(self.parent))
+
+    def append(self, token: int, probability: float) -> None:
+        """Appends the row's token to the tree."""
+        node = self.job.tree.add(token, probability, self.parent)
+        if self.is_first:
+            self.job.num_drafted += 1
+            self.job.newest = node

@@ -112,8 +112,8 @@ class Runner:
         self.pool.free(key)
 
     def _check(self, chunk: Chunk) -> None:
-        if chunk.num_masks and (self.checkpoint.mask_id is None or chunk.parents):
-            raise ValueError("masks need a checkpoint that has one, and follow a chain")
+        if chunk.num_masks and self.checkpoint.mask_id is None:
+            raise ValueError("masks need a checkpoint that has one")
         length = self.pool.length(chunk.key) + len(chunk.tokens) + chunk.num_masks
         limit = self.checkpoint.context_len
         if length > limit:

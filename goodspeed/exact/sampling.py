@@ -19,7 +19,18 @@ from torch import Tensor
 from goodspeed.exact.noise import Role, exponential_at, key, match_noise, uniform
 from goodspeed.exact.truncation import Kept, masked
 
-__all__ = ["Role", "Sampling", "SamplingBatch", "choose", "draw", "rows_at_once", "sample", "to_probs", "uniform"]
+__all__ = [
+    "Role",
+    "Sampling",
+    "SamplingBatch",
+    "choose",
+    "draw",
+    "rows_at_once",
+    "runners_up",
+    "sample",
+    "to_probs",
+    "uniform",
+]
 
 Device: TypeAlias = torch.device | str
 Noise: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
@@ -163,6 +174,32 @@ def _choose_kept(logits: Tensor, sampling: SamplingBatch, positions: Tensor) -> 
     keys = key(Role.MATCH, sampling.seeds, positions)[torch.from_numpy(kept.rows)]
     noise = exponential_at(keys, torch.from_numpy(kept.tokens)).numpy()
     return torch.from_numpy(kept.first(kept.probs / noise, len(logits)))
+
+
+def runners_up(
+    logits: Tensor,
+    tokens: Tensor,
+    sampling: SamplingBatch,
+    positions: Tensor,
+    number: int,
+    *,
+    num_tokens: int | None = None,
+    noise: Noise = match_noise,
+) -> Tensor:
+    """Returns the next best tokens [batch, number] beside tokens [batch] by `choose`, best first; -1: there is none.
+
+    Without top-k and top-p: another model may retain other tokens.
+    """
+    logits = _wide(logits[:, :num_tokens]).scatter(1, tokens.unsqueeze(1), float("-inf"))
+    scores = logits
+    if not sampling.all_greedy:
+        probs = _temper(logits, sampling).softmax(-1)
+        scores = probs / noise(sampling.seeds, positions, logits.shape[-1])
+        if sampling.greedy:
+            index = sampling.tensor(sampling.greedy, torch.int64)
+            scores = scores.index_copy(0, index, logits[index])
+    best = scores.topk(min(number, scores.shape[-1])).indices
+    return best.masked_fill(logits.gather(1, best).isneginf(), -1)
 
 
 def draw(weights: Tensor, noise: Tensor) -> Tensor:

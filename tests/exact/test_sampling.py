@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from goodspeed.exact.sampling import Role, SamplingBatch, choose, draw, sample, to_probs, uniform
+from goodspeed.exact.sampling import Role, SamplingBatch, choose, draw, runners_up, sample, to_probs, uniform
 from goodspeed.wire.messages import Sampling
 from tests.exact.chi_square import REJECT, fits, independent
 
@@ -316,3 +316,21 @@ def test_a_weight_of_zero_is_never_drawn(noise, vocab):
     weights[2, vocab // 2] = weights[:, vocab // 2] = 1e-3
     tokens = draw(weights, torch.full((4,), noise, dtype=torch.float64))
     assert (weights.gather(1, tokens.unsqueeze(1)) > 0).all()
+
+
+def test_runners_up_are_drawn_with_the_same_noise_and_end_where_rules_leave_none():
+    torch.manual_seed(1)
+    logits, positions = torch.randn(4, 6), torch.tensor([3, 3, 8, 9])
+    logits[3, 2:] = -math.inf
+    batch = batch_of(Sampling(seed=5), Sampling(0.0), Sampling(0.5, top_k=2, seed=6), Sampling(seed=7))
+    first = choose(logits, batch, positions)
+    found = runners_up(logits, first, batch, positions, 3)
+    known = first[:, None]
+    for place in range(3):
+        left = logits.scatter(1, known.clamp(min=0), -math.inf)
+        plain = batch_of(*(Sampling(each.temperature, seed=each.seed) for each in batch.rows))
+        has_one = ~left.isneginf().all(1)
+        expected = torch.where(has_one, choose(left.nan_to_num(neginf=-1e9), plain, positions), -1)
+        assert found[:, place].tolist() == expected.tolist()
+        known = torch.cat((known, expected[:, None]), 1)
+    assert found[3].tolist()[1:] == [-1, -1]

@@ -224,3 +224,32 @@ def test_of_few_and_of_many_the_same_are_chosen(given_, budget, costs):
         with patch.object(by_value, "FEW", few):
             chosen.append(select(given_, budget, **costs))
     assert chosen[0] == chosen[1]
+
+
+# AdaServe's Fig. 5: path probabilities .7 .2 .42 .21 .294 .126 and .5 .4 .35 .24 .14 .14; six nodes beside two roots
+FIG_5 = (
+    ((0.7, 0.2, 0.6, 0.3, 0.7, 0.3), (-1, -1, 0, 0, 2, 2)),
+    ((0.5, 0.4, 0.7, 0.6, 0.4, 0.4), (-1, -1, 0, 1, 2, 2)),
+)
+
+
+@pytest.mark.parametrize(
+    ("needs", "nodes", "total"),
+    [
+        ((0.6, 0.8), [[0, 2, 4], [0, 1, 2]], 4.664),
+        ((0.6, 1.3), [[0, 2], [0, 1, 2, 3]], 4.61),
+        ((0.6, 1.5), [[0], [0, 1, 2, 3, 4]], 4.33),
+    ],
+)
+def test_the_worked_example_of_adaserve(needs: tuple[float, float], nodes: list[list[int]], total: float) -> None:
+    """Needs are beside the token that each round brings, as in the figure; the total counts both roots."""
+    candidates = [Candidate(odds, parents, need=need) for (odds, parents), need in zip(FIG_5, needs, strict=True)]
+    found = select(candidates, 6)
+    assert found.feasible
+    assert [sorted(chosen) for chosen in found.nodes] == nodes
+    assert 2 + value(candidates, [list(chosen) for chosen in found.nodes]) == pytest.approx(total)
+
+
+def test_needs_beyond_the_budget_of_adaserves_example_are_infeasible() -> None:
+    candidates = [Candidate(odds, parents, need=1.5) for odds, parents in FIG_5]
+    assert not select(candidates, 6).feasible

@@ -47,6 +47,8 @@ class Counts:
     accepted: Counter[int] = field(default_factory=Counter)  # drafts by number of accepted tokens
     num_alternatives: int = 0  # verified tokens of trees that are not first choices
     num_alternatives_accepted: int = 0
+    num_after_wrong: int = 0  # rounds of a text right after one that rejected a first choice
+    num_empty_after_wrong: int = 0  # of these, with nothing drafted
     num_looked_up: int = 0  # tokens of texts when they first entered a round
     num_found: int = 0  # of these, tokens that were already cached
     num_preempted: int = 0
@@ -82,6 +84,9 @@ class Counts:
             self.accepted_by[source] += num_accepted
             self.num_own += num_drafted if move.entry.is_own else 0
             self.num_own_accepted += num_accepted if move.entry.is_own else 0
+        self.num_after_wrong += move.session.was_wrong
+        self.num_empty_after_wrong += move.session.was_wrong and not move.entry.num_drafted
+        move.session.note_wrong(move.is_wrong)
         if move.session.finished and (deadline := move.session.deadline) is not None:
             self._judged(deadline, move.session)
         num_others, num_right = move.alternatives

@@ -52,6 +52,11 @@ class Moved(Struct, frozen=True):
         return min(num_accepted, len(self.taken) + 1)
 
     @property
+    def is_wrong(self) -> bool:
+        """True if a first choice was rejected."""
+        return self.num_verified > 0 and self._num_accepted < min(len(self.entry.first_choices), len(self.taken) + 1)
+
+    @property
     def claims(self) -> list[tuple[ClaimedOf, bytes, int]]:
         """Codes of the claimed probabilities up to the first rejection, by source, each with its accepted tokens.
 

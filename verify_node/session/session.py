@@ -219,6 +219,10 @@ class Session(SessionState):
         """Updates the gain of model drafts after a round. drafted: `model_drafted`, when the round was packed."""
         self.model_calls.observe(num_accepted, drafted)
 
+    def note_wrong(self, is_wrong: bool) -> None:
+        """Notes whether its latest round rejected a first choice."""
+        self.was_wrong = is_wrong
+
     def permit(self, may_draft: int, number: int) -> None:
         """Sets the number of tokens that may be drafted beyond its text, by verify round `number`."""
         self.may_draft = may_draft

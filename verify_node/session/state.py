@@ -104,6 +104,7 @@ class SessionState:
     phase: Phase = Phase.OPENED
     may_draft: int = 0  # tokens beyond the text that may be drafted, as sent to its draft node
     drafted: Drafted | None = None  # the rest of its newest draft, after the current text
+    was_wrong: bool = False  # its latest round rejected a first choice
     waits: bool = False  # rounds leave it out until its draft is complete, or late
     model_calls: ModelCalls = field(init=False)
     last_verdict: Verdict | None = None

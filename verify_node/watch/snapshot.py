@@ -107,6 +107,8 @@ class Snapshot(Struct, frozen=True):
     clients: tuple[ClientRow, ...]
     events: tuple[Event, ...]
     sources: tuple[Source, ...] = ()
+    num_after_wrong: int = 0  # rounds of a text right after a wrong drafted token
+    num_empty_after_wrong: int = 0  # of these, with nothing drafted
     tiers: tuple[TierRow, ...] = ()  # empty if no client requests a service level
 
 
@@ -139,6 +141,8 @@ class Watch:
             clients=(*self._present(present, now), *self._lost(present, now)),
             events=tuple(self._events()),
             sources=_sources(core.counts),
+            num_after_wrong=core.counts.num_after_wrong,
+            num_empty_after_wrong=core.counts.num_empty_after_wrong,
             tiers=tiers.rows(core, now),
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from draft_node.core.actions import Propose, Proposed, Request
-from draft_node.core.drafts.chain import Wanted
+from draft_node.core.drafts.growing import Wanted
 
 DRAFTING_TIMEOUT_S = 5.0
 """Longest step of the draft model; a longer one counts as failed."""
@@ -36,18 +36,19 @@ class Asking:
         """Has the draft model prefill the text without drafting."""
         return Propose(self.request, self.epoch, self.round, tuple(tokens), 0)
 
-    def draft(self, wanted: Wanted, num_unverified: int) -> Propose:
-        """Asks for more tokens of a chain. num_unverified: final tokens of `wanted.tokens` that are drafted."""
+    def draft(self, tokens: Sequence[int], wanted: Wanted) -> Propose:
+        """Asks for more of a tree after the text `tokens`."""
         self.turn()
         by_match = self.request.verification == "match"
         return Propose(
             self.request,
             self.epoch,
             self.round,
-            wanted.tokens,
+            tuple(tokens),
             wanted.length,
             least_probability=wanted.least_probability if by_match else 0.0,
-            num_unverified=num_unverified,
+            tree=wanted.tree,
+            max_depth=wanted.max_depth,
             wants_alternatives=by_match,
         )
 

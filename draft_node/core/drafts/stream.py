@@ -1,6 +1,6 @@
 """A session's stream of drafts: the draft sent after each verdict, and the requests to the draft model in between.
 
-The n-gram index is looked up at each verdict; its draft is sent instead of an Ack. The draft model drafts a chain
+The n-gram index is looked up at each verdict; its draft is sent instead of an Ack. The draft model drafts a tree
 beyond the text while the verify node permits it and its tokens come in time. The draft with more expected tokens is
 sent. The verify node stores the newest draft, and follows it as the text grows.
 
@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 
 from draft_node.core.actions import Action, Propose, Proposed, Request, Send
 from draft_node.core.drafts.asking import Asking
-from draft_node.core.drafts.chain import Chain
+from draft_node.core.drafts.growing import Growing
 from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
-from draft_node.core.drafts.tree import Tree
+from draft_node.core.tree import Nodes
 from goodspeed.exact import trees
 from goodspeed.exact.positions import certain
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire import probabilities
-from goodspeed.wire.fields import NodeSource
+from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.messages import Ack, Draft, Verdict
 
 NGRAM_LENGTH = 32
@@ -37,6 +37,9 @@ LEAST_EXPECTED = 1.0
 """Under the ratio rule n-gram tokens are sent instead of the model's if at least this many of them are expected to be
 accepted, since n-gram drafts take no time."""
 
+LEAST_GAIN = 1.0
+"""Expected tokens by which a new draft exceeds the newest one, unless it has twice as many nodes."""
+
 
 @dataclass(slots=True)
 class Stream:
@@ -44,11 +47,11 @@ class Stream:
 
     asking: Asking
     ngrams: NgramDrafter | None = None
-    chain: Chain | None = None  # None: no draft model drafts
+    tree: Growing | None = None  # None: no draft model drafts
     resting: Resting = field(default_factory=Resting)  # of the draft model, shared by all sessions
     permitted: int = 0  # tokens beyond the text that the draft model may draft
     newest: Draft | None = None  # the latest draft sent
-    _newest: Continuation = field(default_factory=Continuation)  # its main chain, without a tree's alternatives
+    _newest: Nodes = field(default_factory=Nodes)  # its tokens
     _has_answered: bool = False  # the draft model has answered since its latest rest
     _num_silent: int = 0  # tokens of the text since the draft model's latest answer
     _looked_at: int = -1  # length of the text at the latest index lookup
@@ -65,7 +68,7 @@ class Stream:
         request = asking.request
         if num_parallel is None or request.drafter not in ("auto", "model") or request.max_draft <= 0:
             return cls(asking, ngrams, None, resting)
-        return cls(asking, ngrams, Chain(request, num_parallel), resting)
+        return cls(asking, ngrams, Growing(request, num_parallel), resting)
 
     @property
     def request(self) -> Request:
@@ -75,10 +78,10 @@ class Stream:
 
     def begin(self, tokens: Sequence[int]) -> list[Propose]:
         """Starts over when the session is opened: the verify node has no draft. The draft model prefills the text."""
-        self.permitted, self.newest, self._newest, self._looked_at = 0, None, Continuation(), -1
-        if self.chain is None:
+        self.permitted, self.newest, self._newest, self._looked_at = 0, None, Nodes(), -1
+        if self.tree is None:
             return []
-        self.chain.begin(len(tokens))
+        self.tree.begin(len(tokens))
         return [self.asking.warm(tokens)]
 
     def observe(self, verdict: Verdict, num_new: int) -> None:
@@ -87,7 +90,7 @@ class Stream:
         Judging starts with the model's first answer, or after MAX_SILENT tokens: until then the model may be
         prefilling a long text. Under the ratio rule rounds wait for the model, so its tokens never come too late.
         """
-        if self.chain is None or not self.permitted or self._by_ratio:
+        if self.tree is None or not self.permitted or self._by_ratio:
             return
         self._num_silent = 0 if self._has_answered else self._num_silent + num_new
         if self.resting.is_resting or self._has_answered or self._num_silent > MAX_SILENT:
@@ -111,10 +114,10 @@ class Stream:
 
     def drafted(self, proposal: Proposed, tokens: Sequence[int]) -> list[Action]:
         """Handles the draft model's answer to the latest request. A failed model is asked again at the next verdict."""
-        if self.chain is None or not self.chain.extend(proposal):
+        if self.tree is None or not self.tree.extend(proposal):
             return []
         if self._by_ratio:
-            return [Send(self._put(Continuation(proposal.tokens), "model", tokens, proposal=proposal.proposal))]
+            return [Send(self._put(self.tree.rest(tokens), "model", tokens, proposal=proposal.proposal))]
         asked = self._ask(tokens) if proposal.tokens else []
         draft = self._next(tokens)
         return [Send(draft), *asked] if draft is not None else [*asked]
@@ -129,53 +132,48 @@ class Stream:
     # -- the match rule --------------------------------------------------------------------------------------------
 
     def _ask(self, tokens: Sequence[int]) -> list[Propose]:
-        """Has the draft model continue its chain, or start a new one if the text has left the chain."""
-        if self.chain is None:
+        """Has the draft model continue its tree, or start a new one if the text has left the tree."""
+        if self.tree is None:
             return []
-        if not self.chain.follows(tokens):  # an answer for the old chain will be ignored
-            self.chain.begin(len(tokens))
-        return self._ask_for(self.chain, tokens) if not self.resting.is_resting else []
+        if not self.tree.follows(tokens):  # an answer for the old tree will be ignored
+            self.tree.begin(len(tokens))
+        return self._ask_for(self.tree, tokens) if not self.resting.is_resting else []
 
-    def _ask_for(self, chain: Chain, tokens: Sequence[int]) -> list[Propose]:
-        wanted = chain.ask(tokens, self.permitted, self.asking.least_probability)
-        return [self.asking.draft(wanted, len(wanted.tokens) - len(tokens))] if wanted is not None else []
+    def _ask_for(self, tree: Growing, tokens: Sequence[int]) -> list[Propose]:
+        wanted = tree.ask(tokens, self.permitted, self.asking.least_probability)
+        return [self.asking.draft(tokens, wanted)] if wanted is not None else []
 
     def _next(self, tokens: Sequence[int]) -> Draft | None:
         """Returns the draft to send for the text `tokens`; None: it would add too little to the newest one."""
         rest, is_complete = self._rest(tokens), self._is_complete
         best, source = self._best(tokens, rest)
-        if best.tokens == rest.tokens[: len(best.tokens)]:
+        if rest.includes(best):
             if not self._has_to_complete(rest, tokens):
                 return None
             best, source = rest, self.newest.source if self.newest is not None else source
         elif source == "model" and not is_complete and _is_little_more(best, rest):
             return None
-        tree = None
-        if source == "model" and self.chain is not None and best.tokens == self.chain.rest(tokens).tokens:
-            tree = Tree.of(best, self.chain.alternatives(tokens), self.asking.least_probability)
-        return self._put(best, source, tokens, tree=tree, is_complete=is_complete)
+        return self._put(best, source, tokens, is_complete=is_complete)
 
-    def _best(self, tokens: Sequence[int], rest: Continuation) -> tuple[Continuation, NodeSource]:
+    def _best(self, tokens: Sequence[int], rest: Nodes) -> tuple[Nodes, NodeSource]:
         """Returns the draft with more expected accepted tokens: the index's or the draft model's."""
-        found = rest if len(rest.tokens) >= ENOUGH else self._find(tokens, NGRAM_LENGTH)
-        drafted = self.chain.rest(tokens) if self.chain is not None and self.permitted else Continuation()
+        is_enough = len(trees.first_choices(rest.parents)) >= ENOUGH
+        found = rest if is_enough else Nodes.of(self._find(tokens, NGRAM_LENGTH))
+        if self.tree is None or not self.permitted:
+            return found, "ngram"
+        drafted = self.tree.rest(tokens).likeliest(MAX_DRAFT, self.request.stop_ids)
         return (drafted, "model") if drafted.num_expected > found.num_expected else (found, "ngram")
 
-    def _rest(self, tokens: Sequence[int]) -> Continuation:
-        """Returns the newest draft's tokens beyond the text; empty if the text left the draft."""
-        if self.newest is None:
-            return Continuation()
-        num_new, newest = len(tokens) - self.newest.base_len, self._newest
-        if newest.tokens[:num_new] != tuple(tokens[self.newest.base_len :]):
-            return Continuation()
-        return Continuation(newest.tokens[num_new:], newest.probabilities[num_new:])
+    def _rest(self, tokens: Sequence[int]) -> Nodes:
+        """Returns the newest draft's tokens beyond the text; none if the text left the draft."""
+        return Nodes() if self.newest is None else self._newest.after(tokens[self.newest.base_len :]) or Nodes()
 
     @property
     def _is_complete(self) -> bool:
         """True if no answer of the draft model is outstanding; valid after `_ask`."""
-        return self.chain is None or not self.chain.is_asked
+        return self.tree is None or not self.tree.is_asked
 
-    def _has_to_complete(self, rest: Continuation, tokens: Sequence[int]) -> bool:
+    def _has_to_complete(self, rest: Nodes, tokens: Sequence[int]) -> bool:
         """Returns whether the verify node has to learn that nothing follows `rest`, so that it does not wait."""
         if not self._is_complete or not self.permitted:
             return False
@@ -191,13 +189,13 @@ class Stream:
     def _begin_ratio(self, tokens: Sequence[int]) -> list[Action]:
         """Makes a new draft for the text: tokens of an older chain are never sent again."""
         found, asked = self._find(tokens, self.permitted), []
-        if self.chain is not None:
-            self.chain.begin(len(tokens))
-            asked = self._ask_for(self.chain, tokens) if found.num_expected < LEAST_EXPECTED else []
+        if self.tree is not None:
+            self.tree.begin(len(tokens))
+            asked = self._ask_for(self.tree, tokens) if found.num_expected < LEAST_EXPECTED else []
         if asked or not self.permitted:
             return [Send(self.acknowledgement(tokens)), *asked]
         proposal = certain(found.tokens) if found.tokens else None
-        return [Send(self._put(found, "ngram", tokens, proposal=proposal))]
+        return [Send(self._put(Nodes.of(found), "ngram", tokens, proposal=proposal))]
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -212,11 +210,10 @@ class Stream:
 
     def _put(
         self,
-        drafted: Continuation,
+        drafted: Nodes,
         source: NodeSource,
         tokens: Sequence[int],
         *,
-        tree: Tree | None = None,
         proposal: bytes | None = None,
         is_complete: bool = True,
     ) -> Draft:
@@ -226,12 +223,10 @@ class Stream:
             self.request.session_id,
             self.asking.epoch,
             len(tokens),
-            drafted.tokens if tree is None else tuple(tree.tokens),
-            b""
-            if self._by_ratio
-            else probabilities.encode(drafted.probabilities if tree is None else tree.probabilities),
+            drafted.tokens,
+            b"" if self._by_ratio else probabilities.encode(drafted.probabilities),
             source,
-            None if tree is None else trees.pack(tree.parents),
+            None if trees.is_chain(drafted.parents) else trees.pack(drafted.parents),
             is_complete,
             proposal,
         )
@@ -241,6 +236,7 @@ class Stream:
         return Ack(self.request.session_id, self.asking.epoch, len(tokens))
 
 
-def _is_little_more(chain: Continuation, sent: Continuation) -> bool:
-    """True if the chain extends the sent draft to less than twice its length: each message costs both nodes time."""
-    return chain.tokens[: len(sent.tokens)] == sent.tokens and len(chain.tokens) < 2 * len(sent.tokens)
+def _is_little_more(drafted: Nodes, sent: Nodes) -> bool:
+    """True if the tree adds few nodes to the sent ones, and few expected tokens: a message costs both nodes time."""
+    is_longer = len(drafted.tokens) >= 2 * len(sent.tokens) or not drafted.includes(sent)
+    return not is_longer and drafted.num_expected < sent.num_expected + LEAST_GAIN

@@ -37,17 +37,18 @@ class Recording:
 
     def tokens(self, number: int, propose: Propose) -> tuple[int, ...]:
         """Returns the first `length` tokens of client `number`'s draft on this text."""
-        key = (propose.request.sampling, propose.tokens)
+        text = (*propose.tokens, *propose.way)
+        key = (propose.request.sampling, text)
         known = self.drafts.get(key, ())
         stopped = bool(known) and known[-1] in propose.request.stop_ids
         if len(known) < propose.length and not stopped:
-            known = self.drafts[key] = self._make(number, propose)
+            known = self.drafts[key] = self._make(number, propose, text)
         return known[: propose.length]
 
-    def _make(self, number: int, propose: Propose) -> tuple[int, ...]:
+    def _make(self, number: int, propose: Propose, text: tuple[int, ...]) -> tuple[int, ...]:
         self.num_made += 1
         drafter = self.drafters[number % len(self.drafters)]
-        longer = Propose(propose.request, propose.epoch, propose.round, propose.tokens, propose.length + MARGIN)
+        longer = Propose(propose.request, propose.epoch, propose.round, text, propose.length + MARGIN)
         drafter.add(longer)
         while not (done := drafter.step()):
             pass

@@ -7,7 +7,7 @@ what no round may do.
 from collections.abc import Mapping, Sequence
 
 from draft_node.core.actions import Propose
-from draft_node.core.drafts.tree import SECOND
+from draft_node.core.tree import ALTERNATIVES
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.text import VOCAB, draw, feed, feed_all, seeded, start
 from goodspeed.engine.paged.pages import PagePool
@@ -122,7 +122,7 @@ def second(state: int, first: int) -> int:
     """The draft model's next best token in this state: where the first is wrong it is right as often as measured."""
     token, chance = draw(feed(state, VOCAB))
     right = draw(state)[0]
-    if first != right and chance < SECOND:
+    if first != right and chance < ALTERNATIVES[0]:
         return right
     return token if token not in (first, right) else (max(first, right) + 1) % VOCAB
 
@@ -138,15 +138,15 @@ class DraftModel:
 
     def num_new(self, wanted: Propose) -> int:
         """Tokens to be fed before the first can be drafted; what it drafted itself has been."""
-        if wanted.num_unverified:
+        if wanted.tree.tokens:
             return 1
         return max(1, len(wanted.tokens) - self._known.get(wanted.request.session_id, (0, 0))[0])
 
     def propose(self, wanted: Propose) -> tuple[int, ...]:
-        """Returns `length` tokens."""
+        """Returns `length` tokens behind the likeliest leaf."""
         state, on_path, offset = self._catch_up(wanted)
         acceptance = self._acceptances[wanted.request.session_id]
-        position = len(wanted.tokens)
+        position = len(wanted.tokens) + offset
         drafted: list[int] = []
         for depth in range(wanted.length):
             rate = acceptance.rate(position + depth, offset, on_path) * self._decay**depth
@@ -170,15 +170,13 @@ class DraftModel:
         self._known.pop(session_id, None)
 
     def _catch_up(self, wanted: Propose) -> tuple[int, bool, int]:
-        """State after the proposal's base, whether that is right, and how many of its tokens are not verified."""
-        key, tokens = wanted.request.session_id, wanted.tokens
+        """State after the proposal's likeliest leaf, whether the way there is right, and its length."""
+        key, tokens, way = wanted.request.session_id, wanted.tokens, wanted.way
         length, state = self._known.get(key) or (0, start(wanted.request.sampling.seed))
-        num_verified = len(tokens) - wanted.num_unverified
-        state = feed_all(state, tokens[length:num_verified])
-        length = num_verified
-        self._known[key] = length, state
+        state = feed_all(state, tokens[length:])
+        self._known[key] = len(tokens), state
         on_path = True
-        for token in tokens[length:]:
+        for token in way:
             on_path = on_path and token == draw(state)[0]
             state = feed(state, token)
-        return state, on_path, len(tokens) - length
+        return state, on_path, len(way)

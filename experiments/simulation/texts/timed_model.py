@@ -1,8 +1,9 @@
 """A draft model of the simulated world with the time that its steps take, and the probability that it claims."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from draft_node.core.actions import Propose, Proposed
+from draft_node.core.tree import Tree
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.models import DraftModel
 from goodspeed.exact.positions import certain
@@ -29,19 +30,37 @@ class TimedModel:
     def answer(self, wanted: Propose, sharing: int, *, failed: bool) -> tuple[Proposed, float]:
         """Returns what comes of a Propose, and the seconds that it takes. failed: no tokens come of it."""
         by_match = wanted.request.verification == "match"
-        claimed = self._claims(wanted, wanted.least_probability if by_match else 0.0)
+        claimed = self._claims(wanted)
         seconds = self._seconds(wanted, sharing, len(claimed))
         tokens = () if failed else self._model.propose(wanted)[: len(claimed)]
-        proposed = Proposed(
+        if by_match and wanted.wants_alternatives and tokens:
+            return self._with_alternatives(wanted, tokens, claimed), seconds
+        return Proposed(
             wanted.request.session_id,
             wanted.epoch,
             wanted.round,
             tokens,
             proposal=None if by_match else certain(tokens),
             probabilities=claimed[: len(tokens)] if by_match else (),
-            alternatives=self._model.alternatives(wanted, tokens) if wanted.wants_alternatives else (),
+        ), seconds
+
+    def _with_alternatives(self, wanted: Propose, tokens: Sequence[int], claimed: Sequence[float]) -> Proposed:
+        """The chain behind the likeliest leaf, and the second choice beside each token that is likely enough."""
+        tree = Tree.of(wanted.tree)
+        num_known, parent = len(tree.tokens), tree.reach(wanted.way)
+        for token, other, claim in zip(tokens, self._model.alternatives(wanted, tokens), claimed, strict=False):
+            above, parent = parent, tree.add(token, claim, parent)
+            if seconds := tree.others(above, claim):
+                tree.add(other, seconds[0], above)
+        new = tree.nodes(num_known)
+        return Proposed(
+            wanted.request.session_id,
+            wanted.epoch,
+            wanted.round,
+            new.tokens,
+            probabilities=new.probabilities,
+            parents=new.parents,
         )
-        return proposed, seconds
 
     def _seconds(self, wanted: Propose, sharing: int, num_drafted: int) -> float:
         """Steps of the draft model are shared by all proposals in the making, as many as there are at the beginning.
@@ -51,19 +70,21 @@ class TimedModel:
         """
         context = sharing * len(wanted.tokens)
         if self._is_parallel:
-            num_rows = max(self._model.num_new(wanted), wanted.num_unverified) + max(0, wanted.length - 1)
+            num_rows = max(self._model.num_new(wanted), len(wanted.way)) + max(0, wanted.length - 1)
             return self._cost.round_s(num_rows + (sharing - 1) * max(1, wanted.length), sharing, context)
         first_s = self._cost.round_s(self._model.num_new(wanted) + sharing - 1, sharing, context)
         return first_s + max(0, num_drafted - 1) * self._cost.round_s(sharing, sharing, context)
 
-    def _claims(self, wanted: Propose, least_probability: float) -> tuple[float, ...]:
+    def _claims(self, wanted: Propose) -> tuple[float, ...]:
         """The probability that the draft model claims of each token, until their product is below what is worth it.
 
         With the token that makes them so low the draft ends, as in `draft_node/model/drafter.py`.
         """
-        acceptance, position = self._acceptances[wanted.request.session_id], len(wanted.tokens)
+        acceptance, way = self._acceptances[wanted.request.session_id], wanted.way
+        tree = Tree.of(wanted.tree)
+        least_probability = wanted.least_probability if wanted.request.verification == "match" else 0.0
+        path_probability, position = tree.path_probability(tree.reach(way)), len(wanted.tokens) + len(way)
         claims: list[float] = []
-        path_probability = 1.0
         while len(claims) < wanted.length and (path_probability >= least_probability or not claims):
             depth = len(claims)
             claims.append(acceptance.probabilities(position + depth, depth) * self._decay**depth)

@@ -115,7 +115,9 @@ class Batch:
             space = self.pool.scratch(len(pages))
             key, value = self.pool.split(space, group.num_chunks)
             source: Gather | slice = Gather(self._tensor(pages), space, key, value)
-        elif group.num_queries == 1 and not self._pads:  # exactly the keys that the query sees: no mask is needed
+        elif (
+            group.num_queries == 1 and not self._pads and group.low not in made.trees
+        ):  # exactly the keys that the query sees: no mask is needed
             end = int(made.starts[group.low]) + 1
             return GroupTensors(group, slice(row + (0 if window is None else max(0, end - window)), row + end), None)
         else:

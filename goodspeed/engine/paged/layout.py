@@ -28,7 +28,8 @@ class GroupLimits:
 class Layout:
     """Chunks in packed order; chunk i appends counts[i] tokens to a session with starts[i] cached tokens.
 
-    The final tokens of a chunk may form a tree; all other tokens form a chain.
+    The final tokens of a chunk may form a tree; all other tokens form a chain. A tree may be longer than its chunk: its
+    first nodes are the session's final cached tokens.
     """
 
     starts: Ints  # [num_chunks]
@@ -47,6 +48,7 @@ class Layout:
         """True if these chunks, of the same sessions, have the layout that `following` returns."""
         return (
             max(counts) == 1
+            and not self.trees
             and len(self.positions) == len(counts)
             and all(start % self.page_size for start in starts)  # no new page
             and (self.starts + 1).tolist() == list(starts)
@@ -104,8 +106,8 @@ class Plan:
         found: list[tuple[int, Ints, Bools]] = []
         for chunk, tree in self.trees.items():
             if group.low <= chunk < group.high:
-                first = int(self.counts[chunk]) - len(tree)
-                queries = np.arange(first, group.num_queries)
+                first = int(self.counts[chunk]) - len(tree)  # negative: its first nodes are cached
+                queries = np.arange(max(first, 0), group.num_queries)
                 nodes = np.minimum(queries - first, len(tree) - 1)
                 hidden = tree.hidden(int(self.starts[chunk]) + first - 1, num_keys, window)
                 found.append((chunk - group.low, queries, hidden[nodes]))
@@ -155,8 +157,8 @@ def lay_out(
         return Layout(start, count, table, rows, slots, page_size)
     positions, ends = rows.copy(), count.cumsum()
     for number, tree in trees.items():
-        end = int(ends[number])
-        positions[end - len(tree) : end] = rows[end - len(tree)] - 1 + tree.depths
+        end, num_new = int(ends[number]), min(len(tree), int(count[number]))
+        positions[end - num_new : end] = rows[end - 1] - len(tree) + tree.depths[-num_new:]
     return Layout(start, count, table, positions, slots, page_size, trees)
 
 
@@ -174,7 +176,10 @@ def plan(layout: Layout, window: int | None, limits: GroupLimits) -> Plan:
 
 
 def _in_window(layout: Layout, window: int) -> tuple[Ints, Ints]:
-    first_pages = np.maximum(layout.starts - window + 1, 0) // layout.page_size
+    first = layout.starts - window + 1
+    for number, tree in layout.trees.items():  # cached nodes have rows behind the base, and positions of their depth
+        first[number] -= max(0, len(tree) - int(layout.counts[number]))
+    first_pages = np.maximum(first, 0) // layout.page_size
     most = layout.tables.shape[1]
     columns = np.minimum(first_pages[:, None] + np.arange(most), most - 1)
     return layout.starts - first_pages * layout.page_size, np.take_along_axis(layout.tables, columns, axis=1)

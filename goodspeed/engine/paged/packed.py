@@ -22,10 +22,11 @@ class Chunk:
     """Tokens to append to a session at its cached length; logits are returned for the final `num_logits` tokens.
 
     parents: each node's parent in the tree that the final tokens form, as an index within the tree; -1: the token
-    before the tree. Parents come first. All other tokens form a chain. None: no tree.
+    before the tree. Parents come first. All other tokens form a chain. None: no tree. A tree longer than the chunk goes
+    on: its first nodes are the session's final cached tokens.
 
     num_masks: masks after the tokens, of a checkpoint that predicts several tokens in one pass; the final `num_logits`
-    tokens include them. `Runner.forward` appends them, and drops them from the session after the pass.
+    tokens and the tree include them. `Runner.forward` appends them, and drops them from the session after the pass.
     """
 
     key: Hashable
@@ -106,7 +107,7 @@ class Packed:
             if not 0 <= chunk.num_logits <= len(chunk.tokens) or not chunk.tokens:
                 raise ValueError(f"{chunk.num_logits} logits of {len(chunk.tokens)} tokens cannot be had")
             num_nodes, num_cached = len(chunk.parents or ()), self.pool.length(chunk.key)
-            if num_nodes > len(chunk.tokens) or 0 < num_nodes == num_cached + len(chunk.tokens):
+            if 0 < num_nodes >= num_cached + len(chunk.tokens):
                 raise ValueError(f"a tree of {num_nodes} nodes needs as many tokens, and one before it")
         needed = sum(self.pool.pages_needed(chunk.key, len(chunk.tokens)) for chunk in chunks)
         if needed > self.pool.num_free:
@@ -117,10 +118,10 @@ class Packed:
 
     def _run(self, chunks: list[Chunk], starts: list[int], wanted: list[int]) -> Tensor:
         keys, counts = [chunk.key for chunk in chunks], [len(chunk.tokens) for chunk in chunks]
-        follows = self._follows(keys, starts, counts)
+        parents = {number: chunk.parents for number, chunk in enumerate(chunks) if chunk.parents}
+        follows = not parents and self._follows(keys, starts, counts)
         tables = [] if follows else [self.pool.table(key) for key in keys]
         tokens = np.fromiter(chain.from_iterable(chunk.tokens for chunk in chunks), np.int64, sum(counts))
-        parents = {number: chunk.parents for number, chunk in enumerate(chunks) if chunk.parents}
         logits = self._passes.run(Pass(tokens, wanted, starts, counts, tables, parents, follows))
         self._last_keys = keys
         return logits

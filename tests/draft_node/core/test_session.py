@@ -78,13 +78,13 @@ def test_a_verdict_is_delivered_and_drafted_on(session):
     assert session.receive(verdict(3, [7], may_draft=2), 1.0) == [
         Deliver((7,)),
         Send(Ack(ID, 1, 4)),
-        Propose(REQUEST, 1, 1, (1, 2, 3, 7), 2),
+        Propose(REQUEST, 1, 1, (1, 2, 3, 7), 2, max_depth=2),
     ]
     draft = Draft(ID, 1, 4, (8, 9), complete=True, proposal=b"p")
     assert session.proposed(proposed(session, [8, 9], proposal=b"p"), 2.0) == [Send(draft)]
     delivered, acknowledged, asked = session.receive(verdict(4, [8, 5], may_draft=3, verified=2, accepted=1), 3.0)
     assert (delivered, acknowledged) == (Deliver((8, 5), (), (True, False)), Send(Ack(ID, 1, 6)))
-    assert asked == Propose(REQUEST, 1, 2, (1, 2, 3, 7, 8, 5), 3)
+    assert asked == Propose(REQUEST, 1, 2, (1, 2, 3, 7, 8, 5), 3, max_depth=3)
     assert session.committed == (7, 8, 5)
     assert session.statistics.acceptance_rate == 0.5
 

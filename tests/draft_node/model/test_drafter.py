@@ -7,10 +7,13 @@ import torch
 from msgspec.structs import replace
 
 from draft_node.core.actions import Propose, Proposed, Request
+from draft_node.core.tree import ALTERNATIVES, LEAST, Nodes, Tree
 from draft_node.model.drafter import Drafter
+from draft_node.model.widths import Widths
 from goodspeed.app import generation
 from goodspeed.engine.runner import Chunk
-from goodspeed.exact import proposals
+from goodspeed.exact import proposals, trees
+from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.generation import TokenBias
@@ -25,8 +28,17 @@ SAMPLINGS = [Sampling(temperature=0.0), Sampling(seed=3), Sampling(temperature=0
 RULES = [None, LogitRules(1.5, 0.5, 1.5, 0.01, (TokenBias(9, 2.0),))]
 
 
-def make_drafter(num_pages=256, **options):
-    return Drafter(CHECKPOINT, make_runner(CHECKPOINT, num_pages), **options)
+class Fixed(Widths):
+    """The same width, whatever the time."""
+
+    def choose(self, num_jobs: int) -> int:
+        return self.max_width
+
+
+def make_drafter(num_pages=256, width=8, **options):
+    drafter = Drafter(CHECKPOINT, make_runner(CHECKPOINT, num_pages), **options)
+    drafter.widths = Fixed(width)
+    return drafter
 
 
 def make_request(number=1, **changes):
@@ -217,7 +229,8 @@ def test_a_text_that_leaves_a_chain_is_drafted_for_as_if_nothing_had_been(num_ri
     request = make_request()
     drafter = make_drafter()
     [first] = run(drafter, wanted(request, request.prompt, 4))
-    run(drafter, replace(wanted(request, (*request.prompt, *first.tokens), 2, round=2), num_unverified=4))
+    tree = Nodes(first.tokens, first.probabilities, first.parents)
+    run(drafter, replace(wanted(request, request.prompt, 2, round=2), tree=tree))
     other = (*first.tokens[:num_right], *((token + 1) % VOCAB for token in first.tokens[num_right:]), 8, 8)
     again = wanted(request, (*request.prompt, *other), 3, round=3)
     assert run(drafter, again)[0].tokens == fresh(again)
@@ -340,45 +353,123 @@ def test_nothing_is_drafted_beyond_the_targets_vocabulary():
 # -- alternatives ------------------------------------------------------------------------------------------------------
 
 
-def ranked(request, tokens):
+NOTHING = Nodes()
+
+
+def ranked(request, tokens, rules=None):
     """The draft model's tokens after a text, the likeliest over the noise of its position first, by hand."""
     with torch.inference_mode():
         logits = make_runner(CHECKPOINT).forward([Chunk(request.session_id, tokens, 1)])
-    sampling = SamplingBatch.of([request.sampling])
-    probs = to_probs(logits, sampling)
-    if request.sampling.temperature:
-        probs = probs / match_noise(torch.tensor([request.sampling.seed]), torch.tensor([len(tokens)]), VOCAB)
-    else:
-        probs = logits
-    return probs[0].argsort(descending=True).tolist()
+        if rules is not None:
+            num, temperature = len(request.prompt), request.sampling.temperature
+            texts = [TextRows(rules=rules, temperature=temperature, prompt=tokens[:num], output=tokens[num:])]
+            logits = process(logits, texts)
+    sampling = request.sampling
+    noise = match_noise(torch.tensor([sampling.seed]), torch.tensor([len(tokens)]), VOCAB)
+    first = int((to_probs(logits, SamplingBatch.of([sampling])) / noise).argmax())
+    scores = logits if sampling.temperature == 0 else (logits / sampling.temperature).softmax(-1) / noise
+    return [first, *(token for token in scores[0].argsort(descending=True).tolist() if token != first)]
+
+
+def branching(request, length=4, tree=NOTHING, **changes):
+    return replace(wanted(request, request.prompt, length), wants_alternatives=True, tree=tree, **changes)
+
+
+def nodes_of(proposed):
+    return Nodes(proposed.tokens, proposed.probabilities or (), proposed.parents or ())
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS[:2], ids=["greedy", "drawn"])
-def test_an_alternative_is_the_next_best_token_over_the_same_noise(sampling):
+def test_every_node_is_what_the_model_draws_after_its_own_path(sampling):
+    """Siblings are its best tokens over the same noise, in order; branches see nothing of each other."""
     request = make_request(sampling=sampling)
-    propose = replace(wanted(request, request.prompt, 5), wants_alternatives=True)
-    [proposed] = run(make_drafter(), propose)
-    assert len(proposed.alternatives) == len(proposed.tokens) == 5
-    text = list(request.prompt)
-    for token, other in zip(proposed.tokens, proposed.alternatives, strict=True):
-        assert [token, other] == ranked(request, text)[:2]
-        text.append(token)
+    drafter = make_drafter()
+    known = NOTHING
+    for _ in range(3):
+        propose = branching(request, tree=known)
+        new = nodes_of(run(drafter, propose)[0])
+        known = Nodes(*(old + more for old, more in zip(known, new, strict=True)))
+    for parent in {*known.parents}:
+        path = [known.tokens[node] for node in Tree.of(known).path(parent)]
+        siblings = [token for token, above in zip(known.tokens, known.parents, strict=True) if above == parent]
+        assert siblings == ranked(request, [*request.prompt, *path])[: len(siblings)]
+    behind = {known.parents[node] for node in range(len(known.tokens))} - {-1, *trees.first_choices(known.parents)}
+    assert behind, "something is drafted behind alternatives"
+    assert max(Tree.of(known).depths) > 4, "and the likeliest continuation goes on meanwhile"
 
 
-def test_no_alternative_is_drawn_that_is_hardly_worth_verifying():
+def test_a_step_of_width_1_drafts_behind_the_likeliest_leaf():
     request = make_request()
-    propose = replace(wanted(request, request.prompt, 5), wants_alternatives=True)
-    [proposed] = run(make_drafter(), replace(propose, least_probability=0.9))
-    assert set(proposed.alternatives) == {None}
-    [plain] = run(make_drafter(), replace(propose, wants_alternatives=False))
-    assert set(plain.alternatives) <= {None}
+    narrow, wide = make_drafter(width=1), make_drafter()
+    for drafter in (narrow, wide):
+        run(drafter, branching(request, length=1))
+    fed = [len(drafter.caches._caches[request.session_id].nodes) for drafter in (narrow, wide)]
+    assert fed == [0, 0], "the base alone"
+    first, second = (nodes_of(run(drafter, branching(request))[0]) for drafter in (narrow, wide))
+    assert len(first.tokens) < len(second.tokens)
 
 
-def test_where_rules_leave_one_token_there_is_no_alternative():
+def test_what_a_replaced_proposal_drafted_behind_a_branch_is_not_drafted_again(monkeypatch):
+    request = make_request()
+    drafter = make_drafter()
+    known = nodes_of(run(drafter, branching(request, length=1))[0])
+    drafter.add(branching(request, tree=known))
+    for _ in range(3):
+        drafter.step()
+    fed = record_passes(drafter, monkeypatch)
+    propose = replace(branching(request, length=1), tokens=(*request.prompt, known.tokens[1]), round=9)
+    new = nodes_of(run(drafter, propose)[0])
+    assert len(fed) == 1
+    assert max(Tree.of(new).depths) > 1, "of a single step it would be 1"
+
+
+def test_alternatives_are_claimed_by_the_doubt_in_the_first_choice():
+    request = make_request()
+    nodes = nodes_of(run(make_drafter(), branching(request, length=1))[0])
+    first = nodes.probabilities[0]
+    assert nodes.parents == (-1,) * len(nodes.tokens)
+    claimed = [min(first, share * (1 - first)) for share in ALTERNATIVES]
+    assert nodes.probabilities[1:] == pytest.approx([each for each in claimed if each >= LEAST])
+    behind = Tree.of(Nodes((7,), (0.1,), (-1,))).others(0, 0.5)
+    assert behind == [0.2, 0.085], "0.1 times 0.2 is likely enough, and what may be near to the text some day is kept"
+
+
+def test_where_no_alternative_is_wanted_or_rules_leave_one_token_there_is_none():
     request = make_request(sampling=Sampling(seed=3), logit_rules=LogitRules(min_p=1.0))
-    propose = replace(wanted(request, request.prompt, 5), wants_alternatives=True)
-    [proposed] = run(make_drafter(), propose)
-    assert proposed.alternatives == (None,) * 5
+    assert nodes_of(run(make_drafter(), branching(request))[0]).parents == (-1, 0, 1, 2)
+    plain = make_request()
+    assert nodes_of(run(make_drafter(), replace(branching(plain), wants_alternatives=False))[0]).parents == (
+        -1,
+        0,
+        1,
+        2,
+    )
+
+
+@pytest.mark.parametrize("num_pages", [256, 10])  # 10: hardly room for branches beside another session
+@pytest.mark.parametrize("rules", RULES, ids=["plain", "ruled"])
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_whatever_way_the_text_takes_the_tree_goes_on_as_a_fresh_one_would(sampling, rules, num_pages):
+    """The main way, a branch, out of the tree: paths are those of a drafter that was told the same tree."""
+    rng = random.Random(5)
+    request = make_request(sampling=sampling, logit_rules=rules)
+    drafter, text, known = make_drafter(num_pages), list(request.prompt), NOTHING
+    for number in range(14):
+        propose = replace(branching(request, rng.choice([1, 3]), known), tokens=tuple(text), round=number)
+        new = nodes_of(run(drafter, propose)[0])
+        known = Nodes(*(old + more for old, more in zip(known, new, strict=True)))
+        for node, path in enumerate(trees.paths(known.tokens, known.parents)):
+            if node in trees.first_choices(known.parents) or num_pages == 256:
+                above = [*text, *path[:-1]]
+                assert path[-1] in ranked(request, above, rules)[: 1 + len(ALTERNATIVES)]
+        if rng.random() < 0.5:
+            drafter.add(replace(propose, round=100))  # a request that the next verdict replaces
+            drafter.step()
+        ways = trees.paths(known.tokens, known.parents)
+        way = list(rng.choice(ways)) if ways and rng.random() < 0.8 else [rng.randrange(VOCAB)]
+        text, known = [*text, *way], known.after(way) or NOTHING
+        known = known.likeliest(24)
+    assert drafter.runner.pool.length(request.session_id) <= 128
 
 
 # -- rules that leave nothing ------------------------------------------------------------------------------------------

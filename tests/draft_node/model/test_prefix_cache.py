@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Propose, Request
+from draft_node.core.tree import Nodes
 from draft_node.model.drafter import Drafter
 from goodspeed.wire.messages import Sampling
 from tests.draft_node.model.test_drafter import fresh, make_request, record_passes, run, verdict, wanted
@@ -66,8 +67,8 @@ def test_drafted_tokens_are_not_kept() -> None:
     drafter = make_drafter()
     request = request_of(1)
     [proposed] = run(drafter, wanted(request, PROMPT, 9))
-    chain = replace(wanted(request, (*PROMPT, *proposed.tokens), 9, 2), num_unverified=9)
-    run(drafter, chain)
+    tree = Nodes(proposed.tokens, proposed.probabilities or (), proposed.parents or ())
+    run(drafter, replace(wanted(request, PROMPT, 9, 2), tree=tree))
     text = (*PROMPT, *proposed.tokens, 1)
     assert drafter.runner.pool.find(session_id(9), b"salt\0alice", text).num_tokens == 28
     run(drafter, wanted(request, text, 1, 3))

@@ -56,6 +56,24 @@ def test_each_node_has_the_logits_of_its_path(reference: Reference, num_cached: 
     torch.testing.assert_close(known(found), known(expected(reference, PROMPT, nodes, parents)), atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize("counts", [(3, 1, 2, 1), (1, 1, 1, 1, 1, 1, 1), (2, 5)])
+def test_a_tree_goes_on_in_later_passes_beside_others(reference: Reference, counts: tuple[int, ...]) -> None:
+    """And a chain that comes a token at a time meanwhile, whose passes would each follow the previous one."""
+    runner = reference.runner(num_pages=64, page_size=4)
+    nodes, parents = [10, 11, 12, 13, 14, 15, 16], [-1, -1, 0, 0, 2, 1, 4]
+    runner.forward([Chunk("a", PROMPT, 0), Chunk("b", PROMPT[:5], 0)])
+    wanted, end, other = expected(reference, PROMPT, nodes, parents)[1:], 0, list(PROMPT[:5])
+    for count in counts:
+        first, end, other = end, end + count, [*other, 40 + end]
+        chunks = [Chunk("a", nodes[first:end], count, parents[:end]), Chunk("b", other[-1:], 1)]
+        found = runner.forward(chunks)
+        torch.testing.assert_close(known(found[:-1]), known(wanted[first:end]), atol=1e-4, rtol=0)
+        torch.testing.assert_close(known(found[-1:]), known(reference.logits(other, 1)), atol=1e-4, rtol=0)
+    runner.keep([TreePath("a", len(PROMPT), (0, 2, 3, 4, 6))])  # node 0 becomes text, its subtree stays
+    found = runner.forward([Chunk("a", [20], 1, [-1, -1, 0, 2, 1])])
+    torch.testing.assert_close(known(found), known(reference.logits([*PROMPT, 10, 13, 20], 1)), atol=1e-4, rtol=0)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("path", [[], [1], [1, 5], [0, 2, 4, 6], [0, 3]])
 def test_what_is_kept_is_as_if_it_had_never_branched(reference: Reference, path: list[int]) -> None:
@@ -143,7 +161,7 @@ def test_a_chain_with_parents_is_computed_as_one_without(reference: Reference) -
 def test_a_failed_pass_with_a_tree_leaves_the_session_as_it_was(reference: Reference) -> None:
     runner = reference.runner(num_pages=8)
     runner.forward([Chunk("a", PROMPT, 0)])
-    for parents, why in ([1, -1], "no tree"), ([-1, 5], "no tree"), ([-1, -1, -1, -1], "as many tokens"):
+    for parents, why in ([1, -1], "no tree"), ([-1, 5], "no tree"), ([-1] * 15, "as many tokens"):
         with pytest.raises(ValueError, match=why):
             runner.forward([Chunk("a", [1, 2, 3], 1, parents)])
         assert runner.pool.length("a") == len(PROMPT)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from draft_node.core.actions import Propose, Request
+from draft_node.core.tree import Nodes
 from experiments.simulation.nodes.own_drafts import best_length, drafting_s, priced
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
@@ -12,6 +13,7 @@ from experiments.simulation.texts.models import DraftModel
 from experiments.simulation.texts.text import alone
 from experiments.simulation.texts.timed_model import TimedModel
 from goodspeed.fair.round_time import Linear
+from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.messages import Sampling
 from verify_node.scheduler.round import Entry, Round
 
@@ -67,10 +69,11 @@ def test_the_best_length_by_hand():
     assert best_length(dear, [0.5, 1.0], 1, 0, 8) == 0
 
 
-def wanted(length, num_unverified=0):
+def wanted(length, num_drafted=0):
     request = Request(b"session", (1, 2, 3), Sampling(seed=5), max_tokens=8)
     text = alone(request)
-    return Propose(request, 1, 1, request.prompt + text[:num_unverified], length, num_unverified=num_unverified), text
+    drafted = Nodes.of(Continuation(text[:num_drafted], (0.9,) * num_drafted))
+    return Propose(request, 1, 1, request.prompt, length, tree=drafted), text
 
 
 def test_in_parallel_acceptance_falls_with_depth():
@@ -92,6 +95,6 @@ def test_in_parallel_all_tokens_take_one_pass_and_claim_less():
     at_once, seconds = TimedModel(acceptances, cost, 0.5).answer(propose, 1, failed=False)
     assert seconds == pytest.approx((5 + 3 + 2) * MS)
     assert at_once.probabilities == pytest.approx((0.8, 0.4, 0.2))
-    again, _ = wanted(3, num_unverified=4)
+    again, _ = wanted(3, num_drafted=4)
     _, seconds = TimedModel(acceptances, cost, 0.5).answer(again, 1, failed=False)
     assert seconds == pytest.approx((5 + 4 + 2) * MS)

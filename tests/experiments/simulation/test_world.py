@@ -7,6 +7,7 @@ from statistics import mean
 import pytest
 
 from draft_node.core.actions import Propose, Request
+from draft_node.core.tree import Nodes
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import PAPER, Settings
@@ -183,6 +184,6 @@ def test_a_draft_model_begins_anew_where_the_text_left_what_it_drafted_unasked()
         base = (*request.prompt, *text[:length])
         first = model.propose(Propose(request, 1, 0, base, 2))
         assert first[0] != text[length]
-        model.propose(Propose(request, 1, 0, (*base, *first), 2, num_unverified=2))
+        model.propose(Propose(request, 1, 0, base, 2, tree=Nodes(first, (0.9, 0.9), (-1, 0))))
     last = model.propose(Propose(request, 1, 0, (*request.prompt, *text[:20]), 3))
     assert last == text[20:23]

@@ -36,6 +36,25 @@ def test_a_draft_accepted_whole_and_one_in_part(desk):
     assert (client.num_tokens, client.num_drafted, client.num_accepted) == (12, 11, 9)
 
 
+def test_rounds_right_after_a_wrong_token_and_those_of_them_without_a_draft(desk):
+    counts = desk.core.counts
+    desk.draft(tokens=(*desk.honest_draft().tokens[:1], 0, 0))
+    desk.round()
+    assert (counts.num_after_wrong, counts.num_empty_after_wrong) == (0, 0), "the next round is the one that counts"
+    desk.draft(tokens=())
+    desk.round()
+    assert (counts.num_after_wrong, counts.num_empty_after_wrong) == (1, 1)
+    desk.draft(tokens=(0,))
+    desk.round()
+    assert counts.num_after_wrong == 1, "a round without a draft has no wrong token"
+    desk.draft()
+    desk.round()
+    assert (counts.num_after_wrong, counts.num_empty_after_wrong) == (2, 1)
+    desk.draft()
+    desk.round()
+    assert counts.num_after_wrong == 2, "all was right"
+
+
 def test_nothing_accepted_yet():
     counts = Counts()
     assert counts.accepted_by_position() == [0]

@@ -68,7 +68,7 @@ function show(snapshot) {
   setText(byId("budget"), count(node.budget));
   setText(byId("num-tokens"), count(snapshot.num_tokens));
   showClients(snapshot);
-  showSources(snapshot.sources);
+  showSources(snapshot);
   showTiers(snapshot.tiers);
   showSplit(rates);
   showPool(snapshot.pool);

@@ -4,13 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Propose, Proposed, Request, Send
-from draft_node.core.drafts.chain import AT_ONCE
+from draft_node.core.drafts.growing import AT_ONCE
 from draft_node.core.drafts.ngrams import FLOOR
 from draft_node.core.drafts.resting import LEAST_TRIAL, REST, Resting
 from draft_node.core.drafts.stream import ENOUGH, MAX_SILENT, NGRAM_LENGTH
-from draft_node.core.drafts.tree import SECOND
 from draft_node.core.retransmission import RESEND_S
 from draft_node.core.session import Session
+from draft_node.core.tree import Nodes
 from goodspeed.exact import proposals
 from goodspeed.exact.positions import certain
 from goodspeed.wire import probabilities
@@ -67,10 +67,12 @@ def drafting(session, **changes):
 def test_the_draft_model_drafts_on_from_the_text_and_what_it_has_goes_up():
     session = begin()
     wanted = drafting(session, least_probability=probabilities.code(0.25))
-    assert wanted == Propose(REQUEST, 1, 1, (*PROMPT, 10), AT_ONCE, least_probability=0.25, wants_alternatives=True)
+    assert wanted == Propose(
+        REQUEST, 1, 1, (*PROMPT, 10), AT_ONCE, least_probability=0.25, max_depth=8, wants_alternatives=True
+    )
     sent, wanted = session.proposed(answer(wanted, 11, 12), 1.1)
     assert sent == draft(4, 11, 12)
-    assert (wanted.tokens, wanted.num_unverified) == ((*PROMPT, 10, 11, 12), 2)
+    assert (wanted.tokens, wanted.tree) == ((*PROMPT, 10), Nodes((11, 12), (0.9, 0.9), (-1, 0)))
 
 
 def test_while_the_text_follows_it_the_draft_model_is_not_disturbed():
@@ -297,7 +299,7 @@ def test_a_model_that_brings_less_completes_what_the_index_said():
 def test_a_ratio_draft_is_asked_for_once_and_whole_and_goes_up_complete():
     session = begin(RATIO)
     wanted = drafting(session, may_draft=11, least_probability=probabilities.code(0.9))
-    assert wanted == Propose(RATIO, 1, 1, (*PROMPT, 10), 11), "no probabilities cut it"
+    assert wanted == Propose(RATIO, 1, 1, (*PROMPT, 10), 11, max_depth=11), "no probabilities cut it"
     assert session.proposed(answer(wanted, *range(11, 22), probabilities=None, proposal=b"p"), 1.1) == [
         draft(4, *range(11, 22), complete=True, probabilities=b"", proposal=b"p")
     ]
@@ -320,7 +322,7 @@ def test_after_each_verdict_a_new_one_is_drafted_with_noise_of_its_own(tokens):
     session.proposed(answer(first, 11, 12, 13, 14, probabilities=None, proposal=b"p"), 1.1)
     _, acknowledged, wanted = session.receive(verdict(4, *tokens, may_draft=4), 1.2)
     assert acknowledged == ack(4 + len(tokens))
-    assert (wanted.tokens, wanted.length, wanted.num_unverified) == ((*PROMPT, 10, *tokens), 4, 0)
+    assert (wanted.tokens, wanted.length, wanted.tree) == ((*PROMPT, 10, *tokens), 4, Nodes())
     assert wanted.round > first.round
     [sent] = session.proposed(answer(wanted, 7, 7, 7, 7, probabilities=None, proposal=b"q"), 1.3)
     assert sent.message.tokens == (7, 7, 7, 7)
@@ -422,16 +424,19 @@ def test_where_nothing_is_permitted_or_rounds_wait_for_it_the_model_is_not_judge
 # -- trees -------------------------------------------------------------------------------------------------------------
 
 
+BRANCHING = {"probabilities": (0.5, 0.5, 0.2, 0.9), "parents": (-1, 0, -1, 2)}
+
+
 def branching(session):
-    """Has the draft model draft 11 and 12, or else 21 and 22; returns what the session does."""
-    return session.proposed(replace(answer(drafting(session), 11, 12, chance=0.5), alternatives=(21, 22)), 1.1)
+    """Has the draft model draft 11 and 12, or else 21 and behind it 22; returns what the session does."""
+    return session.proposed(answer(drafting(session), 11, 12, 21, 22, **BRANCHING), 1.1)
 
 
-def test_alternatives_go_up_beside_the_chain():
-    sent, _ = branching(begin())
-    second = 0.5 * SECOND
-    claimed = probabilities.encode([0.5, 0.5, second, second])
-    assert sent == Send(Draft(ID, 1, 4, (11, 12, 21, 22), claimed, "model", b"\x00\x01\x00\x01"))
+def test_alternatives_and_what_follows_them_go_up_beside_the_chain():
+    sent, wanted = branching(begin())
+    claimed = probabilities.encode(BRANCHING["probabilities"])
+    assert sent == Send(Draft(ID, 1, 4, (11, 12, 21, 22), claimed, "model", b"\x00\x01\x00\x03"))
+    assert (wanted.tree.tokens, wanted.way) == ((11, 12, 21, 22), (11, 12))
 
 
 def test_they_are_there_still_when_the_chain_is_completed():
@@ -440,16 +445,26 @@ def test_they_are_there_still_when_the_chain_is_completed():
     assert session.proposed(answer(wanted), 1.2) == [Send(replace(sent.message, complete=True))]
 
 
-def test_a_text_that_takes_an_alternative_is_drafted_for_anew():
+def test_a_text_that_takes_an_alternative_is_drafted_for_behind_it():
+    """The verify node has the rest already."""
+    session = begin()
+    _, old = branching(session)
+    _, acknowledged, wanted = session.receive(verdict(4, 21, num_verified=4, num_accepted=1, source="model"), 1.2)
+    assert (acknowledged, wanted.tokens, wanted.way) == (ack(5), (*PROMPT, 10, 21), (22,))
+    assert session.proposed(answer(old, 13), 1.3) == [], "it was made for the other way"
+    assert session.proposed(answer(wanted, 23), 1.4)[0] == draft(5, 22, 23)
+
+
+def test_a_text_that_takes_an_alternative_and_leaves_the_tree_behind_it_is_drafted_for_anew():
     session = begin()
     _, old = branching(session)
     *_, wanted = session.receive(verdict(4, 21, 30, num_verified=4, num_accepted=1, source="model"), 1.2)
-    assert wanted.tokens == (*PROMPT, 10, 21, 30)
+    assert (wanted.tokens, wanted.tree) == ((*PROMPT, 10, 21, 30), Nodes())
     assert session.proposed(answer(old, 13), 1.3) == []
 
 
 def test_the_end_of_a_text_is_no_alternative():
     """The target ends it itself; nothing follows that."""
     session = begin(replace(REQUEST, stop_ids=(0,)))
-    sent, _ = session.proposed(replace(answer(drafting(session), 11, chance=0.5), alternatives=(0,)), 1.1)
-    assert sent == draft(4, 11, chance=0.5)
+    answered = answer(drafting(session), 11, 0, probabilities=(0.5, 0.2), parents=(-1, -1))
+    assert session.proposed(answered, 1.1)[0] == draft(4, 11, chance=0.5)

@@ -1,0 +1,179 @@
+"""The draft model's token tree beyond a text: the likeliest continuation, alternatives, and what follows them. No I/O.
+
+A node is worth drafting behind by its path probability (AdaServe, arXiv 2501.12162, Eq. 4): the chance that the text
+takes the way to it. So a draft is there already when the text takes an alternative. Measured with both embedded draft
+models at every temperature: if the first choice is wrong, the second is right in two of five cases, the third in one of
+six, the fourth in one of eleven (`python -m experiments.benchmarks.ranks`).
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from heapq import nlargest
+from typing import NamedTuple
+
+from goodspeed.exact import trees
+from goodspeed.exact.trees import BASE
+from goodspeed.ngram.drafting import Continuation
+
+ALTERNATIVES = (0.4, 0.17, 0.09, 0.06, 0.04, 0.03, 0.02)
+"""Probability that the second, third to eighth choice is right if the first is wrong."""
+
+LEAST = 0.01
+"""Least path probability of a node that is drafted beside likelier ones."""
+
+
+KEPT = 0.05
+"""Probability of an alternative, given its parent, from which on it is kept: the text may come to its parent."""
+
+
+class Nodes(NamedTuple):
+    """Nodes of a token tree, parents before their children, and the first choice before its alternatives."""
+
+    tokens: tuple[int, ...] = ()
+    probabilities: tuple[float, ...] = ()  # of each node's acceptance, given its parent
+    parents: tuple[int, ...] = ()  # indexes; -1: the node follows the text
+
+    @classmethod
+    def of(cls, chain: Continuation) -> "Nodes":
+        """Returns a chain as a tree."""
+        return cls(chain.tokens, chain.probabilities, tuple(range(BASE, len(chain.tokens) - 1)))
+
+    @property
+    def path_probabilities(self) -> list[float]:
+        """Returns the product of the probabilities on the way to each node."""
+        found: list[float] = []
+        for probability, parent in zip(self.probabilities, self.parents, strict=True):
+            found.append(probability * (found[parent] if parent != BASE else 1.0))
+        return found
+
+    @property
+    def num_expected(self) -> float:
+        """Returns how many of its tokens the text is expected to take."""
+        return sum(self.path_probabilities)
+
+    def after(self, new: Sequence[int]) -> "Nodes | None":
+        """Returns the nodes that follow these tokens of the text; None if the text left the tree."""
+        if not new:
+            return self
+        at = trees.follow(self.tokens, self.parents, new)
+        return None if at is None else self._cut_to(*trees.below(self.parents, at))
+
+    def likeliest(self, number: int, stop_ids: Collection[int] = ()) -> "Nodes":
+        """Returns at most `number` nodes: the chain of first choices, then the likeliest others.
+
+        Leaves out stop ids, and what follows them: the target draws the text's end in the same round, drafted or not.
+        """
+        likely = self.path_probabilities
+        chain = {node: place for place, node in enumerate(trees.first_choices(self.parents))}
+        kept = {BASE}
+        for node, (token, parent) in enumerate(zip(self.tokens, self.parents, strict=True)):
+            if parent in kept and token not in stop_ids:
+                kept.add(node)
+        nodes = sorted(kept - {BASE})
+        nodes.sort(key=lambda node: (chain.get(node, len(chain)), -likely[node]))  # stable, so parents stay first
+        nodes = nodes[:number]
+        return self if nodes == list(range(len(self.tokens))) else self._cut_to(nodes, trees.pick(self.parents, nodes))
+
+    def includes(self, other: "Nodes") -> bool:
+        """Returns whether each path of the other tree is a path of this one."""
+        known = set(trees.paths(self.tokens, self.parents))
+        return all(path in known for path in trees.paths(other.tokens, other.parents))
+
+    def _cut_to(self, nodes: Sequence[int], parents: tuple[int, ...]) -> "Nodes":
+        tokens, probabilities = self.tokens, self.probabilities
+        return Nodes(tuple([tokens[each] for each in nodes]), tuple([probabilities[each] for each in nodes]), parents)
+
+
+@dataclass(slots=True)
+class Tree:
+    """A growing tree. A leaf has nothing drafted after it; without nodes, the base (-1) is one."""
+
+    tokens: list[int] = field(default_factory=list)
+    probabilities: list[float] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    depths: list[int] = field(default_factory=list)  # 1 for a node that follows the text
+    _path_probabilities: list[float] = field(default_factory=list)
+    _inner: set[int] = field(default_factory=set)  # nodes, or the base, with children
+
+    @classmethod
+    def of(cls, nodes: Nodes) -> "Tree":
+        tree = cls()
+        for token, probability, parent in zip(*nodes, strict=True):
+            tree.add(token, probability, parent)
+        return tree
+
+    def nodes(self, first: int = 0) -> Nodes:
+        """Returns the nodes from index `first` on; parents are indexes in the whole tree."""
+        return Nodes(tuple(self.tokens[first:]), tuple(self.probabilities[first:]), tuple(self.parents[first:]))
+
+    def add(self, token: int, probability: float, parent: int) -> int:
+        """Appends a node and returns its index."""
+        self.tokens.append(token)
+        self.probabilities.append(probability)
+        self.parents.append(parent)
+        self.depths.append(self.depth(parent) + 1)
+        self._path_probabilities.append(probability * self.path_probability(parent))
+        self._inner.add(parent)
+        return len(self.tokens) - 1
+
+    def merge(self, nodes: Nodes) -> None:
+        """Adds those of the nodes that are not in the tree."""
+        known = {key: node for node, key in enumerate(zip(self.parents, self.tokens, strict=True))}
+        places = {BASE: BASE}
+        for node, (token, probability, parent) in enumerate(zip(*nodes, strict=True)):
+            key = places[parent], token
+            if key not in known:
+                known[key] = self.add(token, probability, places[parent])
+            places[node] = known[key]
+
+    def close(self, node: int) -> None:
+        """Notes that nothing can follow a node."""
+        self._inner.add(node)
+
+    def is_leaf(self, node: int) -> bool:
+        return node not in self._inner
+
+    def depth(self, node: int) -> int:
+        return 0 if node == BASE else self.depths[node]
+
+    def path_probability(self, node: int) -> float:
+        return 1.0 if node == BASE else self._path_probabilities[node]
+
+    def path(self, node: int) -> list[int]:
+        """Returns the nodes on the way to a node, itself included."""
+        found: list[int] = []
+        while node != BASE:
+            found.append(node)
+            node = self.parents[node]
+        return found[::-1]
+
+    def reach(self, way: Sequence[int]) -> int:
+        """Returns the node that these tokens lead to. Raises ValueError if there is none."""
+        node = trees.follow(self.tokens, self.parents, way)
+        if node is None:
+            raise ValueError(f"{list(way)} is no way through the tree")
+        return node
+
+    def others(self, parent: int, first: float) -> list[float]:
+        """Returns the probabilities of the alternatives to a child that are worth drafting, the likeliest first.
+
+        first: probability of the child.
+        """
+        above = self.path_probability(parent)
+        found = (min(first, share * (1.0 - first)) for share in ALTERNATIVES)
+        return [probability for probability in found if above * probability >= LEAST or probability >= KEPT]
+
+    def leaves(self, width: int, least_probability: float, max_depth: int, stop_ids: Collection[int]) -> list[int]:
+        """Returns the `width` likeliest leaves to draft behind: none of less path probability, deeper than permitted,
+        or after a stop id."""
+        if not self.tokens:
+            return [BASE] if max_depth > 0 and least_probability <= 1.0 else []
+        found = [
+            node
+            for node, token in enumerate(self.tokens)
+            if node not in self._inner
+            and self._path_probabilities[node] >= least_probability
+            and self.depths[node] < max_depth
+            and token not in stop_ids
+        ]
+        return nlargest(width, found, key=self._path_probabilities.__getitem__)

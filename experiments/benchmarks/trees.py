@@ -1,0 +1,250 @@
+"""Tokens a round at equal draft time: a drafted chain, alternatives beside it, and drafts behind those (beams).
+
+The embedded target writes texts from held-out prompts; under match they are the same whatever is drafted. Each is
+replayed against the real `Growing` tree and `Drafter` of a draft node on a clock of its own: a step takes its median
+CPU time on this machine in that mode, a round as long as ROUND_STEPS steps of the chain. The draft model works all the
+time. A round verifies the likeliest BUDGET nodes of what was drafted for the text by its beginning; the draft node
+learns the result at its end, when the next round begins. *empty after wrong* is the share of the rounds after a wrong
+first choice that have nothing to verify.
+
+It takes about 4 minutes on one core; about 30 s with --quick.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean, median
+from typing import Any
+
+import torch
+
+from draft_node.core.actions import Propose, Request
+from draft_node.core.drafts.growing import Growing, Wanted
+from draft_node.core.tree import Nodes
+from draft_node.model.drafter import Drafter
+from draft_node.model.widths import MAX_WIDTH, Widths
+from experiments.benchmarks.ranks import model_ranks
+from experiments.harness import benchmark
+from experiments.simulation.texts.target_texts import TargetText, grouped, write
+from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.runner import Runner
+from goodspeed.exact import trees
+from goodspeed.wire.messages import Sampling
+
+TEMPERATURES = (0.0, 1.0)
+MODEL = "tiny-draft-s"
+MODES = ("chain", "siblings", "beams")
+PER_DOMAIN, NUM_TOKENS = 8, 150
+ROUND_STEPS = 8
+PERMITTED, BUDGET, LEAST_PROBABILITY = 8, 8, 0.1
+DOUBTFUL = (0.54, 0.7)
+"""Acceptance of the groups of texts for which trees are made; `all` has the others, too."""
+
+
+@dataclass
+class Replay:
+    """The rounds of one mode."""
+
+    num_tokens: int = 0
+    num_rounds: int = 0
+    num_after_wrong: int = 0  # rounds after a wrong first choice
+    num_empty: int = 0  # of these, without a draft
+
+    @property
+    def tokens_a_round(self) -> float:
+        return self.num_tokens / max(1, self.num_rounds)
+
+    @property
+    def empty_after_wrong(self) -> float:
+        return self.num_empty / max(1, self.num_after_wrong)
+
+
+class Drafting:
+    """A draft node's tree and model for one text, on a clock of steps."""
+
+    def __init__(self, drafter: Drafter, text: TargetText, number: int, mode: str) -> None:
+        sampling = Sampling(text.sampling.temperature, seed=text.sampling.seed)
+        room = len(text.written) + PERMITTED + 1
+        self.request = Request(number.to_bytes(16, "little"), tuple(text.prompt), sampling, room)
+        self.drafter, self.mode = drafter, mode
+        self.tree = Growing(self.request)
+        self.text: tuple[int, ...] = self.request.prompt
+        self.seconds: list[float] = []
+        self._round = 0
+        self.tree.begin(len(self.text))
+
+    def learn(self, text: tuple[int, ...]) -> None:
+        """Takes a longer text, and asks for more of the tree."""
+        self.text = text
+        if not self.tree.follows(text):
+            self.tree.begin(len(text))
+        self._ask()
+
+    def step(self) -> None:
+        """Runs one step, if there is anything to draft."""
+        if not self.drafter.busy:
+            return
+        began = time.thread_time()
+        done = self.drafter.step()
+        self.seconds.append(time.thread_time() - began)
+        answers = [one for one in done if one.round == self._round]
+        if answers and self.tree.extend(answers[0]) and answers[0].tokens:
+            self._ask()
+
+    def _ask(self) -> None:
+        wanted = self.tree.ask(self.text, PERMITTED, LEAST_PROBABILITY)
+        if wanted is not None:
+            self._round += 1
+            self.drafter.add(self._propose(wanted))
+
+    def _propose(self, wanted: Wanted) -> Propose:
+        return Propose(
+            self.request,
+            1,
+            self._round,
+            self.text,
+            wanted.length,
+            least_probability=wanted.least_probability,
+            tree=wanted.tree,
+            max_depth=wanted.max_depth,
+            wants_alternatives=self.mode != "chain",
+        )
+
+
+def replay(text: TargetText, drafting: Drafting, step_s: float, round_s: float) -> Replay:
+    """Replays a text on a clock: steps of step_s, rounds of round_s."""
+    whole, found = (*text.prompt, *text.written), Replay()
+    drafting.learn(drafting.text)
+    now, was_wrong = 0.0, False
+    while len(drafting.text) < len(whole):
+        nodes = drafting.tree.rest(drafting.text)
+        accepted = _accepted(nodes, whole[len(drafting.text) :])
+        found.num_rounds += 1
+        found.num_after_wrong += was_wrong
+        found.num_empty += was_wrong and not nodes.tokens
+        chain = [nodes.tokens[node] for node in trees.first_choices(nodes.parents)]
+        new = whole[len(drafting.text) : len(drafting.text) + accepted + 1]
+        found.num_tokens += len(new)
+        was_wrong = bool(chain) and tuple(chain[: len(new)]) != new[: len(chain)]
+        now += round_s
+        while now >= step_s:
+            drafting.step()
+            now -= step_s
+        drafting.learn((*drafting.text, *new))
+    return found
+
+
+def _accepted(nodes: Nodes, text: Sequence[int]) -> int:
+    """Returns how many tokens of the text are a way through the BUDGET likeliest nodes of the tree."""
+    at, length, likely = trees.BASE, 0, nodes.path_probabilities
+    chosen = sorted(range(len(nodes.tokens)), key=likely.__getitem__, reverse=True)[:BUDGET]
+    children = {(nodes.parents[node], nodes.tokens[node]): node for node in chosen}
+    while length < len(text) - 1 and (at, text[length]) in children:
+        at = children[at, text[length]]
+        length += 1
+    return length
+
+
+def measure(texts: Sequence[TargetText]) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Returns a row of each domain and temperature, and the seconds of a step by mode."""
+    checkpoint = checkpoints.load(MODEL)
+    ranks = dict(zip(map(id, texts), model_ranks(MODEL, texts), strict=True))
+    drafters = {mode: _drafter(checkpoint, mode) for mode in MODES}
+    step_s = {mode: _step_s(drafters[mode], mode, texts) for mode in MODES}
+    rows: list[dict[str, Any]] = []
+    for group in grouped(texts):
+        found: dict[str, Replay] = defaultdict(Replay)
+        for number, text in enumerate(group):
+            for mode in MODES:
+                drafting = Drafting(drafters[mode], text, number, mode)
+                one = replay(text, drafting, step_s[mode], ROUND_STEPS * step_s["chain"])
+                drafters[mode].forget(drafting.request.session_id)
+                found[mode].num_tokens += one.num_tokens
+                found[mode].num_rounds += one.num_rounds
+                found[mode].num_after_wrong += one.num_after_wrong
+                found[mode].num_empty += one.num_empty
+        rows.append(
+            {
+                "domain": group[0].domain,
+                "temperature": group[0].sampling.temperature,
+                "acceptance": mean(rank == 0 for text in group for rank in ranks[id(text)]),
+                "tokens_a_round": {mode: found[mode].tokens_a_round for mode in MODES},
+                "empty_after_wrong": {mode: found[mode].empty_after_wrong for mode in MODES},
+            }
+        )
+    return rows, step_s
+
+
+class Full(Widths):
+    """The same width in every step, so that runs are repeatable."""
+
+    def choose(self, num_jobs: int) -> int:
+        return self.max_width
+
+
+def _drafter(checkpoint: Checkpoint, mode: str) -> Drafter:
+    runner = Runner(checkpoint, num_pages=1024)
+    drafter = Drafter(checkpoint, runner, max_width=MAX_WIDTH if mode == "beams" else 1)
+    drafter.widths = Full(drafter.widths.max_width)
+    return drafter
+
+
+def _step_s(drafter: Drafter, mode: str, texts: Sequence[TargetText]) -> float:
+    """Returns the median seconds of a step on the first texts."""
+    seconds: list[float] = []
+    for number, text in enumerate(texts[:8]):
+        drafting = Drafting(drafter, text, number, mode)
+        replay(text, drafting, 1.0, ROUND_STEPS)
+        drafter.forget(drafting.request.session_id)
+        seconds += drafting.seconds
+    return median(seconds)
+
+
+def means(rows: Sequence[dict[str, Any]], least: float, most: float) -> dict[str, Any]:
+    """Returns the means over the groups of texts whose acceptance is between these."""
+    chosen = [row for row in rows if least <= row["acceptance"] <= most]
+    return {
+        key: {mode: mean(row[key][mode] for row in chosen) if chosen else None for mode in MODES}
+        for key in ("tokens_a_round", "empty_after_wrong")
+    } | {"num_groups": len(chosen)}
+
+
+def show(options: Namespace, rows: Sequence[dict[str, Any]]) -> None:
+    benchmark.say(
+        options, f"{'':<20}{'T':>4}{'accepts':>9}" + "".join(f"{mode:>10}" for mode in MODES) + "   empty after wrong"
+    )
+    for row in rows:
+        tokens, empty = row["tokens_a_round"], row["empty_after_wrong"]
+        benchmark.say(
+            options,
+            f"{row['domain']:<20}{row['temperature']:>4g}{row['acceptance']:>9.2f}"
+            + "".join(f"{tokens[mode]:>10.2f}" for mode in MODES)
+            + "   "
+            + " ".join(f"{empty[mode]:.2f}" for mode in MODES),
+        )
+
+
+def main() -> int:
+    options = benchmark.parser("trees", __doc__, "two short texts of each domain").parse_args()
+    torch.set_num_threads(1)
+    texts = [
+        text for text in write(TEMPERATURES, *((2, 40) if options.quick else (PER_DOMAIN, NUM_TOKENS))) if text.written
+    ]
+    rows, step_s = measure(texts)
+    show(options, rows)
+    found = {"doubtful": means(rows, *DOUBTFUL), "all": means(rows, 0.0, 1.0)}
+    benchmark.say(options, found, {mode: f"{1e3 * each:.2f} ms a step" for mode, each in step_s.items()})
+    benchmark.report(
+        options, {"benchmark": "trees", "step_s": step_s, "rows": rows} | found["doubtful"] | {"all": found["all"]}
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""What a draft model drafts beyond a text: how far, for how long, and what the text does to it."""
+
+from msgspec.structs import replace
+
+from draft_node.core.actions import Proposed, Request
+from draft_node.core.drafts.growing import AT_ONCE, Growing
+from draft_node.core.drafts.ngrams import FLOOR
+from draft_node.core.tree import Nodes
+from goodspeed.wire.messages import Sampling
+
+ID = b"0123456789abcdef"
+PROMPT = (1, 2, 3)
+REQUEST = Request(ID, PROMPT, Sampling(), max_tokens=50, stop_ids=(0,))
+
+
+def drafted(*tokens, probabilities=0.9):
+    return Proposed(ID, 1, 0, tokens, probabilities=(probabilities,) * len(tokens))
+
+
+def begun(request=REQUEST, num_parallel=1):
+    tree = Growing(request, num_parallel)
+    tree.begin(len(PROMPT))
+    return tree
+
+
+def test_it_grows_by_what_the_model_drafts():
+    tree = begun()
+    assert tree.ask(PROMPT, 20, 0.0).tree == Nodes()
+    assert tree.extend(drafted(4, 5))
+    assert tree.rest(PROMPT) == Nodes((4, 5), (0.9, 0.9), (-1, 0))
+    assert tree.ask(PROMPT, 20, 0.0).tree.tokens == (4, 5)
+    assert tree.extend(drafted(6))
+    assert tree.rest((*PROMPT, 4)) == Nodes((5, 6), (0.9, 0.9), (-1, 0))
+
+
+def test_the_model_is_asked_for_some_tokens_at_a_time_up_to_what_is_permitted():
+    tree = begun()
+    assert tree.ask(PROMPT, AT_ONCE + 1, 0.0).length == AT_ONCE
+    assert tree.ask(PROMPT, AT_ONCE + 1, 0.0) is None, "it drafts already"
+    tree.extend(drafted(*range(4, 4 + AT_ONCE)))
+    assert tree.ask(PROMPT, AT_ONCE + 1, 0.0).length == 1
+    tree.extend(drafted(20))
+    assert tree.ask(PROMPT, AT_ONCE + 1, 0.0) is None
+    assert tree.ask((*PROMPT, 4), AT_ONCE + 1, 0.0).length == 1, "the text has grown"
+    assert begun().ask(PROMPT, 0, 0.0) is None
+
+
+def test_a_model_that_drafts_in_parallel_is_asked_for_a_whole_pass():
+    assert begun(num_parallel=AT_ONCE + 4).ask(PROMPT, 40, 0.0).length == AT_ONCE + 4
+    assert begun(num_parallel=AT_ONCE + 4).ask(PROMPT, AT_ONCE + 1, 0.0).length == AT_ONCE + 1
+    assert begun(num_parallel=AT_ONCE - 1).ask(PROMPT, 40, 0.0).length == AT_ONCE
+
+
+def test_nothing_is_drafted_beyond_the_longest_text():
+    tree = begun(replace(REQUEST, max_tokens=3))
+    assert tree.ask(PROMPT, 20, 0.0).length == 2, "the round itself brings the last token"
+    assert begun(replace(REQUEST, max_tokens=1)).ask(PROMPT, 20, 0.0) is None
+
+
+def test_it_ends_where_all_of_it_is_too_unlikely():
+    tree = begun()
+    assert tree.ask(PROMPT, 20, 0.5).least_probability == 0.5
+    tree.extend(drafted(4, probabilities=0.8))
+    assert tree.ask(PROMPT, 20, 0.5).least_probability == 0.5, "of a whole path"
+    tree.extend(drafted(5, probabilities=0.5))
+    assert tree.ask(PROMPT, 20, 0.5) is None
+    assert tree.ask((*PROMPT, 4), 20, 0.5) is not None, "the text has come true so far"
+    assert begun().ask(PROMPT, 20, 0.0).least_probability == FLOOR
+
+
+def test_a_text_that_goes_otherwise_leaves_it():
+    tree = begun()
+    tree.ask(PROMPT, 20, 0.0)
+    tree.extend(drafted(4, 5))
+    assert tree.follows((*PROMPT, 4))
+    assert tree.follows((*PROMPT, 4, 5))
+    assert not tree.follows((*PROMPT, 9))
+    assert tree.rest((*PROMPT, 9)) == Nodes()
+    tree.begin(len(PROMPT) + 1)
+    assert tree.rest((*PROMPT, 9)) == Nodes()
+    assert tree.ask((*PROMPT, 9), 20, 0.0).tree == Nodes()
+
+
+def test_a_text_that_grows_beyond_it_leaves_it_unless_the_model_drafts_on():
+    tree = begun()
+    tree.ask(PROMPT, 20, 0.0)
+    tree.extend(drafted(4))
+    assert not tree.follows((*PROMPT, 4, 5))
+    tree.ask(PROMPT, 20, 0.0)
+    assert tree.follows((*PROMPT, 4, 5)), "perhaps it drafts just that"
+    tree.extend(drafted(5, 6))
+    assert tree.rest((*PROMPT, 4, 5)).tokens == (6,)
+    assert not tree.follows((*PROMPT, 4, 7))
+
+
+def test_a_text_that_has_overtaken_all_that_was_asked_for_leaves_it():
+    tree = begun()
+    tree.ask(PROMPT, 2, 0.0)
+    assert tree.follows((*PROMPT, 4, 5))
+    assert not tree.follows((*PROMPT, 4, 5, 6)), "what is made now cannot reach beyond the text"
+
+
+def test_what_was_not_asked_for_is_no_part_of_it():
+    tree = begun()
+    assert not tree.extend(drafted(4))
+    tree.ask(PROMPT, 20, 0.0)
+    tree.begin(len(PROMPT))
+    assert not tree.extend(drafted(4))
+    assert tree.rest(PROMPT) == Nodes()
+
+
+def branching(tree=None):
+    """4 and 5, or else 9, and behind that 8."""
+    tree = begun() if tree is None else tree
+    tree.ask(PROMPT, 20, 0.0)
+    tree.extend(replace(drafted(4, 9, 5, 8), probabilities=(0.6, 0.2, 0.6, 0.9), parents=(-1, -1, 0, 1)))
+    return tree
+
+
+def test_a_text_that_takes_a_branch_finds_what_was_drafted_behind_it():
+    tree = branching()
+    assert tree.follows((*PROMPT, 9))
+    assert tree.rest((*PROMPT, 9)) == Nodes((8,), (0.9,), (-1,))
+    asked = tree.ask((*PROMPT, 9), 20, 0.0)
+    assert asked.tree == Nodes((8,), (0.9,), (-1,)), "drafting goes on behind it"
+    tree.extend(drafted(7))
+    assert tree.rest((*PROMPT, 9, 8)).tokens == (7,)
+
+
+def test_drafting_goes_on_behind_the_likeliest_leaf():
+    tree = branching()
+    asked = tree.ask(PROMPT, 20, 0.0)
+    tree.extend(drafted(6))
+    assert tree.rest((*PROMPT, 4, 5)).tokens == (6,), "0.36 is more than 0.18"
+    assert asked.tree.tokens == (4, 5, 9, 8), "first choices first, then the likeliest"
+    assert tree.ask(PROMPT, 2, 0.0) is None, "no branch may be deeper, either"
+    assert tree.ask(PROMPT, 20, 0.4) is None, "all that is left is too unlikely"
+
+
+def test_a_text_that_takes_another_way_than_the_model_is_at_work_on_is_asked_for_at_once():
+    tree = branching()
+    tree.ask(PROMPT, 20, 0.0)
+    assert tree.follows((*PROMPT, 4, 5, 1)), "perhaps it drafts just that"
+    assert tree.ask((*PROMPT, 4), 20, 0.0) is None, "it is at that"
+    assert not tree.follows((*PROMPT, 9, 8, 1))
+    assert tree.ask((*PROMPT, 9), 20, 0.0).tree.tokens == (8,)
