@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from draft_node.http.strict import Strict, few, refused
-from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, SHORTEST_S
+from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, MAX_WINDOW, SHORTEST_S
 from goodspeed.wire.fields import (
     MAX_BIASES,
     MAX_CONSTRAINT_CHARS,
@@ -124,15 +124,18 @@ class CompletionStreamOptions(StreamOptions):
 
 
 class Slo(Strict):
-    """Latency objectives in milliseconds: TTFT, TPOT, or both."""
+    """Latency objectives in milliseconds: TTFT, TPOT, or both; and the tokens over which the TPOT is measured."""
 
     ttft_ms: Milliseconds | None = None
     tpot_ms: Milliseconds | None = None
+    tpot_window: Annotated[int, Field(ge=0, le=MAX_WINDOW)] | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if self.ttft_ms is None and self.tpot_ms is None:
             raise ValueError("must have ttft_ms, tpot_ms or both")
+        if self.tpot_window is not None and self.tpot_ms is None:
+            raise ValueError("has a tpot_window but no tpot_ms to measure over it; add tpot_ms, or leave it out")
         return self
 
 

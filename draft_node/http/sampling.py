@@ -9,7 +9,7 @@ from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, 
 from draft_node.service.request import Wanted
 from draft_node.service.state import Levels
 from goodspeed.errors import RequestRefused
-from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S, Objectives
+from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S, WINDOW, Objectives
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS, MAX_STOP_IDS, Otherwise
 from goodspeed.wire.generation import TokenBias
 
@@ -135,7 +135,7 @@ def _level(asked: str | Slo | Objectives, levels: Levels) -> Objectives:
         return levels.tier(asked)
     if isinstance(asked, Slo):
         ttft_s, tpot_s = (None if one is None else one / 1000 for one in (asked.ttft_ms, asked.tpot_ms))
-        asked = Objectives(ttft_s, tpot_s)
+        asked = Objectives(ttft_s, tpot_s, tpot_window=WINDOW if asked.tpot_window is None else asked.tpot_window)
     return levels.allowed(asked)
 
 

@@ -13,7 +13,6 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from goodspeed.slo.capacity import FLOOR
 from goodspeed.slo.kept import Kept
-from goodspeed.slo.objectives import Objectives
 from verify_node.core.core import VerifyCore
 from verify_node.scheduler.select import Choice, Hope
 from verify_node.session.drafted import Drafted
@@ -24,7 +23,6 @@ from verify_node.slo.promises import Session as Promisable
 
 LIMIT_S = 1e5
 PAGE_SIZE = 16
-NOTHING = Objectives()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +162,8 @@ def core_of(world: World) -> VerifyCore:
 
 def served(generation: Generation) -> Served:
     """A complete text as it was served."""
-    times, slo = generation.times, generation.session.request.slo
-    kept = times.kept(slo or NOTHING, generation.session.promised)
+    times = generation.times
+    kept = times.kept(generation.session.promised)
     return Served(kept, times.num_tokens, (times.last_at or times.asked_at) - times.asked_at)
 
 
