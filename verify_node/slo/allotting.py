@@ -83,9 +83,9 @@ def allot(
 def _round_s(present: Sequence[Deadline], decoding: Sequence[Deadline], now: float, rounds: Capacity) -> float:
     """Longest round, in seconds, at whose end all sessions that can still be on time are; infinity: no bound.
 
-    A session that is ahead in its window can wait longer than a TPOT, and fewer rounds carry more prompts. A late session is served
-    at its pace. A round too short for a token of each decoding session helps none: a session that needs such a round is
-    late already.
+    A session that is ahead in its window can wait longer than a TPOT, and fewer rounds carry more prompts. A late
+    session is served at its pace. A round too short for a token of each decoding session helps none: a session that
+    needs such a round is late already.
     """
     tightest_s = min((one.slo.tpot_s for one in decoding if one.slo.tpot_s is not None), default=inf)
     late = tpots((one for one in decoding if one.due <= now), now)
