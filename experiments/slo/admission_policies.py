@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from experiments.simulation.arrivals import Arrival
@@ -42,14 +43,14 @@ def variants(kind: Kind, tightest: int) -> Mapping[str, Mapping[str, Variant]]:
         memory = "reserved" if reserves else "preempted"
         vllm = replace(kind, reserves=reserves, num_drafted=0)
         sarathi = replace(vllm, decode_first=tightest)
-        found[VLLM][memory] = 1, lambda coming, own=vllm: alone(own, coming)
-        found[SARATHI][memory] = 1, lambda coming, own=sarathi: alone(own, coming)
+        found[VLLM][memory] = 1, partial(alone, vllm)
+        found[SARATHI][memory] = 1, partial(alone, sarathi)
         for length in LENGTHS:
             drafting = replace(vllm, num_drafted=length)
-            found[VLLM_SPEC][f"{length}, {memory}"] = 1, lambda coming, own=drafting: alone(own, coming)
+            found[VLLM_SPEC][f"{length}, {memory}"] = 1, partial(alone, drafting)
         for shape in SHAPES:
             name = f"{shape[0]}:{shape[1]}, {memory}"
-            found[DISTSERVE][name] = sum(shape), lambda coming, own=vllm, by=shape: parted(own, *by, coming)
+            found[DISTSERVE][name] = sum(shape), partial(parted, vllm, *shape)
     return found
 
 
