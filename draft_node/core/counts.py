@@ -83,8 +83,8 @@ class Text:
     def num_tokens(self) -> int:
         return self.times.num_tokens
 
-    def delivered(self, num_tokens: int, now: float) -> None:
-        """Counts delivered tokens; several arrive at once if a draft was accepted."""
+    def delivered(self, num_tokens: int, now: float, num_thinking: int = 0) -> None:
+        """Counts delivered tokens, `num_thinking` of them reasoning; several arrive at once if a draft was accepted."""
         if not num_tokens:
             return
         texts, times = self.texts, self.times
@@ -93,7 +93,7 @@ class Text:
         else:
             texts.first_token_s.observe(now - times.asked_at)
             texts.num_prompt_tokens += self.num_prompt_tokens
-        times.delivered(num_tokens, now)
+        times.delivered(num_tokens, now, num_thinking)
         texts.num_tokens += num_tokens
 
     def begin_anew(self) -> None:

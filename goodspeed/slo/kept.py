@@ -42,7 +42,8 @@ class Times:
     """Timestamps of one text, on its reader's clock, and its objectives.
 
     A TPOT is measured over windows: every `slo.tpot_window` tokens after the first are one, and what is left at the end
-    counts with the window before it. A text without a complete window is measured as a whole.
+    counts with the window before it. A text without a complete window is measured as a whole. A window may last for the
+    TPOTs of its tokens, of which those of the model's thinking may have one of their own.
     """
 
     asked_at: float
@@ -51,8 +52,10 @@ class Times:
     last_at: float | None = None
     num_tokens: int = 0
     window_at: float = 0.0  # when the first token, or the last one of the latest complete window, was there
-    _before_at: float | None = None  # when that window began; None: none is complete
+    _allowed_s: float = 0.0  # for the present window, by its tokens so far
+    _last: tuple[float, float] | None = None  # when the latest complete window began, and seconds allowed for it
     _slowest_s: float = 0.0  # mean seconds per token of the slowest complete window
+    _was_slow: bool = False  # a complete window took longer than its tokens' TPOTs
 
     @property
     def window_from(self) -> int:
@@ -60,18 +63,28 @@ class Times:
         window = self.slo.tpot_window
         return max(0, self.num_tokens - 1) // window * window if window else 0
 
-    def delivered(self, num_tokens: int, now: float) -> None:
-        """Records tokens that reached the reader, several at once where a draft was accepted."""
-        if num_tokens <= 0:
-            return
+    def delivered(self, num_tokens: int, now: float, num_thinking: int = 0) -> None:
+        """Records tokens that reached the reader, several at once where a draft was accepted.
+
+        num_thinking: how many of them, the first ones, are of the model's thinking.
+        """
+        for place in range(num_tokens):
+            self._delivered_one(now, self.slo.thinking_tpot_s if place < num_thinking else None)
+
+    def _delivered_one(self, now: float, tpot_s: float | None) -> None:
+        self.last_at = now
+        self.num_tokens += 1
         if self.first_at is None:
             self.first_at = self.window_at = now
-        self.last_at, before = now, self.window_from
-        self.num_tokens += num_tokens
-        if num_complete := self.window_from - before:
-            window = self.slo.tpot_window
-            self._slowest_s = max(self._slowest_s, (now - self.window_at) / window)
-            self._before_at, self.window_at = now if num_complete > window else self.window_at, now
+            return
+        self._allowed_s += (self.slo.tpot_s or 0.0) if tpot_s is None else tpot_s
+        window = self.slo.tpot_window
+        if window and (self.num_tokens - 1) % window == 0:
+            seconds = now - self.window_at
+            self._slowest_s = max(self._slowest_s, seconds / window)
+            self._was_slow |= seconds > self._allowed_s + SLACK
+            self._last = self.window_at, self._allowed_s
+            self.window_at, self._allowed_s = now, 0.0
 
     @property
     def ttft_s(self) -> float | None:
@@ -88,16 +101,18 @@ class Times:
     @property
     def slowest_tpot_s(self) -> float | None:
         """Mean seconds per token of the slowest window; None before the second token."""
-        if self._before_at is None or self.last_at is None:
+        if self._last is None or self.last_at is None:
             return self.tpot_s
         num_last = self.slo.tpot_window + self.num_tokens - 1 - self.window_from
-        return max(self._slowest_s, (self.last_at - self._before_at) / num_last)
+        return max(self._slowest_s, (self.last_at - self._last[0]) / num_last)
 
     @property
     def is_slow(self) -> bool:
         """True if the TPOT was missed. A single token meets any TPOT."""
-        slowest_s, tpot_s = self.slowest_tpot_s, self.slo.tpot_s
-        return tpot_s is not None and slowest_s is not None and slowest_s > tpot_s + SLACK
+        if self.slo.tpot_s is None or self.last_at is None:
+            return False
+        began_at, allowed_s = self._last or (self.window_at, 0.0)
+        return self._was_slow or self.last_at - began_at > allowed_s + self._allowed_s + SLACK
 
     def kept(self, promised: bool | None = None) -> Kept:
         """Judges a complete text by its objectives. promised: whether they were promised. No tokens: late."""

@@ -34,6 +34,9 @@ WINDOW: Final = 10
 
 MAX_WINDOW: Final = 1000
 
+TIMES: Final = ("ttft", "tpot", "thinking_tpot")
+"""Times of a tier, as options name them."""
+
 OTHER: Final = "other"
 """Label of metrics for objectives that match no tier of the node. No tier may have this name."""
 
@@ -55,6 +58,7 @@ class Objectives(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
     tpot_s: Limit | None = None
     tier: TierName = ""  # the source of the times; empty: the request itself gave them
     tpot_window: Window = WINDOW  # tokens that the TPOT is the mean of, again and again; 0: the whole text
+    thinking_tpot_s: Limit | None = None  # of the model's thinking, with a TPOT for the rest; None: the same
 
     @property
     def is_empty(self) -> bool:
@@ -62,10 +66,22 @@ class Objectives(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
         return self.ttft_s is None and self.tpot_s is None
 
     def at_least(self, least_tpot_s: float) -> "Objectives":
-        """Returns these objectives with a TPOT of at least `least_tpot_s`, the minimum of the client's key."""
-        if self.tpot_s is None or self.tpot_s >= least_tpot_s:
+        """Returns these objectives with TPOTs of at least `least_tpot_s`, the minimum of the client's key."""
+        if (tpot_s := self.tightest_tpot_s) is None or tpot_s >= least_tpot_s:
             return self
-        return replace(self, tpot_s=least_tpot_s)
+        given = {name: getattr(self, name) for name in ("tpot_s", "thinking_tpot_s")}
+        return replace(self, **{name: max(one, least_tpot_s) for name, one in given.items() if one is not None})
+
+    @property
+    def tightest_tpot_s(self) -> float | None:
+        """The shorter TPOT of both stages; None: no bound."""
+        return min((one for one in (self.tpot_s, self.thinking_tpot_s) if one is not None), default=None)
+
+    def whole(self) -> "Objectives":
+        """Returns objectives of one stage that require no less: all at the tightest TPOT (SLOs-Serve, 3.2.1)."""
+        return (
+            self if self.thinking_tpot_s is None else replace(self, tpot_s=self.tightest_tpot_s, thinking_tpot_s=None)
+        )
 
 
 def parse_tiers(texts: Sequence[str]) -> dict[str, Objectives]:
@@ -82,7 +98,7 @@ def parse_tiers(texts: Sequence[str]) -> dict[str, Objectives]:
 
 
 def parse_tier(text: str) -> Objectives:
-    """Parses one tier, `NAME:ttft=500ms,tpot=50ms,window=10`; the window and one of the times may be omitted."""
+    """Parses one tier, `NAME:ttft=500ms,tpot=50ms,thinking_tpot=20ms,window=10`; TTFT or TPOT alone is enough."""
     name, colon, rest = text.partition(":")
     if not colon or not TIER.match(name):
         what = "a tier is a name of letters, digits, '.', '_' and '-', a colon and what its texts are to keep"
@@ -92,14 +108,14 @@ def parse_tier(text: str) -> Objectives:
     found: dict[str, str] = {}
     for part in rest.split(","):
         key, equals, value = part.partition("=")
-        if not equals or key not in ("ttft", "tpot", "window") or key in found:
-            what = "is not ttft=TIME, tpot=TIME or window=TOKENS, each once"
+        if not equals or key not in (*TIMES, "window") or key in found:
+            what = "is not ttft=TIME, tpot=TIME, thinking_tpot=TIME or window=TOKENS, each once"
             raise ConfigError(f"--slo-tier {text}: {part!r} {what}; {EXAMPLE}")
         found[key] = value
-    if "window" in found and "tpot" not in found:
-        raise ConfigError(f"--slo-tier {text}: a window is what a TPOT is measured over; add tpot=TIME; {EXAMPLE}")
-    ttft_s, tpot_s = (_seconds(text, key, found[key]) if key in found else None for key in ("ttft", "tpot"))
-    return Objectives(ttft_s, tpot_s, name, _window(text, found.get("window", str(WINDOW))))
+    if "tpot" not in found and (needs := found.keys() & {"window", "thinking_tpot"}):
+        raise ConfigError(f"--slo-tier {text}: {min(needs)} is of a TPOT; add tpot=TIME; {EXAMPLE}")
+    ttft_s, tpot_s, thinking_s = (_seconds(text, key, found[key]) if key in found else None for key in TIMES)
+    return Objectives(ttft_s, tpot_s, name, _window(text, found.get("window", str(WINDOW))), thinking_s)
 
 
 def _window(text: str, value: str) -> int:

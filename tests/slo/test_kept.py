@@ -60,6 +60,20 @@ def test_what_is_left_counts_with_the_window_before_it():
     assert at_once.slowest_tpot_s == pytest.approx(0.3), "with the latter of two windows that came together"
 
 
+def test_thinking_has_a_tpot_of_its_own_also_where_the_answer_begins_in_a_window():
+    """By twos: the second window has one token of each, and so 0.3 s."""
+    for seconds, outcome in ((0.3, "attained"), (0.31, "slow")):
+        times = Times(10.0, Objectives(2.0, 0.2, "", 2, 0.1))
+        times.delivered(3, 10.2, 3)
+        times.delivered(2, 10.2 + seconds, 1)
+        times.delivered(2, 10.6 + seconds)
+        assert times.kept().outcome == outcome
+    too_slow = Times(10.0, Objectives(2.0, 0.2, "", 2, 0.1))
+    for at in (10.0, 10.11, 10.22):
+        too_slow.delivered(1, at, 1)
+    assert too_slow.is_slow
+
+
 @pytest.mark.parametrize("window", [1, 3, 10])
 def test_the_slowest_window_is_that_of_all_times_laid_out(window):
     for seed in range(300):

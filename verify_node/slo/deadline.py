@@ -80,9 +80,7 @@ class Deadline(Times):
         if num_tokens and asked.since_first_s is not None:
             opened.first_at = now - asked.since_first_s - round_trip_s
             opened.last_at = now
-            opened.window_at = opened.first_at
-            if opened.window_from and slo.tpot_s is not None:  # neither ahead nor behind in a window under way
-                opened.window_at = now - slo.tpot_s * (num_tokens - 1 - opened.window_from)
+            opened._continue_windows(now)
         if old is not None:
             opened.before_first, opened.after_first = dict(old.before_first), dict(old.after_first)
             opened._account("away", now - old.at)
@@ -97,11 +95,21 @@ class Deadline(Times):
         self._account(self.cause, now - self.at)
         self.at, self.cause = now, cause
 
-    def delivered(self, num_tokens: int, now: float) -> None:
+    def _continue_windows(self, now: float) -> None:
+        """Judges what its reader has by the mean. A window that began elsewhere counts as neither ahead nor behind."""
+        self.window_at = self.first_at or now
+        if self.slo.tpot_s is None:
+            return
+        self._allowed_s = self.slo.tpot_s * (self.num_tokens - 1 - self.window_from)
+        if self.window_from:
+            self._was_slow = now - self.window_at > self.slo.tpot_s * (self.num_tokens - 1) + SLACK
+            self.window_at = now - self._allowed_s
+
+    def delivered(self, num_tokens: int, now: float, num_thinking: int = 0) -> None:
         """Records the tokens of a round that ended now."""
         if num_tokens and not self.has_begun:
             self.paced_at = min(self.paced_at, now)
-        Times.delivered(self, num_tokens, now)
+        Times.delivered(self, num_tokens, now, num_thinking)
         if self.window_from > self.paced_from:
             self.paced_at, self.paced_from = now, self.window_from
 

@@ -37,6 +37,7 @@ def wanted(api: Api) -> Objectives | None:
         ({"tpot_ms": 12.5}, Objectives(tpot_s=0.0125)),
         ({"ttft_ms": 200, "tpot_ms": 30}, Objectives(0.2, 0.03)),
         ({"tpot_ms": 30, "tpot_window": 0}, Objectives(tpot_s=0.03, tpot_window=0)),
+        ({"tpot_ms": 30, "thinking_tpot_ms": 20}, Objectives(tpot_s=0.03, thinking_tpot_s=0.02)),
     ],
 )
 def test_a_request_names_a_tier_or_says_it_itself(api: Api, slo: Any, meant: Objectives) -> None:
