@@ -164,7 +164,7 @@ class Extension(Strict):
     )
     otherwise: Otherwise | None = Field(
         default=None,
-        description="where that cannot be promised: best_effort (the default) serves the text anyway, refuse answers 429",
+        description="where that cannot be promised: best_effort (the default) serves it anyway, refuse answers 429",
     )
 
 
