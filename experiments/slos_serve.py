@@ -77,7 +77,8 @@ def draw(_: Config, results: Results) -> Figure:
     figure = new_figure(10.0, 4.8)
     axes = figure.subplots()
     near = capacities([one for one in results.rows if not one["latency_ms"]], "capacity")
-    shown = styles.numbers([OURS, NO_PROMISES, *BASELINES], OURS)
+    served = {policy for own in near.values() for policy in own}
+    shown = styles.numbers([one for one in (OURS, NO_PROMISES, *BASELINES) if one in served], OURS)
     width = 0.8 / len(shown)
     for place, (policy, number) in enumerate(shown.items()):
         places = np.arange(len(near)) + width * (place - (len(shown) - 1) / 2)
