@@ -9,7 +9,7 @@ from typing import get_args
 
 from draft_node.core.actions import Statistics
 from goodspeed.serving.counts import REQUEST_S, REQUEST_TOKENS, TIME_TO_FIRST_TOKEN_S, TOKEN_S, Histogram
-from goodspeed.slo.kept import Kept, Outcome, Times
+from goodspeed.slo.kept import NO_OBJECTIVES, Kept, Outcome, Times
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import RefusalCode
@@ -66,7 +66,7 @@ class Texts:
 
     def begin(self, num_prompt_tokens: int, now: float, slo: Objectives | None = None) -> "Text":
         """Starts counting a requested text. slo: its objectives, of a known tier or of none; None: no objectives."""
-        return Text(self, num_prompt_tokens, Times(now), slo)
+        return Text(self, num_prompt_tokens, Times(now, slo or NO_OBJECTIVES), slo)
 
 
 @dataclass(slots=True)
@@ -83,8 +83,8 @@ class Text:
     def num_tokens(self) -> int:
         return self.times.num_tokens
 
-    def delivered(self, num_tokens: int, now: float) -> None:
-        """Counts delivered tokens; several arrive at once if a draft was accepted."""
+    def delivered(self, num_tokens: int, now: float, num_thinking: int = 0) -> None:
+        """Counts delivered tokens, `num_thinking` of them reasoning; several arrive at once if a draft was accepted."""
         if not num_tokens:
             return
         texts, times = self.texts, self.times
@@ -93,12 +93,12 @@ class Text:
         else:
             texts.first_token_s.observe(now - times.asked_at)
             texts.num_prompt_tokens += self.num_prompt_tokens
-        times.delivered(num_tokens, now)
+        times.delivered(num_tokens, now, num_thinking)
         texts.num_tokens += num_tokens
 
     def begin_anew(self) -> None:
         """Discards the tokens delivered so far: the text is delivered again from its beginning."""
-        self.times = Times(self.times.asked_at)
+        self.times = Times(self.times.asked_at, self.times.slo)
 
     def finished(self, reason: FinishReason, now: float, promised: bool | None = None) -> Kept | None:
         """Counts a complete text. Returns whether its objectives were attained; None: it had none."""
@@ -112,7 +112,7 @@ class Text:
             texts.per_token_s.observe(times.tpot_s)
         if self.slo is None:
             return None
-        kept = times.kept(self.slo, promised)
+        kept = times.kept(promised)
         texts.slo_outcomes[self.slo.tier or OTHER, kept.outcome] += 1
         texts.promised[self.slo.tier or OTHER, kept.outcome] += bool(promised)
         texts.slo_tokens[self.slo.tier or OTHER] += times.num_tokens if kept.outcome == "attained" else 0

@@ -130,12 +130,13 @@ def _num_cached(wish: Wish, choices: Sequence[Choice]) -> int:
     return sum(fewest.values())
 
 
+LATENCIES = ("ttft_ms", "tpot_ms", "slowest_tpot_ms")
+
+
 def _slo(kept: Sequence[Kept]) -> KeptSlo:
-    """Returns a request's tier, its texts' longest TTFT and TPOT, and whether all attained their objectives."""
+    """Returns a request's tier, its texts' longest latencies, and whether all attained their objectives."""
     told = [one.described() for one in kept]
-    longest = {
-        name: max((one[name] for one in told if one[name] is not None), default=None) for name in ("ttft_ms", "tpot_ms")
-    }
+    longest = {name: max((one[name] for one in told if one[name] is not None), default=None) for name in LATENCIES}
     promised = [one["promised"] for one in told]
     return KeptSlo(
         tier=told[0]["tier"],

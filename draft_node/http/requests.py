@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from draft_node.http.strict import Strict, few, refused
-from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, SHORTEST_S
+from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, MAX_WINDOW, SHORTEST_S
 from goodspeed.wire.fields import (
     MAX_BIASES,
     MAX_CONSTRAINT_CHARS,
@@ -124,15 +124,19 @@ class CompletionStreamOptions(StreamOptions):
 
 
 class Slo(Strict):
-    """Latency objectives in milliseconds: TTFT, TPOT, or both."""
+    """Latency objectives in milliseconds: TTFT, TPOT, or both; with a TPOT also that of thinking, and the window."""
 
     ttft_ms: Milliseconds | None = None
     tpot_ms: Milliseconds | None = None
+    thinking_tpot_ms: Milliseconds | None = None
+    tpot_window: Annotated[int, Field(ge=0, le=MAX_WINDOW)] | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if self.ttft_ms is None and self.tpot_ms is None:
             raise ValueError("must have ttft_ms, tpot_ms or both")
+        if self.tpot_ms is None and (self.thinking_tpot_ms, self.tpot_window) != (None, None):
+            raise ValueError("must have tpot_ms, which thinking_tpot_ms and tpot_window belong to")
         return self
 
 
@@ -154,16 +158,13 @@ class Extension(Strict):
         description="when the verify node comes back with another target model: fail (the default) ends the text with "
         "`target_changed`, restart begins it anew; not with stream",
     )
-    prefix_cache: bool | None = Field(
-        default=None, description="false: no keys and values are shared between this text and others, either way"
-    )
+    prefix_cache: bool | None = Field(default=None, description="false: this text and others share no keys and values")
     slo: Annotated[str, Field(max_length=MAX_TIER_CHARS)] | Slo | None = Field(
         default=None, description="what the text is to keep: the name of a tier, or ttft_ms, tpot_ms or both"
     )
     otherwise: Otherwise | None = Field(
         default=None,
-        description="where the verify node cannot promise that: best_effort (the default) serves the text as well as "
-        "promises to others allow, refuse answers 429",
+        description="where that cannot be promised: best_effort (the default) serves it anyway, refuse answers 429",
     )
 
 

@@ -9,7 +9,7 @@ from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, 
 from draft_node.service.request import Wanted
 from draft_node.service.state import Levels
 from goodspeed.errors import RequestRefused
-from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S, Objectives
+from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S, WINDOW, Objectives
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS, MAX_STOP_IDS, Otherwise
 from goodspeed.wire.generation import TokenBias
 
@@ -134,8 +134,10 @@ def _level(asked: str | Slo | Objectives, levels: Levels) -> Objectives:
     if isinstance(asked, str):
         return levels.tier(asked)
     if isinstance(asked, Slo):
-        ttft_s, tpot_s = (None if one is None else one / 1000 for one in (asked.ttft_ms, asked.tpot_ms))
-        asked = Objectives(ttft_s, tpot_s)
+        given = asked.ttft_ms, asked.tpot_ms, asked.thinking_tpot_ms
+        ttft_s, tpot_s, thinking_s = (None if one is None else one / 1000 for one in given)
+        window = WINDOW if asked.tpot_window is None else asked.tpot_window
+        asked = Objectives(ttft_s, tpot_s, tpot_window=window, thinking_tpot_s=thinking_s)
     return levels.allowed(asked)
 
 

@@ -91,13 +91,14 @@ class Service(NodeState):
     async def _attempt(self, wanted: Wanted, text: Text) -> AsyncGenerator[Begun | Piece | Ended, None]:
         """Generates the text with one target, in one session."""
         writing = self.begin(wanted, text.times.asked_at)
-        answer, is_begun, kept = writing.answer, False, None
+        answer, is_begun, kept, num_thinking = writing.answer, False, None, 0
         async with self._forms.held(writing.request), aclosing(writing.pieces()) as pieces:
             async for piece in pieces:
                 if not is_begun:
                     is_begun = True
                     yield Begun(writing.target, writing.request.session_id, writing.statistics)
-                text.delivered(len(piece.tokens), time.monotonic())
+                text.delivered(len(piece.tokens), time.monotonic(), answer.num_thinking - num_thinking)
+                num_thinking = answer.num_thinking
                 if answer.is_complete:
                     kept = text.finished(answer.reason, time.monotonic(), writing.promised)
                     break

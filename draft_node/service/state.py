@@ -172,8 +172,8 @@ class Levels:
     def allowed(self, slo: Objectives) -> Objectives:
         """Returns `slo`; RequestRefused if its TPOT is shorter than this node's key allows."""
         least_s = self._least_tpot_s
-        if least_s is not None and slo.tpot_s is not None and slo.tpot_s < least_s:
-            what = f"a TPOT of {1000 * slo.tpot_s:g} ms is shorter than this draft node's key allows"
+        if least_s is not None and (tpot_s := slo.tightest_tpot_s) is not None and tpot_s < least_s:
+            what = f"a TPOT of {1000 * tpot_s:g} ms is shorter than this draft node's key allows"
             instead = "leave it out" if least_s >= LONGEST_S else f"ask for at least {1000 * least_s:g} ms"
             raise RequestRefused(CODE, f"{what}; {instead}")
         return slo

@@ -91,8 +91,8 @@ def owing(num_prompts: int, repetitions: int) -> dict[str, Any]:
     for number in range(NUM_RUNNING + num_prompts):
         key, is_decoding = number.to_bytes(4, "big"), number < NUM_RUNNING
         prompt = 1 if is_decoding else rng.randint(50, 1_500)
-        due_first, slo = rng.uniform(0.3, 3.0), Objectives(tpot_s=rng.choice(TIERS))
-        promised[key] = Deadline(0.0, session_id=key, client="client", slo=slo, due_first=due_first)
+        paced_at, slo = rng.uniform(0.3, 3.0), Objectives(tpot_s=rng.choice(TIERS))
+        promised[key] = Deadline(0.0, session_id=key, client="client", slo=slo, paced_at=paced_at)
         if is_decoding:
             promised[key].delivered(rng.randint(1, 3), 0.0)
         promised[key].reserve(prompt, 0)

@@ -115,7 +115,7 @@ class Comparison:
 
     def _slo(self, number: int) -> Objectives | None:
         tpot_s = self.tpot_s.get(self._tier(number))
-        return None if tpot_s is None else Objectives(tpot_s=tpot_s)
+        return None if tpot_s is None else Objectives(tpot_s=tpot_s, tpot_window=0)
 
     def _tier(self, number: int) -> str:
         return TIERS[0] if number < self.num_urgent else TIERS[1]

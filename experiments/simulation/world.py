@@ -123,6 +123,10 @@ class World(Place):
     def request_over(self) -> None:
         self.num_done += 1
 
+    def abandon(self) -> None:
+        """Ends the run: requests that are not over are not waited for."""
+        self._num_requests = self.num_done
+
     def join_next(self, num_rounds: int) -> None:
         """Lets the next client join if it is to come after at most `num_rounds` rounds; one client per call."""
         for draft, joins in zip(self.drafts, self.settings.joins, strict=False):

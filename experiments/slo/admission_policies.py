@@ -1,40 +1,57 @@
-"""Policies of the experiment on SLOs-Serve, as settings of a simulated world."""
+"""Policies of the experiment on SLOs-Serve: settings of simulated nodes, and the paper's baselines."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias
 
-from experiments.simulation.open_loop.baselines import DecodeFirst, PrefillFirst
-from experiments.slo.service_policies import PLAIN, fixed
-
-LENGTHS = (2, 4)
-"""Fixed numbers of drafted tokens that the baselines are tried with; every round waits for all drafts."""
-
-FAMILIES: dict[str, dict[str, Any]] = {
-    "prefill first": {"core_kind": PrefillFirst, "max_round_tokens": 4096},
-    "chunked prefill": {"core_kind": DecodeFirst},
-}
-"""vLLM, whose rounds of prompts have up to 2,048 tokens, and Sarathi, whose rounds end within the tightest TPOT."""
-
-BASELINES: dict[str, dict[str, Any]] = {
-    name: drafts | changes
-    for family, changes in FAMILIES.items()
-    for name, drafts in {family: PLAIN, **{f"{family}, fixed {length}": fixed(length) for length in LENGTHS}}.items()
-}
+from experiments.simulation.arrivals import Arrival
+from experiments.simulation.open_loop.rivals import Kind, alone, parted
+from experiments.simulation.open_loop.service import Service
 
 OURS = "dp"
-EDF, NO_DRAFTS, NO_PROMISES = "edf", "dp, no drafts", "none"
-ABLATIONS: dict[str, dict[str, Any]] = {
-    EDF: {"admission": "edf"},
+NO_DRAFTS, NO_PROMISES = "dp, no drafts", "none"
+POLICIES: dict[str, dict[str, Any]] = {
+    OURS: {"admission": "dp"},
     NO_PROMISES: {"admission": "none"},
     NO_DRAFTS: {"admission": "dp", "max_draft": 0},
 }
-"""Another rule of admission, nothing promised, and no drafts."""
+"""Ours, and what it is without one of its parts: nothing promised, and no drafts."""
 
-POLICIES = BASELINES | {OURS: {"admission": "dp"}} | ABLATIONS
-"""Those of the capacities. Another row is another policy of every scenario."""
+VLLM, VLLM_SPEC, SARATHI, DISTSERVE = "vLLM", "vLLM (Spec)", "Sarathi", "DistServe"
+
+LENGTHS = (2, 4)
+"""Fixed numbers of drafted tokens that vLLM is tried with."""
+
+SHAPES = ((1, 1), (2, 1), (1, 2))
+"""Numbers of DistServe's devices for prompts and for texts."""
+
+Variant: TypeAlias = tuple[int, Callable[[Sequence[Arrival]], Service]]
+"""The number of GPUs, and what serves requests with them."""
 
 
-def family(policy: str) -> str:
-    """The baseline that a policy belongs to, with whatever it drafts."""
-    return policy.partition(", fixed ")[0]
+def variants(kind: Kind, tightest: int) -> Mapping[str, Mapping[str, Variant]]:
+    """Every baseline in each of its variants, of which the best one counts.
+
+    Each is tried with memory reserved for whole texts, and with preemption. tightest: tokens of a round of the tightest
+    TPOT.
+    """
+    found: dict[str, dict[str, Variant]] = {VLLM: {}, VLLM_SPEC: {}, SARATHI: {}, DISTSERVE: {}}
+    for reserves in (True, False):
+        memory = "reserved" if reserves else "preempted"
+        vllm = replace(kind, reserves=reserves, num_drafted=0)
+        sarathi = replace(vllm, decode_first=tightest)
+        found[VLLM][memory] = 1, partial(alone, vllm)
+        found[SARATHI][memory] = 1, partial(alone, sarathi)
+        for length in LENGTHS:
+            drafting = replace(vllm, num_drafted=length)
+            found[VLLM_SPEC][f"{length}, {memory}"] = 1, partial(alone, drafting)
+        for shape in SHAPES:
+            name = f"{shape[0]}:{shape[1]}, {memory}"
+            found[DISTSERVE][name] = sum(shape), partial(parted, vllm, *shape)
+    return found
+
+
+BASELINES = (VLLM, VLLM_SPEC, SARATHI, DISTSERVE)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from random import Random
 from statistics import fmean
 from typing import Any, TypeAlias
@@ -12,13 +13,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.baselines import DecodeFirst
-from experiments.simulation.open_loop.service import Service, serve
+from experiments.simulation.open_loop.rivals import Kind
+from experiments.simulation.open_loop.service import Served, Service, serve
 from experiments.simulation.open_loop.stages import Stage, Texts, requests
 from experiments.simulation.open_loop.traffic import window
 from experiments.simulation.settings import Settings
-from experiments.slo.admission_policies import POLICIES
+from experiments.slo.admission_policies import BASELINES, NO_DRAFTS, POLICIES, VLLM_SPEC, Variant, variants
 from goodspeed.fair.round_time import Linear, Roofline
+from goodspeed.slo.kept import SLACK, Times
 
 A100 = Roofline((Linear(fixed_s=0.02480, token_s=6.878e-5), Linear(fixed_s=3.033e-3, token_s=7.523e-5)))
 """A round of OPT-6.7B on an A100, by the code of the paper's authors: max_k (a_k n + b_k s + c_k) without the draft
@@ -38,6 +40,9 @@ class Scenario:
     begin_s: float  # of its window
     requests_per_s: float  # a guess at the capacity
     stages: list[Stage]
+    window_s: float = 40.0  # of the trace
+    seeds: int = 1  # so many draws of lengths and texts, each with a capacity of its own
+    drafts: bool = True  # the paper's model for it has a draft model
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Base:
 class Config(Base):
     """One section of `configs/slos_serve.toml`."""
 
-    window_s: float  # of a trace; its times are stretched or squeezed to make for the rate
+    policies: list[str]  # of ours; the baselines are always there
     far_s: list[float]  # one way
     far_scenarios: list[str]
     far_policies: list[str]
@@ -73,23 +78,45 @@ class Cell:
     scenario: str
     policy: str
     latency_s: float = 0.0
+    seed: int = 0  # added to the config's
 
 
-def load(config: Config, cell: Cell, requests_per_s: float) -> Row:
-    """The row of a policy with so many requests per second."""
-    done = served(config, cell, requests_per_s)
-    key = {"scenario": cell.scenario, "policy": cell.policy, "latency_ms": 1000 * cell.latency_s}
-    return key | {"requests_per_s": requests_per_s} | measures(done)
+def load(config: Config, cell: Cell, requests_per_s: float, variant: str = "", most_missed: float = 1.0) -> Row:
+    """The row of a policy with so many requests per second. most_missed: share of texts after which a run is lost.
+
+    The share of a lost run is that of texts missed by then, of all; it has no other figures but those of promises.
+    """
+    key = {"scenario": cell.scenario, "policy": cell.policy, "latency_ms": 1000 * cell.latency_s, "seed": cell.seed}
+    key |= {"variant": variant, "requests_per_s": requests_per_s}
+    if cell.policy in BASELINES:
+        num_gpus, serve_with = rivals(config, cell)[variant]
+        return key | measures(serve_with(arrivals(config, cell, num_gpus * requests_per_s)))
+    coming = arrivals(config, cell, requests_per_s)
+    done = served(config, cell, coming, most_missed * len(coming))
+    if not done.num_missed:
+        return key | measures(done)
+    lost = {"requests": len(coming), "violations": done.num_missed / len(coming)}
+    return key | dict.fromkeys(MEASURES) | lost | promises(done)
 
 
-def served(config: Config, cell: Cell, requests_per_s: float) -> Service:
-    coming = arrivals(config, cell.scenario, requests_per_s)
-    settings = world(config, cell.latency_s)
-    changes = POLICIES[cell.policy]
-    if changes.get("core_kind") is DecodeFirst:
-        tightest_s = min(stage.tpot_ms for stage in config.scenarios[cell.scenario].stages) / 1000
-        changes = changes | {"max_round_tokens": A100.tokens_in(tightest_s, 0, 0)}
-    return serve(replace(settings, **changes), coming, config.seed, pool_tokens=config.pool_tokens)
+def served(config: Config, cell: Cell, coming: Sequence[Arrival], most_missed: float = inf) -> Service:
+    """What our nodes make of these requests."""
+    changes = POLICIES[cell.policy] | ({} if config.scenarios[cell.scenario].drafts else {"max_draft": 0})
+    settings = replace(world(config, cell.latency_s), **changes)
+    seed = config.seed + cell.seed
+    return serve(settings, coming, seed, pool_tokens=config.pool_tokens, most_missed=most_missed)
+
+
+def rivals(config: Config, cell: Cell) -> Mapping[str, Variant]:
+    """The variants of a baseline, by name."""
+    tightest_s = min(stage.tpot_ms for stage in config.scenarios[cell.scenario].stages) / 1000
+    kind = Kind(A100, config.pool_tokens, step_s=STEP.fixed_s)
+    return variants(kind, A100.tokens_in(tightest_s, 0, 0))[cell.policy]
+
+
+def may_serve(scenario: Scenario, policy: str) -> bool:
+    """False where the paper's model has no draft model, and the policy differs from another only by drafts."""
+    return scenario.drafts or policy not in (VLLM_SPEC, NO_DRAFTS)
 
 
 def world(base: Base, latency_s: float = 0.0) -> Settings:
@@ -106,18 +133,23 @@ def world(base: Base, latency_s: float = 0.0) -> Settings:
     )
 
 
-def arrivals(config: Config, name: str, requests_per_s: float) -> list[Arrival]:
+def arrivals(config: Config, cell: Cell, requests_per_s: float) -> list[Arrival]:
     """Every request of a scenario's window, its times stretched or squeezed: so bursts are as in the trace."""
-    scenario = config.scenarios[name]
-    recorded = window(scenario.trace, scenario.begin_s, config.window_s)
-    return squeezed(config, name, recorded, config.window_s, requests_per_s)
+    scenario = config.scenarios[cell.scenario]
+    recorded = window(scenario.trace, scenario.begin_s, scenario.window_s)
+    return squeezed(config, cell.scenario, recorded, scenario.window_s, requests_per_s, cell.seed)
 
 
-def squeezed(base: Base, name: str, recorded: Sequence[float], window_s: float, requests_per_s: float) -> list[Arrival]:
-    """A scenario's requests at these times of a window, which are stretched or squeezed to make for the rate."""
+def squeezed(
+    base: Base, name: str, recorded: Sequence[float], window_s: float, requests_per_s: float, seed: int = 0
+) -> list[Arrival]:
+    """A scenario's requests at these times of a window, which are stretched or squeezed to make for the rate.
+
+    seed: added to the config's.
+    """
     squeeze = len(recorded) / window_s / requests_per_s
     times = [squeeze * at_s for at_s in recorded]
-    return requests(times, base.scenarios[name].stages, base.texts, _alone_s, Random(base.seed))
+    return requests(times, base.scenarios[name].stages, base.texts, _alone_s, Random(base.seed + seed))
 
 
 def _alone_s(prompt_tokens: int) -> float:
@@ -125,20 +157,28 @@ def _alone_s(prompt_tokens: int) -> float:
     return A100.round_s(prompt_tokens, 1, 0)
 
 
+def promises(done: Service) -> Row:
+    """How many promised texts are over, and how many of these promises were broken."""
+    outcomes = Counter(text.kept.outcome for text in done.promised)
+    return {
+        "num_promised": outcomes.total(),
+        "promised_late": outcomes["late"],
+        "promised_slow": outcomes["slow"],
+    }
+
+
 def measures(done: Service) -> Row:
     promised, outcomes = done.promised, Counter(text.kept.outcome for text in done.texts)
     others = [text for text in done.texts if not text.kept.promised]
-    broken = Counter(text.kept.outcome for text in promised)
-    return {
+    return promises(done) | {
         "requests": len(done.texts),
         "violations": 1.0 - done.attainment,
         "late": outcomes["late"] / len(done.texts),
         "slow": outcomes["slow"] / len(done.texts),
         "promised": len(promised) / len(done.texts),
-        "promised_attained": broken["attained"] / len(promised) if promised else None,
-        "promised_late": broken["late"],
-        "promised_slow": broken["slow"],
+        "promised_attained": fmean(text.attained for text in promised) if promised else None,
         "others_attained": fmean(text.attained for text in others) if others else None,
+        "slow_by_mean": sum(is_slow_by_mean(text) for text in done.texts) / len(done.texts),
         "goodput_tokens_s": done.goodput,
         "drafted": done.drafted,
         "accepted": done.accepted,
@@ -147,3 +187,13 @@ def measures(done: Service) -> Row:
         "preempted": done.num_preempted,
         "scheduling_ms_p99": 1000 * float(np.quantile([one.seconds for one in done.scheduling] or [0.0], 0.99)),
     }
+
+
+def is_slow_by_mean(text: Served) -> bool:
+    """True if the text's mean TPOT was too long, whatever its windows were."""
+    kept = text.kept
+    return kept.slo.tpot_s is not None and kept.tpot_s is not None and kept.tpot_s > kept.slo.tpot_s + SLACK
+
+
+MEASURES = tuple(measures(Service([Served(Times(0.0).kept(), 1, 1.0)], 1.0, num_rounds=1, num_verdicts=1)))
+"""The figures of a row."""

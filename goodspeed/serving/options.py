@@ -81,7 +81,7 @@ def preset(group: str = "rounds") -> Any:
 
 
 def slo_tier(help: str) -> Any:
-    return option((), shown="none", group="service levels", help=help, metavar="NAME:ttft=500ms,tpot=50ms")
+    return option((), shown="none", group="service levels", help=help, metavar="NAME:ttft=500ms,tpot=50ms,window=10")
 
 
 def verification() -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from goodspeed.errors import ConfigError
 
@@ -28,6 +29,14 @@ MAX_TIERS: Final = 32
 
 EXAMPLE: Final = "as in chat:ttft=500ms,tpot=50ms"
 
+WINDOW: Final = 10
+"""Tokens over which a TPOT is measured, unless a text or tier says otherwise: as in SLOs-Serve's evaluation."""
+
+MAX_WINDOW: Final = 1000
+
+TIMES: Final = ("ttft", "tpot", "thinking_tpot")
+"""Times of a tier, as options name them."""
+
 OTHER: Final = "other"
 """Label of metrics for objectives that match no tier of the node. No tier may have this name."""
 
@@ -36,6 +45,8 @@ DEFAULT_TIER: Final = "default"
 
 Limit: TypeAlias = Annotated[float, Meta(ge=SHORTEST_S, le=LONGEST_S)]
 """A time that an objective may have, in seconds."""
+
+Window: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_WINDOW)]
 
 TierName: TypeAlias = Annotated[str, Meta(max_length=MAX_TIER_CHARS, pattern=r"^[A-Za-z0-9._-]*\Z")]
 
@@ -46,6 +57,8 @@ class Objectives(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
     ttft_s: Limit | None = None
     tpot_s: Limit | None = None
     tier: TierName = ""  # the source of the times; empty: the request itself gave them
+    tpot_window: Window = WINDOW  # tokens that the TPOT is the mean of, again and again; 0: the whole text
+    thinking_tpot_s: Limit | None = None  # of the model's thinking, with a TPOT for the rest; None: the same
 
     @property
     def is_empty(self) -> bool:
@@ -53,10 +66,22 @@ class Objectives(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
         return self.ttft_s is None and self.tpot_s is None
 
     def at_least(self, least_tpot_s: float) -> "Objectives":
-        """Returns these objectives with a TPOT of at least `least_tpot_s`, the minimum of the client's key."""
-        if self.tpot_s is None or self.tpot_s >= least_tpot_s:
+        """Returns these objectives with TPOTs of at least `least_tpot_s`, the minimum of the client's key."""
+        if (tpot_s := self.tightest_tpot_s) is None or tpot_s >= least_tpot_s:
             return self
-        return Objectives(self.ttft_s, least_tpot_s, self.tier)
+        given = {name: getattr(self, name) for name in ("tpot_s", "thinking_tpot_s")}
+        return replace(self, **{name: max(one, least_tpot_s) for name, one in given.items() if one is not None})
+
+    @property
+    def tightest_tpot_s(self) -> float | None:
+        """The shorter TPOT of both stages; None: no bound."""
+        return min((one for one in (self.tpot_s, self.thinking_tpot_s) if one is not None), default=None)
+
+    def whole(self) -> "Objectives":
+        """Returns objectives of one stage that require no less: all at the tightest TPOT (SLOs-Serve, 3.2.1)."""
+        return (
+            self if self.thinking_tpot_s is None else replace(self, tpot_s=self.tightest_tpot_s, thinking_tpot_s=None)
+        )
 
 
 def parse_tiers(texts: Sequence[str]) -> dict[str, Objectives]:
@@ -73,20 +98,31 @@ def parse_tiers(texts: Sequence[str]) -> dict[str, Objectives]:
 
 
 def parse_tier(text: str) -> Objectives:
-    """Parses one tier, `NAME:ttft=500ms,tpot=50ms`; one of the times may be omitted."""
+    """Parses one tier, `NAME:ttft=500ms,tpot=50ms,thinking_tpot=20ms,window=10`; TTFT or TPOT alone is enough."""
     name, colon, rest = text.partition(":")
     if not colon or not TIER.match(name):
         what = "a tier is a name of letters, digits, '.', '_' and '-', a colon and what its texts are to keep"
         raise ConfigError(f"--slo-tier {text}: {what}, {EXAMPLE}")
     if name == OTHER:
         raise ConfigError(f"--slo-tier {text}: metrics call {OTHER!r} what is of no tier; give it another name")
-    found: dict[str, float] = {}
+    found: dict[str, str] = {}
     for part in rest.split(","):
         key, equals, value = part.partition("=")
-        if not equals or key not in ("ttft", "tpot") or key in found:
-            raise ConfigError(f"--slo-tier {text}: {part!r} is not ttft=TIME or tpot=TIME, each once; {EXAMPLE}")
-        found[key] = _seconds(text, key, value)
-    return Objectives(found.get("ttft"), found.get("tpot"), name)
+        if not equals or key not in (*TIMES, "window") or key in found:
+            what = "is not ttft=TIME, tpot=TIME, thinking_tpot=TIME or window=TOKENS, each once"
+            raise ConfigError(f"--slo-tier {text}: {part!r} {what}; {EXAMPLE}")
+        found[key] = value
+    if "tpot" not in found and (needs := found.keys() & {"window", "thinking_tpot"}):
+        raise ConfigError(f"--slo-tier {text}: {min(needs)} is of a TPOT; add tpot=TIME; {EXAMPLE}")
+    ttft_s, tpot_s, thinking_s = (_seconds(text, key, found[key]) if key in found else None for key in TIMES)
+    return Objectives(ttft_s, tpot_s, name, _window(text, found.get("window", str(WINDOW))), thinking_s)
+
+
+def _window(text: str, value: str) -> int:
+    if not re.fullmatch("[0-9]{1,4}", value) or int(value) > MAX_WINDOW:
+        allowed = f"a number of tokens from 1 to {MAX_WINDOW}, or 0 for the mean over the text"
+        raise ConfigError(f"--slo-tier {text}: window is {value!r} and must be {allowed}; {EXAMPLE}")
+    return int(value)
 
 
 def _seconds(text: str, key: str, value: str) -> float:

@@ -10,6 +10,12 @@ def test_tiers_are_read_with_their_units():
     assert parse_tier("chat:ttft=500ms,tpot=50ms") == Objectives(0.5, 0.05, "chat")
     assert parse_tier("code:tpot=.02s") == Objectives(None, 0.02, "code")
     assert parse_tier("batch:ttft=2s") == Objectives(2.0, None, "batch")
+    assert parse_tier("chat:tpot=50ms,window=4") == Objectives(None, 0.05, "chat", 4)
+    thinking = parse_tier("chat:tpot=100ms,thinking_tpot=50ms")
+    assert thinking == Objectives(None, 0.1, "chat", 10, 0.05)
+    assert thinking.whole() == Objectives(None, 0.05, "chat")
+    assert thinking.at_least(0.07) == Objectives(None, 0.1, "chat", 10, 0.07)
+    assert parse_tier("chat:tpot=50ms") == parse_tier("chat:window=10,tpot=50ms")
     assert list(parse_tiers(["a:tpot=1s", "b:tpot=2s"])) == ["a", "b"]
 
 
@@ -29,6 +35,10 @@ def test_tiers_are_read_with_their_units():
         ("chat:tpot=0ms", "must be a time"),
         ("chat:tpot=2e3s", "must be a time"),
         ("chat:tpot=3601s", "must be a time"),
+        ("chat:ttft=1s,window=5", "window is of a TPOT; add tpot=TIME"),
+        ("chat:thinking_tpot=1s", "thinking_tpot is of a TPOT; add tpot=TIME"),
+        ("chat:tpot=1s,window=ten", "window is 'ten' and must be a number of tokens from 1 to 1000, or 0"),
+        ("chat:tpot=1s,window=1001", "must be a number of tokens"),
     ],
 )
 def test_what_is_no_tier_is_refused_with_an_example(text, why):
@@ -45,8 +55,8 @@ def test_a_tier_is_there_once_and_there_are_not_too_many():
 
 
 def test_a_bound_on_the_tpot_clamps_and_loosens_nothing():
-    slo = Objectives(0.5, 0.05, "chat")
-    assert slo.at_least(0.1) == Objectives(0.5, 0.1, "chat")
+    slo = Objectives(0.5, 0.05, "chat", 4)
+    assert slo.at_least(0.1) == Objectives(0.5, 0.1, "chat", 4)
     assert slo.at_least(0.01) is slo
     assert Objectives(0.5).at_least(0.1) == Objectives(0.5)
     assert Objectives().is_empty

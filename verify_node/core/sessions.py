@@ -195,7 +195,7 @@ class Sessions:
         asked, client = message.slo, peer.client
         if asked is None or asked.objectives.is_empty:
             return None
-        slo = granted(asked.objectives, self.tiers.terms(self.record(peer)))
+        slo = granted(asked.objectives, self.tiers.terms(self.record(peer))).whole()
         num_tokens, trip_s = len(message.committed), client.round_trip_s
         return Deadline.open(message.session_id, client.name, asked, slo, num_tokens, trip_s, now, old)
 

@@ -17,9 +17,6 @@ from goodspeed.slo.capacity import Capacity, headroom_s
 from goodspeed.slo.feasible import Decoding
 from verify_node.slo.deadline import Deadline
 
-AHEAD = 3.0
-"""Longest round, in TPOTs of the tightest promise, however far ahead all sessions are: readers see a gap that long."""
-
 CATCHING_UP = 0.8
 """Share of its TPOT with which a session is planned while it is behind its promise."""
 
@@ -86,13 +83,13 @@ def allot(
 def _round_s(present: Sequence[Deadline], decoding: Sequence[Deadline], now: float, rounds: Capacity) -> float:
     """Longest round, in seconds, at whose end all sessions that can still be on time are; infinity: no bound.
 
-    A session that is ahead can wait longer than a TPOT, and fewer rounds carry more prompts. A late session is served
-    at its pace. A round too short for a token of each decoding session helps none: a session that needs such a round is
-    late already.
+    A session that is ahead in its window can wait longer than a TPOT, and fewer rounds carry more prompts. A late
+    session is served at its pace. A round too short for a token of each decoding session helps none: a session that
+    needs such a round is late already.
     """
     tightest_s = min((one.slo.tpot_s for one in decoding if one.slo.tpot_s is not None), default=inf)
     late = tpots((one for one in decoding if one.due <= now), now)
-    bounds = (*(one.due - now for one in present), *late, AHEAD * tightest_s)
+    bounds = (*(one.due - now for one in present), *late)
     left = sorted(seconds for seconds in bounds if 0.0 < seconds < inf)
     first = bisect_left(left, len(decoding) + 1, key=lambda seconds: int(rounds.tokens_in(seconds)))
     soonest_s = left[first] if first < len(left) else inf
@@ -120,7 +117,7 @@ def _held(
         if read_before + one.prompt_left > room:
             break  # neither this prompt nor a later one finishes prefill in this round
         tpot_s = one.slo.tpot_s
-        if tpot_s is None or one.num_tokens > one.num_opened or one.due - now <= max(tpot_s, 2.0 * round_s):
+        if tpot_s is None or one.has_begun or one.due - now <= max(tpot_s, 2.0 * round_s):
             continue
         if not held and num_looks < MAX_LOOKS:
             num_looks += 1

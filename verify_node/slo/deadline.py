@@ -30,8 +30,9 @@ class Deadline(Times):
     session_id: bytes
     client: str  # its name
     slo: Objectives  # within the limits of its key
-    due_first: float  # when its first token after the opening is due; later, when it came if sooner
-    num_opened: int = 0  # tokens of the text at its opening
+    # what is due: a token per TPOT from this one on
+    paced_at: float  # when token `paced_from` is due; once it is there, when it came
+    paced_from: int = 0  # number of the first token after the opening; later, as `window_from`
     # what a promise reserves
     prompt_left: int = 0  # tokens to prefill; the final one yields a token of the text; 0: it decodes
     pages: int = 0  # KV pages in the worst case, for the prompt and the longest output
@@ -61,17 +62,17 @@ class Deadline(Times):
         previous deadline. Without `old`, as after a restart, the text's delay counts as absence.
         """
         up_s = round_trip_s / 2
-        asked_at, due_first = now - up_s - asked.waited_s, now + FIRST_TOKEN_S
+        asked_at, paced_at = now - up_s - asked.waited_s, now + FIRST_TOKEN_S
         if slo.ttft_s is not None and not (num_tokens and asked.since_first_s is not None):
-            due_first = asked_at + slo.ttft_s - up_s
+            paced_at = asked_at + slo.ttft_s - up_s
         opened = cls(
             asked_at,
             num_tokens=num_tokens,
             session_id=session_id,
             client=client,
             slo=slo,
-            due_first=due_first,
-            num_opened=num_tokens,
+            paced_at=paced_at,
+            paced_from=num_tokens,
             at=now,
         )
         opened._account("network", up_s)
@@ -79,6 +80,7 @@ class Deadline(Times):
         if num_tokens and asked.since_first_s is not None:
             opened.first_at = now - asked.since_first_s - round_trip_s
             opened.last_at = now
+            opened._continue_windows(now)
         if old is not None:
             opened.before_first, opened.after_first = dict(old.before_first), dict(old.after_first)
             opened._account("away", now - old.at)
@@ -93,21 +95,33 @@ class Deadline(Times):
         self._account(self.cause, now - self.at)
         self.at, self.cause = now, cause
 
-    def delivered(self, num_tokens: int, now: float) -> None:
+    def _continue_windows(self, now: float) -> None:
+        """Judges what its reader has by the mean. A window that began elsewhere counts as neither ahead nor behind."""
+        self.window_at = self.first_at or now
+        if self.slo.tpot_s is None:
+            return
+        self._allowed_s = self.slo.tpot_s * (self.num_tokens - 1 - self.window_from)
+        if self.window_from:
+            self._was_slow = now - self.window_at > self.slo.tpot_s * (self.num_tokens - 1) + SLACK
+            self.window_at = now - self._allowed_s
+
+    def delivered(self, num_tokens: int, now: float, num_thinking: int = 0) -> None:
         """Records the tokens of a round that ended now."""
-        if num_tokens and self.num_tokens <= self.num_opened:
-            self.due_first = min(self.due_first, now)
-        Times.delivered(self, num_tokens, now)
+        if num_tokens and not self.has_begun:
+            self.paced_at = min(self.paced_at, now)
+        Times.delivered(self, num_tokens, now, num_thinking)
+        if self.window_from > self.paced_from:
+            self.paced_at, self.paced_from = now, self.window_from
 
     def reserve(self, prompt_left: int, pages: int) -> None:
         """Sets the tokens to prefill and the KV pages. Once a text has a token from here, its newest token is no
         prompt."""
-        self.prompt_left = 0 if prompt_left == 1 and self.num_tokens > self.num_opened else prompt_left
+        self.prompt_left = 0 if prompt_left == 1 and self.has_begun else prompt_left
         self.pages = pages
 
     def continue_promise(self, old: "Deadline") -> None:
         """Takes over the promise of a reopened text's previous deadline."""
-        self.due_first, self.num_opened, self.paused_since = old.due_first, old.num_opened, old.paused_since
+        self.paced_at, self.paced_from, self.paused_since = old.paced_at, old.paced_from, old.paused_since
         self.prompt_left, self.pages = old.prompt_left, old.pages
 
     def pause(self, now: float) -> None:
@@ -117,7 +131,7 @@ class Deadline(Times):
     def resume(self, now: float) -> None:
         """Resumes the deadline, later by the pause: no round could move the session in that time."""
         if self.paused_since is not None:
-            self.due_first += now - self.paused_since
+            self.paced_at += now - self.paused_since
             self.paused_since = None
 
     # -- needs -------------------------------------------------------------------------------------------------------
@@ -128,20 +142,25 @@ class Deadline(Times):
         return not self.prompt_left
 
     @property
+    def has_begun(self) -> bool:
+        """True if a token was delivered since the opening."""
+        return self.num_tokens > self.paced_from
+
+    @property
     def due(self) -> float:
         """Time at which the next token is due: k TPOTs after the first one, or after that one's deadline if missed.
 
-        So the reader, who counts from the first token, finds the TPOT met. The paper counts from the deadline, which
-        requires less; holding back the final prompt token makes both nearly the same.
+        Counts anew from the last token of each complete window, as the reader does, who so finds the TPOT met in every
+        window: tokens that came early in one window are no reserve in the next. The paper counts from the deadline,
+        which requires less; holding back the final prompt token makes both nearly the same.
         """
-        num_delivered = max(0, self.num_tokens - self.num_opened)
-        if not num_delivered:
-            return self.due_first
-        return inf if self.slo.tpot_s is None else self.due_first + num_delivered * self.slo.tpot_s
+        if not self.has_begun:
+            return self.paced_at
+        return inf if self.slo.tpot_s is None else self.paced_at + (self.num_tokens - self.paced_from) * self.slo.tpot_s
 
     def may_begin(self, now: float) -> bool:
         """Returns whether the first token is not there yet, and may still come in time."""
-        return self.first_at is None and now < self.due_first
+        return self.first_at is None and now < self.paced_at
 
     def request(self, now: float, early_s: float) -> Ask:
         """The rest of a promised prompt. Without a TPOT, no next token is due: the deadline is then FIRST_TOKEN_S
@@ -150,13 +169,13 @@ class Deadline(Times):
         return Ask(planned_s(left_s, early_s), self.prompt_left, self.slo.tpot_s, promised=True)
 
     def late_by(self, now: float) -> float | None:
-        """Seconds since the first token, less a TPOT for each token after it (AdaServe's l - o TPOT).
+        """Seconds since the window's first token, less a TPOT for each token after it (AdaServe's l - o TPOT).
 
         None without a TPOT, and before the first token.
         """
         if self.slo.tpot_s is None or self.first_at is None:
             return None
-        return now - self.first_at - self.slo.tpot_s * (self.num_tokens - 1)
+        return now - self.window_at - self.slo.tpot_s * (self.num_tokens - 1 - self.window_from)
 
     def owed(self, now: float, round_s: float) -> float:
         """Tokens that a round of this length must yield for the text to be on time; at least one.
@@ -188,9 +207,8 @@ class Deadline(Times):
         """
         first_at = self.at if self.first_at is None else self.first_at
         is_late = self.slo.ttft_s is not None and first_at + round_trip_s / 2 - self.asked_at > self.slo.ttft_s + SLACK
-        is_slow = self.slo.tpot_s is not None and (self.tpot_s or 0.0) > self.slo.tpot_s + SLACK
         seconds: defaultdict[Cause, float] = defaultdict(float)
-        for account in [self.before_first] * is_late + [self.after_first] * is_slow:
+        for account in [self.before_first] * is_late + [self.after_first] * self.is_slow:
             for cause, part in account.items():
                 seconds[cause] += part
         return max(seconds, key=seconds.__getitem__, default=None)

@@ -232,4 +232,6 @@ def _goes_on(before: Session, session: Session) -> bool:
     same_prompt = len(before.tokens) - old.num_tokens == len(session.tokens) - new.num_tokens
     same_text = same_prompt and session.tokens == before.tokens[: len(session.tokens)]
     tpot_s, had = new.slo.tpot_s, old.slo.tpot_s
-    return same_text and session.limit <= before.limit and (tpot_s is None or (had is not None and tpot_s >= had))
+    same_window = new.slo.tpot_window in (0, old.slo.tpot_window)
+    same_pace = tpot_s is None or (had is not None and tpot_s >= had and same_window)
+    return same_text and session.limit <= before.limit and same_pace

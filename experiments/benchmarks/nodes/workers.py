@@ -27,7 +27,7 @@ from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Fail, Request
 from experiments.benchmarks.nodes.hardware import Emulation
 from goodspeed.serving.config import from_namespace
-from goodspeed.slo.kept import Outcome, Times
+from goodspeed.slo.kept import NO_OBJECTIVES, Outcome, Times
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.messages import Sampling
@@ -231,7 +231,7 @@ async def _serve(daemon: Any, wanted: Wanted, due: float, config: DraftConfig) -
     request = _request(wanted, due, config)
     tokens: list[int] = []
     delivered: list[tuple[float, int]] = []
-    times = Times(due)
+    times = Times(due, wanted.slo or NO_OBJECTIVES)
     session: Any = None
     async for item in daemon.generate(request):
         session = daemon.session(request.session_id)
@@ -253,7 +253,7 @@ async def _serve(daemon: Any, wanted: Wanted, due: float, config: DraftConfig) -
         dict(getattr(statistics, "accepted", {})),
         times.ttft_s or 0.0,
         times.tpot_s or 0.0,
-        times.kept(wanted.slo).outcome if wanted.slo is not None else None,
+        times.kept().outcome if wanted.slo is not None else None,
         session.promised,
         delivered,
     )

@@ -33,7 +33,7 @@ from experiments.simulation.texts.claims import claimed, shaped
 from experiments.simulation.texts.models import BrokenRule
 from experiments.simulation.texts.ngrams import make_ngrams
 from experiments.simulation.texts.timed_model import TimedModel
-from goodspeed.slo.kept import Times
+from goodspeed.slo.kept import NO_OBJECTIVES, Times
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.messages import DownMessage, UpMessage
 
@@ -197,7 +197,7 @@ class DraftNode:
         actions = self.core.begin(request, self._watch.now)
         session = self.core.sessions[request.session_id]
         self.generations[request.session_id] = Generation(
-            session, acceptance, self.moved_at, Times(request.asked_at), cancel_after
+            session, acceptance, self.moved_at, Times(request.asked_at, request.slo or NO_OBJECTIVES), cancel_after
         )
         self._carry_out(actions)
 

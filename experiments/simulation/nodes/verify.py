@@ -162,7 +162,7 @@ class VerifyNode:
     def _start(self) -> None:
         """Starts a round if one may start, else comes back when the core says so."""
         core = self.core
-        if core is None or len(self._opened) < self._num_awaited(core.num_rounds):
+        if core is None or self._in_flight or len(self._opened) < self._num_awaited(core.num_rounds):
             return
         now = self._watch.now
         self._reply(core.admit(now))

@@ -52,7 +52,7 @@ class Kind:
     def arrival(self, at_s: float, evenness: float, random: Random) -> Arrival:
         """One request. evenness: of the probabilities of its drafted tokens (`mix.py`)."""
         text = Uneven(self.acceptance, evenness, random.getrandbits(50))
-        slo = None if self.tpot_s is None else Objectives(tpot_s=self.tpot_s, tier=self.name)
+        slo = None if self.tpot_s is None else Objectives(tpot_s=self.tpot_s, tier=self.name, tpot_window=0)
         return Arrival(at_s, self.prompt_tokens, self.output_tokens, text, slo)
 
 

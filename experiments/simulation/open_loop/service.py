@@ -3,7 +3,7 @@
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil
+from math import ceil, inf
 from typing import NamedTuple
 
 from experiments.simulation.arrivals import Arrival, Schedule, dealt_out
@@ -12,8 +12,7 @@ from experiments.simulation.nodes.users import Generation
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from goodspeed.slo.capacity import FLOOR
-from goodspeed.slo.kept import Kept
-from goodspeed.slo.objectives import Objectives
+from goodspeed.slo.kept import SLACK, Kept
 from verify_node.core.core import VerifyCore
 from verify_node.scheduler.select import Choice, Hope
 from verify_node.session.drafted import Drafted
@@ -23,8 +22,10 @@ from verify_node.slo.promises import Promises
 from verify_node.slo.promises import Session as Promisable
 
 LIMIT_S = 1e5
+LOOK = 64
+"""Rounds between two looks at how many texts missed their levels."""
+
 PAGE_SIZE = 16
-NOTHING = Objectives()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Scheduling(NamedTuple):
 
 @dataclass(slots=True)
 class Service:
-    """A world's figures until its last text was over."""
+    """A world's figures until its last text was over, or until too many were missed."""
 
     texts: list[Served]
     seconds: float
@@ -65,6 +66,7 @@ class Service:
     num_accepted: int = 0
     selection_s: float = 0.0  # CPU time of this machine
     num_preempted: int = 0  # times that a session lost its memory
+    num_missed: int = 0  # where the run ended early: texts that had missed their levels by then, over or not
     scheduling: list["Scheduling"] = field(default_factory=list)  # before each round
 
     @property
@@ -121,14 +123,29 @@ class Service:
                 self.num_accepted += verdict.num_accepted
 
 
-def serve(settings: Settings, arrivals: Sequence[Arrival], seed: int, *, pool_tokens: int | None = None) -> Service:
+def serve(
+    settings: Settings,
+    arrivals: Sequence[Arrival],
+    seed: int,
+    *,
+    pool_tokens: int | None = None,
+    most_missed: float = inf,
+) -> Service:
     """The world of that seed, from the first request until the last text is over; settings say how many draft nodes.
 
     pool_tokens: the verify node's memory of keys and values, in which the longest text has to fit; None: enough.
+    most_missed: texts that may miss their levels; the run ends once more have.
     """
     schedules = dealt_out(arrivals, settings.num_clients)
     service = Service([], 0.0)
-    world = World(seed, roomy(settings, arrivals, schedules, pool_tokens), service.note)
+
+    def note(finished: Finished) -> None:
+        service.note(finished)
+        if most_missed < inf and service.num_rounds % LOOK == 0 and (missed := num_missed(world)) > most_missed:
+            service.num_missed = missed
+            world.abandon()
+
+    world = World(seed, roomy(settings, arrivals, schedules, pool_tokens), note)
     core = core_of(world)
     watched = Watched(core)
     core.admission.promises = promises = WatchedPromises(core)
@@ -137,6 +154,18 @@ def serve(settings: Settings, arrivals: Sequence[Arrival], seed: int, *, pool_to
     service.num_preempted, service.scheduling = core.counts.num_preempted, promises.done
     service.texts += [served(generation) for draft in world.drafts for generation in draft.done]
     return service
+
+
+def num_missed(world: World) -> int:
+    """Texts that missed their levels: those that are over, and those whose first token is late."""
+    number, now = 0, world.now
+    for draft in world.drafts:
+        number += sum(one.times.kept().outcome != "attained" for one in draft.done)
+        for one in draft.generations.values():
+            times, ttft_s = one.times, one.times.slo.ttft_s
+            waited_s = now - times.asked_at if times.ttft_s is None else times.ttft_s
+            number += ttft_s is not None and waited_s > ttft_s + SLACK
+    return number
 
 
 def roomy(
@@ -168,8 +197,8 @@ def core_of(world: World) -> VerifyCore:
 
 def served(generation: Generation) -> Served:
     """A complete text as it was served."""
-    times, slo = generation.times, generation.session.request.slo
-    kept = times.kept(slo or NOTHING, generation.session.promised)
+    times = generation.times
+    kept = times.kept(generation.session.promised)
     return Served(kept, times.num_tokens, (times.last_at or times.asked_at) - times.asked_at)
 
 

@@ -19,12 +19,14 @@ ChatFinishReason = Literal["stop", "length", "tool_calls"]
 class KeptSlo(BaseModel):
     """The request's service level: the longest TTFT and TPOT of its texts, and whether all texts attained it.
 
+    `tpot_ms` is a mean over a text, `slowest_tpot_ms` over its slowest window, which the TPOT is for.
     `promised`: whether the verify node promised it for all texts; null if it promises nothing or its answer was lost.
     """
 
     tier: str | None
     ttft_ms: float | None
     tpot_ms: float | None
+    slowest_tpot_ms: float | None
     attained: bool
     promised: bool | None
 

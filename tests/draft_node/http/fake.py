@@ -83,7 +83,8 @@ class FakeService(Service):
     def _kept(self, slo: Objectives) -> Kept:
         self.slow_choices -= 1
         is_slow = self.slow_choices >= 0
-        return Kept(slo, "slow" if is_slow else "attained", 0.4, 0.09 if is_slow else 0.01)
+        tpot_s = 0.09 if is_slow else 0.01
+        return Kept(slo, "slow" if is_slow else "attained", 0.4, tpot_s, 2 * tpot_s)
 
     async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
         self.wanted.append(wanted)

@@ -36,6 +36,8 @@ def wanted(api: Api) -> Objectives | None:
         ({"ttft_ms": 200}, Objectives(ttft_s=0.2)),
         ({"tpot_ms": 12.5}, Objectives(tpot_s=0.0125)),
         ({"ttft_ms": 200, "tpot_ms": 30}, Objectives(0.2, 0.03)),
+        ({"tpot_ms": 30, "tpot_window": 0}, Objectives(tpot_s=0.03, tpot_window=0)),
+        ({"tpot_ms": 30, "thinking_tpot_ms": 20}, Objectives(tpot_s=0.03, thinking_tpot_s=0.02)),
     ],
 )
 def test_a_request_names_a_tier_or_says_it_itself(api: Api, slo: Any, meant: Objectives) -> None:
@@ -91,6 +93,7 @@ def test_the_usage_tells_what_was_kept(api: Api) -> None:
         "tier": "chat",
         "ttft_ms": 400.0,
         "tpot_ms": 10.0,
+        "slowest_tpot_ms": 20.0,
         "attained": True,
         "promised": None,
     }

@@ -11,6 +11,7 @@ from experiments.simulation.open_loop.traffic import window
 from experiments.slo.fleet_claims import facts, findings, linear_error
 from experiments.slo.fleet_regions import million, replica, sizes
 from experiments.slo.fleet_worlds import Cell, Config, Region, arrivals, homes_of, load, num_runs
+from experiments.slo.slos_serve_worlds import Cell as AlonesCell
 from experiments.slo.slos_serve_worlds import Config as Alone
 from experiments.slo.slos_serve_worlds import arrivals as alone
 from goodspeed.fleet.replicas import MAX_REPLICAS, Replica
@@ -21,9 +22,11 @@ FULL = harness.load(harness.HERE / "configs" / "fleet.toml", "full", Config)
 
 def test_one_replica_meets_the_requests_of_slos_serve():
     other = harness.load(harness.HERE / "configs" / "slos_serve.toml", "full", Alone)
-    study = replace(FULL.studies["coder"], window_s=other.window_s)
+    study = replace(FULL.studies["coder"], window_s=other.scenarios["Coder"].window_s)
     for windows in ("own", "same"):
-        assert arrivals(FULL, replace(study, windows=windows), 1, 0, 3.0) == alone(other, "Coder", 3.0)
+        assert arrivals(FULL, replace(study, windows=windows), 1, 0, 3.0) == alone(
+            other, AlonesCell("Coder", "dp"), 3.0
+        )
 
 
 def test_replicas_have_windows_of_their_own_or_all_fleets_the_same():

@@ -56,9 +56,8 @@ def outcomes(world: World, clients: range = range(4)) -> Counter[tuple[bool, boo
     found: Counter[tuple[bool, bool]] = Counter()
     for client in clients:
         for one in world.drafts[client].done:
-            slo = one.session.request.slo
-            if slo is not None:
-                found[bool(one.session.promised), one.times.kept(slo).outcome == "attained"] += 1
+            if one.session.request.slo is not None:
+                found[bool(one.session.promised), one.times.kept().outcome == "attained"] += 1
     return found
 
 

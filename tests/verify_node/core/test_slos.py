@@ -50,6 +50,12 @@ def test_a_key_is_told_what_it_may_ask_for_and_gets_no_more(desk: Desk) -> None:
     assert desk.session().deadline.slo == Objectives(tpot_s=0.05), "neither the tier nor the time"
 
 
+def test_a_text_with_two_stages_is_promised_at_the_tighter_tpot(desk: Desk) -> None:
+    desk.hello(draft_model="")
+    desk.open(slo=Slo(Objectives(tpot_s=0.1, tpot_window=4, thinking_tpot_s=0.05)))
+    assert desk.session().deadline.slo == Objectives(tpot_s=0.05, tpot_window=4)
+
+
 def test_the_account_follows_the_rounds(desk: Desk) -> None:
     deadline = writing(desk, Slo(CHAT, waited_s=0.1)).deadline
     assert (deadline.num_tokens, deadline.first_at, deadline.asked_at) == (1, pytest.approx(0.01), pytest.approx(-0.1))

@@ -30,7 +30,7 @@ def deadline(
     key: bytes, due: float, prompt: int = 1, tpot_s: float | None = 1.0, pages: int = 0, client: str = ""
 ) -> Deadline:
     """One of a client of its own, whose prompt is to be read."""
-    one = Deadline(0.0, session_id=key, client=client or key.hex(), slo=Objectives(tpot_s=tpot_s), due_first=due)
+    one = Deadline(0.0, session_id=key, client=client or key.hex(), slo=Objectives(tpot_s=tpot_s), paced_at=due)
     one.reserve(prompt, pages)
     return one
 

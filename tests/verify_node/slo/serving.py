@@ -35,6 +35,7 @@ class Serving:
     promised: dict[bytes, Deadline] = field(default_factory=dict)
     texts: dict[bytes, Text] = field(default_factory=dict)
     done: list[Text] = field(default_factory=list)
+    drafts: random.Random = field(default_factory=lambda: random.Random(0))
     late: list[tuple[bytes, float]] = field(default_factory=list)  # promised tokens, and by how much
 
     def tokens_in(self, seconds: float) -> int:
@@ -77,8 +78,9 @@ class Serving:
             text.first_at = self.now
         if key in self.promised and self.now > text.deadline.due + 1e-9:
             self.late.append((key, self.now - text.deadline.due))
-        text.deadline.delivered(1, self.now)
-        text.num_tokens, text.tokens_left, text.last_at = text.num_tokens + 1, text.tokens_left - 1, self.now
+        number = min(text.tokens_left, 1 if text.num_tokens == 0 else self.drafts.choice((1, 1, 2, 6)))
+        text.deadline.delivered(number, self.now)
+        text.num_tokens, text.tokens_left, text.last_at = text.num_tokens + number, text.tokens_left - number, self.now
         if not text.tokens_left:
             self.promised.pop(key, None)
             self.done.append(self.texts.pop(key))

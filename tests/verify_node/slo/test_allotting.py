@@ -131,7 +131,7 @@ def test_paused_sessions_take_no_part_and_keep_their_memory():
 @pytest.mark.parametrize("tiers", [(0.05, 0.1), (0.037, 0.061, 0.093), (0.05, 0.2, None), (0.1,)])
 @pytest.mark.parametrize("per_s", [4, 25])
 def test_no_promise_is_broken_whatever_comes(policy, tiers, per_s):
-    """Not by what is due, and not by the clock of who reads: the first token is in time, and the mean TPOT after it."""
+    """Not by what is due, and not by the clock of who reads: the first token is in time, and every ten tokens then."""
     serving = Serving(MODEL, policy, pages=600)
     coming = arrivals(random.Random(per_s), per_s, 8.0, tiers)
     serve(serving, coming, 12.0)
@@ -139,10 +139,9 @@ def test_no_promise_is_broken_whatever_comes(policy, tiers, per_s):
     assert serving.late == []
     for text in kept:
         assert text.first_at <= text.due_first
-        if text.deadline.slo.tpot_s is not None and text.num_tokens > 1:
-            assert (text.last_at - text.first_at) / (text.num_tokens - 1) <= text.deadline.slo.tpot_s + 1e-9
+        assert not text.deadline.is_slow
     assert len(kept) > (60 if per_s > 4 else 20)
-    assert per_s == 4 or len(kept) < len(coming) - 20, "too much comes to promise it all"
+    assert per_s == 4 or len(kept) < len(coming) - 10, "too much comes to promise it all"
 
 
 class Generous(Serving):

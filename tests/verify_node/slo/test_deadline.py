@@ -12,6 +12,7 @@ from tests.verify_node.slo.deadlines import running
 from verify_node.slo.deadline import Deadline
 
 CHAT = Objectives(ttft_s=0.5, tpot_s=0.05, tier="chat")
+BY_MEAN = Objectives(ttft_s=0.5, tpot_s=0.05, tpot_window=0)
 
 
 def opened(slo=CHAT, *, waited_s=0.0, since_first_s=None, num_tokens=0, round_trip_s=0.0, now=10.0, old=None):
@@ -37,7 +38,7 @@ def test_before_its_first_token_a_text_is_owed_one_and_behind_after_its_ttft():
 
 
 def test_what_is_owed_follows_eq_3_of_adaserve():
-    deadline = writing()
+    deadline = writing(slo=BY_MEAN)
     deadline.delivered(18, 10.9)
     assert deadline.owed(11.0, 0.02) == pytest.approx(2.42), "(1.0 + 1.05 x 0.02) / 0.05 - 18"
     assert deadline.owed(10.0, 0.02) == 1.0, "a round brings one token anyway"
@@ -69,9 +70,34 @@ def test_a_text_is_behind_when_it_has_had_less_than_a_token_per_tpot():
 
 
 def test_a_text_that_is_opened_again_goes_on_with_its_account():
-    deadline = opened(num_tokens=11, since_first_s=0.9, round_trip_s=0.1)
+    deadline = opened(slo=BY_MEAN, num_tokens=11, since_first_s=0.9, round_trip_s=0.1)
     assert deadline.first_at == pytest.approx(9.0), "the reader had it half a round trip later"
     assert deadline.owed(10.0, 0.0) == pytest.approx(1.0 / 0.05 - 10)
+    assert opened(num_tokens=16, since_first_s=0.9).late_by(10.0) == pytest.approx(0.0), "its window began unseen"
+
+
+def test_tokens_that_came_early_in_one_window_are_no_reserve_in_the_next():
+    """TPOT 50 ms: after ten tokens at once the mean allows for half a second, the next window for 50 ms."""
+    by_tens, by_mean = writing(), writing(slo=BY_MEAN)
+    for one in (by_tens, by_mean):
+        one.reserve(1, 0)
+        one.delivered(10, 10.01)
+    assert (by_tens.due, by_mean.due) == (pytest.approx(10.06), pytest.approx(10.55))
+    assert (by_tens.left_s(10.01), by_mean.left_s(10.01)) == (pytest.approx(0.05), pytest.approx(0.54))
+    by_tens.delivered(3, 10.02)
+    assert by_tens.due == pytest.approx(10.01 + 4 * 0.05)
+    by_tens.pause(10.1)
+    by_tens.resume(10.3)
+    assert by_tens.due == pytest.approx(10.21 + 4 * 0.05)
+
+
+def test_a_window_that_was_late_is_over_when_the_next_one_begins():
+    deadline = writing()
+    deadline.delivered(9, 12.0)
+    assert deadline.owed(12.0, 0.0) == pytest.approx(2.0 / 0.05 - 9)
+    deadline.delivered(1, 12.1)
+    assert deadline.owed(12.1, 0.0) == 1.0
+    assert deadline.is_slow
 
 
 def test_a_text_in_time_has_no_cause_of_being_late():

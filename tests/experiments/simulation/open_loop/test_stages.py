@@ -1,4 +1,4 @@
-"""Parts of SLOs-Serve's scenarios: lengths, a window at a rate, the highest load, and Sarathi's rounds."""
+"""Parts of SLOs-Serve's scenarios: lengths, a window at a rate, and the highest load."""
 
 from dataclasses import replace
 from random import Random
@@ -7,7 +7,7 @@ from statistics import fmean, quantiles
 import pytest
 
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.baselines import DecodeFirst, PrefillFirst
+from experiments.simulation.open_loop.baselines import PrefillFirst
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.open_loop.stages import Lengths, Stage, Texts, requests
 from experiments.simulation.open_loop.threshold import highest
@@ -101,21 +101,11 @@ def arrival(at_s, prompt=8, output=21):
     return Arrival(at_s, prompt, output, Independent(0.5))
 
 
-def test_prompts_get_all_that_texts_leave():
-    """Of 20 tokens a round one is the text's, so 95 are read in five rounds of 19; half of the rounds' would be ten."""
-    arrivals = [arrival(0.0), arrival(0.05, prompt=95)]
-    first = serve(replace(SETTINGS, core_kind=DecodeFirst), arrivals, 1)
-    half = serve(SETTINGS, arrivals, 1)
-    assert first.texts[0].seconds == pytest.approx(0.21)
-    assert first.texts[1].seconds == pytest.approx(half.texts[1].seconds - 5 * 0.01, abs=0.011)
-
-
-@pytest.mark.parametrize("kind", [PrefillFirst, DecodeFirst])
-def test_a_small_pool_is_shared_in_turn_and_all_texts_end(kind):
+def test_a_small_pool_is_shared_in_turn_and_all_texts_end():
     """Four texts of 60 tokens, of which not even two fit at their ends."""
     arrivals = [arrival(0.001 * number, prompt=40, output=20) for number in range(4)]
-    done = serve(replace(SETTINGS, core_kind=kind), arrivals, 1, pool_tokens=96)
-    roomy = serve(replace(SETTINGS, core_kind=kind), arrivals, 1)
+    done = serve(replace(SETTINGS, core_kind=PrefillFirst), arrivals, 1, pool_tokens=96)
+    roomy = serve(replace(SETTINGS, core_kind=PrefillFirst), arrivals, 1)
     assert [text.num_tokens for text in done.texts] == [20] * 4
     assert (done.num_preempted > 0, roomy.num_preempted) == (True, 0)
     assert roomy.seconds < done.seconds
