@@ -165,7 +165,7 @@ def memory_is_a_part_of_what_is_free(device: torch.device) -> str:
     """The default of a node's `--memory-fraction`, at a small fraction, once the weights are there."""
     checkpoint = make_checkpoint(CONFIGS["llama"], torch.float32, device)
     runner = Runner(checkpoint, memory_fraction=0.01)
-    _, shape, num_layers = try_model(checkpoint, is_split=False)
+    _, shape, num_layers, _ = try_model(checkpoint, is_split=False)
     num_bytes = runner.pool.num_pages * bytes_per_page(shape, num_layers, runner.pool.page_size, torch.float32)
     assert 0 < num_bytes < 10 << 30, f"{num_bytes} bytes are no hundredth of a device's free memory"
     return f"{num_bytes / 1e6:.0f} MB"
