@@ -77,7 +77,7 @@ class Runner:
         with nullcontext() if others is None else others.told(Memory(num_pages, page_size)):
             memory = KVPool(shape, num_layers, num_pages, page_size, checkpoint.dtype, checkpoint.device)
         self._packed = Packed(model, self.pool, memory, others, kernel)
-        self._packed.prepare()
+        self.num_graphs = self._packed.prepare()
 
     @torch.inference_mode()
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:

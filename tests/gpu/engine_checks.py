@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PreTrainedConfig, Qwen3Config
 
 from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.paged import grid
 from goodspeed.engine.paged.memory import bytes_per_page
 from goodspeed.engine.runner import Chunk, Runner, TreePath, try_model
 
@@ -159,6 +160,14 @@ def sixteen_bit_logits_stay_within_bounds(name: str, dtype: torch.dtype, device:
     assert worst <= bounds[1], f"the worst row differs by {worst:.3g} of the largest logit, more than {bounds[1]}"
     flips = differences.num_flips / len(differences.rows)
     return f"mean {mean:.2g} and worst {worst:.2g} of the largest logit, {flips:.1%} argmax flips"
+
+
+def every_pass_of_the_grid_has_a_graph(device: torch.device) -> str:
+    """Otherwise the engine says why, and goes on without: the other checks would pass."""
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        found = Runner(make_checkpoint(CONFIGS["qwen3"], dtype, device), num_pages=100).num_graphs
+        assert found == len(grid.SIZES), f"{found} graphs instead of {len(grid.SIZES)} in {dtype}; the log says why"
+    return f"{len(grid.SIZES)} graphs"
 
 
 def memory_is_a_part_of_what_is_free(device: torch.device) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from goodspeed.engine.paged.layout import Layout, lay_out
-from goodspeed.engine.paged.memory import KVPool, sent
+from goodspeed.engine.paged.memory import KVPool, staged
 from goodspeed.engine.paged.trees import Ints
 from goodspeed.engine.support import expected_windows
 
@@ -124,21 +124,26 @@ class Grid:
         numbers = np.concatenate((inputs_of(tokens, layout, num_rows, self.memory.spare), np.array(wanted, np.int64)))
         if len(numbers) > CAPACITY:
             return None
-        self._buffer[: len(numbers)].copy_(sent(numbers, self.memory.device))
+        self._buffer[: len(numbers)].copy_(staged(numbers, self.memory.device), non_blocking=True)
         rows = self._buffer[len(numbers) - len(wanted) : len(numbers)]
         return self._logits(num_rows).index_select(0, rows)  # a copy: the next pass overwrites a graph's logits
 
-    def prepare(self) -> None:
-        """Captures all graphs, the largest first: the others fit into its memory."""
+    @torch.inference_mode()
+    def prepare(self) -> int:
+        """Captures all graphs, the largest first: the others fit into its memory. Returns how many there are."""
         size, spare = self.memory.page_size, self.memory.spare
         for num_rows in reversed(SIZES):
             pages = np.full(-(-num_rows // size), spare)
             self.run(np.zeros(num_rows, np.int64), [0], lay_out([0], [num_rows], [pages], size))
+        return len(self._graphs)
 
     def _logits(self, num_rows: int) -> Tensor:
         if self._captures and num_rows not in self._graphs:
             try:
-                self._graphs[num_rows] = self._capture(num_rows)
+                with torch.cuda.stream(
+                    torch.cuda.current_stream(self.memory.device)
+                ):  # a failed capture leaves its own
+                    self._graphs[num_rows] = self._capture(num_rows)
             except RuntimeError as error:  # such as a model that waits for the device between layers
                 self._captures = False
                 log.warning("passes of %d rows and more run without CUDA graphs: %s", num_rows, error)

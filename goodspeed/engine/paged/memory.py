@@ -71,13 +71,18 @@ class KVPool:
         return self._scratch[:num_pages]
 
 
-def sent(array: NDArray[Any], device: torch.device) -> Tensor:
-    """Copies an array to the device without waiting for it; on a CPU the tensor shares the array's memory.
+def staged(array: NDArray[Any], device: torch.device) -> Tensor:
+    """Returns the array in host memory from which a copy to the device waits for nothing; on a CPU it is the array's.
 
-    Torch reuses the pinned memory only after the copy.
+    Torch reuses pinned memory only after such a copy.
     """
     tensor = torch.from_numpy(array)
-    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+    return tensor if device.type == "cpu" else tensor.pin_memory()
+
+
+def sent(array: NDArray[Any], device: torch.device) -> Tensor:
+    """Returns the array on the device, without waiting for the copy."""
+    return staged(array, device).to(device, non_blocking=True)
 
 
 def bytes_per_page(shape: KVShape, num_layers: int, page_size: int, dtype: torch.dtype) -> int:

@@ -65,10 +65,9 @@ class Packed:
         self._passes = Passes(model, memory, others, kernel)
         self._last_keys: list[Hashable] = []  # of the previous pass, if it succeeded
 
-    def prepare(self) -> None:
-        """Captures the CUDA graphs of padded passes, where there are any."""
-        if self._passes.grid is not None:
-            self._passes.grid.prepare()
+    def prepare(self) -> int | None:
+        """Captures the CUDA graphs of padded passes; returns how many there are. None: no pass is padded."""
+        return None if self._passes.grid is None else self._passes.grid.prepare()
 
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         """Computes logits [sum(num_logits), vocab_size] in the model's dtype, rows in the order of chunks.
