@@ -108,7 +108,9 @@ class Grid:
         windows = expected_windows(config.get_text_config(decoder=True))
         self._max_depth = min((window for window in windows if window is not None), default=MAX_NODES + 1) - 1
         self._buffer = torch.zeros(CAPACITY, dtype=torch.int64, device=memory.device)
-        self._captures = memory.device.type == "cuda"
+        self._stream: torch.cuda.Stream | None = None  # None: no graphs
+        if memory.device.type == "cuda":
+            self._stream = torch.cuda.Stream(memory.device)  # type: ignore[no-untyped-call]
         self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}  # by number of rows; with their logits
 
     def run(self, tokens: Ints, wanted: Sequence[int], layout: Layout) -> Tensor | None:
@@ -138,14 +140,11 @@ class Grid:
         return len(self._graphs)
 
     def _logits(self, num_rows: int) -> Tensor:
-        if self._captures and num_rows not in self._graphs:
+        if self._stream is not None and num_rows not in self._graphs:
             try:
-                with torch.cuda.stream(
-                    torch.cuda.current_stream(self.memory.device)
-                ):  # a failed capture leaves its own
-                    self._graphs[num_rows] = self._capture(num_rows)
+                self._graphs[num_rows] = self._capture(num_rows, self._stream)
             except RuntimeError as error:  # such as a model that waits for the device between layers
-                self._captures = False
+                self._stream = None
                 log.warning("passes of %d rows and more run without CUDA graphs: %s", num_rows, error)
         if num_rows not in self._graphs:
             return self._call(num_rows)
@@ -153,15 +152,15 @@ class Grid:
         graph.replay()
         return logits
 
-    def _capture(self, num_rows: int) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        stream = torch.cuda.Stream(self.memory.device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(self.memory.device))
-        with torch.cuda.stream(stream):  # kernels are compiled before the capture, and libraries have their workspaces
-            self._call(num_rows)
-        torch.cuda.current_stream(self.memory.device).wait_stream(stream)
+    def _capture(self, num_rows: int, stream: torch.cuda.Stream) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        here = torch.cuda.current_stream(self.memory.device)
+        stream.wait_stream(here)
         graph, pool = torch.cuda.CUDAGraph(), next((one.pool() for one, _ in self._graphs.values()), None)
-        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
-            logits = self._call(num_rows)
+        with torch.cuda.stream(stream):  # comes back to `here` from a failed capture, too
+            self._call(num_rows)  # before the capture kernels are compiled, and libraries have their workspaces
+            with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+                logits = self._call(num_rows)
+        here.wait_stream(stream)
         return graph, logits
 
     def _call(self, num_rows: int) -> Tensor:
