@@ -71,13 +71,14 @@ def plain_attend(
             break
         rows = slice(first, first + count)
         pages = inputs.pages[first_page : first_page - (-end // pool.page_size)]
-        keys, values = pool.split(pool.pages[layer][pages], 1)
+        gathered = pool.split(pool.pages[layer][pages], 1)
+        keys, values = (one.repeat_interleave(query.shape[1] // one.shape[1], 1) for one in gathered)
         key = torch.arange(keys.shape[2], device=query.device)
         beyond = key - inputs.limits[rows, None]
         is_seen = (inputs.seen[rows, None] >> beyond.clamp(0, MAX_NODES)) & 1 == 1
         is_seen = torch.where(beyond < 0, key > inputs.positions[rows, None] - (window or 1 << 40), is_seen)
         found = scaled_dot_product_attention(
-            query[rows].transpose(0, 1)[None], keys, values, is_seen[None], scale=scaling, enable_gqa=True
+            query[rows].transpose(0, 1)[None], keys, values, is_seen[None, None], scale=scaling
         )
         output[rows] = found[0].transpose(0, 1)
     return output
