@@ -141,7 +141,7 @@ GPU_PYTHON ?= $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON))
 
 gpu:
 	$(GPU_PYTHON) -m tests.gpu
-	$(GPU_PYTHON) -m experiments.benchmarks.gpu --device cuda $(ARGS)
+	$(GPU_PYTHON) -m experiments.benchmarks.gpu --device cuda --out gpu-rows.jsonl $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(AUDIT) $(CLIENTS) build ./*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,33 +1,42 @@
 """A verify round at real size on a GPU: its forward pass, the rest of it, and the floor that memory bandwidth sets.
 
-Random weights are built on the device, in the shape of Qwen3-14B. Sessions with a full context have drafts verified
-by the code that `Target.forward` and `Target.verify` (`verify_node/model/target.py`) call: `Runner.forward` and
-`decide_match`. `forward` is the engine's packed pass from token ids to logits; `dispatch` is the part of it in which
-Python still hands out work. `rest` is `verify_node/model/match_sampling.py`: the target's draw at every position,
-the one transfer of the draws to the host, and their comparison with the drafts there. Rounds under the ratio rule,
-the planner and the network are not measured.
+Weights are made on the device: random ones in the shape of Qwen3-14B, and the embedded target padded to 116M, 1B, 8B
+and 14B parameters (`goodspeed/engine/padding.py`). Sessions with a full context have drafts verified by the code that
+`Target.forward` and `Target.verify` (`verify_node/model/target.py`) call: `Runner.forward` and `decide_match`.
+`forward` is the engine's packed pass from token ids to logits; `dispatch` is the part of it in which Python still hands
+out work. `rest` is `verify_node/model/match_sampling.py`: the target's draw at every position, the one transfer of the
+draws to the host, and their comparison with the drafts there. Rounds under the ratio rule, the planner and the network
+are not measured. With a padded target eight clients follow, with and without drafts (`gpu_clients.py`).
 
 The floor is what no round can beat: every weight and every cached key and value is read once, at the speed of a large
 copy on the same device. `new shape` is the first round of a case, in which kernels may be chosen and compiled.
 
 It needs torch, transformers and numpy only. Times are the clock's, with the device waited for on both sides of each
-part. It takes about five minutes on a large GPU (a guess: nobody has run it on one); with --quick and without a GPU
-about 10 s, in which it runs every line on the CPU at a micro size; those figures mean nothing.
+part. --out keeps every row, with date, GPU, driver and torch. After --limit-s no case begins, and those left are named.
+With --quick and without a GPU it runs on the CPU at a micro size in about 10 s; those figures mean nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import statistics
+import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from experiments.benchmarks.gpu_clients import NUM_DRAFTED, NUM_PAGES, speed
 from experiments.benchmarks.gpu_rounds import (
+    DRAFTER,
     PAGE_SIZE,
     SHAPES,
     Case,
@@ -37,9 +46,13 @@ from experiments.benchmarks.gpu_rounds import (
     copy_bandwidth,
     weight_bytes,
 )
-from goodspeed.engine.checkpoints import DTYPES
-from goodspeed.engine.paged.memory import KVShape, bytes_per_page, pages_for
-from goodspeed.engine.runner import Runner
+from goodspeed.engine.checkpoints import DTYPES, load
+from goodspeed.engine.padding import LIKE
+from goodspeed.engine.paged.memory import bytes_per_page, pages_for
+from goodspeed.engine.runner import Runner, try_model
+
+WANTED = {"forward_ratio": 1.25, "rest_ratio": 0.05, "gain": 1.8}
+"""At most, at most, at least: forward over floor, the rest over forward, eight clients over those without drafts."""
 
 HEADER = (
     "sessions budget context new shape  dispatch   forward      rest  floor ms forward/floor rest/forward round/floor"
@@ -53,9 +66,10 @@ CASES = {
     "qwen3-14b": [Case(8, 28, 512), Case(8, 28, 4096), Case(64, 256, 512), Case(64, 256, 4096)],
     "micro": [Case(2, 7, 64), Case(8, 28, 100)],
 }
+PADDED = [Case(num, 3 * num, 512) for num in (1, 2, 4, 8, 16, 32, 64)]
 
 
-def measure(runner: Runner, case: Case, repetitions: int, token_bytes: int, bandwidth: float) -> dict[str, Any]:
+def measure(runner: Runner, case: Case, repetitions: int, about: dict[str, Any], bandwidth: float) -> dict[str, Any]:
     rounds = Rounds(runner, case, Sampling())
     fill_s = rounds.fill()
     first = rounds.run()
@@ -64,7 +78,7 @@ def measure(runner: Runner, case: Case, repetitions: int, token_bytes: int, band
     times = [rounds.run() for _ in range(repetitions)]
     rounds.free()
     dispatch_s, forward_s, rest_s = (statistics.median(column) for column in zip(*times, strict=True))
-    num_bytes = weight_bytes(runner.checkpoint.model) + case.num_sessions * case.context * token_bytes
+    num_bytes = about["weight_bytes"] + case.num_sessions * case.context * about["kv_bytes_per_token"]
     floor_s = num_bytes / bandwidth
     return asdict(case) | {
         "num_tokens": sum(len(chunk.tokens) for chunk in rounds.chunks),
@@ -90,34 +104,72 @@ def row(result: dict[str, Any]) -> str:
     )
 
 
-def run(options: argparse.Namespace) -> dict[str, Any]:
+def run(options: argparse.Namespace, shape: str, say: Callable[[str], None]) -> dict[str, Any]:
+    """Measures all cases of a shape; those that do not fit, or begin too late, are named."""
     device, dtype = torch.device(options.device), DTYPES[options.dtype]
-    if options.without_cudnn:
-        torch.backends.cuda.enable_cudnn_sdp(False)
-    copied = (4 << 30) if device.type == "cuda" else (64 << 20)
-    bandwidth = copy_bandwidth(device, copied)
-    checkpoint = build(options.shape, device, dtype)
-    sizes = SHAPES[options.shape]
-    kv_shape = KVShape(sizes["num_key_value_heads"], sizes["head_dim"], sizes["head_dim"])
-    page_bytes = bytes_per_page(kv_shape, sizes["num_hidden_layers"], PAGE_SIZE, dtype)
+    bandwidth = copy_bandwidth(device, (4 << 30) if device.type == "cuda" else (64 << 20))
+    checkpoint = build(shape, device, dtype)
+    about: dict[str, Any] = {"shape": shape, "dtype": options.dtype, "weight_bytes": weight_bytes(checkpoint.model)}
+    _, kv_shape, num_layers, _ = try_model(checkpoint, is_split=False)
+    page_bytes = bytes_per_page(kv_shape, num_layers, PAGE_SIZE, dtype)
     most = pages_for(page_bytes, device, MEMORY_FRACTION)
-    fitting = [case for case in CASES[options.shape] if case.num_pages <= most]
-    too_large = [case for case in CASES[options.shape] if case.num_pages > most]
-    about = {"device": device_name(device), "torch": torch.__version__, "shape": options.shape, "dtype": options.dtype}
-    about |= {"weight_bytes": weight_bytes(checkpoint.model), "kv_bytes_per_token": page_bytes // PAGE_SIZE}
-    say = partial(print, file=sys.stderr if options.json else sys.stdout, flush=True)
-    say(f"{about['device']}, {options.shape} in {options.dtype}, copy {bandwidth / 1e9:.0f} GB/s")
+    cases = CASES.get(shape, PADDED)
+    fitting = [case for case in cases if case.num_pages <= most]
+    about |= {"kv_bytes_per_token": page_bytes // PAGE_SIZE, "num_graphs": None}
+    say(f"{shape} in {options.dtype}, copy {bandwidth / 1e9:.0f} GB/s")
     say(HEADER)
-    results = []
+    results, clients = list[dict[str, Any]](), None
     if fitting:
-        runner = Runner(checkpoint, num_pages=max(case.num_pages for case in fitting), page_size=PAGE_SIZE)
+        num_pages = max(NUM_PAGES, *(case.num_pages for case in fitting))
+        runner = Runner(checkpoint, num_pages=num_pages, page_size=PAGE_SIZE)
+        about["num_graphs"] = runner.num_graphs  # None: without the kernel
+        say(f"CUDA graphs: {runner.num_graphs}")
         for case in fitting:
-            results.append(measure(runner, case, options.repetitions, page_bytes // PAGE_SIZE, bandwidth))
-            say(row(results[-1]))
-    for case in too_large:
-        say(f"not run, {case.num_pages} pages do not fit into {most}: {case}")
-    left_out = [asdict(case) for case in too_large]
-    return about | {"copy_bytes_per_s": bandwidth, "cases": results, "left_out": left_out}
+            if time.monotonic() < options.ends_at:
+                results.append(measure(runner, case, options.repetitions, about, bandwidth))
+                say(row(results[-1]))
+        if shape in LIKE and time.monotonic() < options.ends_at:
+            clients = compare(runner)
+            say("eight clients: {plain:.0f} tokens/s, with drafts {drafted:.0f} ({gain:.2f} times)".format_map(clients))
+    measured = [(result["num_sessions"], result["context"]) for result in results]
+    left_out = [asdict(case) for case in cases if (case.num_sessions, case.context) not in measured]
+    for one in left_out:
+        say(f"not run, too many pages or too late: {one}")
+    return about | {"copy_bytes_per_s": bandwidth, "cases": results, "left_out": left_out, "eight_clients": clients}
+
+
+def compare(target: Runner) -> dict[str, float]:
+    """Tokens/s of eight clients without drafts and with them."""
+    drafter = Runner(load(DRAFTER), num_pages=NUM_PAGES)
+    speed(target, drafter, NUM_DRAFTED)  # kernels are chosen
+    plain, drafted = (speed(target, drafter, num) for num in (0, NUM_DRAFTED))
+    gain = drafted.tokens_per_s / plain.tokens_per_s
+    found = {"plain": plain.tokens_per_s, "drafted": drafted.tokens_per_s, "gain": gain}
+    return found | {"tokens_per_round": drafted.tokens_per_round}
+
+
+def rows_of(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields every row of a shape with what it belongs to."""
+    about = {name: value for name, value in result.items() if not isinstance(value, list | dict)}
+    for case in result["cases"]:
+        yield about | case
+    for case in result["left_out"]:
+        yield about | case | {"not_run": True}
+    if result["eight_clients"]:
+        yield about | {"eight_clients": result["eight_clients"]}
+
+
+def machine(device: torch.device) -> dict[str, str]:
+    """Date, device, driver and versions."""
+    found = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "device": device_name(device)}
+    found |= {"torch": torch.__version__, "cuda": str(torch.version.cuda), "driver": "none"}
+    if device.type == "cuda":
+        command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        try:
+            found["driver"] = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
+        except (OSError, subprocess.CalledProcessError, IndexError) as error:
+            found["driver"] = f"unknown ({error})"
+    return found
 
 
 def device_name(device: torch.device) -> str:
@@ -131,15 +183,18 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--device", help="cuda, cuda:N, or cpu; default: cuda, and nothing is run without it")
-    parser.add_argument("--shape", choices=SHAPES, help="default: qwen3-14b")
+    parser.add_argument("--shape", nargs="+", choices=[*SHAPES, *LIKE], help="default: qwen3-14b and all padded ones")
     parser.add_argument("--dtype", default="bfloat16", choices=DTYPES)
     parser.add_argument("--repetitions", type=int, default=40, metavar="N", help="rounds timed per case (default 40)")
     parser.add_argument("--without-cudnn", action="store_true", help="keep torch's attention from choosing cuDNN")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="append each row to this file, a JSON object a line")
+    parser.add_argument("--limit-s", type=float, default=420, metavar="S", help="begin no case later (default 420)")
     options = parser.parse_args(argv)
     if options.quick and options.device is None and not torch.cuda.is_available():
-        options.device, options.shape = "cpu", options.shape or "micro"
-    options.shape = options.shape or "qwen3-14b"
+        options.device, options.shape = "cpu", options.shape or ["micro"]
+    options.shape = options.shape or ["qwen3-14b", *LIKE]
     options.repetitions = max(4, options.repetitions // 4 if options.quick else options.repetitions)
+    options.ends_at = time.monotonic() + options.limit_s
     return options
 
 
@@ -153,9 +208,29 @@ def main(argv: list[str] | None = None) -> int:
             print(json.dumps({"not_run": NO_CUDA}))
         return 1 if options.device else 0
     options.device = options.device or "cuda"
-    result = run(options)
+    if options.without_cudnn:
+        torch.backends.cuda.enable_cudnn_sdp(False)
+    say: Callable[[str], None] = partial(print, file=sys.stderr if options.json else sys.stdout, flush=True)
+    about, shapes = machine(torch.device(options.device)), list[dict[str, Any]]()
+    say(", ".join(f"{name} {value}" for name, value in (about | {"wanted": WANTED}).items()))
+    for shape in options.shape:
+        if time.monotonic() >= options.ends_at:
+            say(f"not run, too late: {shape}")
+            continue
+        try:
+            shapes.append(run(options, shape, say))
+        except torch.OutOfMemoryError as error:
+            say(f"not run, too large for this device: {shape} ({error})")
+            continue
+        finally:
+            gc.collect()  # a graph's memory, before the next weights
+            if has_cuda:
+                torch.cuda.empty_cache()
+        if options.out:
+            with options.out.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps(about | {"wanted": WANTED} | one) + "\n" for one in rows_of(shapes[-1]))
     if options.json:
-        print(json.dumps(result))
+        print(json.dumps(about | {"shapes": shapes}))
     return 0
 
 

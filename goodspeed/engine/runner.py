@@ -4,10 +4,12 @@ Verify chunks, prefill chunks and single drafting steps share one packed forward
 No locks: `forward` and `keep` run on the model's thread, and the pool changes elsewhere only while that thread is idle.
 """
 
+import logging
 from collections.abc import Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import repeat
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,15 +18,18 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.fused import can_fuse
 from goodspeed.engine.linear import prepack
 from goodspeed.engine.paged import attention
+from goodspeed.engine.paged.grid import Kernel
 from goodspeed.engine.paged.memory import KVPool, KVShape, bytes_per_page, pages_for, pages_in
 from goodspeed.engine.paged.packed import Chunk, Packed, TreePath
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.passes import Memory, Others
 from goodspeed.engine.support import naming
-from goodspeed.engine.trial import check_logits, kv_shapes
+from goodspeed.engine.trial import check_kernel, check_logits, kv_shapes
 from goodspeed.errors import PromptError, UnsupportedModelError
 
 __all__ = ["Chunk", "Runner", "TreePath", "try_model"]
+
+log = logging.getLogger(__name__)
 
 CPU_KEPT = 0.25
 """Share of the pages retained without a session on a CPU, if no memory size was given: other processes can use
@@ -56,7 +61,7 @@ class Runner:
         memory_bytes are per rank.
         """
         self.checkpoint = checkpoint
-        model, shape, num_layers = try_model(checkpoint, is_split=others is not None)
+        model, shape, num_layers, kernel = try_model(checkpoint, is_split=others is not None)
         page_bytes = bytes_per_page(shape, num_layers, page_size, checkpoint.dtype)
         is_sized = num_pages is not None or memory_bytes is not None or memory_fraction is not None
         if num_pages is None and memory_bytes is not None:
@@ -64,14 +69,15 @@ class Runner:
         elif num_pages is None:
             num_sharing = others.num_ranks if others is not None and checkpoint.device.type == "cpu" else 1
             if beside is not None:
-                _, other_shape, other_layers = try_model(beside, is_split=False)
+                _, other_shape, other_layers, _ = try_model(beside, is_split=False)
                 page_bytes += bytes_per_page(other_shape, other_layers, page_size, beside.dtype)
             num_pages = pages_for(page_bytes * num_sharing, checkpoint.device, memory_fraction)
         max_unused = num_pages if is_sized or checkpoint.device.type != "cpu" else int(num_pages * CPU_KEPT)
         self.pool = PagePool(num_pages, page_size, prefix_cache=prefix_cache, max_unused=max_unused)
         with nullcontext() if others is None else others.told(Memory(num_pages, page_size)):
             memory = KVPool(shape, num_layers, num_pages, page_size, checkpoint.dtype, checkpoint.device)
-        self._packed = Packed(model, self.pool, memory, others)
+        self._packed = Packed(model, self.pool, memory, others, kernel)
+        self.num_graphs = self._packed.prepare()
 
     @torch.inference_mode()
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
@@ -128,30 +134,58 @@ def _with_masks(chunk: Chunk, mask_id: int | None) -> Chunk:
     return replace(chunk, tokens=[*chunk.tokens, *repeat(mask_id, chunk.num_masks)])
 
 
-def try_model(checkpoint: Checkpoint, *, is_split: bool) -> tuple[nn.Module, KVShape, int]:
+class Tried(NamedTuple):
+    """What the trial of a model found."""
+
+    model: nn.Module  # the module to run
+    shape: KVShape  # of a layer; of a split model, of this rank's part
+    num_layers: int
+    kernel: Kernel | None  # attention of padded passes
+
+
+def kernel_for(device: torch.device) -> Kernel | None:
+    """Returns the kernel for a device; None: passes are not padded there. ImportError if Triton is missing."""
+    if device.type != "cuda":
+        return None
+    from goodspeed.engine.paged import kernel  # Triton comes with torch's CUDA builds only
+
+    return kernel.attend
+
+
+def try_model(checkpoint: Checkpoint, *, is_split: bool) -> Tried:
     """Prepares a checkpoint's model for paged attention, and tests it (`trial.py`).
 
-    Returns the module to run, the key/value shape of a layer, and the number of layers. A second call returns the same,
-    since `fused.py` takes the checkpoint's own model apart. All ranks of a split model call this at the same time; the
-    shape is that of the rank's own part.
+    A second call returns the same, since `fused.py` takes the checkpoint's own model apart. All ranks of a split model
+    call this at the same time.
     """
     known = vars(checkpoint.model)
     if "goodspeed" not in known:
         known["goodspeed"] = _try(checkpoint, is_split)
-    model, shape, num_layers = known["goodspeed"]
-    return model, shape, num_layers
+    tried: Tried = known["goodspeed"]
+    return tried
 
 
-def _try(checkpoint: Checkpoint, is_split: bool) -> tuple[nn.Module, KVShape, int]:
-    model, device = checkpoint.model, checkpoint.device
+@torch.inference_mode()
+def _try(checkpoint: Checkpoint, is_split: bool) -> Tried:
+    model, device, num_tokens = checkpoint.model, checkpoint.device, checkpoint.num_tokens
     with naming(checkpoint.name):
         _use_paged_attention(model)
         shape, num_layers = kv_shapes(model, device)
+        if not is_split:
+            try:
+                if (kernel := kernel_for(device)) is not None:
+                    config: Any = model.config
+                    num_heads: int = config.get_text_config(decoder=True).num_attention_heads
+                    check_kernel(kernel, shape, num_heads, checkpoint.dtype, device)
+                    run = check_logits(model, shape, num_layers, num_tokens, device, kernel=kernel)
+                    return Tried(run, shape, num_layers, kernel)
+            except Exception as error:  # a compiler's, too: whatever it is, plain attention serves
+                log.warning("%s runs without the attention kernel and CUDA graphs: %s", checkpoint.name, error)
         fuse = not is_split and can_fuse(model)
-        run = check_logits(model, shape, num_layers, checkpoint.num_tokens, device, fuse=fuse)
+        run = check_logits(model, shape, num_layers, num_tokens, device, fuse=fuse)
     if not is_split and not fuse:
         prepack(model)
-    return run, shape, num_layers
+    return Tried(run, shape, num_layers, None)
 
 
 def _use_paged_attention(model: torch.nn.Module) -> None:

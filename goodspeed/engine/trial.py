@@ -7,15 +7,19 @@ model's. This refuses any model that has other state than keys and values, masks
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from goodspeed.engine.fused import Fused
 from goodspeed.engine.paged import attention
-from goodspeed.engine.paged.memory import KVPool, KVShape
+from goodspeed.engine.paged.grid import Inputs, Kernel, inputs_of, plain_attend
+from goodspeed.engine.paged.layout import lay_out
+from goodspeed.engine.paged.memory import KVPool, KVShape, sent
 from goodspeed.engine.paged.packed import Chunk, Packed
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.engine.paged.trees import Tree
 from goodspeed.engine.support import expected_windows
 from goodspeed.errors import UnsupportedModelError
 
@@ -78,18 +82,25 @@ def kv_shapes(model: Any, device: torch.device) -> tuple[KVShape, int]:
 
 @torch.inference_mode()
 def check_logits(
-    model: Any, shape: KVShape, num_layers: int, vocab_size: int, device: torch.device, *, fuse: bool = False
+    model: Any,
+    shape: KVShape,
+    num_layers: int,
+    vocab_size: int,
+    device: torch.device,
+    *,
+    fuse: bool = False,
+    kernel: Kernel | None = None,
 ) -> Any:
     """Compares a few logits, computed in pieces from a paged pool, with those of the model's own attention.
 
-    fuse: takes the model apart and runs it by `fused.py`. Returns the module to run.
+    fuse: takes the model apart and runs it by `fused.py`. Returns the module to run. kernel: `Passes`.
     """
     tokens = (torch.arange(20) * 7919 + 1) % vocab_size
     other = torch.where(torch.arange(20) < 17, tokens, (tokens + 1) % vocab_size)  # the same text with another ending
     expected, branch = _own_logits(model, torch.stack([tokens, other]).to(device))
     memory = KVPool(shape, num_layers, 8, 4, model.dtype, device)
     run = Fused(model) if fuse else model
-    packed = Packed(run, PagePool(8, 4), memory)
+    packed = Packed(run, PagePool(8, 4), memory, kernel=kernel)
     ids: list[int] = tokens.tolist()
     rows = [packed.forward([Chunk("a", ids[:7], 7), Chunk("b", ids[3:4], 0)])]
     packed.forward([Chunk("a", ids[3:6], 0), Chunk("b", ids[:2], 0)])
@@ -111,6 +122,29 @@ def check_logits(
             "it does something in attention or between tokens that the engine does not know; use another model"
         )
     return run
+
+
+@torch.inference_mode()
+def check_kernel(kernel: Kernel, shape: KVShape, num_heads: int, dtype: torch.dtype, device: torch.device) -> None:
+    """Compares a kernel with plain attention over random keys: long and short chunks, a tree, padding, a window.
+
+    Raises ValueError if they differ.
+    """
+    generator = torch.Generator().manual_seed(0)
+    pool = KVPool(shape, 1, 40, 16, dtype, device)
+    pool.rows[0].copy_(torch.randn(pool.rows[0].shape, generator=generator))
+    starts, counts, pages = [0, 250, 15, 16, 70], [9, 1, 2, 12, 1], np.random.default_rng(0).permutation(40)
+    tables = [pages[:1], pages[1:17], pages[17:19], pages[19:21], pages[21:26]]
+    tree = Tree.of([-1, 0, 0, -1, 1, 3, 3])
+    layout, num_rows = lay_out(starts, counts, tables, 16, {} if tree is None else {3: tree}), 32
+    numbers = inputs_of(np.arange(sum(counts)), layout, num_rows, pool.spare)
+    inputs = Inputs.of(sent(numbers, device), num_rows)
+    query = torch.randn((num_rows, num_heads, shape.key_dim), generator=generator).to(device, dtype)
+    for window in (None, 40):
+        found, expected = (one(inputs, pool, 0, query, None, window) for one in (kernel, plain_attend))
+        difference = (found - expected).abs().max().item() / expected.abs().max().item()
+        if not difference <= TOLERANCE[dtype] / 4:
+            raise ValueError(f"attention with a window of {window} differs by {difference:.3g} of the largest number")
 
 
 def _own_logits(model: Any, tokens: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from experiments.benchmarks import gpu, gpu_rounds
+from goodspeed.engine.padding import LIKE, Shape
 from goodspeed.engine.runner import Runner
 from tests.gpu import __main__ as command
 from tests.gpu import engine_checks
@@ -56,9 +57,26 @@ def test_a_failed_check_is_named_and_the_rest_still_runs(capsys, monkeypatch):
     assert "two is not three" in shown.err
 
 
+def test_padded_targets_and_eight_clients_are_measured_and_every_row_is_kept(capsys, monkeypatch, tmp_path):
+    """Of the embedded target's own size, so that nothing is padded."""
+    monkeypatch.setitem(LIKE, "116m", Shape(384, 768, 8, 384, 384))
+    monkeypatch.setattr(gpu, "PADDED", [gpu_rounds.Case(2, 6, 40)])
+    file = tmp_path / "rows.jsonl"
+    options = ["--device", "cpu", "--shape", "116m", "micro", "--repetitions", "4", "--out", str(file)]
+    assert gpu.main([*options, "--dtype", "float32"]) == 0
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row["shape"] for row in rows] == ["116m", "116m", "micro", "micro"]
+    assert all({"date", "device", "driver", "torch", "wanted"} <= row.keys() for row in rows)
+    assert rows[0]["num_sessions"] == 2
+    assert rows[1]["eight_clients"]["tokens_per_round"] > 1.5  # the draft model knows this target's texts
+    assert gpu.main([*options, "--limit-s", "0"]) == 0
+    assert "not run, too late: 116m" in capsys.readouterr().out
+    assert len(file.read_text().splitlines()) == 4
+
+
 def test_the_benchmark_runs_on_a_cpu_at_a_micro_size(capsys):
     assert gpu.main(["--device", "cpu", "--shape", "micro", "--repetitions", "4", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])["shapes"][0]
     assert [case["num_tokens"] for case in result["cases"]] == [7 + 2, 28 + 8]
     # Of two layers and an untied head; the embedding table is not read whole.
     assert result["weight_bytes"] == 2 * (
@@ -88,5 +106,5 @@ def test_without_cuda_the_benchmark_says_that_it_was_not_run(capsys, arguments, 
 def test_cases_that_do_not_fit_are_named(capsys, monkeypatch):
     monkeypatch.setattr(gpu, "pages_for", lambda *_: 20)
     assert gpu.main(["--device", "cpu", "--shape", "micro", "--repetitions", "4", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])["shapes"][0]
     assert [len(result[which]) for which in ("cases", "left_out")] == [1, 1]

@@ -50,4 +50,7 @@ CHECKS: dict[str, Check] = {
     **{f"proposals, {kind}": partial(sampling.proposals_arrive_as_they_were_sampled, kind) for kind in KINDS},
 }
 
-ON_CUDA_ONLY: dict[str, Check] = {"nothing waits for the device": sampling.nothing_waits_for_the_device}
+ON_CUDA_ONLY: dict[str, Check] = {
+    "nothing waits for the device": sampling.nothing_waits_for_the_device,
+    "attention kernel and CUDA graphs": engine.every_pass_of_the_grid_has_a_graph,
+}

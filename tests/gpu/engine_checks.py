@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PreTrainedConfig, Qwen3Config
 
 from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.paged import grid
 from goodspeed.engine.paged.memory import bytes_per_page
 from goodspeed.engine.runner import Chunk, Runner, TreePath, try_model
 
@@ -161,11 +162,19 @@ def sixteen_bit_logits_stay_within_bounds(name: str, dtype: torch.dtype, device:
     return f"mean {mean:.2g} and worst {worst:.2g} of the largest logit, {flips:.1%} argmax flips"
 
 
+def every_pass_of_the_grid_has_a_graph(device: torch.device) -> str:
+    """Otherwise the engine says why, and goes on without: the other checks would pass."""
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        found = Runner(make_checkpoint(CONFIGS["qwen3"], dtype, device), num_pages=100).num_graphs
+        assert found == len(grid.SIZES), f"{found} graphs instead of {len(grid.SIZES)} in {dtype}; the log says why"
+    return f"{len(grid.SIZES)} graphs"
+
+
 def memory_is_a_part_of_what_is_free(device: torch.device) -> str:
     """The default of a node's `--memory-fraction`, at a small fraction, once the weights are there."""
     checkpoint = make_checkpoint(CONFIGS["llama"], torch.float32, device)
     runner = Runner(checkpoint, memory_fraction=0.01)
-    _, shape, num_layers = try_model(checkpoint, is_split=False)
+    _, shape, num_layers, _ = try_model(checkpoint, is_split=False)
     num_bytes = runner.pool.num_pages * bytes_per_page(shape, num_layers, runner.pool.page_size, torch.float32)
     assert 0 < num_bytes < 10 << 30, f"{num_bytes} bytes are no hundredth of a device's free memory"
     return f"{num_bytes / 1e6:.0f} MB"

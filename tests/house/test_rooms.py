@@ -53,7 +53,8 @@ for room, libraries in json.load(sys.stdin).items():
 BARE = ("tests.gpu.__main__", "experiments.benchmarks.gpu")
 """What `make gpu` runs, on a machine that has torch and transformers and nothing of ours installed."""
 
-AT_HAND = {"torch", "transformers", "numpy", "huggingface_hub", "safetensors"}  # transformers brings the last three
+AT_HAND = {"torch", "triton", "transformers", "numpy", "huggingface_hub", "safetensors"}
+"""torch's CUDA builds bring triton, and transformers brings the last two."""
 OURS = {*PACKAGES, "experiments", "training", "tests"}
 
 

@@ -35,7 +35,7 @@ def decide_ratio_round(
     draft_probs = torch.zeros(*draft_tokens.shape, target_probs.shape[-1], device=logits.device)
     for row, one in enumerate(verified):
         if one.draft_probs is not None:
-            draft_probs[row, : len(one.drafted)] = one.draft_probs.to(logits.device)
+            draft_probs[row, : len(one.drafted)] = one.draft_probs.to(logits.device, non_blocking=True)
     accept_noise, final_noise = _noise(verified, draft_tokens, number)
     accepted, next_token = verify_ratio(target_probs, draft_tokens, draft_probs, num_drafted, accept_noise, final_noise)
     probabilities = ratios(target_probs, draft_tokens, draft_probs, num_drafted)

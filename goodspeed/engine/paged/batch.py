@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from goodspeed.engine.paged.layout import Group, GroupLimits, Layout, Plan, plan
-from goodspeed.engine.paged.memory import KVPool
+from goodspeed.engine.paged.memory import KVPool, sent
 from goodspeed.engine.paged.trees import Bools, Ints
 
 BLOCK_ROWS = 32
@@ -140,8 +140,7 @@ class Batch:
         return mask[:, None]
 
     def _tensor(self, array: Ints | Bools) -> Tensor:
-        found = torch.from_numpy(array)
-        return found if self.pool.device.type == "cpu" else found.to(self.pool.device, non_blocking=True)
+        return sent(array, self.pool.device)
 
 
 def _first_row(pages: Ints, page_size: int) -> int | None:

@@ -1,9 +1,11 @@
 """The KV cache: tensors of all layers, and their size on a device."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from goodspeed.engine import host_memory
@@ -36,10 +38,13 @@ class KVPool:
         self, shape: KVShape, num_layers: int, num_pages: int, page_size: int, dtype: torch.dtype, device: torch.device
     ) -> None:
         self.shape, self.page_size, self.dtype, self.device = shape, page_size, dtype, device
-        size = (num_pages, page_size, shape.num_kv_heads, shape.key_dim + shape.value_dim)
+        self.spare = num_pages  # one more page, for padding (`grid.py`)
+        size = (num_pages + 1, page_size, shape.num_kv_heads, shape.key_dim + shape.value_dim)
         # Zeros: masked rows are multiplied by probability 0, and 0 * nan is nan. Untouched memory is free on a CPU.
         self.pages = [_zeros(size, dtype, device) for _ in range(num_layers)]
-        self.rows = [pages.flatten(0, 1) for pages in self.pages]  # [num_pages * page_size, kv_heads, key + value]
+        self.rows = [
+            pages.flatten(0, 1) for pages in self.pages
+        ]  # [(num_pages + 1) * page_size, kv_heads, key + value]
         self._scratch = torch.empty((0, *size[1:]), dtype=dtype, device=device)
 
     def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
@@ -64,6 +69,20 @@ class KVPool:
         if len(self._scratch) < num_pages:
             self._scratch = self._scratch.new_empty((num_pages, *self._scratch.shape[1:]))
         return self._scratch[:num_pages]
+
+
+def staged(array: NDArray[Any], device: torch.device) -> Tensor:
+    """Returns the array in host memory from which a copy to the device waits for nothing; on a CPU it is the array's.
+
+    Torch reuses pinned memory only after such a copy.
+    """
+    tensor = torch.from_numpy(array)
+    return tensor if device.type == "cpu" else tensor.pin_memory()
+
+
+def sent(array: NDArray[Any], device: torch.device) -> Tensor:
+    """Returns the array on the device, without waiting for the copy."""
+    return staged(array, device).to(device, non_blocking=True)
 
 
 def bytes_per_page(shape: KVShape, num_layers: int, page_size: int, dtype: torch.dtype) -> int:

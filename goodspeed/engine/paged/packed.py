@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor, nn
 
+from goodspeed.engine.paged.grid import Kernel
 from goodspeed.engine.paged.memory import KVPool
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.passes import Copy, Others, Pass, Passes
@@ -52,11 +53,22 @@ class TreePath(NamedTuple):
 class Packed:
     """A model with its KV cache."""
 
-    def __init__(self, model: nn.Module, pool: PagePool, memory: KVPool, others: Others | None = None) -> None:
-        """others: ranks that hold the other parts of a split model; None: the model is not split."""
+    def __init__(
+        self,
+        model: nn.Module,
+        pool: PagePool,
+        memory: KVPool,
+        others: Others | None = None,
+        kernel: Kernel | None = None,
+    ) -> None:
+        """others: ranks that hold the other parts of a split model; None: the model is not split. kernel: `Passes`."""
         self.pool, self.memory = pool, memory
-        self._passes = Passes(model, memory, others)
+        self._passes = Passes(model, memory, others, kernel)
         self._last_keys: list[Hashable] = []  # of the previous pass, if it succeeded
+
+    def prepare(self) -> int | None:
+        """Captures the CUDA graphs of padded passes; returns how many there are. None: no pass is padded."""
+        return None if self._passes.grid is None else self._passes.grid.prepare()
 
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         """Computes logits [sum(num_logits), vocab_size] in the model's dtype, rows in the order of chunks.

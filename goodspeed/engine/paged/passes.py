@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from goodspeed.engine.paged.batch import Batch
+from goodspeed.engine.paged.grid import Grid, Kernel
 from goodspeed.engine.paged.layout import GroupLimits, Layout, lay_out
-from goodspeed.engine.paged.memory import KVPool
+from goodspeed.engine.paged.memory import KVPool, sent
 from goodspeed.engine.paged.trees import Ints, Tree
 
 GROUP_BYTES = {"cpu": 4 << 20, "cuda": 1 << 29}  # a group's gathered rows should fit into a CPU's cache
@@ -70,25 +70,37 @@ class Others(Protocol):
 class Passes:
     """A model with its KV cache; runs one pass after the other."""
 
-    def __init__(self, model: nn.Module, memory: KVPool, others: Others | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, memory: KVPool, others: Others | None = None, kernel: Kernel | None = None
+    ) -> None:
+        """kernel: attention of passes that are padded (`grid.py`); None: no pass is."""
         self.model, self.memory, self.others = model, memory, others
         kind = memory.device.type
         row_bytes = memory.shape.num_numbers * memory.dtype.itemsize
         self._limits = GroupLimits(max_padding=MAX_PADDING[kind], max_group_rows=GROUP_BYTES[kind] // row_bytes)
-        self._last: Batch | None = None  # of the previous pass, if it succeeded
+        self.grid = None if kernel is None else Grid(model, memory, kernel)
+        self._last: tuple[Layout, Batch | None] | None = None  # of the previous pass, if it succeeded; None: padded
 
     def is_followed_by(self, starts: Sequence[int], counts: Sequence[int]) -> bool:
         """True if a pass of these chunks, of the same sessions as the previous pass, may follow that pass."""
-        return self._last is not None and self._last.layout.is_followed_by(starts, counts)
+        return self._last is not None and self._last[0].is_followed_by(starts, counts)
 
     def run(self, given: Pass) -> Tensor:
         """Computes logits [num_wanted, vocab_size] in the model's dtype. ValueError if there is no pass to follow."""
         last, self._last = self._last, None  # nothing follows a failed pass
         layout = self._layout(given, last)
+        logits = None if self.grid is None else self.grid.run(given.tokens, given.wanted, layout)
+        batch = None
+        if logits is None:
+            logits, batch = self._run(given, layout, None if last is None else last[1])
+        self._last = layout, batch
+        return logits
+
+    def _run(self, given: Pass, layout: Layout, last: Batch | None) -> tuple[Tensor, Batch]:
         num, wanted = len(given.tokens), given.wanted
         numbers = np.concatenate((given.tokens, layout.positions, layout.slots, np.array(wanted, np.int64)))
         with self._told(given):
-            ints = torch.from_numpy(numbers).to(self.memory.device, non_blocking=True)
+            ints = sent(numbers, self.memory.device)
             slots = ints[2 * num : 3 * num]
             if given.follows and last is not None:
                 batch = last.following(layout, slots)
@@ -102,24 +114,20 @@ class Passes:
                 logits_to_keep=0 if every else ints[3 * num :],  # 0: all rows
                 goodspeed_batch=batch,
             )
-        self._last = batch
-        logits: Tensor = out.logits[0]
-        return logits
+        return out.logits[0], batch
 
     def copy(self, given: Copy) -> None:
         with self._told(given):
-            source, target = (torch.from_numpy(slots) for slots in (given.source, given.target))
-            device = self.memory.device
-            self.memory.copy(source.to(device, non_blocking=True), target.to(device, non_blocking=True))
+            self.memory.copy(*(sent(slots, self.memory.device) for slots in (given.source, given.target)))
 
-    def _layout(self, given: Pass, last: Batch | None) -> Layout:
+    def _layout(self, given: Pass, last: tuple[Layout, Batch | None] | None) -> Layout:
         if not given.follows:
             trees = {number: Tree.of(parents) for number, parents in given.parents.items()}
             branching = {number: tree for number, tree in trees.items() if tree is not None}  # the others are chains
             return lay_out(given.starts, given.counts, given.tables, self.memory.page_size, branching)
         if last is None:
             raise ValueError("a pass follows none that succeeded")
-        return last.layout.following()
+        return last[0].following()
 
     def _told(self, order: Order) -> AbstractContextManager[None]:
         return nullcontext() if self.others is None else self.others.told(order)

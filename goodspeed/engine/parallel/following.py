@@ -39,7 +39,7 @@ def load(part: Part) -> tuple[Checkpoint, KVShape, int]:
         generation_config="none",
         split=Split(part.num_ranks, lambda: joining.meet(store, joining.LOADED, part.num_ranks)),
     )
-    _, shape, num_layers = try_model(checkpoint, is_split=True)
+    _, shape, num_layers, _ = try_model(checkpoint, is_split=True)
     return checkpoint, shape, num_layers
 
 

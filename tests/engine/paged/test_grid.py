@@ -1,0 +1,95 @@
+"""Padded passes, on a CPU: the logits of the model itself; and the kernel in Triton's interpreter, where Triton is."""
+
+import importlib.util
+import logging
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from goodspeed.engine import runner as runner_module
+from goodspeed.engine.paged.grid import SIZES, plain_attend
+from tests.gpu import engine_checks
+from tests.gpu.engine_checks import CONFIGS, FLOAT32_BOUND, run_schedule, run_trees
+
+CPU = torch.device("cpu")
+INTERPRETED = """
+import torch
+from goodspeed.engine.paged.kernel import attend
+from goodspeed.engine.paged.memory import KVShape
+from goodspeed.engine.trial import check_kernel
+
+device = torch.device("cpu")  # the interpreter multiplies no bfloat16
+check_kernel(attend, KVShape(2, 32, 32), 8, torch.float16, device)
+check_kernel(attend, KVShape(1, 24, 16), 5, torch.float32, device)
+check_kernel(attend, KVShape(3, 16, 16), 3, torch.float32, device)
+"""
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Rows of each padded pass's attention; every model uses plain attention as its kernel."""
+    found = []
+
+    def kernel(inputs, pool, layer, query, scaling, window):
+        found.append(len(query))
+        return plain_attend(inputs, pool, layer, query, scaling, window)
+
+    monkeypatch.setattr(runner_module, "kernel_for", lambda device: kernel)
+    return found
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_padded_passes_compute_the_models_logits(calls, name):
+    differences = run_schedule(CONFIGS[name], torch.float32, CPU)
+    assert float(differences.rows.max()) <= FLOAT32_BOUND
+    assert all(calls.count(size) > 3 for size in (64, 128, 256))  # 3: layers; a pass of each size at the start
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_padded_trees_compute_the_logits_of_their_paths(calls, name):
+    assert float(run_trees(CONFIGS[name], CPU).rows.max()) <= FLOAT32_BOUND
+
+
+def test_single_tokens_follow_each_other_into_new_pages(calls):
+    runner = runner_module.Runner(engine_checks.make_checkpoint(CONFIGS["qwen3"], torch.float32, CPU), num_pages=20)
+    model = engine_checks.make_checkpoint(CONFIGS["qwen3"], torch.float32, CPU).model
+    texts: dict[str, list[int]] = {"a": [5], "b": [9, 8, 7]}
+    runner.forward([runner_module.Chunk("b", [9, 8], 0)])
+    for token in range(40):
+        logits = runner.forward([runner_module.Chunk(key, text[-1:], 1) for key, text in texts.items()])
+        expected = torch.cat([engine_checks.own_logits(model, text, 1) for text in texts.values()])
+        assert float((logits - expected).abs().max()) <= FLOAT32_BOUND
+        for text in texts.values():
+            text.append(token)
+
+
+def test_preparing_leaves_the_sessions_pages_alone(calls):
+    runner = runner_module.Runner(engine_checks.make_checkpoint(CONFIGS["llama"], torch.float32, CPU), num_pages=20)
+    assert set(calls) >= set(SIZES)
+    assert all(not pages[:20].any() and pages[20].any() for pages in runner._packed.memory.pages)
+    runner.forward([runner_module.Chunk("a", [1, 2, 3, 4, 5], 1)])
+    (page,) = runner.pool.table("a")
+    for pages in runner._packed.memory.pages:
+        assert pages[page, :5].any(-1).all()
+        assert not pages[page, 5:].any()
+
+
+def test_a_wrong_kernel_is_found_at_load_and_the_reason_is_logged(monkeypatch, caplog):
+    def blind(inputs, pool, layer, query, scaling, window):
+        return plain_attend(inputs, pool, layer, query, scaling, None)  # no window
+
+    monkeypatch.setattr(runner_module, "kernel_for", lambda device: blind)
+    checkpoint = engine_checks.make_checkpoint(CONFIGS["mistral"], torch.float32, CPU)
+    with caplog.at_level(logging.WARNING):
+        assert runner_module.try_model(checkpoint, is_split=False).kernel is None
+    assert "without the attention kernel and CUDA graphs: attention with a window of 40" in caplog.text
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton, which torch's CUDA builds bring")
+def test_the_triton_kernel_equals_plain_attention_in_tritons_interpreter():
+    environment = os.environ | {"TRITON_INTERPRET": "1"}
+    run = subprocess.run([sys.executable, "-c", INTERPRETED], env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
