@@ -117,13 +117,13 @@ def run(options: argparse.Namespace, shape: str, say: Callable[[str], None]) -> 
     fitting = [case for case in cases if case.num_pages <= most]
     about |= {"kv_bytes_per_token": page_bytes // PAGE_SIZE, "num_graphs": None}
     say(f"{shape} in {options.dtype}, copy {bandwidth / 1e9:.0f} GB/s")
-    say(HEADER)
     results, clients = list[dict[str, Any]](), None
     if fitting:
         num_pages = max(NUM_PAGES, *(case.num_pages for case in fitting))
         runner = Runner(checkpoint, num_pages=num_pages, page_size=PAGE_SIZE)
         about["num_graphs"] = runner.num_graphs  # None: without the kernel
         say(f"CUDA graphs: {runner.num_graphs}")
+        say(HEADER)
         for case in fitting:
             if time.monotonic() < options.ends_at:
                 results.append(measure(runner, case, options.repetitions, about, bandwidth))

@@ -6,8 +6,6 @@ graph can hold it. The softmax is computed tile by tile (Milakov and Gimelshein,
 keys are joined as in Flash-Decoding. Import this file only where Triton is installed; torch's CUDA builds bring it.
 """
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -73,20 +71,20 @@ def _num_parts(num_rows: int) -> int:
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _attend_part(
-    query: Any,  # [num_rows, num_heads, key_dim] strides query_row, query_head, 1
-    pool: Any,  # [pool rows, num_kv_heads, key_dim + value_dim]
-    parts: Any,  # [num_parts, num_rows, num_heads, value_dim] float32
-    sums: Any,  # [num_parts, num_rows, num_heads] float32: log of the sum of exponentials
-    positions: Any,
-    limits: Any,
-    seen: Any,
-    blocks: Any,  # [4, num_rows]
-    pages: Any,
-    scale: Any,
-    query_row: Any,
-    query_head: Any,
-    num_rows: Any,
+def _attend_part(  # type: ignore[no-untyped-def]
+    query,  # [num_rows, num_heads, key_dim] strides query_row, query_head, 1
+    pool,  # [pool rows, num_kv_heads, key_dim + value_dim]
+    parts,  # [num_parts, num_rows, num_heads, value_dim] float32
+    sums,  # [num_parts, num_rows, num_heads] float32: log of the sum of exponentials
+    positions,
+    limits,
+    seen,
+    blocks,  # [4, num_rows]
+    pages,
+    scale,
+    query_row,
+    query_head,
+    num_rows,
     window: tl.constexpr,  # 0: none
     page_size: tl.constexpr,
     num_kv_heads: tl.constexpr,
@@ -164,12 +162,12 @@ def _attend_part(
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _join_parts(
-    parts: Any,
-    sums: Any,
-    output: Any,  # [num_rows, num_heads, value_dim]
-    num_rows: Any,
-    num_heads: Any,
+def _join_parts(  # type: ignore[no-untyped-def]
+    parts,
+    sums,
+    output,  # [num_rows, num_heads, value_dim]
+    num_rows,
+    num_heads,
     value_dim: tl.constexpr,
     width: tl.constexpr,
     num_parts: tl.constexpr,

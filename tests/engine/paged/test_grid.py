@@ -27,6 +27,29 @@ check_kernel(attend, KVShape(1, 24, 16), 5, torch.float32, device)
 check_kernel(attend, KVShape(3, 16, 16), 3, torch.float32, device)
 """
 
+COMPILED = """
+from triton import compile
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from goodspeed.engine.paged.kernel import _attend_part, _join_parts
+
+KINDS = dict.fromkeys(("positions", "limits", "seen", "blocks", "pages"), "*i64") | {"scale": "fp32"}
+KINDS |= dict.fromkeys(("query_row", "query_head", "num_rows", "num_heads"), "i32")
+KINDS |= {"parts": "*fp32", "sums": "*fp32"}
+
+def check(function, kind, capability, **known):
+    kinds = KINDS | dict.fromkeys(("query", "pool", "output"), "*" + kind) | dict.fromkeys(known, "constexpr")
+    signature = {name: kinds[name] for name in function.arg_names}
+    values = {(function.arg_names.index(name),): value for name, value in known.items()}
+    assert compile(ASTSource(function, signature, values), target=GPUTarget("cuda", capability, 32)).asm["cubin"]
+
+shape = dict(page_size=16, num_kv_heads=8, key_dim=64, value_dim=64, key_width=64, value_width=64, num_parts=8)
+check(_attend_part, "bf16", 90, window=0, fold=4, num_queries=32, tile=64, **shape)
+check(_attend_part, "fp16", 80, window=40, fold=1, num_queries=16, tile=64, num_rows=1, **shape)
+check(_attend_part, "fp32", 80, window=0, fold=5, num_queries=64, tile=64, **shape)
+check(_join_parts, "bf16", 90, value_dim=64, width=64, num_parts=8)
+"""
+
 
 @pytest.fixture
 def calls(monkeypatch):
@@ -89,7 +112,8 @@ def test_a_wrong_kernel_is_found_at_load_and_the_reason_is_logged(monkeypatch, c
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton, which torch's CUDA builds bring")
-def test_the_triton_kernel_equals_plain_attention_in_tritons_interpreter():
-    environment = os.environ | {"TRITON_INTERPRET": "1"}
-    run = subprocess.run([sys.executable, "-c", INTERPRETED], env=environment, capture_output=True, text=True)
+@pytest.mark.parametrize(("code", "interpret"), [(INTERPRETED, "1"), (COMPILED, "0")], ids=["interpreted", "compiled"])
+def test_the_triton_kernel_equals_plain_attention_when_interpreted_and_compiles_for_gpus(code, interpret):
+    environment = os.environ | {"TRITON_INTERPRET": interpret}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
