@@ -125,7 +125,7 @@ BAD_FIELDS = [
     ("open", "slo", [[None, 1e9]]),
     ("open", "slo", [[None, 0.1, "a b"]]),
     ("open", "slo", [[None, 0.1, "x" * 65]]),
-    ("open", "slo", [[None, 0.1, "chat", 1]]),
+    ("open", "slo", [[None, 0.1, "chat", -1]]),
     ("open", "slo", [[None, 0.1], -1.0]),
     ("open", "slo", [[None, 0.1], 0.0, float("nan")]),
     ("open", "max_draft", 65),

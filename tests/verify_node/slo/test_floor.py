@@ -141,7 +141,7 @@ def test_each_client_gets_its_floor_over_any_stretch(quiet: list[float], loud: f
             if entry.session_id in got:
                 got[entry.session_id] += len(entry.tokens)
     for one, weight in zip(waiting, quiet, strict=True):
-        assert got[one.session_id] >= min(119, int(due * weight) - MOST_SHORT - most * FLOOR)
+        assert got[one.session_id] >= min(120, int(due * weight) - most * FLOOR) - MOST_SHORT
     assert sum(got.values()) <= 120 * (FLOOR * most + 1), "promises keep three quarters"
 
 
