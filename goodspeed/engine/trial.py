@@ -126,17 +126,18 @@ def check_logits(
 
 @torch.inference_mode()
 def check_kernel(kernel: Kernel, shape: KVShape, num_heads: int, dtype: torch.dtype, device: torch.device) -> None:
-    """Compares a kernel with plain attention over random keys: long and short chunks, a tree, padding, a window.
+    """Compares a kernel with plain attention over random keys: long and short chunks, trees, padding, a window.
 
     Raises ValueError if they differ.
     """
     generator = torch.Generator().manual_seed(0)
     pool = KVPool(shape, 1, 40, 16, dtype, device)
     pool.rows[0].copy_(torch.randn(pool.rows[0].shape, generator=generator))
-    starts, counts, pages = [0, 250, 15, 16, 70], [9, 1, 2, 12, 1], np.random.default_rng(0).permutation(40)
-    tables = [pages[:1], pages[1:17], pages[17:19], pages[19:21], pages[21:26]]
-    tree = Tree.of([-1, 0, 0, -1, 1, 3, 3])
-    layout, num_rows = lay_out(starts, counts, tables, 16, {} if tree is None else {3: tree}), 32
+    starts, counts, pages = [0, 250, 15, 16, 70, 30], [9, 1, 2, 12, 1, 2], np.random.default_rng(0).permutation(40)
+    tables = [pages[:1], pages[1:17], pages[17:19], pages[19:21], pages[21:26], pages[26:28]]
+    trees = {3: Tree.of([-1, 0, 0, -1, 1, 3, 3]), 5: Tree.of([-1, -1, 0, 1, 2])}  # of the second, three nodes are cached
+    branching = {number: tree for number, tree in trees.items() if tree is not None}
+    layout, num_rows = lay_out(starts, counts, tables, 16, branching), 32
     numbers = inputs_of(np.arange(sum(counts)), layout, num_rows, pool.spare)
     inputs = Inputs.of(sent(numbers, device), num_rows)
     query = torch.randn((num_rows, num_heads, shape.key_dim), generator=generator).to(device, dtype)

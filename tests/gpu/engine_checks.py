@@ -2,7 +2,7 @@
 
 import copy
 import random
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -91,14 +91,17 @@ def make_chunk(rng: random.Random, key: Hashable) -> Chunk:
 
 
 def run_trees(config: PreTrainedConfig, device: torch.device, seed: int = 0) -> Differences:
-    """Rounds of random trees behind chunks of several texts; of each tree some path is kept, and the text goes on."""
+    """Rounds of random trees behind chunks of several texts; of each tree some path is kept, and the text goes on.
+
+    In every second round a part of the nodes follows in a second pass, as drafts behind alternatives do.
+    """
     reference = make_checkpoint(config, torch.float32, torch.device("cpu")).model.float()
     runner = Runner(make_checkpoint(config, torch.float32, device), num_pages=1000)
     rng, texts = random.Random(seed), {key: list[int]() for key in range(6)}
     rows, expected = [], []
-    for _ in range(4):
+    for number in range(4):
         chunks = [make_tree(rng, key) for key in texts]
-        rows.append(runner.forward(chunks).cpu())
+        rows.append(in_two_passes(runner, chunks, rng) if number % 2 else runner.forward(chunks).cpu())
         kept: list[TreePath] = []
         for chunk in chunks:
             text, parents = texts[int(str(chunk.key))], list(chunk.parents or ())
@@ -107,11 +110,24 @@ def run_trees(config: PreTrainedConfig, device: torch.device, seed: int = 0) -> 
             paths = [path_to(node, parents) for node in range(-1, len(parents))]
             tokens = [[chunk.tokens[first + node] for node in path] for path in paths]
             expected += [own_logits(reference, [*text, *one], 1) for one in tokens]
-            number = rng.randrange(len(paths))
-            kept.append(TreePath(chunk.key, len(text), tuple(paths[number])))
-            text += tokens[number]
+            chosen = rng.randrange(len(paths))
+            kept.append(TreePath(chunk.key, len(text), tuple(paths[chosen])))
+            text += tokens[chosen]
         runner.keep(kept)
     return compare(torch.cat(rows), torch.cat(expected))
+
+
+def in_two_passes(runner: Runner, chunks: Sequence[Chunk], rng: random.Random) -> Tensor:
+    """Logits of these chunks; the last nodes of each tree are fed in a pass of their own."""
+    later = [rng.randint(0, len(one.parents or ())) for one in chunks]
+    firsts, rests = [], []
+    for chunk, number in zip(chunks, later, strict=True):
+        cut, parents = len(chunk.tokens) - number, chunk.parents or ()
+        firsts.append(Chunk(chunk.key, chunk.tokens[:cut], chunk.num_logits - number, parents[: len(parents) - number]))
+        rests += [Chunk(chunk.key, chunk.tokens[cut:], number, parents)] if number else []
+    found = [list(runner.forward(firsts).cpu().split([one.num_logits for one in firsts]))]
+    found.append(list(runner.forward(rests).cpu().split(list(filter(None, later)))) if rests else [])
+    return torch.cat([part for number in later for part in (found[0].pop(0), *([found[1].pop(0)] if number else []))])
 
 
 def make_tree(rng: random.Random, key: Hashable) -> Chunk:

@@ -186,10 +186,10 @@ def inputs_of(tokens: Ints, layout: Layout, num_rows: int, spare: int) -> Ints:
     rows = np.repeat(layout.starts - offsets[:-1], layout.counts) + np.arange(num)
     fields[:4, :num] = tokens, layout.positions, layout.slots, rows + 1
     for number, tree in layout.trees.items():
-        end = int(offsets[number + 1])
-        nodes = slice(end - len(tree), end)
-        fields[3, nodes] = rows[end - len(tree)]
-        fields[4, nodes] = tree.sees @ (1 << np.arange(len(tree)))
+        end, num_new = int(offsets[number + 1]), min(len(tree), int(counts[number]))  # earlier nodes are cached
+        nodes = slice(end - num_new, end)
+        fields[3, nodes] = rows[end - 1] + 1 - len(tree)
+        fields[4, nodes] = (tree.sees @ (1 << np.arange(len(tree))))[-num_new:]
     most = min(BLOCK_QUERIES, num_rows)
     num_blocks = -(-counts // most)
     chunk = np.repeat(np.arange(len(counts)), num_blocks)
