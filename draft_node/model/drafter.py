@@ -66,7 +66,7 @@ class Drafter:
         self._counted = CountedTexts()
         self._jobs: dict[bytes, Job] = {}
         self.caches = Caches(runner)
-        self.widths = Widths(max_width)
+        self.widths = Widths(max_width, checkpoint.num_parallel)
 
     @property
     def context_len(self) -> int:

@@ -29,3 +29,21 @@ def test_steps_without_branches_are_measured_again():
     widths.observe(1, 1.0)
     assert [widths.choose(1) for _ in range(TRIED_AGAIN)].count(1) == 1
     assert Widths(max_width=1).choose(1) == 1
+
+
+def test_a_step_that_was_slow_once_is_tried_again():
+    widths, chosen = Widths(), []
+    widths.observe(1, 1.0)
+    widths.observe(8, 20.0)
+    for _ in range(20 * TRIED_AGAIN):
+        chosen.append(widths.choose(1))
+        widths.observe(chosen[-1], 1.0 if chosen[-1] == 1 else 1.2)
+    assert chosen[0] == 4
+    assert chosen[-TRIED_AGAIN:].count(8) >= TRIED_AGAIN - 2
+
+
+def test_masks_are_no_branches():
+    widths = Widths(num_parallel=8)
+    widths.observe(8, 1.0)
+    assert widths.choose(1) == MAX_WIDTH
+    assert widths.choose(2) == 1, "16 rows without branches were not measured"
