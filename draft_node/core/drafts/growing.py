@@ -92,16 +92,21 @@ class Growing:
         self._num_asked = min(at_once, max_depth - tree.depth(self._leaf))
         return Wanted(self._nodes, self._num_asked, max_depth, least_probability)
 
-    def extend(self, proposal: Proposed) -> bool:
-        """Appends the draft model's answer. Returns False if nothing was asked."""
+    def extend(self, proposal: Proposed) -> int | None:
+        """Appends the draft model's answer. Returns the number of its nodes; None if nothing was asked.
+
+        An answer without a node behind the leaf that was asked for is not appended (0): the same would be asked again.
+        """
         if not self._num_asked:
-            return False
+            return None
         self._num_asked = 0
         num_known, num_new = len(self._nodes.tokens), len(proposal.tokens)
-        behind = (self._leaf, *range(num_known, num_known + num_new))[:num_new]
+        parents = proposal.parents or (self._leaf, *range(num_known, num_known + num_new))[:num_new]
+        if self._leaf not in parents:
+            return 0
         self._nodes = Nodes(
             self._nodes.tokens + proposal.tokens,
             self._nodes.probabilities + (proposal.probabilities or (1.0,) * num_new),
-            self._nodes.parents + (proposal.parents or behind),
+            self._nodes.parents + parents,
         )
-        return True
+        return num_new

@@ -114,11 +114,12 @@ class Stream:
 
     def drafted(self, proposal: Proposed, tokens: Sequence[int]) -> list[Action]:
         """Handles the draft model's answer to the latest request. A failed model is asked again at the next verdict."""
-        if self.tree is None or not self.tree.extend(proposal):
+        num_new = None if self.tree is None else self.tree.extend(proposal)
+        if self.tree is None or num_new is None:
             return []
         if self._by_ratio:
             return [Send(self._put(self.tree.rest(tokens), "model", tokens, proposal=proposal.proposal))]
-        asked = self._ask(tokens) if proposal.tokens else []
+        asked = self._ask(tokens) if num_new else []
         draft = self._next(tokens)
         return [Send(draft), *asked] if draft is not None else [*asked]
 

@@ -33,6 +33,16 @@ def test_it_grows_by_what_the_model_drafts():
     assert tree.rest((*PROMPT, 4)) == Nodes((5, 6), (0.9, 0.9), (-1, 0))
 
 
+def test_an_answer_that_does_not_go_on_where_it_was_asked_to_is_dropped():
+    tree = begun()
+    tree.ask(PROMPT, 20, 0.0)
+    tree.extend(drafted(4, 5))
+    tree.ask(PROMPT, 20, 0.0)
+    assert tree.extend(replace(drafted(6), parents=(0,))) == 0, "beside the leaf: it would be asked for again"
+    assert tree.rest(PROMPT).tokens == (4, 5)
+    assert not tree.is_asked
+
+
 def test_the_model_is_asked_for_some_tokens_at_a_time_up_to_what_is_permitted():
     tree = begun()
     assert tree.ask(PROMPT, AT_ONCE + 1, 0.0).length == AT_ONCE
