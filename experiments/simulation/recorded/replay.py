@@ -13,6 +13,7 @@ class Counts:
 
     num_asked: int = 0
     num_unrecorded: int = 0
+    num_unrecorded_on_path: int = 0  # of these, tokens that the target may accept
 
     @property
     def share_unrecorded(self) -> float:
@@ -40,6 +41,7 @@ class Replayed:
         if known != UNKNOWN:
             return float(known)
         self.counts.num_unrecorded += 1
+        self.counts.num_unrecorded_on_path += on_path
         return self._rate if on_path else self._rate_off_path
 
     def probabilities(self, position: int, offset: int) -> float:
