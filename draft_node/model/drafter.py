@@ -84,8 +84,8 @@ class Drafter:
         job = Job(propose, length, is_narrow=self.widths.max_width == 1)
         if (replaced := self._jobs.get(job.session_id)) is not None:
             job.take_over(replaced)
+        self._jobs[job.session_id] = job  # first: a request is answered even if the cache cannot be rewound
         self.caches.rewind(job)
-        self._jobs[job.session_id] = job
 
     def forget(self, session_id: bytes) -> None:
         """Drops the state of a closed session and frees its memory."""
