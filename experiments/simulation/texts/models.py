@@ -124,7 +124,7 @@ def second(state: int, first: int) -> int:
     right = draw(state)[0]
     if first != right and chance < ALTERNATIVES[0]:
         return right
-    return token if token not in (first, right) else (max(first, right) + 1) % VOCAB
+    return next(other for other in range(token, token + 3) if other % VOCAB not in (first, right)) % VOCAB
 
 
 class DraftModel:

@@ -50,8 +50,7 @@ class TimedModel:
         num_known, parent = len(tree.tokens), tree.reach(wanted.way)
         for token, other, claim in zip(tokens, self._model.alternatives(wanted, tokens), claimed, strict=False):
             above, parent = parent, tree.add(token, claim, parent)
-            is_new = (above, other) not in zip(tree.parents, tree.tokens, strict=True)
-            if is_new and (seconds := tree.others(above, claim)):
+            if seconds := tree.others(above, claim):
                 tree.add(other, seconds[0], above)
         new = tree.nodes(num_known)
         return Proposed(
