@@ -1,4 +1,4 @@
-"""What `responses` and `messages` share: requests become chat requests, and texts become items, whole or as events."""
+"""Translates for `responses` and `messages`: requests to chat requests, and texts to items, whole or as events."""
 
 import re
 import secrets

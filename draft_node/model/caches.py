@@ -20,7 +20,7 @@ PREFILL_CHUNK = 256
 
 
 class Feed(NamedTuple):
-    """What a step feeds for a job: tokens of its text, then nodes of its tree, then masks behind the first leaf."""
+    """The input of a step for a job: tokens of its text, then nodes of its tree, then masks behind the first leaf."""
 
     text: tuple[int, ...]
     nodes: tuple[int, ...] = ()

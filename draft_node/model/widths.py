@@ -1,4 +1,4 @@
-"""How many leaves a step of the draft model drafts behind, by the time that steps take with more rows. No clock."""
+"""Chooses how many leaves a step of the draft model drafts behind, by the time of steps with more rows. No clock."""
 
 MAX_WIDTH = 8
 """Most leaves per session and step; with the embedded models, more find too few that are likely enough."""
