@@ -13,7 +13,8 @@ copy on the same device. `new shape` is the first round of a case, in which kern
 
 It needs torch, transformers and numpy only. Times are the clock's, with the device waited for on both sides of each
 part. --out keeps every row, with date, GPU, driver and torch. After --limit-s no case begins, and those left are named.
-With --quick and without a GPU it runs on the CPU at a micro size in about 10 s; those figures mean nothing.
+It takes about as long as that (nobody has run it on a GPU); with --quick and without one about 10 s, on the CPU at a
+micro size; those figures mean nothing.
 """
 
 from __future__ import annotations
