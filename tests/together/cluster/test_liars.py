@@ -21,12 +21,12 @@ class WithLiar(Cluster):
         drafter = self.drafts[LYING].drafter
         draw = drafter._draw_from_proposals
 
-        def lie(jobs: list[Any], logits: Any) -> None:
-            draw(jobs, logits)
-            for job in jobs:
+        def lie(rows: list[Any], logits: Any) -> None:
+            draw(rows, logits)
+            for job in [row.job for row in rows]:
                 kind, num_entries = HEADER.unpack_from(job.positions[-1])
                 ids, weights = np.frombuffer(job.positions[-1], "<u2", offset=HEADER.size).reshape(2, num_entries)
-                job.tokens[-1] = job.drafted[-1] = int(ids[weights.argmax()])
+                job.tree.tokens[-1] = int(ids[weights.argmax()])
                 flat = np.full_like(weights, 65535)
                 job.positions[-1] = HEADER.pack(kind, num_entries) + ids.tobytes() + flat.tobytes()
 
