@@ -50,7 +50,7 @@ def assemble(
 
 
 def load(config: DraftConfig) -> Vocabulary:
-    """Returns the model's checkpoint, or only the tokenizer for a node without a model."""
+    """Returns the model's checkpoint, or only the tokenizer for a node that loads no weights itself."""
     if config.tokenizer is not None:
         return tokenizer_folder.load(config.tokenizer)
     from draft_node.model import loading  # torch
@@ -112,10 +112,14 @@ def build(
         vocabulary.model_fingerprint,
     )
     drafting = None
-    if config.has_model:
-        from draft_node.model.loading import make_drafting  # torch
+    if config.is_llamacpp:
+        from draft_node.model.llamacpp.opening import make_drafting
 
         drafting = make_drafting(config, vocabulary)
+    elif config.has_model:
+        from draft_node.model import loading  # torch
+
+        drafting = loading.make_drafting(config, vocabulary)
     settings = config.ngram
     history = read_history(settings, vocabulary, report)  # before the link's timers start
     path = settings.history_file
@@ -128,7 +132,7 @@ def build(
         falls_back=config.fallback == "local",
         ngrams=Ngrams(history, keeps=settings.history != "off"),
         has_model=config.has_model,
-        num_parallel=drafting.drafter.checkpoint.num_parallel if drafting is not None else 1,
+        num_parallel=drafting.drafter.num_parallel if drafting is not None else 1,
         line=Line(config.max_sessions),
     )
     keeper = HistoryKeeper(history, path, report) if path is not None else None

@@ -43,12 +43,12 @@ class DraftConfig(Settings):
 
     MOST_USED = ("model", "verify", "http", "name", "key", "verify_key")
 
-    model: str = options.model(f"draft model: {NO_MODEL}, ")
+    model: str = options.model(f"draft model: {NO_MODEL}, FILE.gguf or http://HOST:PORT (llama.cpp), ")
     tokenizer: str | None = option(
         None,
         shown="the model's own",
         group=options.MODEL,
-        help=f"the target's, with --model {NO_MODEL} (n-gram drafts)",
+        help=f"the target's, with --model {NO_MODEL} (n-gram drafts) or llama.cpp",
         metavar="NAME|FOLDER",
     )
     verify: tuple[str, ...] = option(
@@ -226,6 +226,15 @@ class DraftConfig(Settings):
     def has_model(self) -> bool:
         """False if the node drafts with n-grams alone."""
         return self.model != NO_MODEL
+
+    @property
+    def is_llamacpp(self) -> bool:
+        """True if llama.cpp runs the draft model: of a GGUF file, or at a running server."""
+        return self.model.endswith(".gguf") or self.is_url
+
+    @property
+    def is_url(self) -> bool:
+        return self.model.startswith(("http://", "https://"))
 
     @property
     def ngram(self) -> NgramSettings:

@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from draft_node.core import actions as act
 from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Proposed, Request, Statistics
@@ -18,6 +17,7 @@ from draft_node.core.link import VerifyLink
 from draft_node.core.session import Session
 from draft_node.histories import HistoryKeeper
 from draft_node.lines import ConnectTo, Lines
+from draft_node.model.drafting import Drafting, DraftModel
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.serving.loop import Failures
 from goodspeed.wire.codec import FIXED_BYTES
@@ -34,10 +34,6 @@ from goodspeed.wire.messages import (
     Verdict,
 )
 from goodspeed.wire.zmq.transport import DraftChannel
-
-if TYPE_CHECKING:  # these modules import torch, which a node without a model never does
-    from draft_node.model.drafter import Drafter
-    from draft_node.model.drafting import Drafting
 
 logger = logging.getLogger("goodspeed.draft")
 
@@ -56,7 +52,7 @@ class DraftDaemon:
 
     def __init__(
         self,
-        drafting: "Drafting | None",
+        drafting: Drafting | None,
         channel: DraftChannel,
         core: DraftCore,
         history: HistoryKeeper | None = None,
@@ -116,7 +112,7 @@ class DraftDaemon:
         return self.core.line.is_full
 
     @property
-    def drafter(self) -> "Drafter | None":
+    def drafter(self) -> DraftModel | None:
         """The draft model; None: the node has none."""
         return None if self.drafting is None else self.drafting.drafter
 
@@ -216,7 +212,7 @@ class DraftDaemon:
         logger.warning("a verify node cannot be connected to", extra={"why": why})
         self.core.unreachable(link)
 
-    async def _draft(self, drafting: "Drafting") -> None:
+    async def _draft(self, drafting: Drafting) -> None:
         """Passes the draft model's proposals to their sessions."""
         while True:
             for proposed in await drafting.take():

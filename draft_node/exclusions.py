@@ -22,6 +22,9 @@ OF_MODEL = (
 )
 """Settings that need a draft model."""
 
+OF_WEIGHTS = ("fallback", "device", "dtype", "memory_fraction", "preset", "proposal")
+"""Of these, settings of a model that this node computes itself."""
+
 
 def check_together(config: "DraftConfig") -> None:
     """Raises ConfigError for options that exclude each other, or that need a missing option."""
@@ -37,6 +40,9 @@ def check_together(config: "DraftConfig") -> None:
 
 def _check_model(config: "DraftConfig") -> None:
     """Refuses model options without a model, and a tokenizer in addition to a model's own."""
+    if config.is_llamacpp:
+        _check_llamacpp(config)
+        return
     if config.has_model:
         if config.tokenizer is not None:
             raise ConfigError(
@@ -50,6 +56,20 @@ def _check_model(config: "DraftConfig") -> None:
         raise ConfigError(f"{flag} needs a draft model; leave it out, or give a model with --model")
     if config.drafter == "model":
         raise ConfigError("--drafter model needs a draft model; give one with --model, or --drafter ngram")
+
+
+def _check_llamacpp(config: "DraftConfig") -> None:
+    """Refuses what llama.cpp's server cannot do, or is told by its own options."""
+    if config.tokenizer is None:
+        raise ConfigError(f"--model {config.model} needs --tokenizer NAME|FOLDER, the target's")
+    weights = "give the draft model as safetensors, by a folder or a hub name"
+    for flag in _given(config, OF_WEIGHTS):
+        raise ConfigError(f"{flag} is not for llama.cpp; leave it out, or {weights}")
+    if config.verification == "ratio":
+        what = "--verification ratio needs the draft model's whole distribution, which llama.cpp's server does not tell"
+        raise ConfigError(f"{what}; leave it out, or {weights}")
+    if config.is_url and config.threads is not None:
+        raise ConfigError("--threads is for a model in this process; start llama-server with --threads instead")
 
 
 def _check_history(config: "DraftConfig") -> None:

@@ -48,9 +48,9 @@ class DraftCollector(Collector):
         failures = dict.fromkeys(KNOWN, 0) | texts.failed
         yield gauge("num_requests_running", "Texts that are being written.", self._daemon.num_running)
         yield gauge("num_requests_waiting", "Texts that wait for their turn.", self._daemon.num_waiting)
-        if self._daemon.drafter is not None:
-            caches = self._daemon.drafter.caches
-            yield metrics.kv_cache_usage(self._daemon.drafter.runner.pool)
+        drafter = self._daemon.drafter
+        if drafter is not None and (caches := drafter.caches) is not None:
+            yield metrics.kv_cache_usage(caches.pool)
             yield from metrics.prefix_cache(caches.num_looked_up, caches.num_found)
         yield counters("request_success", "Texts complete, or left by their users.", "finished_reason", ended)
         yield counters("request_failures", "Texts not let in, or not completed.", "code", failures)

@@ -54,7 +54,7 @@ def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
         prompts = read_file(config.prompts, instead=f", or {standard_input.NAME} for standard input")
     _check_folders(config)
     http = bind_http(config.http, config.api_key)
-    if config.has_model:
+    if config.has_model and not config.is_llamacpp:
         find_model(config.model, reporter)
     return Found(config, keys, http, prompts)
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from draft_node.core.actions import Request
 from draft_node.model.job import Job
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.exact import trees
 from goodspeed.exact.trees import BASE
@@ -69,6 +70,10 @@ class Caches:
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._caches)
 
+    @property
+    def pool(self) -> PagePool:
+        return self._runner.pool
+
     def rewind(self, job: Job) -> None:
         """Truncates the cache to what the job needs of it: text, and nodes that have something drafted after them.
 
@@ -113,7 +118,7 @@ class Caches:
         """Frees a closed session's memory; pages that other sessions may share stay in the prefix cache."""
         cache = self._caches.pop(session_id, None)
         if cache is not None and not cache.shares:
-            self._runner.pool.withdraw(session_id)
+            self.pool.withdraw(session_id)
         self._runner.free(session_id)
 
     def begin_step(self) -> None:
@@ -124,7 +129,7 @@ class Caches:
 
     def is_read_by_another(self, job: Job) -> bool:
         """Returns True if another job of this step prefills the same prefix: one step later it is cached."""
-        if job.session_id in self._runner.pool:
+        if job.session_id in self.pool:
             return False
         return self._upcoming(job) in self._being_read
 
@@ -136,7 +141,7 @@ class Caches:
 
         jobs: all unfinished proposals, by session. width: most leaves to draft behind.
         """
-        pool = self._runner.pool
+        pool = self.pool
         if job.session_id not in pool:
             self._begin(job, self._caches[job.session_id])
         feed = self._feed(job, width)
@@ -159,10 +164,10 @@ class Caches:
 
     @property
     def _num_free(self) -> int:
-        return self._runner.pool.num_free - self._reserved
+        return self.pool.num_free - self._reserved
 
     def _needed(self, job: Job, feed: Feed) -> int:
-        return self._runner.pool.pages_needed(job.session_id, feed.num_rows)
+        return self.pool.pages_needed(job.session_id, feed.num_rows)
 
     def _is_too_long(self, job: Job, feed: Feed) -> bool:
         return self._caches[job.session_id].length + feed.num_rows > self._context_len
@@ -215,7 +220,7 @@ class Caches:
 
     def _begin(self, job: Job, cache: _Cache) -> None:
         """Fills a session's empty cache from the prefix cache, if this step's reservations leave enough pages free."""
-        pool = self._runner.pool
+        pool = self.pool
         hit = pool.find(job.session_id, _scope(job.propose.request), job.text)
         if pool.num_free - self._reserved < hit.num_unused:
             return
@@ -228,7 +233,7 @@ class Caches:
             cache.tokens = job.text[: hit.num_tokens]
 
     def _upcoming(self, job: Job) -> bytes | None:
-        return self._runner.pool.upcoming(job.session_id, _scope(job.propose.request), job.text)
+        return self.pool.upcoming(job.session_id, _scope(job.propose.request), job.text)
 
     def _gives_way(self, session_id: bytes, to: Job, jobs: Mapping[bytes, Job]) -> bool:
         job = jobs.get(session_id)
@@ -248,7 +253,7 @@ class Caches:
 
     def publish(self, job: Job) -> None:
         """Publishes the text's full pages in the prefix cache."""
-        self._runner.pool.publish(job.session_id, _scope(job.propose.request), job.text)
+        self.pool.publish(job.session_id, _scope(job.propose.request), job.text)
 
 
 def _num_common(cached: tuple[int, ...], text: tuple[int, ...]) -> int:

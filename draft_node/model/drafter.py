@@ -19,19 +19,17 @@ from torch import Tensor
 
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.caches import Caches, Feed
-from draft_node.model.job import Job, Row
+from draft_node.model.job import Job, Row, allowed
 from draft_node.model.noise_ahead import noise_ahead
 from draft_node.model.widths import MAX_WIDTH, Widths
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.masks import Matchers
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
-from goodspeed.errors import ConstraintError
 from goodspeed.exact import proposals
 from goodspeed.exact.confidence import acceptance_probabilities
 from goodspeed.exact.counts import CountedTexts
 from goodspeed.exact.logit_rules import TextRows, process
-from goodspeed.exact.masks import Words
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, runners_up, to_probs, uniform
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.fields import MAX_DRAFT
@@ -75,6 +73,10 @@ class Drafter:
         return min(self.checkpoint.context_len, pool.num_pages * pool.page_size)
 
     @property
+    def num_parallel(self) -> int:
+        return self.checkpoint.num_parallel
+
+    @property
     def busy(self) -> bool:
         return bool(self._jobs)
 
@@ -108,6 +110,9 @@ class Drafter:
             self.runner.pool.withdraw(session_id)
             self.forget(session_id)
         return given_up
+
+    def close(self) -> None:
+        """The process's end frees all memory."""
 
     @torch.inference_mode()
     def step(self) -> list[Proposed]:
@@ -259,21 +264,3 @@ def _rows(job: Job, feed: Feed) -> list[Row]:
     """Returns the rows of logits of a step."""
     rows = [Row(job, leaf, is_first=place == 0) for place, leaf in enumerate(feed.leaves)]
     return rows + [Row(job, feed.leaves[0], place) for place in range(1, feed.num_masks + 1)]
-
-
-def allowed(matchers: Matchers | None, job: Job, path: Sequence[int] = ()) -> Words | None:
-    """Returns the bit mask of the tokens permitted after a job's text and these drafted ones [1, num_words]; None: any.
-
-    The verify node applies its own masks, so that a missing mask here only costs acceptance. On the model thread, only
-    the constraints of local texts are compiled.
-    """
-    request = job.propose.request
-    if matchers is None or request.constraint is None:
-        return None
-    if not job.propose.local and not matchers.constraints.holds(request.session_id, request.constraint):
-        return None
-    try:
-        matcher = matchers.of(request.session_id, request.constraint, request.stop_ids)
-    except ConstraintError:
-        return None
-    return matcher.allowed([*job.text[len(request.prompt) :], *path])

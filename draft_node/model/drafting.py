@@ -8,20 +8,57 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
+from typing import TYPE_CHECKING, Protocol
 
 from draft_node.core.actions import Propose, Proposed
 from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.model.circuit_breaker import CircuitBreaker
-from draft_node.model.drafter import Drafter
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.serving.loop import ModelThread
 
+if TYPE_CHECKING:  # torch
+    from draft_node.model.caches import Caches
+
 logger = logging.getLogger("goodspeed.draft")
+
+
+class DraftModel(Protocol):
+    """A draft model: `add` proposals, then `step` until they are complete. These methods run on the model thread."""
+
+    max_proposal_bytes: int  # longest distributions of one proposal under the ratio rule
+
+    @property
+    def context_len(self) -> int: ...  # tokens of the longest text
+
+    @property
+    def num_parallel(self) -> int: ...  # tokens that it drafts in one forward pass
+
+    @property
+    def constraints(self) -> Constraints | None: ...  # the compiler that it shares; None: drafts ignore constraints
+
+    @property
+    def caches(self) -> "Caches | None": ...  # None: another process has them
+
+    @property
+    def busy(self) -> bool: ...
+
+    def add(self, propose: Propose) -> None: ...
+
+    def forget(self, session_id: bytes) -> None: ...
+
+    def step(self) -> list[Proposed]: ...
+
+    def give_up(self) -> list[Proposed]: ...
+
+    def abandon(self) -> list[Proposed]: ...
+
+    def close(self) -> None: ...
 
 
 class Drafting:
     """`want` proposals, and `take` complete ones. All methods but `_steps` run in the event loop."""
 
-    def __init__(self, drafter: Drafter) -> None:
+    def __init__(self, drafter: DraftModel) -> None:
         self.drafter = drafter
         self.breaker = CircuitBreaker()
         self._wanted: OrderedDict[bytes, Propose | None] = OrderedDict()  # newest per session; None: forget the session
@@ -58,6 +95,8 @@ class Drafting:
         """Waits at most DRAFTING_TIMEOUT_S for the running step. Blocks the event loop: call it at the very end."""
         if not self._thread.close(DRAFTING_TIMEOUT_S):
             logger.warning("the draft model hangs; this node ends without it")
+        else:
+            self.drafter.close()
 
     def _add(self, session_id: bytes, wanted: Propose | None) -> None:
         self._wanted[session_id] = wanted

@@ -1,12 +1,18 @@
 """An unfinished proposal with the tree drafted so far. Plain data."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from draft_node.core.actions import Propose, Proposed
 from draft_node.core.tree import LEAST, Nodes, Tree
-from goodspeed.exact import proposals, trees
+from goodspeed.constraint.masks import Matchers
+from goodspeed.errors import ConstraintError
+from goodspeed.exact import trees
 from goodspeed.exact.trees import BASE
 
 
@@ -108,7 +114,7 @@ class Job:
             epoch=self.propose.epoch,
             round=self.propose.round,
             tokens=new.tokens,
-            proposal=None if self.by_match else proposals.encode(self.positions),
+            proposal=None if self.by_match else b"".join(self.positions),  # as `proposals.encode`, without torch
             probabilities=new.probabilities if self.by_match else None,
             parents=new.parents if self.by_match else None,
         )
@@ -141,3 +147,21 @@ class Row(NamedTuple):
         if self.is_first:
             self.job.num_drafted += 1
             self.job.newest = node
+
+
+def allowed(matchers: Matchers | None, job: Job, path: Sequence[int] = ()) -> NDArray[np.int32] | None:
+    """Returns the bit mask of the tokens permitted after a job's text and these drafted ones [1, num_words]; None: any.
+
+    The verify node applies its own masks, so that a missing mask here only costs acceptance. On the model thread, only
+    the constraints of local texts are compiled.
+    """
+    request = job.propose.request
+    if matchers is None or request.constraint is None:
+        return None
+    if not job.propose.local and not matchers.constraints.holds(request.session_id, request.constraint):
+        return None
+    try:
+        matcher = matchers.of(request.session_id, request.constraint, request.stop_ids)
+    except ConstraintError:
+        return None
+    return matcher.allowed([*job.text[len(request.prompt) :], *path])

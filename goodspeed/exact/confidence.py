@@ -1,8 +1,10 @@
 """The probability that a drafted token is accepted by the match rule, from the draft model's confidence in it."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+if TYPE_CHECKING:  # nodes without torch use the constants
+    from torch import Tensor
 
 AT_NO_CONFIDENCE = 0.4
 """Acceptance probability of a token with draft probability 0; linear from there to 1 (AdaSpec's confidence prior).
@@ -18,7 +20,9 @@ With `tiny-draft-p`, at T = 0 and 1, 0.3 and 0.4 of the tokens below 0.3 were ac
 one mask stood before them or seven."""
 
 
-def acceptance_probabilities(logits: Tensor, tokens: Tensor, are_behind_masks: Sequence[bool] = ()) -> Tensor:
+def acceptance_probabilities(
+    logits: "Tensor", tokens: "Tensor", are_behind_masks: Sequence[bool] = ()
+) -> "Tensor":
     """Returns acceptance probabilities [batch] of tokens [batch] drawn from logits [batch, vocab] (match rule).
 
     Based on the model's probabilities before temperature and truncation, which show doubt even at temperature 0.

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from goodspeed.exact.kept import Kept
 from goodspeed.exact.noise import Role, exponential_at, key, match_noise, uniform
-from goodspeed.exact.truncation import Kept, masked
+from goodspeed.exact.truncation import masked
 
 __all__ = [
     "Role",

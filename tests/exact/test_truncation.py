@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from goodspeed.exact.sampling import SamplingBatch, choose, sample, to_probs
-from goodspeed.exact.truncation import Kept, masked
+from goodspeed.exact.kept import Kept
+from goodspeed.exact.truncation import masked
 from goodspeed.wire.messages import Sampling
 
 OPTIONS = [

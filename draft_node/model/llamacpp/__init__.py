@@ -1,0 +1,1 @@
+"""Drafts with llama.cpp, without torch: in this process (`xllamacpp`), or at a running `llama-server` over HTTP."""

@@ -1,0 +1,232 @@
+"""The draft model at llama.cpp's server: the server computes, and this node draws from the likeliest tokens.
+
+A step asks the server once for each session with a proposal, for all at the same time. The server writes some tokens
+greedily behind the session's likeliest leaf, and tells the likeliest tokens at each of their places. From these the
+draft node draws with the target's noise, as a draft model of its own does. It follows what the server wrote as far as
+its own draws, or alternatives to them, are the same tokens. At temperature 0 they always are.
+
+Rules are applied as far as they need no more than the likeliest tokens: banned ids, biases, `min_p`, constraints, top-k
+and top-p. The verify node decides in any case. Runs on the model thread.
+"""
+
+from collections import OrderedDict
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from os.path import commonprefix
+
+import numpy as np
+
+from draft_node.core.actions import Propose, Proposed
+from draft_node.model.job import Job, allowed
+from draft_node.model.llamacpp.server import Ask, Choice, Place, Server
+from goodspeed.constraint.compiling import Constraints
+from goodspeed.constraint.masks import Matchers
+from goodspeed.exact.confidence import AT_NO_CONFIDENCE
+from goodspeed.exact.kept import Kept
+from goodspeed.exact.trees import BASE
+from goodspeed.ngram.noise_at import match_key, noise_at
+from goodspeed.wire.fields import MAX_DRAFT
+
+PREFILL_CHUNK = 256
+"""Most tokens of a text that one request makes the server compute, so that no step takes too long."""
+
+NUM_GREEDY, NUM_DRAWN = 8, 32
+"""Likeliest tokens that the server tells of a place, at temperature 0 and above."""
+
+AT_ONCE = 2
+"""Tokens that a request asks for above temperature 0: the server's second token is of use if its first one is drawn,
+or is an alternative."""
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One of the server's slots, and the text whose keys and values it should have."""
+
+    number: int
+    tokens: tuple[int, ...] = ()
+
+
+class _Slots:
+    """Which session has which slot; the least recently used one is taken over."""
+
+    def __init__(self, number: int) -> None:
+        self._free = [_Slot(each) for each in range(number)]
+        self._taken: OrderedDict[bytes, _Slot] = OrderedDict()
+
+    def of(self, session_id: bytes, in_use: Container[int]) -> _Slot | None:
+        """Returns the session's slot, or another's that is not in use; None: all are."""
+        slot = self._taken.pop(session_id, None) or (self._free.pop() if self._free else None)
+        if slot is None:
+            oldest = next((key for key, each in self._taken.items() if each.number not in in_use), None)
+            if oldest is None:
+                return None
+            slot = self._taken.pop(oldest)
+        self._taken[session_id] = slot
+        return slot
+
+    def forget(self, session_id: bytes) -> None:
+        slot = self._taken.pop(session_id, None)
+        if slot is not None:
+            self._free.append(slot)
+
+
+class LlamaDrafter:
+    """`add` proposals, then `step` until they are complete."""
+
+    num_parallel = 1
+    caches = None  # the server has them
+
+    def __init__(self, server: Server, num_tokens: int, constraints: Constraints | None = None) -> None:
+        """num_tokens: drafted ids are below it. constraints: compiler for structured output; None: it is ignored."""
+        self.server = server
+        self.num_tokens = num_tokens
+        self.context_len = server.context_len
+        self.constraints = constraints
+        self.max_proposal_bytes = 0  # under the ratio rule nothing is drafted
+        self._matchers = None if constraints is None else Matchers(constraints)
+        self._slots = _Slots(server.num_slots)
+        self._jobs: dict[bytes, Job] = {}
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._jobs)
+
+    def add(self, propose: Propose) -> None:
+        """Starts a proposal, which replaces an unfinished one of the same session."""
+        job = Job(propose, min(propose.length, MAX_DRAFT))
+        if (replaced := self._jobs.get(job.session_id)) is not None:
+            job.take_over(replaced)
+        self._jobs[job.session_id] = job
+
+    def forget(self, session_id: bytes) -> None:
+        """Drops the state of a closed session; its slot is free."""
+        self._jobs.pop(session_id, None)
+        self._slots.forget(session_id)
+        if self._matchers is not None:
+            self._matchers.forget(session_id)
+
+    def give_up(self) -> list[Proposed]:
+        """Drops all unfinished proposals; returns an empty one for each, so that sessions continue without drafts."""
+        given_up = [job.proposed(empty=True) for job in self._jobs.values()]
+        self._jobs.clear()
+        return given_up
+
+    def abandon(self) -> list[Proposed]:
+        """Gives up after the server failed; what its slots have is uncertain."""
+        self._slots = _Slots(self.server.num_slots)
+        return self.give_up()
+
+    def close(self) -> None:
+        self.server.end()
+
+    def step(self) -> list[Proposed]:
+        """Asks the server once for every unfinished proposal; returns those that are complete."""
+        asked: list[tuple[Job, int, _Slot, Ask]] = []
+        done: list[Job] = []
+        in_use: set[int] = set()
+        for job in self._jobs.values():
+            leaf = BASE if job.length == 0 else next(iter(job.leaves(1)), None)
+            if leaf is None or not self._fits(job, leaf):
+                done.append(job)
+            elif (slot := self._slots.of(job.session_id, in_use)) is not None:
+                in_use.add(slot.number)
+                asked.append((job, leaf, slot, self._ask(job, leaf, slot)))
+        answers = self.server.complete([ask for *_, ask in asked])
+        for (job, leaf, slot, ask), places in zip(asked, answers, strict=True):
+            if places is None or self._take(job, leaf, slot, ask, places):
+                done.append(job)
+        for job in done:
+            del self._jobs[job.session_id]
+        return [job.proposed() for job in done]
+
+    # -- one session -----------------------------------------------------------------------------------------------
+
+    def _fits(self, job: Job, leaf: int) -> bool:
+        return job.by_match and len(job.text) + job.tree.depth(leaf) < self.context_len
+
+    def _ask(self, job: Job, leaf: int, slot: _Slot) -> Ask:
+        """Returns the request for what follows a leaf, or for the next part of a text that the slot does not have."""
+        prompt = (*job.text, *job.path(leaf))
+        end = len(commonprefix([slot.tokens, prompt])) + PREFILL_CHUNK
+        if end < len(prompt):
+            return Ask(slot.number, prompt[:end], 0, 0)
+        depth = job.tree.depth(leaf)
+        longest = min(job.length - job.num_drafted, job.propose.max_depth - depth, self.context_len - len(prompt))
+        if job.propose.request.sampling.temperature == 0:
+            return Ask(slot.number, prompt, longest, NUM_GREEDY)
+        return Ask(slot.number, prompt, min(AT_ONCE, longest), NUM_DRAWN)
+
+    def _take(self, job: Job, leaf: int, slot: _Slot, ask: Ask, places: Sequence[Place]) -> bool:
+        """Takes an answer; returns whether the proposal is complete."""
+        slot.tokens = (*ask.prompt, *(place.id for place in places[:-1]))
+        if ask.num_tokens:
+            if not places:  # it would not answer the same request otherwise
+                return True
+            self._follow(job, leaf, places[: ask.num_tokens])
+            return job.is_complete
+        return job.length == 0 and len(ask.prompt) == len(job.text)
+
+    def _follow(self, job: Job, leaf: int, places: Sequence[Place]) -> None:
+        """Draws a token at each place, as long as the tokens that the server wrote before it are in the tree."""
+        tree, parent, is_first = job.tree, leaf, True
+        for place in places:
+            drawn = self._draw(job, parent, place.top_logprobs)
+            if not drawn:  # nothing is permitted there
+                tree.close(parent)
+                break
+            children = {token: tree.add(token, probability, parent) for token, probability in drawn}
+            if is_first:
+                job.num_drafted += 1
+                job.newest = children[drawn[0][0]]
+            is_first = is_first and place.id == drawn[0][0]
+            after = children.get(place.id)
+            if after is None or job.ends_with(after) or tree.depth(after) >= job.propose.max_depth:
+                break
+            parent = after
+
+    def _draw(self, job: Job, parent: int, top: Sequence[Choice]) -> list[tuple[int, float]]:
+        """Returns the token drawn after a node and its alternatives, the best first, with acceptance probabilities."""
+        request, position = job.propose.request, len(job.text) + job.tree.depth(parent)
+        logits = self._permitted(job, parent, position, top)
+        if not logits:
+            return []
+        sampling, kept = request.sampling, logits
+        if sampling.temperature:
+            noises = noise_at(match_key(sampling.seed, position), logits)
+            tempered = {token: logit / sampling.temperature for token, logit in logits.items()}
+            scores = {token: tempered[token] - log(noise) for token, noise in zip(logits, noises, strict=True)}
+            if sampling.top_k or sampling.top_p < 1.0:
+                found = Kept.of(np.array([list(tempered.values())]), [sampling]).tokens.tolist()
+                tokens = list(logits)
+                kept = {tokens[index]: 0.0 for index in found}
+        else:
+            scores = logits
+        first = max(kept, key=lambda token: (scores[token], -token))
+        confidence = next(exp(min(0.0, choice.logprob)) for choice in top if choice.id == first)
+        probability = AT_NO_CONFIDENCE + (1.0 - AT_NO_CONFIDENCE) * confidence
+        others = sorted(scores.keys() - {first}, key=lambda token: (-scores[token], token))
+        return [(first, probability), *zip(others, job.others(parent, probability), strict=False)]
+
+    def _permitted(self, job: Job, parent: int, position: int, top: Sequence[Choice]) -> dict[int, float]:
+        """Returns the logits of the likeliest tokens that the rules permit after a node."""
+        request = job.propose.request
+        banned, words = request.banned_at(position), allowed(self._matchers, job, job.path(parent))
+        bits = None if words is None else words[0].tolist()
+        logits = {
+            choice.id: choice.logprob
+            for choice in top
+            if choice.id < self.num_tokens
+            and choice.id not in banned
+            and (bits is None or (choice.id < 32 * len(bits) and bits[choice.id // 32] >> choice.id % 32 & 1))
+        }
+        rules = request.logit_rules
+        if rules is None or not logits:
+            return logits
+        for each in rules.logit_bias:
+            if each.token in logits:
+                logits[each.token] += each.bias
+        if rules.min_p and request.sampling.temperature:
+            least = max(logits.values()) + request.sampling.temperature * log(rules.min_p)
+            logits = {token: logit for token, logit in logits.items() if logit >= least}
+        return logits

@@ -1,0 +1,222 @@
+"""A client of llama.cpp's server: asks for completions of token ids, and checks all that it answers.
+
+The server is another program, perhaps on another machine. Sizes, ids and probabilities are bounded before they are
+used, and an answer that takes too long or cannot be read is an error. Called on the model thread.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from http.client import HTTPConnection, HTTPException
+from typing import Annotated, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from draft_node.core.drafts import asking
+from goodspeed.engine.tokenizing.text import encode_part
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
+from goodspeed.errors import CheckpointError, MalformedMessage, TransportError
+from goodspeed.untrusted import sanitize
+from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT
+
+KEY_VARIABLE = "LLAMA_API_KEY"
+"""Environment variable with the server's API key; llama.cpp's own programs read it, too."""
+
+MAX_ANSWER_BYTES = 1 << 20
+"""Longest answer; one with MAX_DRAFT tokens and 32 others beside each has less than 200 kB."""
+
+IDLE_S = 1.0
+"""Idle time after which a connection is replaced before its next use: the server may be closing it."""
+
+START_TIMEOUT_S = 30.0
+"""Longest wait for an answer before the node serves."""
+
+PROBE = (
+    "A probe: 1 2 3, 40+2=42; def f(x): return [x, 'y'] # \n\n\tWhere's the fox's den? \"Überall\", sagte sie. "
+    "SELECT * FROM t WHERE a >= 10; {\"key\": null} <b>déjà vu</b> 漢字 かな Привет мир 🙂\r\n  end."
+)
+"""Text that two tokenizers rarely encode alike unless they are the same."""
+
+Probability = Annotated[float, Meta(le=1e-3)]  # its logarithm, rounded
+Token = Annotated[int, Meta(ge=0, lt=1 << 31)]
+T = TypeVar("T")
+
+
+class Choice(Struct):
+    """A token with its log-probability before sampling."""
+
+    id: Token
+    logprob: Probability
+
+
+class Place(Struct):
+    """A place of a completion: the token that the server wrote there, and the likeliest ones, sorted."""
+
+    id: Token
+    top_logprobs: Annotated[list[Choice], Meta(max_length=1024)]
+
+
+class _Completion(Struct):
+    completion_probabilities: Annotated[list[Place], Meta(max_length=2 * MAX_DRAFT)] = []
+
+
+class _Slot(Struct):
+    n_ctx: Annotated[int, Meta(gt=0)]
+
+
+class _Props(Struct):
+    total_slots: Annotated[int, Meta(ge=1, le=1024)]
+    default_generation_settings: _Slot
+
+
+class _Meta(Struct):
+    n_vocab: Annotated[int, Meta(ge=1)]
+
+
+class _Model(Struct):
+    meta: _Meta
+
+
+class _Models(Struct):
+    data: Annotated[list[_Model], Meta(min_length=1)]
+
+
+class _Tokens(Struct):
+    tokens: Annotated[list[Token], Meta(max_length=4 * len(PROBE))]
+
+
+class Ask(NamedTuple):
+    """A completion that is wanted."""
+
+    slot: int  # the server's, which keeps the keys and values of its latest text
+    prompt: Sequence[int]
+    num_tokens: int  # 0 only computes keys and values
+    num_top: int  # likeliest tokens to tell at each place
+
+
+class Server:
+    """A server with one connection per slot, so that all slots compute at the same time."""
+
+    def __init__(self, name: str, connect: Callable[[float], HTTPConnection], key: str | None = None) -> None:
+        """name: in messages. connect: makes a connection with a timeout in seconds. key: the server's API key."""
+        self.name = name
+        self.num_slots = 0
+        self.context_len = 0  # of one slot
+        self._connect = connect
+        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._connections: dict[int, tuple[HTTPConnection, float]] = {}  # by slot, with the time of the latest use
+        self._completions = msgspec.json.Decoder(_Completion)
+
+    def check(self, vocabulary: Vocabulary) -> None:
+        """Reads the server's limits; CheckpointError if its token ids are not the vocabulary's."""
+        props = self._fetch("/props", _Props)
+        self.num_slots = props.total_slots
+        self.context_len = min(props.default_generation_settings.n_ctx, MAX_CONTEXT)
+        num_rows = self._fetch("/v1/models", _Models).data[0].meta.n_vocab
+        what = f"--model {self.name} has another tokenizer than --tokenizer {vocabulary.name}"
+        instead = "give a GGUF file of the target's family, and the target's tokenizer"
+        if num_rows < vocabulary.num_tokens:  # a model may have more rows, as padding
+            raise CheckpointError(f"{what}: {num_rows} tokens, not {vocabulary.num_tokens}; {instead}")
+        body = {"content": PROBE, "add_special": False, "parse_special": False}
+        if self._fetch("/tokenize", _Tokens, body).tokens != encode_part(vocabulary.tokenizer, PROBE):
+            raise CheckpointError(f"{what}: a test text has other token ids; {instead}")
+
+    def complete(self, asks: Sequence[Ask]) -> list[list[Place] | None]:
+        """Returns the places of each completion, and None where the server refuses a request.
+
+        TransportError or MalformedMessage for a server that is away, too slow, or wrong.
+        """
+        until = time.monotonic() + asking.DRAFTING_TIMEOUT_S
+        try:
+            for ask in asks:
+                self._send(ask, until)
+            return [self._receive(ask.slot, until) for ask in asks]
+        except BaseException:
+            self.close()  # answers to come would be taken for those of later requests
+            raise
+
+    def close(self) -> None:
+        """Closes all connections; the next request opens new ones."""
+        for connection, _ in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # -- HTTP ------------------------------------------------------------------------------------------------------
+
+    def _send(self, ask: Ask, until: float) -> None:
+        connection, used_at = self._connections.pop(ask.slot, (None, 0.0))
+        now = time.monotonic()
+        if connection is not None and now - used_at > IDLE_S:
+            connection.close()
+            connection = None
+        connection = connection or self._connect(until - now)
+        self._connections[ask.slot] = connection, now
+        body = {
+            "prompt": ask.prompt,
+            "id_slot": ask.slot,
+            "cache_prompt": True,
+            "n_predict": ask.num_tokens,
+            "n_probs": ask.num_top if ask.num_tokens else 0,
+            "samplers": ["top_k"],
+            "top_k": 1,
+            "response_fields": ["completion_probabilities"],
+        }
+        self._request(connection, "/completion", body)
+
+    def _receive(self, slot: int, until: float) -> list[Place] | None:
+        connection, _ = self._connections[slot]
+        status, body = self._answer(connection, until)
+        self._connections[slot] = connection, time.monotonic()
+        if status == 400:  # such as a text that is too long for the server
+            return None
+        return self._parsed(status, body, self._completions).completion_probabilities
+
+    def _fetch(self, path: str, kind: type[T], body: object = None) -> T:
+        """Asks for one thing on a connection of its own."""
+        connection = self._connect(START_TIMEOUT_S)
+        try:
+            self._request(connection, path, body)
+            status, answer = self._answer(connection, time.monotonic() + START_TIMEOUT_S)
+            return self._parsed(status, answer, msgspec.json.Decoder(kind))
+        finally:
+            connection.close()
+
+    def _request(self, connection: HTTPConnection, path: str, body: object) -> None:
+        encoded = None if body is None else msgspec.json.encode(body)
+        try:
+            connection.request("GET" if body is None else "POST", path, encoded, self._headers)
+        except (OSError, HTTPException) as error:
+            raise self._unreachable(error) from error
+
+    def _answer(self, connection: HTTPConnection, until: float) -> tuple[int, bytes]:
+        """Returns status and body of an answer."""
+        found = bytearray()
+        try:
+            response = connection.getresponse()
+            while chunk := response.read1(1 << 16):
+                found += chunk
+                if len(found) > MAX_ANSWER_BYTES:
+                    raise MalformedMessage(f"{self.name} answers with more than {MAX_ANSWER_BYTES} bytes")
+                if (left := until - time.monotonic()) <= 0:
+                    raise TimeoutError("its answer takes too long")
+                if connection.sock is not None:
+                    connection.sock.settimeout(left)
+        except (OSError, HTTPException) as error:
+            raise self._unreachable(error) from error
+        return response.status, bytes(found)
+
+    def _unreachable(self, error: Exception) -> TransportError:
+        why = sanitize(str(error)) or type(error).__name__
+        return TransportError(f"llama.cpp's server at {self.name} does not answer ({why}); start it, or look at its log")
+
+    def _parsed(self, status: int, body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
+        if status == 401:
+            raise TransportError(f"{self.name} wants its API key; set {KEY_VARIABLE}")
+        if status != 200:
+            raise TransportError(f"{self.name} answers with status {status}: {sanitize(body[:200].decode(errors='replace'))}")
+        try:
+            return decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            why = sanitize(str(error))
+            raise MalformedMessage(f"{self.name} does not answer as llama.cpp's server does: {why}") from None
