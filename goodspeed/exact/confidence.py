@@ -20,9 +20,7 @@ With `tiny-draft-p`, at T = 0 and 1, 0.3 and 0.4 of the tokens below 0.3 were ac
 one mask stood before them or seven."""
 
 
-def acceptance_probabilities(
-    logits: "Tensor", tokens: "Tensor", are_behind_masks: Sequence[bool] = ()
-) -> "Tensor":
+def acceptance_probabilities(logits: "Tensor", tokens: "Tensor", are_behind_masks: Sequence[bool] = ()) -> "Tensor":
     """Returns acceptance probabilities [batch] of tokens [batch] drawn from logits [batch, vocab] (match rule).
 
     Based on the model's probabilities before temperature and truncation, which show doubt even at temperature 0.

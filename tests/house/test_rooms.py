@@ -36,6 +36,7 @@ LOADS_NONE_OF = {
     "goodspeed.wire": TENSORS,
     "draft_node.http": TENSORS,
     "draft_node.service": TENSORS,
+    "draft_node.model.llamacpp": TENSORS,
 }
 """Libraries that importing all of a room does not load, at whatever depth. In one process, the strictest first."""
 

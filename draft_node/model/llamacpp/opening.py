@@ -2,8 +2,7 @@
 
 import os
 import re
-import socket
-import tempfile
+import secrets
 from collections.abc import Callable, Mapping
 from http.client import HTTPConnection
 from pathlib import Path
@@ -36,7 +35,7 @@ def make_drafting(config: DraftConfig, vocabulary: Vocabulary) -> Drafting:
     try:
         server.check(vocabulary)
     except BaseException:
-        server.close()
+        server.end()
         raise
     return Drafting(LlamaDrafter(server, vocabulary.num_tokens, Constraints(vocabulary, Trial(vocabulary))))
 
@@ -50,7 +49,7 @@ def at_url(url: str, environment: Mapping[str, str], *, trusted_network: bool) -
         host, port = None, 0
     if parts.scheme != "http" or not host or parts.path.strip("/") or parts.query or parts.fragment or "@" in url:
         raise ConfigError(f"--model {parts.scheme}://...: write http://HOST:PORT, and a key into {KEY_VARIABLE}")
-    if not trusted_network and not is_loopback(f"tcp://{parts.netloc}:{port}" if parts.port is None else f"tcp://{parts.netloc}"):
+    if not trusted_network and not is_loopback(f"tcp://[{host}]:{port}"):
         what = "users' texts would go there unencrypted; use loopback (an SSH tunnel ends there)"
         raise ConfigError(f"--model {url} is beyond this machine: {what}, or --trusted-network")
     key = environment.get(KEY_VARIABLE)
@@ -59,37 +58,19 @@ def at_url(url: str, environment: Mapping[str, str], *, trusted_network: bool) -
     return Server(url, lambda timeout_s: HTTPConnection(host, port, timeout=timeout_s), key or None)
 
 
-class _LocalConnection(HTTPConnection):
-    """A connection to a socket in the file system."""
-
-    def __init__(self, path: str, timeout_s: float) -> None:
-        super().__init__("localhost", timeout=timeout_s)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
 class _InProcess(Server):
-    """A server in this process. It listens in a folder that only this user may enter, and on no port."""
+    """A server in this process. It listens on loopback, at a port that the system chose, with a key that it alone has."""
 
-    def __init__(self, name: str, params: Any, start: Callable[[Any], object]) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="goodspeed-")
-        path = f"{self._folder.name}/llama.sock"
-        params.hostname = path
-        super().__init__(name, lambda timeout_s: _LocalConnection(path, timeout_s))
-        try:
-            self._running: object | None = start(params)
-        except BaseException:
-            self._folder.cleanup()
-            raise
+    def __init__(self, name: str, params: Any, start: Callable[[Any], Any]) -> None:
+        params.hostnames, params.port, key = ["127.0.0.1"], 0, secrets.token_hex(32)
+        params.api_keys = [key]
+        self._running = start(params)
+        host, port = self._running.listening_address.removeprefix("http://").split(":")
+        super().__init__(name, lambda timeout_s: HTTPConnection(host, int(port), timeout=timeout_s), key)
 
     def end(self) -> None:
         super().end()
         self._running = None  # waits for its threads
-        self._folder.cleanup()
 
 
 def in_process(path: Path, num_threads: int, num_slots: int) -> Server:

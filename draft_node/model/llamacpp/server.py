@@ -34,7 +34,7 @@ START_TIMEOUT_S = 30.0
 
 PROBE = (
     "A probe: 1 2 3, 40+2=42; def f(x): return [x, 'y'] # \n\n\tWhere's the fox's den? \"Überall\", sagte sie. "
-    "SELECT * FROM t WHERE a >= 10; {\"key\": null} <b>déjà vu</b> 漢字 かな Привет мир 🙂\r\n  end."
+    'SELECT * FROM t WHERE a >= 10; {"key": null} <b>déjà vu</b> 漢字 かな Привет мир 🙂\r\n  end.'
 )
 """Text that two tokenizers rarely encode alike unless they are the same."""
 
@@ -142,6 +142,10 @@ class Server:
             connection.close()
         self._connections.clear()
 
+    def end(self) -> None:
+        """Closes the connections for good."""
+        self.close()
+
     # -- HTTP ------------------------------------------------------------------------------------------------------
 
     def _send(self, ask: Ask, until: float) -> None:
@@ -202,19 +206,23 @@ class Server:
                     raise TimeoutError("its answer takes too long")
                 if connection.sock is not None:
                     connection.sock.settimeout(left)
+            response.close()  # `read1` leaves it open, and the connection with it
         except (OSError, HTTPException) as error:
             raise self._unreachable(error) from error
         return response.status, bytes(found)
 
     def _unreachable(self, error: Exception) -> TransportError:
         why = sanitize(str(error)) or type(error).__name__
-        return TransportError(f"llama.cpp's server at {self.name} does not answer ({why}); start it, or look at its log")
+        return TransportError(
+            f"llama.cpp's server at {self.name} does not answer ({why}); start it, or look at its log"
+        )
 
     def _parsed(self, status: int, body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
         if status == 401:
             raise TransportError(f"{self.name} wants its API key; set {KEY_VARIABLE}")
         if status != 200:
-            raise TransportError(f"{self.name} answers with status {status}: {sanitize(body[:200].decode(errors='replace'))}")
+            why = sanitize(body[:200].decode(errors="replace"))
+            raise TransportError(f"{self.name} answers with status {status}: {why}")
         try:
             return decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
