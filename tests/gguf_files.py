@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -59,7 +60,7 @@ def write(name: str, file: Path) -> Path:
     return file
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: dict) -> None:
+def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: dict[str, Any]) -> None:
     special = {token["id"] for token in tokenizer["added_tokens"]}
     tokens = sorted(tokenizer["model"]["vocab"], key=tokenizer["model"]["vocab"].get)
     kinds = [gguf.TokenType.CONTROL if number in special else gguf.TokenType.NORMAL for number in range(len(tokens))]
@@ -73,7 +74,7 @@ def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: dict) -> None:
 
 
 def _interleaved(values: np.ndarray, num_heads: int) -> np.ndarray:
-    """Returns the rows in llama.cpp's order: it rotates neighbouring pairs, and transformers the two halves of a head."""
+    """Returns the rows in llama.cpp's order: it rotates neighbouring pairs, transformers the two halves of a head."""
     half = values.shape[0] // num_heads // 2
     return values.reshape(num_heads, 2, half, -1).swapaxes(1, 2).reshape(values.shape)
 

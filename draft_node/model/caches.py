@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from draft_node.core.actions import Request
-from draft_node.model.job import Job
+from draft_node.model.job import Job, num_common
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.exact import trees
@@ -81,7 +81,7 @@ class Caches:
         """
         cache = self._caches.setdefault(job.session_id, _Cache())
         cache.shares = bool(job.propose.request.cache_salt)
-        num_kept = _num_common(cache.tokens, job.text)
+        num_kept = num_common(cache.tokens, job.text)
         way, needed = self._rows_to_keep(cache, job, num_kept)
         if num_kept + len(way) == len(job.text) and job.tree.is_leaf(BASE):
             num_kept, way = (num_kept, way[:-1]) if way else (num_kept - 1, way)
@@ -254,14 +254,6 @@ class Caches:
     def publish(self, job: Job) -> None:
         """Publishes the text's full pages in the prefix cache."""
         self.pool.publish(job.session_id, _scope(job.propose.request), job.text)
-
-
-def _num_common(cached: tuple[int, ...], text: tuple[int, ...]) -> int:
-    """Returns the length of the longest common prefix."""
-    most = min(len(cached), len(text))
-    if cached[:most] == text[:most]:
-        return most
-    return next(place for place in range(most) if cached[place] != text[place])
 
 
 def _scope(request: Request) -> bytes:

@@ -92,7 +92,7 @@ def _lacks_access(error: BaseException | None) -> str | None:
 
 
 def public_name(name: str) -> str:
-    """Returns a model's name for peers and users; of a folder or file only the final part, since the path is private."""
+    """Returns a model's name for peers and users; of a folder or file the final part: the path is private."""
     shown = "".join(character for character in name if character.isprintable())[:256]
     try:
         return Path(name).resolve().name if Path(name).exists() else shown

@@ -10,15 +10,14 @@ and top-p. The verify node decides in any case. Runs on the model thread.
 """
 
 from collections import OrderedDict
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import exp, log
-from os.path import commonprefix
 
 import numpy as np
 
 from draft_node.core.actions import Propose, Proposed
-from draft_node.model.job import Job, allowed
+from draft_node.model.job import Job, allowed, num_common
 from draft_node.model.llamacpp.server import Ask, Choice, Place, Server
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.masks import Matchers
@@ -44,31 +43,7 @@ class _Slot:
     """One of the server's slots, and the text whose keys and values it should have."""
 
     number: int
-    tokens: tuple[int, ...] = ()
-
-
-class _Slots:
-    """Which session has which slot; the least recently used one is taken over."""
-
-    def __init__(self, number: int) -> None:
-        self._free = [_Slot(each) for each in range(number)]
-        self._taken: OrderedDict[bytes, _Slot] = OrderedDict()
-
-    def of(self, session_id: bytes, in_use: Container[int]) -> _Slot | None:
-        """Returns the session's slot, or another's that is not in use; None: all are."""
-        slot = self._taken.pop(session_id, None) or (self._free.pop() if self._free else None)
-        if slot is None:
-            oldest = next((key for key, each in self._taken.items() if each.number not in in_use), None)
-            if oldest is None:
-                return None
-            slot = self._taken.pop(oldest)
-        self._taken[session_id] = slot
-        return slot
-
-    def forget(self, session_id: bytes) -> None:
-        slot = self._taken.pop(session_id, None)
-        if slot is not None:
-            self._free.append(slot)
+    tokens: tuple[int, ...] = ()  # empty: what it has is not used, since it is another text's
 
 
 class LlamaDrafter:
@@ -85,7 +60,7 @@ class LlamaDrafter:
         self.constraints = constraints
         self.max_proposal_bytes = 0  # under the ratio rule nothing is drafted
         self._matchers = None if constraints is None else Matchers(constraints)
-        self._slots = _Slots(server.num_slots)
+        self._slots = self._unused_slots()
         self._jobs: dict[bytes, Job] = {}
 
     @property
@@ -100,9 +75,10 @@ class LlamaDrafter:
         self._jobs[job.session_id] = job
 
     def forget(self, session_id: bytes) -> None:
-        """Drops the state of a closed session; its slot is free."""
+        """Drops the state of a closed session; its slot is the next to be taken."""
         self._jobs.pop(session_id, None)
-        self._slots.forget(session_id)
+        if session_id in self._slots:
+            self._slots.move_to_end(session_id, last=False)
         if self._matchers is not None:
             self._matchers.forget(session_id)
 
@@ -114,7 +90,7 @@ class LlamaDrafter:
 
     def abandon(self) -> list[Proposed]:
         """Gives up after the server failed; what its slots have is uncertain."""
-        self._slots = _Slots(self.server.num_slots)
+        self._slots = self._unused_slots()
         return self.give_up()
 
     def close(self) -> None:
@@ -129,7 +105,7 @@ class LlamaDrafter:
             leaf = BASE if job.length == 0 else next(iter(job.leaves(1)), None)
             if leaf is None or not self._fits(job, leaf):
                 done.append(job)
-            elif (slot := self._slots.of(job.session_id, in_use)) is not None:
+            elif (slot := self._slot(job.session_id, in_use)) is not None:
                 in_use.add(slot.number)
                 asked.append((job, leaf, slot, self._ask(job, leaf, slot)))
         answers = self.server.complete([ask for *_, ask in asked])
@@ -140,6 +116,21 @@ class LlamaDrafter:
             del self._jobs[job.session_id]
         return [job.proposed() for job in done]
 
+    def _unused_slots(self) -> OrderedDict[bytes, _Slot]:
+        """Returns the slots by session, the least recently used first; no session has these keys."""
+        return OrderedDict((bytes([number]), _Slot(number)) for number in range(self.server.num_slots))
+
+    def _slot(self, session_id: bytes, in_use: Collection[int]) -> _Slot | None:
+        """Returns the session's slot, or takes over another's that is not in use; None: all are."""
+        slot = self._slots.pop(session_id, None)
+        if slot is None:
+            key = next((key for key, slot in self._slots.items() if slot.number not in in_use), None)
+            if key is None:
+                return None
+            slot = _Slot(self._slots.pop(key).number)  # texts of two users share nothing
+        self._slots[session_id] = slot
+        return slot
+
     # -- one session -----------------------------------------------------------------------------------------------
 
     def _fits(self, job: Job, leaf: int) -> bool:
@@ -148,14 +139,14 @@ class LlamaDrafter:
     def _ask(self, job: Job, leaf: int, slot: _Slot) -> Ask:
         """Returns the request for what follows a leaf, or for the next part of a text that the slot does not have."""
         prompt = (*job.text, *job.path(leaf))
-        end = len(commonprefix([slot.tokens, prompt])) + PREFILL_CHUNK
+        end = num_common(slot.tokens, prompt) + PREFILL_CHUNK
         if end < len(prompt):
-            return Ask(slot.number, prompt[:end], 0, 0)
+            return Ask(slot.number, prompt[:end], 0, 0, is_new=not slot.tokens)
         depth = job.tree.depth(leaf)
         longest = min(job.length - job.num_drafted, job.propose.max_depth - depth, self.context_len - len(prompt))
         if job.propose.request.sampling.temperature == 0:
-            return Ask(slot.number, prompt, longest, NUM_GREEDY)
-        return Ask(slot.number, prompt, min(AT_ONCE, longest), NUM_DRAWN)
+            return Ask(slot.number, prompt, longest, NUM_GREEDY, is_new=not slot.tokens)
+        return Ask(slot.number, prompt, min(AT_ONCE, longest), NUM_DRAWN, is_new=not slot.tokens)
 
     def _take(self, job: Job, leaf: int, slot: _Slot, ask: Ask, places: Sequence[Place]) -> bool:
         """Takes an answer; returns whether the proposal is complete."""

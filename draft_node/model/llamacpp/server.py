@@ -4,7 +4,6 @@ The server is another program, perhaps on another machine. Sizes, ids and probab
 used, and an answer that takes too long or cannot be read is an error. Called on the model thread.
 """
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from http.client import HTTPConnection, HTTPException
@@ -66,7 +65,7 @@ class _Slot(Struct):
 
 
 class _Props(Struct):
-    total_slots: Annotated[int, Meta(ge=1, le=1024)]
+    total_slots: Annotated[int, Meta(ge=1, le=256)]
     default_generation_settings: _Slot
 
 
@@ -90,9 +89,10 @@ class Ask(NamedTuple):
     """A completion that is wanted."""
 
     slot: int  # the server's, which keeps the keys and values of its latest text
-    prompt: Sequence[int]
+    prompt: tuple[int, ...]
     num_tokens: int  # 0 only computes keys and values
     num_top: int  # likeliest tokens to tell at each place
+    is_new: bool = False  # what the slot has is another text's, and is not used
 
 
 class Server:
@@ -159,7 +159,7 @@ class Server:
         body = {
             "prompt": ask.prompt,
             "id_slot": ask.slot,
-            "cache_prompt": True,
+            "cache_prompt": not ask.is_new,
             "n_predict": ask.num_tokens,
             "n_probs": ask.num_top if ask.num_tokens else 0,
             "samplers": ["top_k"],

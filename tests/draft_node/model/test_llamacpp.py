@@ -1,0 +1,328 @@
+"""Drafts with llama.cpp: what a draft model of our own would draft, and what becomes of a server that does not work."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from draft_node.core.actions import Propose, Proposed, Request
+from draft_node.model.drafter import Drafter
+from draft_node.model.drafting import Drafting
+from draft_node.model.llamacpp import drafter as module
+from draft_node.model.llamacpp import opening, server
+from draft_node.model.llamacpp.drafter import LlamaDrafter
+from draft_node.model.llamacpp.server import Ask, Server
+from goodspeed.engine import checkpoints
+from goodspeed.engine.runner import Runner
+from goodspeed.engine.tokenizing import tokenizer_folder
+from goodspeed.errors import CheckpointError, ConfigError, MalformedMessage, TransportError
+from goodspeed.wire.generation import LogitRules, TokenBias
+from goodspeed.wire.messages import Sampling
+from tests import gguf_files
+
+VOCABULARY = tokenizer_folder.load("tiny-target")
+TEXT = tuple(VOCABULARY.tokenizer("Once upon a time there lived a hungry fox called Anni.")["input_ids"])
+SAMPLINGS = [
+    Sampling(temperature=0.0),
+    Sampling(seed=3),
+    Sampling(temperature=0.7, top_k=20, seed=4),
+    Sampling(top_p=0.9, seed=5),
+]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return gguf_files.write("tiny-draft-s", tmp_path_factory.mktemp("gguf") / "tiny-draft-s.gguf")
+
+
+@pytest.fixture(scope="module")
+def running(file: Path) -> Iterator[Server]:
+    """A real one with two slots."""
+    found = opening.in_process(file, 1, 2)
+    found.check(VOCABULARY)
+    yield found
+    found.end()
+
+
+@pytest.fixture
+def drafter(running: Server) -> LlamaDrafter:
+    return LlamaDrafter(running, VOCABULARY.num_tokens)
+
+
+def wanted(number: int = 1, length: int = 12, text: tuple[int, ...] = TEXT, **changes: Any) -> Propose:
+    of_propose = {name: changes.pop(name) for name in ("wants_alternatives", "max_depth", "tree") if name in changes}
+    request = replace(Request(bytes([number]) * 16, TEXT, Sampling(seed=number), max_tokens=500), **changes)
+    return Propose(request, 1, 1, text, length, **of_propose)
+
+
+def run(drafter: Any, *proposes: Propose) -> list[Proposed]:
+    for propose in proposes:
+        drafter.add(propose)
+    done: dict[bytes, Proposed] = {}
+    while drafter.busy:
+        done |= {proposed.session_id: proposed for proposed in drafter.step()}
+    return [done[propose.request.session_id] for propose in proposes]
+
+
+def ours(*proposes: Propose) -> list[Proposed]:
+    checkpoint = checkpoints.load("tiny-draft-s")
+    return run(Drafter(checkpoint, Runner(checkpoint, num_pages=256), max_width=1), *proposes)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_it_drafts_what_the_model_in_torch_drafts(drafter: LlamaDrafter, sampling: Sampling) -> None:
+    proposes = [wanted(number, 24, sampling=replace(sampling, seed=number)) for number in (1, 2)]
+    for here, there in zip(run(drafter, *proposes), ours(*proposes), strict=True):
+        assert here.tokens[:24] == there.tokens
+        assert here.probabilities is not None
+        assert there.probabilities is not None
+        assert here.probabilities[:24] == pytest.approx(there.probabilities, abs=0.01)
+
+
+def test_more_texts_than_slots_take_turns_and_share_nothing(drafter: LlamaDrafter) -> None:
+    proposes = [wanted(number, 6) for number in range(1, 6)]
+    asked = record(drafter)
+    assert [each.tokens for each in run(drafter, *proposes)] == [each.tokens for each in ours(*proposes)]
+    firsts: dict[int, int] = {}
+    for ask in asked:
+        firsts[ask.slot] = firsts.get(ask.slot, 0) + ask.is_new
+    assert sum(firsts.values()) >= 5  # each text begins in a slot of which nothing is used
+
+
+def record(drafter: LlamaDrafter) -> list[Ask]:
+    """All requests from now on."""
+    asked: list[Ask] = []
+
+    class Recorded:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+        def complete(self, asks: list[Ask]) -> Any:
+            asked.extend(asks)
+            return real.complete(asks)
+
+    real, drafter.server = drafter.server, Recorded()  # type: ignore[assignment]
+    return asked
+
+
+def test_at_temperature_0_a_draft_is_one_request(drafter: LlamaDrafter) -> None:
+    asked = record(drafter)
+    run(drafter, wanted(sampling=Sampling(temperature=0.0)))
+    assert [ask.num_tokens for ask in asked] == [12]
+
+
+def test_a_long_text_is_read_in_parts(drafter: LlamaDrafter) -> None:
+    text = TEXT * 60
+    asked = record(drafter)
+    [proposed] = run(drafter, wanted(length=0, text=text))
+    lengths = [len(ask.prompt) for ask in asked]
+    assert max(after - before for before, after in zip([0, *lengths], lengths, strict=False)) == module.PREFILL_CHUNK
+    assert (lengths[-1], proposed.tokens) == (len(text), ())
+
+
+def test_a_text_that_does_not_fit_is_not_drafted_for_and_others_are(drafter: LlamaDrafter) -> None:
+    long, short = run(drafter, wanted(1, text=(TEXT * 200)[: drafter.context_len]), wanted(2))
+    assert (long.tokens, len(short.tokens)) == ((), 12)
+
+
+def test_alternatives_stand_beside_doubtful_tokens(drafter: LlamaDrafter) -> None:
+    [proposed] = run(drafter, wanted(wants_alternatives=True))
+    assert proposed.parents is not None
+    assert len(proposed.tokens) > len(set(proposed.parents))  # some node has two children
+    places = list(zip(proposed.parents, proposed.tokens, strict=True))
+    assert len(places) == len(set(places))
+
+
+def test_no_draft_is_deeper_than_permitted(drafter: LlamaDrafter) -> None:
+    [proposed] = run(drafter, wanted(length=12, max_depth=3))
+    assert len(proposed.tokens) == 3
+
+
+def test_rules_that_need_only_the_likeliest_tokens_apply(drafter: LlamaDrafter) -> None:
+    greedy = Sampling(temperature=0.0)
+    [plain] = run(drafter, wanted(sampling=greedy))
+    first = plain.tokens[0]
+    [banned] = run(drafter, wanted(2, sampling=greedy, stop_ids=(first,), min_tokens=5))
+    biased = LogitRules(logit_bias=(TokenBias(first, -50.0),))
+    [pushed] = run(drafter, wanted(3, sampling=greedy, logit_rules=biased))
+    assert first not in (banned.tokens[0], pushed.tokens[0])
+    assert banned.tokens[0] == pushed.tokens[0]
+    [ended] = run(drafter, wanted(4, sampling=greedy, stop_ids=(plain.tokens[2],)))
+    assert ended.tokens == plain.tokens[:3]
+
+
+def test_under_the_ratio_rule_nothing_is_drafted(drafter: LlamaDrafter) -> None:
+    assert run(drafter, wanted(verification="ratio"))[0].tokens == ()
+
+
+def test_another_tokenizer_is_refused(running: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace as changed
+
+    with pytest.raises(CheckpointError, match="has another tokenizer than --tokenizer tiny-target: 4096 tokens, not"):
+        running.check(changed(VOCABULARY, num_tokens=5000))
+    monkeypatch.setattr(server, "encode_part", lambda tokenizer, text: [1, 2, 3])
+    with pytest.raises(CheckpointError, match="a test text has other token ids; give a GGUF file of the target's"):
+        running.check(VOCABULARY)
+
+
+@pytest.mark.parametrize(("content", "why"), [(None, "cannot be read"), (b"x", "is no GGUF file"), (b"GGUFx", "load")])
+def test_a_file_that_cannot_be_loaded(content: bytes | None, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.gguf"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=why):
+        opening.in_process(path, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("https://127.0.0.1:8080", "write http://HOST:PORT"),
+        ("http://me:secret@127.0.0.1:8080", "write http://HOST:PORT, and a key into LLAMA_API_KEY"),
+        ("http://127.0.0.1:8080/v1", "write http://HOST:PORT"),
+        ("http://127.0.0.1:99999", "write http://HOST:PORT"),
+        ("http://192.0.2.1:8080", "is beyond this machine: .* or --trusted-network"),
+    ],
+)
+def test_a_url_that_is_refused(url: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as error:
+        opening.at_url(url, {}, trusted_network=False)
+    assert "secret" not in str(error.value)
+
+
+def test_a_key_that_is_none_is_refused_and_not_told() -> None:
+    with pytest.raises(ConfigError, match="LLAMA_API_KEY holds no key") as error:
+        opening.at_url("http://127.0.0.1:8080", {"LLAMA_API_KEY": "a\nsecret"}, trusted_network=False)
+    assert "secret" not in str(error.value)
+
+
+# -- a server that does not work ---------------------------------------------------------------------------------------
+
+
+def completion(*tokens: int, **changes: Any) -> dict[str, Any]:
+    top = [{"id": token, "logprob": -0.1} | changes for token in tokens]
+    return {"completion_probabilities": [{"id": token, "top_logprobs": top} for token in tokens]}
+
+
+def raw(body: object, status: int = 200) -> tuple[int, bytes]:
+    return status, body if isinstance(body, bytes) else json.dumps(body).encode()
+
+
+BAD = {
+    "no JSON": raw(b"\xff{"),
+    "a list": raw([]),
+    "negative ids": raw(completion(-1)),
+    "huge ids": raw(completion(1 << 40)),
+    "certain beyond 1": raw(completion(7, logprob=3.0)),
+    "text for numbers": raw(completion(7, logprob="x")),
+    "too many places": raw(completion(*range(1000))),
+    "too many bytes": raw(b" " * (server.MAX_ANSWER_BYTES + 1)),
+    "an error": raw({"error": "x"}, 500),
+    "no entry": raw({}, 401),
+}
+
+
+@contextmanager
+def fake(answer: Any) -> Iterator[Server]:
+    """A server that answers every request with what `answer` returns; None: it says nothing and hangs up."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            found = answer()
+            if found is None:
+                self.close_connection = True
+                return
+            status, body = found
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: Any) -> None: ...
+
+    class Listening(ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """The client may hang up."""
+
+    with Listening(("127.0.0.1", 0), Handler) as listening:
+        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        port = listening.server_address[1]
+        found = Server("fake", lambda timeout_s: HTTPConnection("127.0.0.1", port, timeout=timeout_s), "key")
+        found.num_slots, found.context_len = 2, 1000
+        yield found
+        found.end()
+        listening.shutdown()
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_hostile_answer_is_an_error_by_name(what: str) -> None:
+    with fake(lambda: BAD[what]) as bad, pytest.raises((MalformedMessage, TransportError), match="fake") as error:
+        run(LlamaDrafter(bad, 100), wanted(text=(1, 2), prompt=(1, 2)))
+    assert "key" not in str(error.value).replace("API key", "").replace("LLAMA_API_KEY", "")
+    assert len(str(error.value)) < 600
+
+
+def test_a_server_that_is_away_is_an_error_by_name() -> None:
+    with fake(lambda: None) as bad, pytest.raises(TransportError, match="fake does not answer"):
+        run(LlamaDrafter(bad, 100), wanted(text=(1, 2), prompt=(1, 2)))
+
+
+def test_ids_beyond_the_vocabulary_are_not_drafted_and_an_endless_answer_is_cut() -> None:
+    with fake(lambda: raw(completion(99, *[7] * 90))) as bad:
+        [proposed] = run(LlamaDrafter(bad, 50), wanted(length=3, sampling=Sampling(temperature=0.0)))
+    assert len(proposed.tokens) <= 3
+    assert set(proposed.tokens) <= {7}
+
+
+@pytest.mark.parametrize("answer", [raw({}), raw({"error": {"message": "too long"}}, 400)])
+def test_an_answer_without_tokens_ends_one_proposal_without_drafts(answer: tuple[int, bytes]) -> None:
+    with fake(lambda: answer) as bad:
+        assert run(LlamaDrafter(bad, 100), wanted())[0].tokens == ()
+
+
+def test_a_server_that_fails_is_left_alone_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    answers = [BAD["an error"], raw(completion(7))]
+
+    async def story() -> None:
+        with fake(lambda: answers[0] if len(answers) > 1 else answers[-1]) as bad:
+            drafting = Drafting(LlamaDrafter(bad, 100))
+            assert drafting.want(wanted(length=1), 0.0) is None
+            [given_up] = await drafting.take()
+            assert given_up.tokens == ()
+            assert drafting.breaker.num_failures == 1
+            del answers[0]
+            later = asyncio.get_running_loop().time() + 60.0
+            assert drafting.want(wanted(length=1), later) is None
+            [proposed] = await drafting.take()
+            assert proposed.tokens == (7,)
+            drafting.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+    assert "answers with status 500" in caplog.text
+
+
+def test_a_slow_server_is_an_error_after_the_time_for_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server.asking, "DRAFTING_TIMEOUT_S", 0.2)
+    may_end = threading.Event()
+
+    def late() -> tuple[int, bytes]:
+        may_end.wait(60.0)
+        return raw(completion(7))
+
+    with fake(late) as bad:
+        try:
+            with pytest.raises(TransportError, match="timed out"):
+                run(LlamaDrafter(bad, 100), wanted())
+        finally:
+            may_end.set()
