@@ -1,7 +1,9 @@
 """Writes an embedded Llama as a GGUF file, for tests with llama.cpp."""
 
 import json
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import gguf
@@ -26,6 +28,15 @@ NAMES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+
+
+_FOLDER = TemporaryDirectory()  # for as long as this process runs
+
+
+@cache
+def made(name: str) -> str:
+    """Returns the path of a file that all tests of this process share."""
+    return str(write(name, Path(_FOLDER.name, f"{name}.gguf")))
 
 
 def write(name: str, file: Path) -> Path:

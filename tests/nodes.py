@@ -66,7 +66,7 @@ class Line(NamedTuple):
 class Process:
     """A node's process, started by the constructor, ended by its `with`. `events` and `log` go on over restarts.
 
-    A fork (`tests/forks.py`), unless it is to have no model, and so no torch. Each
+    A fork (`tests/forks.py`), unless it is to have no model, or llama.cpp's, and so no torch. Each
     event has one field more: `heard_at`, of `time.monotonic`.
     """
 
@@ -147,7 +147,8 @@ class Process:
     def _start(self) -> "Fork | subprocess.Popen[str]":
         self._was_ended = False
         words = [*self.words, "--json"]
-        process = run(self.module, *words) if NO_MODEL in words else Fork(self.module, *words)
+        has_torch = not any(word == NO_MODEL or word.endswith(".gguf") for word in words)
+        process = Fork(self.module, *words) if has_torch else run(self.module, *words)
         for pipe, take in ((process.stdout, self._take_event), (process.stderr, self._take_line)):
             thread = threading.Thread(target=self._read, args=(pipe, take), daemon=True)
             thread.start()

@@ -11,6 +11,8 @@ from goodspeed.serving.config import from_namespace
 
 BARE = ("--model", "none", "--tokenizer", "tiny-target")
 MODEL = ("--model", "tiny-draft-s")
+LLAMACPP = ("--model", "x.gguf", "--tokenizer", "tiny-target")
+SERVER = ("--model", "http://127.0.0.1:8080", "--tokenizer", "tiny-target")
 
 
 def parsed(*words: str) -> DraftConfig:
@@ -33,6 +35,12 @@ def parsed(*words: str) -> DraftConfig:
             (*BARE, "--drafter", "model"),
             "--drafter model needs a draft model; give one with --model",
         ),
+        (("--model", "x.gguf"), "--model x.gguf needs --tokenizer NAME|FOLDER, the target's"),
+        ((*LLAMACPP, "--fallback", "local"), "--fallback is not for llama.cpp; leave it out, or give the draft model as"),
+        ((*LLAMACPP, "--dtype", "bfloat16"), "--dtype is not for llama.cpp"),
+        ((*LLAMACPP, "--preset", "paper"), "--preset is not for llama.cpp"),
+        ((*SERVER, "--verification", "ratio"), "needs the draft model's whole distribution"),
+        ((*SERVER, "--threads", "2"), "start llama-server with --threads instead"),
         ((*MODEL, "--preset", "paper", "--drafter", "ngram"), "--preset paper has --drafter model; drop one of them"),
         ((*MODEL, "--preset", "x"), "choose one of: paper"),
         ((*MODEL, "--history", "user"), "--history user needs --api-key FILE"),
@@ -51,6 +59,8 @@ def test_a_node_without_a_model_or_with_one() -> None:
     assert not parsed(*BARE).has_model
     assert parsed(*MODEL).has_model
     assert parsed("--model", "./none").has_model  # the folder of that name
+    assert all(parsed(*words, "--drafter", "model").is_llamacpp for words in (LLAMACPP, SERVER))
+    assert parsed(*LLAMACPP, "--threads", "2").threads == 2
 
 
 def test_the_paper_by_one_switch() -> None:

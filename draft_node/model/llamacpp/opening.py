@@ -59,7 +59,7 @@ def at_url(url: str, environment: Mapping[str, str], *, trusted_network: bool) -
 
 
 class _InProcess(Server):
-    """A server in this process. It listens on loopback, at a port that the system chose, and answers to this key only."""
+    """A server in this process. It listens on loopback, at a port that the system chose, with a key of its own."""
 
     def __init__(self, name: str, params: Any, start: Callable[[Any], Any]) -> None:
         params.hostnames, params.port, key = ["127.0.0.1"], 0, secrets.token_hex(32)

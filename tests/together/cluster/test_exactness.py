@@ -15,6 +15,7 @@ from goodspeed.exact.noise import Role, exponential, key
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.generation import LogitRules, TokenBias
+from tests import gguf_files
 from tests.together.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
 from verify_node.model.target import RoundResult
 from verify_node.scheduler.round import Round
@@ -101,6 +102,7 @@ DRAFTS: dict[str, dict[str, Any]] = {
     "target": {"model": "tiny-target", "max_draft": 5},
     "none": {"model": "tiny-draft-s"},
     "parallel": {"model": "tiny-draft-p"},
+    "llamacpp": {"model": gguf_files.made("tiny-draft-s"), "tokenizer": "tiny-target"},
 }
 
 
@@ -125,6 +127,8 @@ def test_match_gives_the_targets_own_text_for_every_draft_and_mix(verify_options
     statistics = {name: [each.statistics for each in served[name]] for name in served}
     assert not any(each.num_drafted for each in statistics["none"])
     assert any(each.num_accepted for name in ("small", "medium", "target") for each in statistics[name])
+    if not verify_options:
+        assert any(each.accepted["model"] for each in statistics["llamacpp"])
 
 
 def test_greedy_text_is_that_of_plain_transformers() -> None:

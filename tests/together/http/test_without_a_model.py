@@ -1,4 +1,4 @@
-"""A draft node without a model serves texts that are the target's own, and is small."""
+"""A draft node without a model, or with llama.cpp's, serves texts that are the target's own, and is small."""
 
 import json
 import subprocess
@@ -9,6 +9,7 @@ from pathlib import Path
 import openai
 import pytest
 
+from tests import gguf_files
 from tests.nodes import DraftNode
 from tests.together.http.conftest import draft_node
 from tests.together.http.test_texts import MODEL, generated, prompt, user
@@ -16,13 +17,17 @@ from tests.together.http.test_texts import MODEL, generated, prompt, user
 pytestmark = pytest.mark.nodes
 
 BARE = ("--model", "none", "--tokenizer", "tiny-target")
+LLAMACPP = ("--model", gguf_files.made("tiny-draft-s"), "--tokenizer", "tiny-target")
 MOST_KIB = 150 << 10
 """Resident at most, all of HTTP included."""
 
 
-@pytest.fixture(name="bare", scope="module")
-def bare_fixture(endpoint: str) -> Iterator[tuple[DraftNode, openai.OpenAI]]:
-    with draft_node(endpoint, *BARE) as (node, url), openai.OpenAI(base_url=url, api_key="x", max_retries=0) as client:
+@pytest.fixture(name="bare", scope="module", params=[BARE, LLAMACPP], ids=["none", "llamacpp"])
+def bare_fixture(endpoint: str, request: pytest.FixtureRequest) -> Iterator[tuple[DraftNode, openai.OpenAI]]:
+    with (
+        draft_node(endpoint, *request.param) as (node, url),
+        openai.OpenAI(base_url=url, api_key="x", max_retries=0) as client,
+    ):
         yield node, client
 
 
@@ -44,6 +49,9 @@ def test_a_chat_is_what_generate_writes(bare: tuple[DraftNode, openai.OpenAI]) -
 
 def test_it_says_that_it_has_no_model(bare: tuple[DraftNode, openai.OpenAI]) -> None:
     node, client = bare
+    if LLAMACPP[1] in node.words:
+        assert client.models.list().data[0].model_dump()["goodspeed"]["draft"] == "tiny-draft-s.gguf"
+        return
     told = client.models.list().data[0].model_dump()["goodspeed"]
     assert (told["draft"], told["draft_fingerprint"]) == ("none", "")
     assert "goodspeed_kv_cache_usage_perc" not in {f"goodspeed_{name}" for name in node.metrics()}
@@ -58,11 +66,12 @@ def test_it_is_small_and_loads_no_torch(bare: tuple[DraftNode, openai.OpenAI]) -
     client.chat.completions.create(model=MODEL, messages=user(prompt(0)), max_tokens=20)
     proc = Path("/proc", str(node.process.pid))
     resident = next(line for line in (proc / "status").read_text().splitlines() if line.startswith("VmRSS"))
-    assert int(resident.split()[1]) <= MOST_KIB
+    assert int(resident.split()[1]) <= MOST_KIB, resident
     assert not [line for line in (proc / "maps").read_text().splitlines() if "torch" in line]
 
 
-def test_prompts_are_served_without_torch(endpoint: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [BARE, LLAMACPP], ids=["none", "llamacpp"])
+def test_prompts_are_served_without_torch(words: tuple[str, ...], endpoint: str, tmp_path: Path) -> None:
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("".join(json.dumps({"prompt": prompt(index), "seed": index}) + "\n" for index in range(3)))
     program = (
@@ -70,7 +79,7 @@ def test_prompts_are_served_without_torch(endpoint: str, tmp_path: Path) -> None
         "print(*{'torch', 'fastapi'} & sys.modules.keys(), file=sys.stderr)\n"
         "sys.exit(status)"
     )
-    words = [*BARE, "--verify", endpoint, "--prompts", str(prompts), "--max-tokens", "40", "--quiet", "--json"]
+    words = (*words, "--verify", endpoint, "--prompts", str(prompts), "--max-tokens", "40", "--quiet", "--json")
     run = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=600)
     assert (run.returncode, run.stderr.strip()) == (0, "")
     results = sorted(json.loads(run.stdout.splitlines()[-1])["prompts"], key=lambda result: result["index"])
