@@ -21,8 +21,10 @@ from draft_node.core.actions import Proposed
 from draft_node.core.drafts import asking
 from draft_node.model import circuit_breaker, drafting
 from draft_node.model.drafter import Drafter
+from draft_node.model.drafting import DraftModel
+from draft_node.model.llamacpp.drafter import LlamaDrafter
 
-_step = Drafter.step
+_steps = {kind: kind.step for kind in (Drafter, LlamaDrafter)}
 
 
 def main() -> int:
@@ -35,14 +37,15 @@ def main() -> int:
         share * circuit_breaker.MAX_OPEN_S,
     )
 
-    def spoiled(drafter: Drafter) -> list[Proposed]:
+    def spoiled(drafter: DraftModel) -> list[Proposed]:
         taken = _obey(file)
         try:
-            return _step(drafter)
+            return _steps[type(drafter)](drafter)  # type: ignore[index]
         finally:
             del taken
 
-    Drafter.step = spoiled  # type: ignore[method-assign, assignment]  # its parameter is not called self
+    for kind in _steps:
+        kind.step = spoiled  # type: ignore[method-assign, assignment]  # its parameter is not called self
     return cli.main()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
+from tests import gguf_files
 from tests.faults.texts import Stream, Wanted, ask, check, mixed
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
@@ -37,10 +38,10 @@ def say(file: Path, what: str) -> None:
     new.replace(file)
 
 
-def start(verify: VerifyNode, file: Path, share: float = 1.0) -> DraftNode:
-    """share: of the product's patience with a draft model."""
+def start(verify: VerifyNode, file: Path, share: float = 1.0, model: tuple[str, ...] = ()) -> DraftNode:
+    """share: of the product's patience with a draft model. model: options that name it."""
     only_the_model = ("--drafter", "model")  # no n-gram hides what becomes of it
-    return DraftNode(verify.endpoint, *only_the_model, module=("tests.faults.sabotaged", str(file), str(share)))
+    return DraftNode(verify.endpoint, *only_the_model, *model, module=("tests.faults.sabotaged", str(file), str(share)))
 
 
 def drafted(verify: VerifyNode, after: int) -> bool:
@@ -97,9 +98,16 @@ def memory_limited(draft: DraftNode, num_bytes: int) -> Iterator[None]:
         resource.prlimit(pid, resource.RLIMIT_AS, before)
 
 
-def test_no_memory_then_a_hanging_step_and_it_works_again(file: Path) -> None:
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param((), id="torch"),
+        pytest.param(("--model", gguf_files.made("tiny-draft-s"), "--tokenizer", "tiny-target"), id="llamacpp"),
+    ],
+)
+def test_no_memory_then_a_hanging_step_and_it_works_again(model: tuple[str, ...], file: Path) -> None:
     wanted = mixed(200)[:2]
-    with VerifyNode() as verify, start(verify, file, share=0.2) as draft:
+    with VerifyNode() as verify, start(verify, file, share=0.2, model=model) as draft:
         draft.wait_until_ready()
         streams = begin(verify, draft, wanted)
         with memory_limited(draft, address_space(draft) + TAKEN // 2):
