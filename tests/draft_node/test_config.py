@@ -36,7 +36,10 @@ def parsed(*words: str) -> DraftConfig:
             "--drafter model needs a draft model; give one with --model",
         ),
         (("--model", "x.gguf"), "--model x.gguf needs --tokenizer NAME|FOLDER, the target's"),
-        ((*LLAMACPP, "--fallback", "local"), "--fallback is not for llama.cpp; leave it out, or give the draft model as"),
+        (
+            (*LLAMACPP, "--fallback", "local"),
+            "--fallback is not for llama.cpp; leave it out, or give the draft model as",
+        ),
         ((*LLAMACPP, "--dtype", "bfloat16"), "--dtype is not for llama.cpp"),
         ((*LLAMACPP, "--preset", "paper"), "--preset is not for llama.cpp"),
         ((*SERVER, "--verification", "ratio"), "needs the draft model's whole distribution"),
