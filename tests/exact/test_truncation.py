@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from goodspeed.exact.sampling import SamplingBatch, choose, sample, to_probs
 from goodspeed.exact.kept import Kept
+from goodspeed.exact.sampling import SamplingBatch, choose, sample, to_probs
 from goodspeed.exact.truncation import masked
 from goodspeed.wire.messages import Sampling
 
