@@ -12,6 +12,7 @@ each step of the draft model:
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -24,7 +25,7 @@ from draft_node.model.drafter import Drafter
 from draft_node.model.drafting import DraftModel
 from draft_node.model.llamacpp.drafter import LlamaDrafter
 
-_steps = {kind: kind.step for kind in (Drafter, LlamaDrafter)}
+_steps: dict[type, Any] = {kind: kind.step for kind in (Drafter, LlamaDrafter)}
 
 
 def main() -> int:
@@ -40,12 +41,13 @@ def main() -> int:
     def spoiled(drafter: DraftModel) -> list[Proposed]:
         taken = _obey(file)
         try:
-            return _steps[type(drafter)](drafter)  # type: ignore[index]
+            found: list[Proposed] = _steps[type(drafter)](drafter)
+            return found
         finally:
             del taken
 
     for kind in _steps:
-        kind.step = spoiled  # type: ignore[method-assign, assignment]  # its parameter is not called self
+        kind.step = spoiled  # type: ignore[attr-defined]
     return cli.main()
 
 

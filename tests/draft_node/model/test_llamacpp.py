@@ -313,7 +313,7 @@ def test_a_server_that_fails_is_left_alone_and_tried_again(caplog: pytest.LogCap
 
 
 def test_a_slow_server_is_an_error_after_the_time_for_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server.asking, "DRAFTING_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("draft_node.core.drafts.asking.DRAFTING_TIMEOUT_S", 0.2)
     may_end = threading.Event()
 
     def late() -> tuple[int, bytes]:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from draft_node.core.actions import Propose, Request
-from draft_node.model.drafter import allowed
-from draft_node.model.job import Job
+from draft_node.model.job import Job, allowed
 from draft_node.service.queues import Forms
 from goodspeed.constraint import compiling
 from goodspeed.constraint.compiling import Constraints
