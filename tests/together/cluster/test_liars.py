@@ -30,7 +30,7 @@ class WithLiar(Cluster):
                 flat = np.full_like(weights, 65535)
                 job.positions[-1] = HEADER.pack(kind, num_entries) + ids.tobytes() + flat.tobytes()
 
-        drafter._draw_from_proposals = lie  # type: ignore[method-assign]
+        drafter._draw_from_proposals = lie
 
 
 @pytest.mark.thorough
