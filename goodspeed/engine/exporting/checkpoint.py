@@ -1,5 +1,6 @@
 """Writes a checkpoint of Llama's architecture as a GGUF file: weights, tokenizer and settings in one."""
 
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -78,7 +79,8 @@ class _Weights:
     """The tensors of a file, each converted when it is written."""
 
     def __init__(self, stored: StoredTensors, config: Any, architecture: str, kind: Kind, num_tokens: int) -> None:
-        self._stored, self._config, self._kind, self._num_tokens = stored, config, kind, num_tokens
+        self._stored, self._config, self._num_tokens = stored, config, num_tokens
+        self.matrices = kind
         self._is_llama = architecture == "llama"
         place = gguf.MODEL_ARCH[architecture.upper()]
         self._names = gguf.get_tensor_name_map(place, config.num_hidden_layers)
@@ -102,11 +104,15 @@ class _Weights:
         shape = self.shape(name)
         if len(shape) == 1:
             return Kind.F32
-        return Kind.F16 if self._kind == Kind.Q8_0 and shape[-1] % gguf.GGML_QUANT_SIZES[Kind.Q8_0][0] else self._kind
+        return (
+            Kind.F16
+            if self.matrices == Kind.Q8_0 and shape[-1] % gguf.GGML_QUANT_SIZES[Kind.Q8_0][0]
+            else self.matrices
+        )
 
     def stored_bytes(self, name: str) -> int:
         block, num_bytes = gguf.GGML_QUANT_SIZES[self.kind(name)]
-        return int(np.prod(self.shape(name), dtype=np.int64)) // block * num_bytes
+        return math.prod(self.shape(name)) // int(block) * int(num_bytes)
 
     def read(self, name: str) -> np.ndarray[Any, Any]:
         tensor = self._stored.read(name)[: self.shape(name)[0]].float()
@@ -115,7 +121,8 @@ class _Weights:
             tensor = _interleaved(tensor, config.num_attention_heads)
         elif self._is_llama and ".k_proj." in name:
             tensor = _interleaved(tensor, config.num_key_value_heads)
-        return gguf.quants.quantize(np.ascontiguousarray(tensor.numpy()), self.kind(name))
+        stored: np.ndarray[Any, Any] = gguf.quants.quantize(np.ascontiguousarray(tensor.numpy()), self.kind(name))
+        return stored
 
 
 def _is_by_token(name: str) -> bool:
@@ -187,5 +194,5 @@ def _add_settings(writer: gguf.GGUFWriter, config: Any, num_tokens: int, weights
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_vocab_size(num_tokens)
     types = {Kind.F32: gguf.LlamaFileType.ALL_F32, Kind.F16: gguf.LlamaFileType.MOSTLY_F16}
-    writer.add_file_type(types.get(weights._kind, gguf.LlamaFileType.MOSTLY_Q8_0))
+    writer.add_file_type(types.get(weights.matrices, gguf.LlamaFileType.MOSTLY_Q8_0))
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)

@@ -39,7 +39,9 @@ class GgufVocabulary:
     def of(cls, tokenizer: Any) -> "GgufVocabulary":
         """UnsupportedModelError for a tokenizer that llama.cpp would not encode alike."""
         backend = getattr(tokenizer, "backend_tokenizer", None)
-        described = json.loads(backend.to_str()) if backend is not None else {"model": {"type": "no tokenizer.json"}}
+        described: dict[str, Any] = {"model": {"type": "no tokenizer.json"}}
+        if backend is not None:
+            described = json.loads(backend.to_str())
         model = described["model"]
         if model["type"] != "BPE" or model.get("byte_fallback"):
             raise UnsupportedModelError(
