@@ -9,7 +9,7 @@ import sys
 from importlib.util import find_spec
 from typing import Protocol
 
-from goodspeed.app import chat_command, daemons, demo_command, generate, keygen, models, pad, profile
+from goodspeed.app import chat_command, daemons, demo_command, export_gguf, generate, keygen, models, pad, profile
 from goodspeed.app.daemons import DAEMONS, HINTS
 from goodspeed.errors import NotInstalled
 from goodspeed.serving import running
@@ -40,7 +40,7 @@ class Subcommand(Protocol):
 LIBRARIES = ("rich", "matplotlib", "httpx2")
 """Libraries of the extra `app`, needed by the demo and the chat only."""
 
-SUBCOMMANDS: tuple[Subcommand, ...] = (chat_command, demo_command, generate, keygen, models, pad, profile)
+SUBCOMMANDS: tuple[Subcommand, ...] = (chat_command, demo_command, export_gguf, generate, keygen, models, pad, profile)
 
 
 def main() -> int:

@@ -136,8 +136,8 @@ def test_profile_gives_an_object_and_saves_it(run: Run, tmp_path: Path) -> None:
         (
             [],
             2,
-            "COMMAND is missing; choose one of: chat, demo, generate, keygen, models, pad, profile, verify, draft, "
-            "fleet",
+            "COMMAND is missing; choose one of: chat, demo, export-gguf, generate, keygen, models, pad, profile, "
+            "verify, draft, fleet",
         ),
         (["nonsense"], 2, "unknown command 'nonsense'; choose one of: chat, demo"),
         (["models", "path", "tiny"], 1, "no embedded model is called 'tiny'; choose one of: tiny-target"),

@@ -1,0 +1,204 @@
+"""An exported file is the model and its tokenizer: llama.cpp itself says so."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+import torch
+import xllamacpp
+from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers
+from tokenizers import models as tokenizer_models
+from transformers import LlamaConfig, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config
+
+from goodspeed.app import cli
+from goodspeed.embedded import models
+from goodspeed.engine import checkpoints
+from goodspeed.engine.exporting import vocabulary
+from goodspeed.engine.exporting.checkpoint import export
+from goodspeed.engine.tokenizing.text import encode_part
+from goodspeed.errors import CheckpointError, ConfigError, NotInstalled
+from tests.engine.conftest import SMALL
+
+TEXTS = (
+    "".join(map(chr, range(1, 128))),
+    "Déjà vu, naïve Übergröße; Привет мир; 漢字 かな 한국어; ½ ² ١٢٣",
+    "def f(x, *y):\n\treturn {'a': [x] * 40 + 2, \"b\": 0x1f}  # it's we'll\r\n\n\n    pass",
+    "🙂👩‍👩‍👧 🇨🇭 fi\u00a0x \u2028 e\u0301",
+    "<|end|> <|end|>a b<|end|>",
+)
+
+
+class Asked:
+    """llama.cpp's server in this process, at a port of its own."""
+
+    def __init__(self, params: Any) -> None:
+        self._server = xllamacpp.Server(params)
+
+    def ask(self, path: str, **body: Any) -> Any:
+        asked = Request(f"{self._server.listening_address}/{path}", json.dumps(body).encode())
+        with urlopen(asked, timeout=60) as answer:
+            return json.load(answer)
+
+
+@contextmanager
+def serving(file: Path) -> Iterator[Asked]:
+    params = xllamacpp.CommonParams()
+    params.model.path = str(file)
+    params.hostnames, params.port = ["127.0.0.1"], 0
+    params.n_parallel, params.n_ctx, params.warmup, params.verbosity = 1, 512, False, -1
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+    params.cache_ram_mib = 0
+    yield Asked(params)
+
+
+def greedy(server: Asked, prompt: list[int], num: int) -> list[int]:
+    body = {"prompt": prompt, "n_predict": num, "temperature": 0, "ignore_eos": True, "return_tokens": True}
+    return list(server.ask("completion", **body)["tokens"])
+
+
+def greedy_here(folder: Path, prompt: list[int], num: int) -> list[int]:
+    checkpoint = checkpoints.load(str(folder))
+    model: Any = checkpoint.model
+    unknown = list(range(checkpoint.num_tokens, checkpoint.vocab_size)) or None  # the file has no such rows
+    ids = model.generate(
+        torch.tensor([prompt]), max_new_tokens=num, do_sample=False, eos_token_id=None, suppress_tokens=unknown
+    )
+    return list(ids[0, len(prompt) :].tolist())
+
+
+def split(regex: str) -> Any:
+    bytes_only = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(regex), "isolated"), bytes_only])
+
+
+def tokenizer_with(pre_tokenizer: Any) -> PreTrainedTokenizerFast:
+    vocab = {char: i for i, char in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    merges = [("1", "2"), ("12", "3"), ("Ġ", "a"), ("t", "h"), ("'", "s"), ("Ċ", "Ċ")]
+    vocab |= {"<end>": 256} | {left + right: 257 + i for i, (left, right) in enumerate(merges)}
+    backend = Tokenizer(tokenizer_models.BPE(vocab=vocab, merges=merges))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizer, decoders.ByteLevel()
+    backend.add_special_tokens(["<end>"])
+    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<end>")
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_an_embedded_model_writes_and_encodes_as_here(name: str, tmp_path: Path) -> None:
+    file = tmp_path / f"{name}.gguf"
+    export(name, file, "f32")
+    tokenizer = checkpoints.load_tokenizer(name)
+    with serving(file) as server:
+        for text in TEXTS:
+            assert server.ask("tokenize", content=text)["tokens"] == encode_part(tokenizer, text), text
+        prompt = encode_part(tokenizer, "Once upon a time there lived")
+        wanted = 64 if name == "tiny-draft-s" else 16
+        assert greedy(server, prompt, wanted) == greedy_here(models.path(name), prompt, wanted)
+
+
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 10_000.0, "factor": 8.0, "low_freq_factor": 1.0}
+CHECKPOINTS = {
+    "grouped heads": LlamaConfig(**SMALL, num_key_value_heads=2),
+    "all biases": LlamaConfig(**SMALL, num_key_value_heads=4, attention_bias=True, mlp_bias=True),
+    "llama3's angles": LlamaConfig(
+        **SMALL | {"hidden_size": 64},
+        num_key_value_heads=4,
+        rope_parameters=LLAMA3 | {"high_freq_factor": 4.0, "original_max_position_embeddings": 32},
+    ),
+    "qwen2": Qwen2Config(**SMALL, num_key_value_heads=2),
+    "qwen3": Qwen3Config(**SMALL, num_key_value_heads=2, head_dim=16),
+}
+
+
+@pytest.mark.parametrize("kind", CHECKPOINTS)
+def test_other_checkpoints_write_as_here(kind: str, save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    folder = save_checkpoint(CHECKPOINTS[kind])
+    export(str(folder), tmp_path / "it.gguf", "f32")
+    prompt = list(range(40, 90))
+    with serving(tmp_path / "it.gguf") as server:
+        assert greedy(server, prompt, 12) == greedy_here(folder, prompt, 12)
+
+
+@pytest.mark.parametrize("regex", [steps[0] for steps in vocabulary.PRE_TOKENIZERS if steps[-1] == "bytes"])
+def test_other_tokenizers_encode_as_here(regex: str, save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    tokenizer = tokenizer_with(split(regex))
+    export(str(save_checkpoint("llama", tokenizer)), tmp_path / "it.gguf", "f32")
+    with serving(tmp_path / "it.gguf") as server:
+        for text in (*TEXTS, "123123 12312 's 'S a\n\n a"):
+            assert server.ask("tokenize", content=text)["tokens"] == encode_part(tokenizer, text), text
+
+
+def test_smaller_numbers_make_smaller_files(tmp_path: Path) -> None:
+    sizes = {}
+    for dtype in ("f32", "f16", "q8_0"):
+        sizes[dtype] = export("tiny-draft-s", tmp_path / f"{dtype}.gguf", dtype)
+        with serving(tmp_path / f"{dtype}.gguf") as server:
+            assert len(greedy(server, [40, 41], 4)) == 4
+    assert sizes["f32"] > 1.8 * sizes["f16"] > 2.5 * sizes["q8_0"]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("phi3", "only unquantised checkpoints of llama, mistral, qwen2, qwen3"),
+        ("mistral", "sliding windows"),
+        (LlamaConfig(**SMALL, hidden_act="gelu"), "hidden_act 'gelu'"),
+        (
+            Qwen2Config(**SMALL, num_key_value_heads=2, rope_parameters={"rope_type": "linear", "factor": 2.0}),
+            "RoPE type 'linear'",
+        ),
+    ],
+    ids=("family", "windows", "activation", "angles"),
+)
+def test_what_llama_cpp_would_compute_otherwise_is_refused(
+    config: Any, said: str, save_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = save_checkpoint(config)
+    with pytest.raises(CheckpointError, match=said):
+        export(str(folder), tmp_path / "it.gguf", "f32")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_pre_tokenizer_is_refused(save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    folder = save_checkpoint("llama", tokenizer_with(split(r"\p{L}+")))
+    with pytest.raises(CheckpointError, match=r"pre-tokenizer .* is not known here"):
+        export(str(folder), tmp_path / "it.gguf", "f32")
+
+
+def test_files_are_written_whole_and_never_over_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "it.gguf"
+    with monkeypatch.context() as patched:
+        patched.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
+        with pytest.raises(ConfigError, match=r"GB and 0\.0 are free there"):
+            export("tiny-draft-s", file, "f32")
+    with monkeypatch.context() as patched:
+        patched.setattr("gguf.GGUFWriter.write_tensor_data", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            export("tiny-draft-s", file, "f32")
+    assert not list(tmp_path.iterdir())
+    file.write_text("mine")
+    with pytest.raises(ConfigError, match="is there already"):
+        export("tiny-draft-s", file, "f32")
+    assert file.read_text() == "mine"
+
+
+def command(*words: str) -> int:
+    namespace = cli.build_parser().parse_args(["export-gguf", *words])
+    return int(namespace.subcommand.run(namespace))
+
+
+def test_the_command_tells_what_it_wrote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "it.gguf"
+    assert command("tiny-draft-s", str(file)) == 0
+    megabytes = file.stat().st_size / 1e6
+    assert capsys.readouterr().out == f"{file}: {megabytes:.1f} MB; tiny-draft-s in f32, with its tokenizer\n"
+    with pytest.raises(ConfigError, match="does not end in"):
+        command("tiny-draft-s", str(tmp_path / "it.bin"))
+    monkeypatch.setattr("goodspeed.app.export_gguf.find_spec", lambda name: None)
+    with pytest.raises(NotInstalled, match="needs gguf"):
+        command("tiny-draft-s", str(file))
