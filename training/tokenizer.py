@@ -12,9 +12,19 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 VOCAB_SIZE = 4096
 END, END_ID = "<|end|>", 0  # end of sequence, and padding
 MAX_LENGTH = 2048
-# The format of the `chat` domain (domains/chats.py).
+# The format of the `chat` domain (domains/chats.py), which the models learned. They learned no tools: tools, calls and
+# thoughts are rendered in few tokens, and calls in the form that the parser `hermes` reads. An assistant's turn is
+# rendered as it was written, so that it is found in the prefix cache. The marker of a thought is written in two parts:
+# readers of templates would take one that has it for a model that thinks.
 CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ message['role'] | capitalize }}: {{ message['content'] }}\n\n{% endfor %}"
+    "{% if tools %}Tools:{% for tool in tools %} {{ tool.function.name }}"
+    "({{ tool.function.parameters.properties | join(', ') }}){% endfor %}{{ '\n\n' }}{% endif %}"
+    "{% for message in messages %}{{ message['role'] | capitalize }}:"
+    "{% if message.reasoning_content %} {{ '<' ~ 'think>' ~ message.reasoning_content ~ '</' ~ 'think>' }}{% endif %}"
+    "{% if message['content'] or not message.tool_calls %} {{ message['content'] }}{% endif %}"
+    "{% for call in message.tool_calls or [] %}{{ '' if loop.first else '\n' }}<tool_call>\n"
+    '{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}\n</tool_call>{% endfor %}'
+    "{{ '\n\n' }}{% endfor %}"
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
 
