@@ -62,6 +62,9 @@ class JsonSchema(Strict):
 class ResponseFormat(Strict):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
+    schema_: Schema | None = Field(
+        default=None, alias="schema", description='with "json_object": a schema of the object'
+    )
 
 
 class StructuredOutputs(Strict):
