@@ -115,17 +115,27 @@ fuzz-decoders: $(READY)
 soak: $(READY)
 	$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) $(ARGS)
 
-# Other people's clients of the HTTP API. They bring thirty packages, and litellm wants another huggingface_hub than
-# transformers has, so they get an environment of their own on top of the other one.
+# Other people's clients of the HTTP API. They bring a hundred packages, litellm wants another huggingface_hub than
+# transformers has, and instructor an older openai, so they get an environment of their own on top of the other one.
 CLIENTS := .venv-clients
-LITELLM_NEEDS := aiohttp python-dotenv jinja2 tiktoken fastuuid pydantic-settings h2 importlib-metadata
+CLIENTS_NEED := aiohttp python-dotenv jinja2 tiktoken fastuuid pydantic-settings h2 importlib-metadata tenacity docstring-parser
+NPM_CLIENTS := openai@6.49.0 ai@6.0.326 @ai-sdk/openai-compatible@2.0.92 zod@4.6.7
+PURELIB := import sysconfig; print(sysconfig.get_path("purelib"))
 
-clients: $(READY)
-	@[ -e $(CLIENTS)/.ready ] || { $(PYTHON) -m venv $(CLIENTS) \
-	  && $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$($(CLIENTS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/goodspeed.pth" \
-	  && $(CLIENTS)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt anthropic openai-agents langchain-openai $(LITELLM_NEEDS) \
-	  && $(CLIENTS)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-deps litellm && touch $(CLIENTS)/.ready; }
-	$(CLIENTS)/bin/python -m pytest -p no:langsmith_plugin tests/together/http/test_other_clients.py tests/draft_node/http/test_agents.py $(ARGS)
+$(CLIENTS)/.ready: $(READY) Makefile
+	$(PYTHON) -m venv $(CLIENTS)
+	$(BIN)/python -c '$(PURELIB)' > "$$($(CLIENTS)/bin/python -c '$(PURELIB)')/goodspeed.pth"
+	$(CLIENTS)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt \
+	  anthropic openai-agents langchain-openai 'pydantic-ai-slim[openai]' llm inspect-ai $(CLIENTS_NEED)
+	$(CLIENTS)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-deps litellm instructor
+	@if command -v node >/dev/null && command -v npm >/dev/null; \
+	then npm install --prefix $(CLIENTS) --no-save --no-audit --no-fund --ignore-scripts --loglevel=error $(NPM_CLIENTS); \
+	else echo "node or npm is not here: npm's clients are left out, and their tests are skipped"; fi
+	@touch $@
+
+clients: $(CLIENTS)/.ready
+	$(CLIENTS)/bin/python -m pytest -p no:langsmith_plugin tests/together/http/test_other_clients.py tests/together/http/test_frameworks.py \
+	  tests/together/http/test_npm_clients.py tests/draft_node/http/test_agents.py $(ARGS)
 
 # Known vulnerabilities of all that is installed, from the package index, or with ARGS="--vulnerability-service osv". Needs
 # the network, so CI does not run it. --strict: a package of which the service says nothing is an error, not a pass.

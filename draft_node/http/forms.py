@@ -59,6 +59,11 @@ def _of_format(given: ResponseFormat | None) -> tuple[str, Constraint] | None:
     if (given.json_schema is not None) is not (given.type == "json_schema"):
         what = 'response_format.json_schema must be given with "type": "json_schema", and only then'
         raise ApiError(400, what, param="response_format.json_schema")
+    if given.schema_ is not None:
+        if given.type != "json_object":
+            what = 'response_format.schema must be given with "type": "json_object"; otherwise send json_schema'
+            raise ApiError(400, what, param="response_format.schema")
+        return "response_format.schema", Constraint("json_schema", json.dumps(given.schema_))
     if given.type == "text":
         return None
     if given.json_schema is None or given.json_schema.schema_ is None:

@@ -22,8 +22,7 @@ MAX_BIAS = 100.0
 MAX_TOOLS, MAX_CALLS, MAX_DEPTH = 128, 128, 32
 """Most tools of a request, calls of a message, and nesting levels in a tool's parameters."""
 
-MAX_DESCRIPTION_CHARS, MAX_ARGUMENTS_CHARS, MAX_ID_CHARS = 1 << 14, 1 << 20, 256
-INT64 = (1 << 63) - 1
+MAX_DESCRIPTION_CHARS, MAX_ARGUMENTS_CHARS, MAX_ID_CHARS, INT64 = 1 << 14, 1 << 20, 256, (1 << 63) - 1
 
 
 def _few(most: int, least: int = 0) -> Any:
@@ -62,6 +61,7 @@ class JsonSchema(Strict):
 class ResponseFormat(Strict):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
+    schema_: Schema | None = Field(default=None, alias="schema", description='only with "json_object"')
 
 
 class StructuredOutputs(Strict):

@@ -21,6 +21,7 @@ IGNORED = frozenset(
         *("provider", "safety_settings"),  # options of routers and of hosted models' filters
         *("parsed", "parsed_arguments", "index"),  # added by the official client when it sends an answer back
         *("verbosity", "budget_tokens"),  # hints that reach no model
+        *("timings_per_token", "return_progress"),  # more figures about the server's speed
         "is_error",  # of a tool's result, whose text says so, too
     }
 )
@@ -47,6 +48,8 @@ INSTEAD = {
     "functions": "send tools",
     "function_call": "send tool_choice",
     **{f"guided_{kind}": "send structured_outputs" for kind in ("json", "regex", "choice", "grammar")},
+    "grammar": "send structured_outputs",
+    "json_schema": "send response_format",
     **dict.fromkeys(("previous_response_id", "conversation"), "no response is kept here; send all of it as input"),
     "store": "no answer is kept here",
     "background": "a response is made while its request waits, or is streamed",

@@ -34,17 +34,27 @@ Block: TypeAlias = TextBlock | ThinkingBlock | ToolUseBlock
 
 
 class MessageUsage(BaseModel):
-    """`input_tokens`: the whole prompt, whether or not the target had it in its KV cache."""
+    """`input_tokens`: the whole prompt, whether or not the target had it in its KV cache; none count as cached."""
 
     input_tokens: int
+    cache_creation_input_tokens: int
+    cache_read_input_tokens: int
     output_tokens: int
     output_tokens_details: dict[str, int] | None = None
     goodspeed: Speculation | None = None
 
     @classmethod
+    def begun(cls, num_prompt_tokens: int) -> "MessageUsage":
+        """Returns the usage before the first token."""
+        return cls(
+            input_tokens=num_prompt_tokens, cache_creation_input_tokens=0, cache_read_input_tokens=0, output_tokens=0
+        )
+
+    @classmethod
     def of(cls, usage: Usage) -> "MessageUsage":
         """Converts a chat completion's usage to a message's."""
-        found = cls(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens, goodspeed=usage.goodspeed)
+        found = cls.begun(usage.prompt_tokens)
+        found.output_tokens, found.goodspeed = usage.completion_tokens, usage.goodspeed
         details = usage.completion_tokens_details
         if details is not None and details.reasoning_tokens is not None:
             found.output_tokens_details = {"thinking_tokens": details.reasoning_tokens}

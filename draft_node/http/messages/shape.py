@@ -54,7 +54,7 @@ class MessageShape(Itemised):
             content=[],
             stop_reason=None,
             stop_sequence=None,
-            usage=MessageUsage(input_tokens=wish.num_prompt_tokens, output_tokens=0),
+            usage=MessageUsage.begun(wish.num_prompt_tokens),
         )
 
     def written(self) -> str:

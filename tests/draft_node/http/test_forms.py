@@ -39,6 +39,7 @@ class FormApi(Api):
             Constraint("json_schema", json.dumps(SCHEMA)),
         ),
         ({"type": "json_schema", "json_schema": {"name": "x"}}, Constraint("json_object")),
+        ({"type": "json_object", "schema": SCHEMA}, Constraint("json_schema", json.dumps(SCHEMA))),
     ],
 )
 def test_response_format(form, constraint):
@@ -101,6 +102,7 @@ def test_structured_outputs(form, constraint):
             "not a parameter that is served",
         ),
         ({"guided_json": SCHEMA}, "guided_json", "send structured_outputs"),
+        ({"response_format": {"type": "text", "schema": SCHEMA}}, "response_format.schema", "send json_schema"),
         ({"guided_choice": ["a"]}, "guided_choice", "send structured_outputs"),
         ({"guided_decoding_backend": "x"}, "guided_decoding_backend", "leave it out"),
     ],

@@ -1,12 +1,21 @@
-"""A verify node and a draft node with an HTTP face, as processes of their own, for all tests here."""
+"""Nodes with an HTTP face, as processes of their own, for all tests here; some have a target that writes at random."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import openai
 import pytest
+from transformers import AutoModelForCausalLM, LlamaConfig
 
+from tests import chats
 from tests.nodes import DraftNode, VerifyNode
+
+NUM_ROWS = 320
+"""More than the tokenizer has ids."""
+
+ASKED = "What is the capital of France?"
+MAX_TOKENS = 24
 
 
 @contextmanager
@@ -15,6 +24,30 @@ def draft_node(endpoint: str, *options: str) -> Iterator[tuple[DraftNode, str]]:
     with DraftNode(endpoint, *options) as node:
         node.wait_for("connected")
         yield node, f"{node.url}/v1"
+
+
+@contextmanager
+def talking(folder: Path) -> Iterator[str]:
+    """Yields the base URL of nodes whose target writes at random; its chat template knows tools and thinking."""
+    (end,) = chats.ids_of("<|im_end|>")
+    config = LlamaConfig(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        vocab_size=NUM_ROWS,
+        max_position_embeddings=4096,
+        bos_token_id=None,
+        eos_token_id=end,
+        pad_token_id=None,
+    )
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    chats.save(folder)
+    with (
+        VerifyNode("--model", str(folder)) as verify,
+        draft_node(verify.endpoint, "--model", "none", "--tokenizer", str(folder)) as (_, url),
+    ):
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +67,21 @@ def url(endpoint: str) -> Iterator[str]:
 def client(url: str) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def expected(url: str) -> str:
+    """The text of a plain request for what is asked, with seed 7."""
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        answer = client.chat.completions.create(
+            model="goodspeed", messages=[{"role": "user", "content": ASKED}], max_tokens=MAX_TOKENS, seed=7
+        )
+    assert answer.choices[0].message.content
+    return answer.choices[0].message.content
+
+
+@pytest.fixture(scope="session")
+def tools_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of nodes whose chat template knows tools."""
+    with talking(tmp_path_factory.mktemp("checkpoint")) as url:
+        yield url

@@ -13,23 +13,12 @@ import pytest
 from openai.lib._pydantic import to_strict_json_schema
 from pydantic import BaseModel, Field
 
-from tests.together.http.talking import talking
+from tests.together.http.conftest import ASKED, MAX_TOKENS
 from tests.together.http.test_texts import MODEL, user
 
 pytestmark = [pytest.mark.nodes, pytest.mark.filterwarnings("ignore")]
 
-ASKED = "What is the capital of France?"
 EXTRA: dict[str, Any] = {"seed": 7}
-MAX_TOKENS = 24
-
-
-@pytest.fixture(scope="module")
-def expected(url: str) -> str:
-    """The text of a plain request."""
-    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
-        answer = client.chat.completions.create(model=MODEL, messages=user(ASKED), max_tokens=MAX_TOKENS, seed=7)
-    assert answer.choices[0].message.content
-    return answer.choices[0].message.content
 
 
 # -- the official client -----------------------------------------------------------------------------------------------
@@ -99,13 +88,6 @@ WEATHER: Any = {
     "parameters": to_strict_json_schema(City),
     "strict": True,
 }
-
-
-@pytest.fixture(scope="module")
-def tools_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of nodes whose chat template knows tools."""
-    with talking(tmp_path_factory.mktemp("checkpoint")) as url:
-        yield url
 
 
 @pytest.fixture

@@ -1,0 +1,179 @@
+"""Frameworks that are built on the official client, on real nodes: what their users do first works as it is documented.
+
+They are where `make clients` puts them; each test of one that is not installed is skipped by its name.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import openai
+import pytest
+from pydantic import BaseModel, ConfigDict, Field
+
+from tests.together.http.conftest import ASKED, MAX_TOKENS
+from tests.together.http.test_texts import MODEL, user
+
+pytestmark = [pytest.mark.nodes, pytest.mark.filterwarnings("ignore")]
+
+EXTRA: dict[str, Any] = {"seed": 7}
+NO_THOUGHT: dict[str, Any] = {"reasoning_effort": "none"}
+"""What a target that writes at random would think has no end."""
+
+
+class City(BaseModel):
+    """What a nonsense model can be held to. Without `forbid` it would add properties until it is cut."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Literal["Rome", "Oslo"]
+    number: int = Field(ge=0, le=9)
+
+
+# -- instructor --------------------------------------------------------------------------------------------------------
+
+
+def instructed(url: str, **options: Any) -> Any:
+    """Instructor's client; by default it forces a call of a tool that has the answer's form."""
+    instructor = pytest.importorskip("instructor")
+    official = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+    return instructor.from_openai(official, **{name: getattr(instructor.Mode, mode) for name, mode in options.items()})
+
+
+def test_instructor_forces_a_tool(tools_url: str) -> None:
+    create = instructed(tools_url).chat.completions.create
+    options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "response_model": City, "max_retries": 0}
+    assert isinstance(create(**options, **EXTRA, **NO_THOUGHT), City)
+    responses = instructed(tools_url, mode="RESPONSES_TOOLS").chat.completions.create
+    assert isinstance(responses(**options, reasoning={"effort": "none"}, extra_body=EXTRA), City)
+
+
+@pytest.mark.parametrize("mode", ["TOOLS", "JSON_SCHEMA"])
+def test_instructor_streams_what_is_there_so_far(tools_url: str, mode: str) -> None:
+    create = instructed(tools_url, mode=mode).chat.completions.create_partial
+    options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "response_model": City, "max_retries": 0}
+    parts = list(create(**options, **EXTRA, **NO_THOUGHT))
+    City.model_validate(parts[-1].model_dump())
+
+
+def test_instructor_by_a_schema(url: str) -> None:
+    create = instructed(url, mode="JSON_SCHEMA").chat.completions.create
+    options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "response_model": City, "max_retries": 0}
+    assert isinstance(create(**options, **EXTRA), City)
+
+
+# -- pydantic-ai -------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def agent(url: str, kind: str, **options: Any) -> AsyncIterator[Any]:
+    """An agent of pydantic-ai, whose model is served at this address."""
+    ai = pytest.importorskip("pydantic_ai")
+    models = pytest.importorskip("pydantic_ai.models.openai")
+    providers = pytest.importorskip("pydantic_ai.providers.openai")
+    async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as official:
+        model = getattr(models, kind)(MODEL, provider=providers.OpenAIProvider(openai_client=official))
+        yield ai.Agent(model, retries=0, **options)
+
+
+async def answered(url: str, kind: str, **options: Any) -> Any:
+    """What such an agent answers."""
+    async with agent(url, kind, **options) as one:
+        return (await one.run(ASKED)).output
+
+
+KINDS = pytest.mark.parametrize("kind", ["OpenAIChatModel", "OpenAIResponsesModel"])
+
+
+@KINDS
+def test_pydantic_ai(url: str, expected: str, kind: str) -> None:
+    settings: dict[str, Any] = {"max_tokens": MAX_TOKENS, "extra_body": EXTRA}
+
+    async def streamed() -> tuple[str, int]:
+        async with agent(url, kind, model_settings=settings) as one, one.run_stream(ASKED) as stream:
+            return "".join([text async for text in stream.stream_text(delta=True)]), stream.usage.output_tokens
+
+    told, num_tokens = asyncio.run(streamed())
+    assert asyncio.run(answered(url, kind, model_settings=settings)) == told == expected
+    assert 0 < num_tokens <= MAX_TOKENS
+
+
+@KINDS
+def test_pydantic_ai_with_a_native_form(url: str, kind: str) -> None:
+    form = pytest.importorskip("pydantic_ai").NativeOutput(City)
+    assert isinstance(asyncio.run(answered(url, kind, output_type=form, model_settings={"extra_body": EXTRA})), City)
+
+
+@KINDS
+def test_pydantic_ai_forces_a_tool(tools_url: str, kind: str) -> None:
+    """Its default for an answer with a form: a tool with `strict`, `tool_choice` "required"."""
+    settings: dict[str, Any] = {"parallel_tool_calls": False, "openai_reasoning_effort": "none", "extra_body": EXTRA}
+    assert isinstance(asyncio.run(answered(tools_url, kind, output_type=City, model_settings=settings)), City)
+
+
+# -- llm ---------------------------------------------------------------------------------------------------------------
+
+
+def test_llm(url: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its documents have it: the address in a file; then text, stream, schema and a second turn."""
+    monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
+    llm = pytest.importorskip("llm")
+    entry = f"- {{model_id: here, model_name: {MODEL}, api_base: '{url}', supports_schema: true}}\n"
+    (tmp_path / "extra-openai-models.yaml").write_text(entry)
+    model = llm.get_model("here")
+    options: dict[str, Any] = {"seed": 7, "max_tokens": MAX_TOKENS, "key": "none"}
+    conversation = model.conversation()
+    assert conversation.prompt(ASKED, stream=False, **options).text() == expected
+    streamed = model.prompt(ASKED, stream=True, **options)
+    assert "".join(streamed) == expected
+    assert 0 < streamed.usage().output <= MAX_TOKENS
+    assert City.model_validate_json(model.prompt(ASKED, stream=False, schema=City, key="none", seed=7).text())
+    follow_up = conversation.prompt("And of Spain?", stream=False, **options).text()
+    said: Any = [*user(ASKED), {"role": "assistant", "content": expected}, *user("And of Spain?")]
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        chat = client.chat.completions.create(model=MODEL, messages=said, max_tokens=MAX_TOKENS, seed=7)
+    assert follow_up == chat.choices[0].message.content
+
+
+# -- inspect-ai --------------------------------------------------------------------------------------------------------
+
+
+def inspected(url: str, **config: Any) -> Any:
+    """The model of inspect-ai for a server that speaks the OpenAI API."""
+    models = pytest.importorskip("inspect_ai.model")
+    settings = models.GenerateConfig(seed=7, max_retries=0, **config)
+    return models.get_model(
+        f"openai-api/goodspeed/{MODEL}", base_url=url, api_key="none", config=settings, memoize=False
+    )
+
+
+def test_an_evaluation_of_inspect(url: str, expected: str, tmp_path: Path) -> None:
+    inspect = pytest.importorskip("inspect_ai")
+    scorers = pytest.importorskip("inspect_ai.scorer")
+    sample = pytest.importorskip("inspect_ai.dataset").Sample(input=ASKED, target=expected)
+    task = inspect.Task(dataset=[sample], scorer=scorers.includes())
+    model = inspected(url, max_tokens=MAX_TOKENS)
+    [log] = inspect.eval(task, model=model, log_dir=str(tmp_path), display="none")
+    assert log.status == "success"
+    assert log.results.scores[0].metrics["accuracy"].value == 1
+    assert 0 < log.samples[0].output.usage.output_tokens <= MAX_TOKENS
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_inspect_with_a_tool(tools_url: str, named: bool) -> None:
+    tools = pytest.importorskip("inspect_ai.tool")
+    # Its schemas have no bounds of numbers.
+    city = {"type": "object", "properties": {"name": {"enum": ["Rome", "Oslo"]}}, "required": ["name"]}
+    parameters = tools.ToolParams.model_validate(city)
+    tool = tools.ToolInfo(name="weather", description="The weather of a city.", parameters=parameters)
+    choice: Any = tools.ToolFunction(name="weather") if named else "any"
+
+    async def asked() -> Any:
+        async with inspected(tools_url, parallel_tool_calls=False, reasoning_effort="none") as model:
+            return await model.generate(ASKED, tools=[tool], tool_choice=choice)
+
+    [call] = asyncio.run(asked()).message.tool_calls
+    assert (call.function, call.parse_error) == ("weather", None)
+    assert call.arguments["name"] in ("Rome", "Oslo")
