@@ -1,8 +1,8 @@
 """The draft model: one batched forward pass per drafting step, for all sessions with proposals.
 
-A step drafts behind the likeliest leaves of each session's token tree, as many as cost little time (`widths.py`), and
-draws alternatives to doubtful tokens. With a checkpoint that predicts more (PARD, arXiv 2504.18583), masks behind the
-likeliest leaf stand for tokens not known yet, and each predicts the token after it without them.
+A step drafts behind the likeliest leaves of each session's token tree, as many as are worth their time (`widths.py`),
+and draws alternatives to doubtful tokens. With a checkpoint that predicts more (PARD, arXiv 2504.18583), masks behind
+the likeliest leaf stand for tokens not known yet, and each predicts the token after it without them.
 
 A proposal first updates the session's KV cache: rejected tokens are truncated, new tokens of the text are prefilled
 (many, after a time without drafts). Under the match rule the draft is drawn with the target's noise; under the ratio
@@ -114,7 +114,7 @@ class Drafter:
         """Runs one forward pass for all unfinished proposals; returns those that are complete."""
         self.caches.begin_step()
         began = time.monotonic()
-        width = self.widths.choose(len(self._jobs))
+        width = self.widths.choose([job.likely(self.widths.max_width) for job in self._jobs.values()])
         fed: list[tuple[Job, Feed]] = []
         done: list[Job] = []
         for job in [self._jobs[key] for key in self.caches if key in self._jobs]:  # the oldest sessions first

@@ -68,6 +68,10 @@ class Job:
             found = [end] if end in found else []
         return found if found and tree.path_probability(found[0]) >= propose.least_probability else []
 
+    def likely(self, width: int) -> list[float]:
+        """Returns the path probabilities of `leaves`."""
+        return [self.tree.path_probability(leaf) for leaf in self.leaves(width)]
+
     def others(self, parent: int, first: float) -> list[float]:
         """Returns the probabilities of the alternatives that are wanted beside a token of probability `first`."""
         return self.tree.others(parent, first) if self.propose.wants_alternatives else []
