@@ -8,7 +8,6 @@ six, the fourth in one of eleven (`python -m experiments.benchmarks.ranks`).
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from heapq import nlargest
 from typing import NamedTuple
 
 from goodspeed.exact import trees
@@ -97,10 +96,10 @@ class Tree:
 
     @classmethod
     def of(cls, nodes: Nodes) -> "Tree":
-        tree = cls()
-        for token, probability, parent in zip(*nodes, strict=True):
-            tree.add(token, probability, parent)
-        return tree
+        depths, likely = trees.depths(nodes.parents), nodes.path_probabilities
+        return cls(
+            list(nodes.tokens), list(nodes.probabilities), list(nodes.parents), depths, likely, set(nodes.parents)
+        )
 
     def nodes(self, first: int = 0) -> Nodes:
         """Returns the nodes from index `first` on; parents are indexes in the whole tree."""
@@ -176,4 +175,4 @@ class Tree:
             and self.depths[node] < max_depth
             and token not in stop_ids
         ]
-        return nlargest(width, found, key=self._path_probabilities.__getitem__)
+        return sorted(found, key=self._path_probabilities.__getitem__, reverse=True)[:width]

@@ -44,9 +44,10 @@ class _Cache:
     is_known: bool = False  # its prefix was already looked up in the prefix cache
     shares: bool = False  # other sessions may use its cached prefix
 
-    def row(self, at: int, token: int) -> int | None:
-        """Returns the row of a child."""
-        return next((row for row, node in enumerate(self.nodes) if node == (token, at)), None)
+    @property
+    def children(self) -> dict[tuple[int, int], int]:
+        """Returns the row of each node, by its token and the row of its parent."""
+        return dict(zip(self.nodes, range(len(self.nodes)), strict=True))
 
     @property
     def length(self) -> int:
@@ -101,16 +102,17 @@ class Caches:
         at, needed = BASE, dict[int, int]()
         if num_kept < len(cache.tokens):
             return way, needed
+        children = cache.children
         for token in job.text[num_kept:]:
-            row = cache.row(at, token)
+            row = children.get((token, at))
             if row is None:
                 return way, needed
             way.append(at := row)
         rows: dict[int, int] = {BASE: at}
         for node in trees.first_choices(job.tree.parents) if job.is_narrow else range(len(job.tree.tokens)):
-            parent = rows.get(job.tree.parents[node])
-            row = cache.row(parent, job.tree.tokens[node]) if parent is not None else None
-            if row is not None and not job.tree.is_leaf(node):
+            parent = rows.get(job.tree.parents[node]) if not job.tree.is_leaf(node) else None
+            row = children.get((job.tree.tokens[node], parent)) if parent is not None else None
+            if row is not None:
                 rows[node] = needed[node] = row
         return way, needed
 
@@ -185,7 +187,8 @@ class Caches:
         leaves = tuple(job.leaves(width))
         if not leaves:
             return Feed(text)
-        above = {node for leaf in leaves for node in job.tree.path(leaf)[:-1] if node not in cache.rows}
+        behind = [leaf for leaf in leaves if leaf != BASE and job.tree.parents[leaf] not in cache.rows]
+        above = {node for leaf in behind for node in job.tree.path(leaf)[:-1] if node not in cache.rows}
         nodes = (*sorted(above), *(leaf for leaf in leaves if leaf != BASE))
         return Feed(text, nodes, leaves, self._num_masks(job, leaves[0], cache.length + len(text) + len(nodes)))
 

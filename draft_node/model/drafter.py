@@ -1,8 +1,8 @@
 """The draft model: one batched forward pass per drafting step, for all sessions with proposals.
 
-A step drafts behind the likeliest leaves of each session's token tree, as many as cost little time (`widths.py`), and
-draws alternatives to doubtful tokens. With a checkpoint that predicts more (PARD, arXiv 2504.18583), masks behind the
-likeliest leaf stand for tokens not known yet, and each predicts the token after it without them.
+A step drafts behind the likeliest leaves of each session's token tree, as many as are worth their time (`widths.py`),
+and draws alternatives to doubtful tokens. With a checkpoint that predicts more (PARD, arXiv 2504.18583), masks behind
+the likeliest leaf stand for tokens not known yet, and each predicts the token after it without them.
 
 A proposal first updates the session's KV cache: rejected tokens are truncated, new tokens of the text are prefilled
 (many, after a time without drafts). Under the match rule the draft is drawn with the target's noise; under the ratio
@@ -30,7 +30,7 @@ from goodspeed.exact import proposals
 from goodspeed.exact.confidence import acceptance_probabilities
 from goodspeed.exact.counts import CountedTexts
 from goodspeed.exact.logit_rules import TextRows, process
-from goodspeed.exact.sampling import Role, SamplingBatch, choose, runners_up, to_probs, uniform
+from goodspeed.exact.sampling import Role, SamplingBatch, choose_scored, runners_up, to_probs, uniform
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.fields import MAX_DRAFT
 
@@ -119,7 +119,7 @@ class Drafter:
         """Runs one forward pass for all unfinished proposals; returns those that are complete."""
         self.caches.begin_step()
         began = time.monotonic()
-        width = self.widths.choose(len(self._jobs))
+        width = self.widths.choose([job.likely(self.widths.max_width) for job in self._jobs.values()])
         fed: list[tuple[Job, Feed]] = []
         done: list[Job] = []
         for job in [self._jobs[key] for key in self.caches if key in self._jobs]:  # the oldest sessions first
@@ -177,6 +177,8 @@ class Drafter:
 
         Nothing follows a leaf without a permitted token, and the proposal ends if it is the likeliest.
         """
+        if not any(row.job.has_rules for row in rows):
+            return rows, logits
         changed = process(logits, [self._text_rows(row) for row in rows], num_tokens=self.num_tokens)
         if changed is logits:
             return rows, logits
@@ -209,9 +211,11 @@ class Drafter:
     def _draw_by_match(self, rows: Sequence[Row], logits: Tensor) -> None:
         """Draws a token from each row with the target's noise, and alternatives to doubtful ones."""
         batch, positions = self._batch(rows, logits)
-        tokens = choose(logits, batch, positions, num_tokens=self.num_tokens, noise=noise_ahead)
+        logits = logits[:, : self.num_tokens]
+        probs = logits.softmax(-1)
+        tokens, scores = choose_scored(logits, probs, batch, positions, noise=noise_ahead)
         are_behind = [row.place > 0 for row in rows]
-        probabilities = acceptance_probabilities(logits, tokens, are_behind).tolist()
+        probabilities = acceptance_probabilities(probs, tokens, are_behind).tolist()
         doubtful: dict[int, tuple[int, list[float]]] = {}  # by row: the parent, and the alternatives' probabilities
         for index, (row, token, probability) in enumerate(zip(rows, tokens.tolist(), probabilities, strict=True)):
             parent = row.parent
@@ -220,22 +224,12 @@ class Drafter:
                 if others := row.job.others(parent, probability):
                     doubtful[index] = parent, others
         if doubtful:
-            self._draw_alternatives(rows, logits, tokens, doubtful)
-
-    def _draw_alternatives(
-        self, rows: Sequence[Row], logits: Tensor, tokens: Tensor, doubtful: dict[int, tuple[int, list[float]]]
-    ) -> None:
-        """Draws the next best tokens beside some of tokens [len(rows)] with the same noise."""
-        chosen = list(doubtful)
-        batch, positions = self._batch([rows[index] for index in chosen], logits)
-        most = max(len(others) for _, others in doubtful.values())
-        found = runners_up(
-            logits[chosen], tokens[chosen], batch, positions, most, num_tokens=self.num_tokens, noise=noise_ahead
-        ).tolist()
-        for (index, (parent, others)), best in zip(doubtful.items(), found, strict=True):
-            for token, probability in zip(best, others, strict=False):
-                if token >= 0:  # rules may leave fewer
-                    rows[index].job.tree.add(token, probability, parent)
+            most = max(len(others) for _, others in doubtful.values())
+            found = runners_up(logits, tokens, scores, most).tolist()
+            for index, (parent, others) in doubtful.items():
+                for token, probability in zip(found[index], others, strict=False):
+                    if token >= 0:  # rules may leave fewer
+                        rows[index].job.tree.add(token, probability, parent)
 
     def _draw_from_proposals(self, rows: Sequence[Row], logits: Tensor) -> None:
         batch, positions = self._batch(rows, logits)

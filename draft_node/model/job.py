@@ -27,9 +27,14 @@ class Job:
     newest: int = BASE  # the last of these
     is_narrow: bool = False  # room is left for the chain of first choices alone
     positions: list[bytes] = field(default_factory=list)  # packed distributions, ratio rule
+    by_match: bool = field(init=False)  # draws with the target's noise: under the match rule, and for a local text
+    has_rules: bool = field(init=False)  # what may be drawn next can depend on the tokens before it
 
     def __post_init__(self) -> None:
+        request = self.propose.request
         self.tree = Tree.of(self.propose.tree)
+        self.by_match = self.propose.local or request.verification == "match"
+        self.has_rules = request.logit_rules is not None or request.constraint is not None or request.min_tokens > 0
 
     def take_over(self, older: "Job") -> None:
         """Takes the nodes that a replaced proposal has drafted after the text."""
@@ -69,6 +74,10 @@ class Job:
             found = [end] if end in found else []
         return found if found and tree.path_probability(found[0]) >= propose.least_probability else []
 
+    def likely(self, width: int) -> list[float]:
+        """Returns the path probabilities of `leaves`."""
+        return [self.tree.path_probability(leaf) for leaf in self.leaves(width)]
+
     def others(self, parent: int, first: float) -> list[float]:
         """Returns the probabilities of the alternatives that are wanted beside a token of probability `first`."""
         return self.tree.others(parent, first) if self.propose.wants_alternatives else []
@@ -92,17 +101,6 @@ class Job:
         request = self.propose.request
         data = request.session_id + request.sampling.seed.to_bytes(8, "little")
         return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") >> 1
-
-    @property
-    def by_match(self) -> bool:
-        """True if tokens are drawn with the target's noise: under the match rule, and always for a local text."""
-        return self.propose.local or self.propose.request.verification == "match"
-
-    @property
-    def has_rules(self) -> bool:
-        """True if what may be drawn next can depend on the tokens before it."""
-        request = self.propose.request
-        return request.logit_rules is not None or request.constraint is not None or request.min_tokens > 0
 
     def proposed(self, *, empty: bool = False) -> Proposed:
         """Returns the proposal with the nodes drafted so far; empty: without them."""

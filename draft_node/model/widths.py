@@ -1,11 +1,13 @@
-"""Chooses how many leaves a step of the draft model drafts behind, by the time of steps with more rows. No clock."""
+"""Chooses how many leaves a step of the draft model drafts behind: as many as promise most accepted tokens a second.
+
+A token is accepted where the text takes the way to it, so behind a leaf one is worth the leaf's path probability. More
+leaves are worth more, and take longer: much longer where a row costs a step, no longer where weights do. No clock.
+"""
+
+from collections.abc import Sequence
 
 MAX_WIDTH = 8
 """Most leaves per session and step; with the embedded models, more find too few that are likely enough."""
-
-MOST_SLOWER = 1.5
-"""Longest step with branches, relative to one without: a slower one holds up the likeliest continuation, which is worth
-more than they are."""
 
 TRIED_AGAIN = 64
 """One in TRIED_AGAIN steps has no branches, to measure what they cost, and one has twice as many as chosen."""
@@ -23,20 +25,30 @@ class Widths:
         self._num_steps = 0
         self._seconds: dict[int, float] = {}  # of a step, smoothed, by the power of two that its rows are below
 
-    def choose(self, num_jobs: int) -> int:
-        """Returns the most leaves for each of so many proposals: 1 where a row costs a step."""
+    def choose(self, jobs: Sequence[Sequence[float]]) -> int:
+        """Returns the most leaves for each proposal; a width that was not measured counts as quick.
+
+        jobs: the path probabilities of each proposal's leaves, the likeliest first.
+        """
         self._num_steps += 1
-        alone_s, turn = self._known(num_jobs, 1), self._num_steps % TRIED_AGAIN
+        turn, alone_s = self._num_steps % TRIED_AGAIN, self._known(jobs, 1)
         if self.max_width == 1 or not alone_s or turn == 0:
             return 1
-        width = self.max_width
-        while width > 1 and self._known(num_jobs, width) > MOST_SLOWER * alone_s:
-            width //= 2
-        return min(2 * width, self.max_width) if turn == TRIED_AGAIN // 2 else width
+        most = max(map(len, jobs), default=0)
+        widths = [1]
+        while widths[-1] < min(most, self.max_width):
+            widths.append(2 * widths[-1])
+        best = max(widths, key=lambda width: self._worth(jobs, width) / (self._known(jobs, width) or alone_s))
+        return min(2 * best, self.max_width) if turn == TRIED_AGAIN // 2 else best
 
-    def _known(self, num_jobs: int, width: int) -> float:
+    def _worth(self, jobs: Sequence[Sequence[float]], width: int) -> float:
+        """Returns about how many tokens of a step are accepted. Those of masks count as their leaf's."""
+        return sum(self.num_parallel * likely[0] + sum(likely[1:width]) for likely in jobs if likely)
+
+    def _known(self, jobs: Sequence[Sequence[float]], width: int) -> float:
         """Returns the seconds of a step of this width; 0: it was not measured."""
-        return self._seconds.get((num_jobs * (self.num_parallel + width - 1)).bit_length(), 0.0)
+        num_rows = sum(self.num_parallel - 1 + min(width, max(1, len(likely))) for likely in jobs)
+        return self._seconds.get(num_rows.bit_length(), 0.0)
 
     def observe(self, num_rows: int, seconds: float) -> None:
         """Takes the time of a step that fed no prompts."""

@@ -1,11 +1,12 @@
 """Tokens a round at equal draft time: a drafted chain, alternatives beside it, and drafts behind those (beams).
 
 The embedded target writes texts from held-out prompts; under match they are the same whatever is drafted. Each is
-replayed against the real `Growing` tree and `Drafter` of a draft node on a clock of its own: a step takes its median
-CPU time on this machine in that mode, a round as long as ROUND_STEPS steps of the chain. The draft model works all the
-time. A round verifies the likeliest BUDGET nodes of what was drafted for the text by its beginning; the draft node
-learns the result at its end, when the next round begins. *empty after wrong* is the share of the rounds after a wrong
-first choice that have nothing to verify.
+replayed against the real `Growing` tree and `Drafter` of a draft node on a clock of its own: a step takes the median
+CPU time on this machine of one in that mode with as many rows, a round as long as ROUND_STEPS steps of the chain. As in
+a draft node, these times choose the leaves (`widths.py`). The draft model works all the time. A round verifies the
+likeliest BUDGET nodes of what was drafted for the text by its beginning; the draft node learns the result at its end,
+when the next round begins. *empty after wrong* is the share of the rounds after a wrong first
+choice that have nothing to verify.
 
 It takes about 4 minutes on one core; about 30 s with --quick.
 """
@@ -32,7 +33,6 @@ from experiments.benchmarks.ranks import model_ranks
 from experiments.harness import benchmark
 from experiments.simulation.texts.target_texts import TargetText, grouped, write
 from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.exact import trees
 from goodspeed.wire.messages import Sampling
@@ -68,14 +68,15 @@ class Replay:
 class Drafting:
     """A draft node's tree and model for one text, on a clock of steps."""
 
-    def __init__(self, drafter: Drafter, text: TargetText, number: int, mode: str) -> None:
+    def __init__(self, drafter: Drafter, clock: Clock, text: TargetText, number: int, mode: str) -> None:
         sampling = Sampling(text.sampling.temperature, seed=text.sampling.seed)
         room = len(text.written) + PERMITTED + 1
         self.request = Request(number.to_bytes(16, "little"), tuple(text.prompt), sampling, room)
-        self.drafter, self.mode = drafter, mode
+        self.drafter, self.clock, self.mode = drafter, clock, mode
+        drafter.widths = clock
         self.tree = Growing(self.request)
         self.text: tuple[int, ...] = self.request.prompt
-        self.seconds: list[float] = []
+        self.seconds: dict[int, list[float]] = defaultdict(list)  # of the steps, by their rows' bit length
         self._round = 0
         self.tree.begin(len(self.text))
 
@@ -86,16 +87,17 @@ class Drafting:
             self.tree.begin(len(text))
         self._ask()
 
-    def step(self) -> None:
-        """Runs one step, if there is anything to draft."""
-        if not self.drafter.busy:
-            return
-        began = time.thread_time()
-        done = self.drafter.step()
-        self.seconds.append(time.thread_time() - began)
-        answers = [one for one in done if one.round == self._round]
-        if answers and self.tree.extend(answers[0]) and answers[0].tokens:
-            self._ask()
+    def step(self) -> float:
+        """Runs one step, if there is anything to draft. Returns the seconds that it takes on the clock."""
+        self.clock.num_rows = 1
+        if self.drafter.busy:
+            began = time.thread_time()
+            done = self.drafter.step()
+            self.seconds[self.clock.num_rows.bit_length()].append(time.thread_time() - began)
+            answers = [one for one in done if one.round == self._round]
+            if answers and self.tree.extend(answers[0]) and answers[0].tokens:
+                self._ask()
+        return self.clock.step_s
 
     def _ask(self) -> None:
         wanted = self.tree.ask(self.text, PERMITTED, LEAST_PROBABILITY)
@@ -117,8 +119,8 @@ class Drafting:
         )
 
 
-def replay(text: TargetText, drafting: Drafting, step_s: float, round_s: float) -> Replay:
-    """Replays a text on a clock: steps of step_s, rounds of round_s."""
+def replay(text: TargetText, drafting: Drafting, round_s: float) -> Replay:
+    """Replays a text on the clock, with rounds of round_s."""
     whole, found = (*text.prompt, *text.written), Replay()
     drafting.learn(drafting.text)
     now, was_wrong = 0.0, False
@@ -133,9 +135,8 @@ def replay(text: TargetText, drafting: Drafting, step_s: float, round_s: float) 
         found.num_tokens += len(new)
         was_wrong = bool(chain) and tuple(chain[: len(new)]) != new[: len(chain)]
         now += round_s
-        while now >= step_s:
-            drafting.step()
-            now -= step_s
+        while now > 0:
+            now -= drafting.step()
         drafting.learn((*drafting.text, *new))
     return found
 
@@ -151,20 +152,21 @@ def _accepted(nodes: Nodes, text: Sequence[int]) -> int:
     return length
 
 
-def measure(texts: Sequence[TargetText]) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Returns a row of each domain and temperature, and the seconds of a step by mode."""
+def measure(texts: Sequence[TargetText]) -> tuple[list[dict[str, Any]], dict[str, dict[int, float]]]:
+    """Returns a row of each domain and temperature, and by mode the seconds of a step by its rows' bit length."""
     checkpoint = checkpoints.load(MODEL)
     ranks = dict(zip(map(id, texts), model_ranks(MODEL, texts), strict=True))
-    drafters = {mode: _drafter(checkpoint, mode) for mode in MODES}
-    step_s = {mode: _step_s(drafters[mode], mode, texts) for mode in MODES}
+    drafter = Drafter(checkpoint, Runner(checkpoint, num_pages=1024))
+    step_s = {mode: _step_s(drafter, mode, texts) for mode in MODES}
+    clocks = {mode: Clock(step_s[mode], _max_width(mode)) for mode in MODES}
     rows: list[dict[str, Any]] = []
     for group in grouped(texts):
         found: dict[str, Replay] = defaultdict(Replay)
         for number, text in enumerate(group):
             for mode in MODES:
-                drafting = Drafting(drafters[mode], text, number, mode)
-                one = replay(text, drafting, step_s[mode], ROUND_STEPS * step_s["chain"])
-                drafters[mode].forget(drafting.request.session_id)
+                drafting = Drafting(drafter, clocks[mode], text, number, mode)
+                one = replay(text, drafting, ROUND_STEPS * step_s["chain"][1])
+                drafter.forget(drafting.request.session_id)
                 found[mode].num_tokens += one.num_tokens
                 found[mode].num_rounds += one.num_rounds
                 found[mode].num_after_wrong += one.num_after_wrong
@@ -181,29 +183,44 @@ def measure(texts: Sequence[TargetText]) -> tuple[list[dict[str, Any]], dict[str
     return rows, step_s
 
 
-class Full(Widths):
-    """The same width in every step, so that runs are repeatable."""
+class Clock(Widths):
+    """Chooses by times that were measured before, so that runs are repeatable."""
 
-    def choose(self, num_jobs: int) -> int:
+    def __init__(self, seconds: dict[int, float], max_width: int) -> None:
+        super().__init__(max_width)
+        self._seconds = seconds
+        self.num_rows = 1  # of the latest step
+
+    @property
+    def step_s(self) -> float:
+        """Returns the seconds of the latest step. One that feeds a prompt takes as long as the longest."""
+        return self._seconds.get(self.num_rows.bit_length(), max(self._seconds.values()))
+
+    def observe(self, num_rows: int, seconds: float) -> None:
+        self.num_rows = num_rows
+
+
+class Widest(Clock):
+    """The same width in every step, for measuring."""
+
+    def choose(self, jobs: Sequence[Sequence[float]]) -> int:
         return self.max_width
 
 
-def _drafter(checkpoint: Checkpoint, mode: str) -> Drafter:
-    runner = Runner(checkpoint, num_pages=1024)
-    drafter = Drafter(checkpoint, runner, max_width=MAX_WIDTH if mode == "beams" else 1)
-    drafter.widths = Full(drafter.widths.max_width)
-    return drafter
+def _max_width(mode: str) -> int:
+    return MAX_WIDTH if mode == "beams" else 1
 
 
-def _step_s(drafter: Drafter, mode: str, texts: Sequence[TargetText]) -> float:
-    """Returns the median seconds of a step on the first texts."""
-    seconds: list[float] = []
+def _step_s(drafter: Drafter, mode: str, texts: Sequence[TargetText]) -> dict[int, float]:
+    """Returns the median seconds of a step on the first texts, by its rows' bit length."""
+    seconds: dict[int, list[float]] = defaultdict(list)
     for number, text in enumerate(texts[:8]):
-        drafting = Drafting(drafter, text, number, mode)
-        replay(text, drafting, 1.0, ROUND_STEPS)
+        drafting = Drafting(drafter, Widest({1: 1.0}, _max_width(mode)), text, number, mode)
+        replay(text, drafting, ROUND_STEPS)
         drafter.forget(drafting.request.session_id)
-        seconds += drafting.seconds
-    return median(seconds)
+        for key, found in drafting.seconds.items():
+            seconds[key] += found
+    return {key: median(found) for key, found in sorted(seconds.items()) if key <= _max_width(mode).bit_length()}
 
 
 def means(rows: Sequence[dict[str, Any]], least: float, most: float) -> dict[str, Any]:
@@ -239,7 +256,12 @@ def main() -> int:
     rows, step_s = measure(texts)
     show(options, rows)
     found = {"doubtful": means(rows, *DOUBTFUL), "all": means(rows, 0.0, 1.0)}
-    benchmark.say(options, found, {mode: f"{1e3 * each:.2f} ms a step" for mode, each in step_s.items()})
+    benchmark.say(
+        options,
+        found,
+        {mode: [f"{1e3 * each:.2f}" for each in by_rows.values()] for mode, by_rows in step_s.items()},
+        "ms",
+    )
     benchmark.report(
         options, {"benchmark": "trees", "step_s": step_s, "rows": rows} | found["doubtful"] | {"all": found["all"]}
     )

@@ -79,7 +79,7 @@ def model_paths(name: str, texts: Sequence[TargetText]) -> list[ModelPath]:
         batch = SamplingBatch.of([text.sampling] * num)
         tokens = choose(logits, batch, positions, num_tokens=checkpoint.num_tokens)
         agreed = (tokens == torch.tensor(text.written)).int().tolist()
-        codes = proposals.encode(acceptance_probabilities(logits, tokens).tolist())
+        codes = proposals.encode(acceptance_probabilities(logits.softmax(-1), tokens).tolist())
         found.append(ModelPath("".join(map(str, agreed)), proposals.written(codes)))
     return found
 

@@ -5,8 +5,9 @@ takes over the layers of an unmodified transformers model; `trial.py` compares i
 models run unchanged.
 """
 
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +20,19 @@ from goodspeed.engine.support import expected_windows
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Architectures of this kind: RMSNorm, rotary queries and keys, a gated MLP with SiLU."""
 
+FIXED = ("default", "linear", "llama3", "yarn")
+"""Rotary embeddings whose angles depend on nothing but the position."""
+
+NUM_POSITIONS = 512
+"""Fewest positions in a table of angles; it doubles with the longest text."""
+
 BLOCK_ROWS = 32
 """Most rows for which a row's bfloat16 product is bit-identical among any other rows (measured with 15 shapes). With
 more rows oneDNN sums in another order, so more rows are multiplied block by block."""
+
+
+Product: TypeAlias = Callable[[Tensor], Tensor]
+"""A linear layer's forward method: rows [num_tokens, inputs] -> [num_tokens, outputs]."""
 
 
 def can_fuse(model: Any) -> bool:
@@ -40,14 +51,16 @@ class Fused(nn.Module):
         """Takes over the layers of `model` one by one; `model` is unusable afterwards."""
         super().__init__()
         self.config, self.dtype = model.config, model.dtype
-        self.embed, self.angles, self.norm = model.model.embed_tokens, model.model.rotary_emb, model.model.norm
+        self.embed, self.angles = model.model.embed_tokens, Angles(model.model.rotary_emb)
+        self.norm = Norm.of(model.model.norm)
         windows = expected_windows(model.config.get_text_config(decoder=True))
-        self.layers = nn.ModuleList()
+        self.layers: list[Layer] = []
         for number, window in enumerate(windows):
             self.layers.append(Layer(number, model.model.layers[number], window))
             model.model.layers[number] = nn.Identity()
         self.head = model.lm_head
         prepack(self.head, shared=self.head.weight is self.embed.weight)
+        self.out: Product = self.head.forward
 
     def forward(
         self,
@@ -59,26 +72,69 @@ class Fused(nn.Module):
     ) -> SimpleNamespace:
         """Returns `logits` [1, num_wanted, vocab_size] for the rows `logits_to_keep`; 0: for all rows."""
         rows = self.embed(input_ids[0])
-        cos, sin = (angles[0, :, None] for angles in self.angles(rows[None], position_ids))
+        cos, sin = self.angles.at(position_ids[0], rows)
         for layer in self.layers:
             rows = layer(rows, cos, sin, goodspeed_batch)
         if isinstance(logits_to_keep, Tensor):
             rows = rows[logits_to_keep]
-        return SimpleNamespace(logits=_multiply(self.head, _norm(rows, self.norm))[None])
+        return SimpleNamespace(logits=_multiply(self.out, self.norm.of_rows(rows))[None])
 
 
-class Layer(nn.Module):
-    """One layer of `Fused`."""
+class Angles:
+    """Cosines and sines of rotary positions; a table of them where they depend on nothing but the position.
+
+    A sine that is multiplied with the second half of a head has its sign turned (`_rotate`).
+    """
+
+    def __init__(self, rotary: Any) -> None:
+        self._rotary = rotary
+        self._has_table = rotary.rope_type in FIXED
+        self._table = torch.empty(0)  # [num_positions, 2, 1, head_dim]
+
+    def at(self, positions: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns both [num_tokens, 1, head_dim], in the dtype of the rows."""
+        if not self._has_table:
+            cos, sin = self._computed(positions, rows).unbind(1)
+            return cos, sin
+        try:
+            cos, sin = self._table.index_select(0, positions).unbind(1)
+        except IndexError:  # the table ends before a position
+            num_positions = max(NUM_POSITIONS, 1 << int(positions.max()).bit_length())
+            self._table = self._computed(torch.arange(num_positions), rows)
+            cos, sin = self._table.index_select(0, positions).unbind(1)
+        return cos, sin
+
+    def _computed(self, positions: Tensor, rows: Tensor) -> Tensor:
+        cos, sin = self._rotary(rows[None], positions[None])
+        first, second = sin[0].chunk(2, dim=-1)
+        return torch.stack((cos[0], torch.cat((-first, second), dim=-1)), dim=1)[:, :, None]
+
+
+class Norm(NamedTuple):
+    """RMSNorm."""
+
+    weight: Tensor
+    eps: float
+
+    @classmethod
+    def of(cls, norm: Any) -> "Norm":
+        return cls(norm.weight, norm.variance_epsilon)
+
+    def of_rows(self, rows: Tensor) -> Tensor:
+        return torch.rms_norm(rows, (rows.shape[-1],), self.weight, self.eps)
+
+
+class Layer:
+    """One layer of `Fused`; no module, since looking up a module's parts takes longer than some operations."""
 
     def __init__(self, number: int, layer: Any, window: int | None) -> None:
-        super().__init__()
         attention, mlp = layer.self_attn, layer.mlp
         self.number, self.window = number, window
         self.scaling: float = attention.scaling
         self.head_dim: int = attention.head_dim
         self.num_heads = attention.q_proj.out_features // self.head_dim
         self.num_rotated = self.num_heads + attention.k_proj.out_features // self.head_dim
-        self.norms = nn.ModuleList((layer.input_layernorm, layer.post_attention_layernorm))
+        self.norm, self.mlp_norm = Norm.of(layer.input_layernorm), Norm.of(layer.post_attention_layernorm)
         self.qkv = _join(attention.q_proj, attention.k_proj, attention.v_proj)
         self.out = _join(attention.o_proj)
         self.gate_up = _join(mlp.gate_proj, mlp.up_proj)
@@ -92,9 +148,9 @@ class Layer(nn.Module):
                 (query_norm.weight.expand(self.num_heads, -1), key_norm.weight.expand(num_keys, -1))
             )
 
-    def forward(self, rows: Tensor, cos: Tensor, sin: Tensor, batch: Attends) -> Tensor:
+    def __call__(self, rows: Tensor, cos: Tensor, sin: Tensor, batch: Attends) -> Tensor:
         """rows, and the result: [num_tokens, hidden]; cos, sin: [num_tokens, 1, head_dim]."""
-        heads = _multiply(self.qkv, _norm(rows, self.norms[0])).view(len(rows), -1, self.head_dim)
+        heads = _multiply(self.qkv, self.norm.of_rows(rows)).view(len(rows), -1, self.head_dim)
         rotated = heads[:, : self.num_rotated]
         if self.head_norm is not None:
             rotated = functional.rms_norm(rotated, (self.head_dim,), None, self.eps) * self.head_norm
@@ -102,11 +158,11 @@ class Layer(nn.Module):
         query, key, value = rotated[:, : self.num_heads], rotated[:, self.num_heads :], heads[:, self.num_rotated :]
         seen = batch.attend(self.number, query, key.transpose(0, 1), value.transpose(0, 1), self.scaling, self.window)
         rows = rows + _multiply(self.out, seen.reshape(len(rows), -1))
-        gate, up = _multiply(self.gate_up, _norm(rows, self.norms[1])).chunk(2, dim=-1)
+        gate, up = _multiply(self.gate_up, self.mlp_norm.of_rows(rows)).chunk(2, dim=-1)
         return rows + _multiply(self.down, functional.silu(gate) * up)
 
 
-def _join(*layers: nn.Linear) -> nn.Linear:
+def _join(*layers: nn.Linear) -> Product:
     """Joins linear layers with the same input into one, prepacked where that is faster."""
     joined = nn.Linear(layers[0].in_features, sum(one.out_features for one in layers), device="meta")
     joined.weight = nn.Parameter(torch.cat([one.weight for one in layers]), requires_grad=False)
@@ -114,22 +170,16 @@ def _join(*layers: nn.Linear) -> nn.Linear:
     has_bias = any(one.bias is not None for one in layers)
     joined.register_parameter("bias", nn.Parameter(torch.cat(biases), requires_grad=False) if has_bias else None)
     prepack(joined)
-    return joined
+    return joined.forward
 
 
-def _multiply(layer: nn.Module, rows: Tensor) -> Tensor:
+def _multiply(layer: Product, rows: Tensor) -> Tensor:
     """rows [num_tokens, inputs] -> [num_tokens, outputs]; in bfloat16 each row's result is the same in any batch."""
     if rows.dtype != torch.bfloat16 or len(rows) <= BLOCK_ROWS:
-        out: Tensor = layer(rows)
-        return out
+        return layer(rows)
     return torch.cat([layer(block) for block in torch.split(rows, BLOCK_ROWS)])
 
 
-def _norm(rows: Tensor, norm: Any) -> Tensor:
-    return functional.rms_norm(rows, (rows.shape[-1],), norm.weight, norm.variance_epsilon)
-
-
 def _rotate(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates heads [num_tokens, num_heads, head_dim] by their positions' angles (RoPE)."""
-    first, second = heads.chunk(2, dim=-1)
-    return heads * cos + torch.cat((-second, first), dim=-1) * sin
+    """Rotates heads [num_tokens, num_heads, head_dim] by their positions' `Angles` (RoPE)."""
+    return (heads * cos).add_(heads.roll(heads.shape[-1] // 2, -1).mul_(sin))

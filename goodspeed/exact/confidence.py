@@ -20,13 +20,13 @@ With `tiny-draft-p`, at T = 0 and 1, 0.3 and 0.4 of the tokens below 0.3 were ac
 one mask stood before them or seven."""
 
 
-def acceptance_probabilities(logits: "Tensor", tokens: "Tensor", are_behind_masks: Sequence[bool] = ()) -> "Tensor":
-    """Returns acceptance probabilities [batch] of tokens [batch] drawn from logits [batch, vocab] (match rule).
+def acceptance_probabilities(probs: "Tensor", tokens: "Tensor", are_behind_masks: Sequence[bool] = ()) -> "Tensor":
+    """Returns acceptance probabilities [batch] of drawn tokens [batch] (match rule).
 
-    Based on the model's probabilities before temperature and truncation, which show doubt even at temperature 0.
+    probs [batch, vocab]: the model's before temperature and truncation, which show doubt even at temperature 0.
     are_behind_masks: of each token; none of them by default.
     """
-    confidence = logits.softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)  # faster than logsumexp
+    confidence = probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     if not any(are_behind_masks):
         return AT_NO_CONFIDENCE + (1.0 - AT_NO_CONFIDENCE) * confidence
     least = confidence.new_tensor([BEHIND_MASKS if each else AT_NO_CONFIDENCE for each in are_behind_masks])

@@ -25,6 +25,7 @@ __all__ = [
     "Sampling",
     "SamplingBatch",
     "choose",
+    "choose_scored",
     "draw",
     "rows_at_once",
     "runners_up",
@@ -155,10 +156,44 @@ def choose(
     return torch.cat([_choose(logits[rows], sampling[rows], positions[rows], noise) for rows in chunks])
 
 
+def choose_scored(
+    logits: Tensor, probs: Tensor, sampling: SamplingBatch, positions: Tensor, *, noise: Noise = match_noise
+) -> tuple[Tensor, Tensor]:
+    """Returns tokens [batch] by `choose`, all rows at once, and the scores [batch, vocab] that `runners_up` orders.
+
+    probs: softmax of the logits, both in fp32 or fp64.
+    """
+    scores = _scores(logits, sampling, positions, noise, probs)
+    if sampling.truncated(logits.shape[-1]):
+        return choose(logits, sampling, positions, noise=noise), scores
+    return _argmax(scores), scores
+
+
+def _scores(
+    logits: Tensor, sampling: SamplingBatch, positions: Tensor, noise: Noise, probs: Tensor | None = None
+) -> Tensor:
+    """Returns p / Exp, whose largest is the first arrival at these rates, without top-k and top-p; greedy: the logits.
+
+    probs: softmax of the logits; None: not known.
+    """
+    if sampling.all_greedy:
+        return logits
+    tempered = _temper(logits, sampling)
+    if probs is None or tempered is not logits:
+        probs = tempered.softmax(-1)
+    scores = _arrivals(probs, noise(sampling.seeds, positions, probs.shape[-1]))
+    if sampling.greedy:
+        index = sampling.tensor(sampling.greedy, torch.int64)
+        scores.index_copy_(0, index, logits[index])
+    return scores
+
+
 def _choose(logits: Tensor, sampling: SamplingBatch, positions: Tensor, noise: Noise) -> Tensor:
     """Draws all rows at once. On a CPU, truncated rows are drawn separately, with noise for retained tokens only."""
     few = sampling.truncated(logits.shape[-1])
-    if not few or logits.device.type != "cpu":
+    if not few:
+        return _argmax(_scores(_wide(logits), sampling, positions, noise))
+    if logits.device.type != "cpu":
         probs = to_probs(logits, sampling)
         return sample(probs, sampling.seeds, positions, greedy=sampling.all_greedy, noise=noise)
     if len(few) == len(logits):
@@ -177,30 +212,15 @@ def _choose_kept(logits: Tensor, sampling: SamplingBatch, positions: Tensor) -> 
     return torch.from_numpy(kept.first(kept.probs / noise, len(logits)))
 
 
-def runners_up(
-    logits: Tensor,
-    tokens: Tensor,
-    sampling: SamplingBatch,
-    positions: Tensor,
-    number: int,
-    *,
-    num_tokens: int | None = None,
-    noise: Noise = match_noise,
-) -> Tensor:
-    """Returns the next best tokens [batch, number] beside tokens [batch] by `choose`, best first; -1: there is none.
+def runners_up(logits: Tensor, tokens: Tensor, scores: Tensor, number: int) -> Tensor:
+    """Returns the next best tokens [batch, number] beside tokens [batch], best first; -1: there is none.
 
-    Without top-k and top-p: another model may retain other tokens.
+    tokens, scores: by `choose_scored` of the logits. Without top-k and top-p: another model may retain other tokens.
     """
-    logits = _wide(logits[:, :num_tokens]).scatter(1, tokens.unsqueeze(1), float("-inf"))
-    scores = logits
-    if not sampling.all_greedy:
-        probs = _temper(logits, sampling).softmax(-1)
-        scores = probs / noise(sampling.seeds, positions, logits.shape[-1])
-        if sampling.greedy:
-            index = sampling.tensor(sampling.greedy, torch.int64)
-            scores = scores.index_copy(0, index, logits[index])
-    best = scores.topk(min(number, scores.shape[-1])).indices
-    return best.masked_fill(logits.gather(1, best).isneginf(), -1)
+    others = scores.scatter(1, tokens.unsqueeze(1), float("-inf"))
+    best = others.topk(min(number, others.shape[-1]))
+    has_none = best.values.isneginf() | logits.gather(1, best.indices).isneginf()
+    return best.indices.masked_fill(has_none, -1)
 
 
 def draw(weights: Tensor, noise: Tensor) -> Tensor:
@@ -217,7 +237,12 @@ def draw(weights: Tensor, noise: Tensor) -> Tensor:
 
 def _first_arrival(probs: Tensor, noise: Tensor) -> Tensor:
     """Returns the token [batch] with the largest p / Exp: the first arrival at these rates. Overwrites the noise."""
-    return _argmax(torch.div(probs, noise, out=noise) if probs.dtype == noise.dtype else probs / noise)
+    return _argmax(_arrivals(probs, noise))
+
+
+def _arrivals(probs: Tensor, noise: Tensor) -> Tensor:
+    """Returns p / Exp [batch, vocab]. Overwrites the noise."""
+    return torch.div(probs, noise, out=noise) if probs.dtype == noise.dtype else probs / noise
 
 
 def _argmax(values: Tensor) -> Tensor:

@@ -22,13 +22,13 @@ class Model(nn.Module):
         self.wide = nn.Linear(384, 512)
         self.narrow = nn.Linear(512, 384, bias=False)
         self.small = nn.Linear(384, 8)
-        self.flat = nn.Linear(128, 4096)
+        self.flat = nn.Linear(64, 4096)
         self.head = nn.Linear(384, 600, bias=False)
         self.head.weight = self.embedding.weight
 
     def forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, ...]:
         hidden = self.narrow(self.wide(self.embedding(tokens)).relu())
-        return self.small(hidden), self.head(hidden), self.flat(hidden[..., :128])
+        return self.small(hidden), self.head(hidden), self.flat(hidden[..., :64])
 
 
 @pytest.mark.parametrize("num_tokens", [1, 7, 100])

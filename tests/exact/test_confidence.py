@@ -38,10 +38,10 @@ def probabilities_of(tokens: tuple[int, ...]) -> list[float]:
 
 
 def test_probabilities_by_hand():
-    logits = torch.log(torch.tensor([[0.5, 0.25, 0.25], [1.0, 1e-30, 1e-30]]))
-    found = acceptance_probabilities(logits, torch.tensor([0, 2])).tolist()
+    probs = torch.tensor([[0.5, 0.25, 0.25], [1.0, 1e-30, 1e-30]])
+    found = acceptance_probabilities(probs, torch.tensor([0, 2])).tolist()
     assert found == pytest.approx([AT_NO_CONFIDENCE + (1 - AT_NO_CONFIDENCE) * 0.5, AT_NO_CONFIDENCE])
-    found = acceptance_probabilities(logits, torch.tensor([0, 2]), [False, True]).tolist()
+    found = acceptance_probabilities(probs, torch.tensor([0, 2]), [False, True]).tolist()
     assert found == pytest.approx([AT_NO_CONFIDENCE + (1 - AT_NO_CONFIDENCE) * 0.5, BEHIND_MASKS])
 
 

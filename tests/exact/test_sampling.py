@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from goodspeed.exact.sampling import Role, SamplingBatch, choose, draw, runners_up, sample, to_probs, uniform
+from goodspeed.exact.sampling import (
+    Role,
+    SamplingBatch,
+    choose,
+    choose_scored,
+    draw,
+    runners_up,
+    sample,
+    to_probs,
+    uniform,
+)
 from goodspeed.wire.messages import Sampling
 from tests.exact.chi_square import REJECT, fits, independent
 
@@ -323,8 +333,9 @@ def test_runners_up_are_drawn_with_the_same_noise_and_end_where_rules_leave_none
     logits, positions = torch.randn(4, 6), torch.tensor([3, 3, 8, 9])
     logits[3, 2:] = -math.inf
     batch = batch_of(Sampling(seed=5), Sampling(0.0), Sampling(0.5, top_k=2, seed=6), Sampling(seed=7))
-    first = choose(logits, batch, positions)
-    found = runners_up(logits, first, batch, positions, 3)
+    first, scores = choose_scored(logits, logits.softmax(-1), batch, positions)
+    assert torch.equal(first, choose(logits, batch, positions))
+    found = runners_up(logits, first, scores, 3)
     known = first[:, None]
     for place in range(3):
         left = logits.scatter(1, known.clamp(min=0), -math.inf)

@@ -249,7 +249,7 @@ class OwnDrafts:
         batch = SamplingBatch.of([job.wish.sampling for job, _ in drawn], device=logits.device)
         positions = batch.tensor([job.text_len + len(job.drafted) + place for job, place in drawn], torch.int64)
         tokens = choose(logits, batch, positions, num_tokens=self.checkpoint.num_tokens)
-        claimed = acceptance_probabilities(logits, tokens, [place > 0 for _, place in drawn])
+        claimed = acceptance_probabilities(logits.softmax(-1), tokens, [place > 0 for _, place in drawn])
         numbers = [chunk.num_logits for chunk in chunks]
         for job, own, claims in zip(jobs, torch.split(tokens, numbers), torch.split(claimed, numbers), strict=True):
             job.take(own.tolist(), claims.tolist())

@@ -131,8 +131,8 @@ class Batch:
         hidden = key > query  # [num_chunks, num_queries, num_keys]
         if window is not None:
             hidden |= key <= query - window
-        for chunk, queries, unseen in made.hidden_in_trees(group, num_keys, window):
-            hidden[chunk, self._tensor(queries)] = self._tensor(unseen)
+        for chunk, first, unseen in made.hidden_in_trees(group, num_keys, window):
+            hidden[chunk, first:] = self._tensor(unseen)
         mask = torch.zeros(hidden.shape, dtype=self.pool.dtype, device=self.pool.device)
         mask.masked_fill_(hidden, float("-inf"))
         if fold > 1:

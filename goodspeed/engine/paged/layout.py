@@ -98,19 +98,18 @@ class Plan:
         """
         return self.starts[group.low : group.high, None] + self._tokens(group)
 
-    def hidden_in_trees(self, group: Group, num_keys: int, window: int | None) -> list[tuple[int, Ints, Bools]]:
-        """Returns for each tree in the group: chunk within the group, queries of its nodes, hidden keys of each query.
+    def hidden_in_trees(self, group: Group, num_keys: int, window: int | None) -> list[tuple[int, int, Bools]]:
+        """Returns for each tree in the group: chunk within the group, first query of its nodes, their hidden keys.
 
-        Hidden keys are [num_queries, num_keys]; padding repeats a chunk's final query.
+        Hidden keys are [num_queries, num_keys], up to the group's last query; padding repeats a chunk's final query.
         """
-        found: list[tuple[int, Ints, Bools]] = []
+        found: list[tuple[int, int, Bools]] = []
         for chunk, tree in self.trees.items():
             if group.low <= chunk < group.high:
                 first = int(self.counts[chunk]) - len(tree)  # negative: its first nodes are cached
-                queries = np.arange(max(first, 0), group.num_queries)
-                nodes = np.minimum(queries - first, len(tree) - 1)
-                hidden = tree.hidden(int(self.starts[chunk]) + first - 1, num_keys, window)
-                found.append((chunk - group.low, queries, hidden[nodes]))
+                nodes = np.minimum(np.arange(max(-first, 0), group.num_queries - first), len(tree) - 1)
+                hidden = tree.hidden(nodes, int(self.starts[chunk]) + first - 1, num_keys, window)
+                found.append((chunk - group.low, max(first, 0), hidden))
         return found
 
     def padding(self) -> tuple[Ints, Ints] | None:

@@ -34,29 +34,31 @@ class Tree:
         Raises ValueError for a parent that does not come before its node.
         """
         num_nodes = len(parents)
-        if any(not BASE <= parent < node for node, parent in enumerate(parents)):
-            raise ValueError(f"the parents {list(parents)} are no tree: each comes before its node, or is {BASE}")
-        if all(parent == node - 1 for node, parent in enumerate(parents)):
+        if list(parents) == list(range(BASE, num_nodes - 1)):
             return None
-        depths, sees = np.ones(num_nodes, np.int64), np.eye(num_nodes, dtype=np.bool_)
+        seen: list[int] = []  # by each node, as bits: quicker than rows of an array
         for node, parent in enumerate(parents):
-            if parent != BASE:
-                depths[node] += depths[parent]
-                sees[node] |= sees[parent]
-        return cls(depths, sees)
+            if not BASE <= parent < node:
+                raise ValueError(f"the parents {list(parents)} are no tree: each comes before its node, or is {BASE}")
+            seen.append(1 << node | (seen[parent] if parent != BASE else 0))
+        num_bytes = -(-num_nodes // 8)
+        packed = b"".join([bits.to_bytes(num_bytes, "little") for bits in seen])
+        octets = np.frombuffer(packed, np.uint8).reshape(num_nodes, num_bytes)
+        sees = np.unpackbits(octets, axis=1, count=num_nodes, bitorder="little").view(np.bool_)
+        return cls(sees.sum(axis=1), sees)
 
-    def hidden(self, base: int, num_keys: int, window: int | None) -> Bools:
-        """Returns the session keys hidden from each node [num_nodes, num_keys].
+    def hidden(self, nodes: Ints, base: int, num_keys: int, window: int | None) -> Bools:
+        """Returns the session keys hidden from each of these nodes [len(nodes), num_keys].
 
         base: row of the token before the tree, relative to the first key; the nodes' rows follow. Rows up to the base
         lie at their own positions. window: tokens that a token sees, itself included; None: all.
         """
         first, end = base + 1, base + 1 + len(self)
-        hidden = np.ones((len(self), num_keys), np.bool_)
+        hidden = np.ones((len(nodes), num_keys), np.bool_)
         hidden[:, :first] = False
-        hidden[:, first:end] = ~self.sees
+        hidden[:, first:end] = ~self.sees[nodes]
         if window is not None:
-            oldest = self.depths - window  # relative to the base; this position and earlier ones are hidden
+            oldest = self.depths[nodes] - window  # relative to the base; this position and earlier ones are hidden
             hidden[:, :first] |= np.arange(-base, 1) <= oldest[:, None]
             hidden[:, first:end] |= self.depths <= oldest[:, None]
         return hidden

@@ -1,6 +1,7 @@
 """The draft model: whatever its cache went through, it proposes what a fresh one would."""
 
 import random
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -31,7 +32,7 @@ RULES = [None, LogitRules(1.5, 0.5, 1.5, 0.01, (TokenBias(9, 2.0),))]
 class Fixed(Widths):
     """The same width, whatever the time."""
 
-    def choose(self, num_jobs: int) -> int:
+    def choose(self, jobs: Sequence[Sequence[float]]) -> int:
         return self.max_width
 
 

@@ -1,34 +1,47 @@
-"""How wide a step is: as wide as costs little time."""
+"""How wide a step is: as wide as promises most accepted tokens a second."""
 
 from draft_node.model.widths import MAX_WIDTH, TRIED_AGAIN, Widths
 
+EVEN = [0.5] * MAX_WIDTH
+"""Leaves of which each is worth as much as the first."""
 
-def after(seconds: dict[int, float], num_jobs: int = 1) -> int:
+
+def after(seconds: dict[int, float], *jobs: list[float]) -> int:
     """The width after steps of these rows took so long."""
     widths = Widths()
     for num_rows, each in seconds.items():
         widths.observe(num_rows, each)
-    return widths.choose(num_jobs)
+    return widths.choose(jobs)
 
 
 def test_before_a_step_without_branches_was_measured_there_are_none():
-    assert Widths().choose(1) == 1
-    assert after({8: 1.0}) == 1
+    assert Widths().choose([EVEN]) == 1
+    assert after({8: 1.0}, EVEN) == 1
 
 
-def test_it_is_the_widest_that_takes_little_longer():
-    assert after({1: 1.0}) == MAX_WIDTH, "tried once"
-    assert after({1: 1.0, 8: 1.4}) == 8
-    assert after({1: 1.0, 8: 1.6}) == 4
-    assert after({1: 1.0, 8: 9.0, 4: 5.0, 2: 3.0}) == 1, "a row costs a step"
-    assert after({4: 1.0, 32: 3.0, 16: 1.2}, num_jobs=4) == 4
+def test_it_is_the_one_that_promises_most_a_second():
+    assert after({1: 1.0}, EVEN) == MAX_WIDTH, "tried once"
+    assert after({1: 1.0, 8: 7.9, 4: 4.1, 2: 2.1}, EVEN) == 8, "8 / 7.9"
+    assert after({1: 1.0, 8: 9.0, 4: 3.9, 2: 2.1}, EVEN) == 4, "4 / 3.9"
+    assert after({1: 1.0, 8: 9.0, 4: 5.0, 2: 3.0}, EVEN) == 1, "a row costs more than a step"
+    assert after({1: 1.0, 2: 1.3}, [0.9, 0.1]) == 1, "1.0 tokens in 1.3 s"
+    assert after({1: 1.0, 2: 1.3}, [0.5, 0.2]) == 2, "0.7 in 1.3 s, and 0.5 in 1 s"
+    assert after({1: 1.0}, [0.9]) == 1, "there are no more leaves"
+    assert after({1: 1.0}) == 1
+
+
+def test_the_leaves_of_all_proposals_count():
+    seconds = {2: 1.0, 4: 1.5}
+    assert after(seconds, [0.6, 0.4], [0.6, 0.4]) == 2, "2.0 in 1.5 s, and 1.2 in 1 s"
+    assert after(seconds, [0.6, 0.4], [0.9, 0.1]) == 1
+    assert after({2: 1.0, 3: 1.0}, [0.6, 0.4], [0.9]) == 2, "three rows take as long as two"
 
 
 def test_steps_without_branches_are_measured_again():
     widths = Widths()
     widths.observe(1, 1.0)
-    assert [widths.choose(1) for _ in range(TRIED_AGAIN)].count(1) == 1
-    assert Widths(max_width=1).choose(1) == 1
+    assert [widths.choose([EVEN]) for _ in range(TRIED_AGAIN)].count(1) == 1
+    assert Widths(max_width=1).choose([EVEN]) == 1
 
 
 def test_a_step_that_was_slow_once_is_tried_again():
@@ -36,7 +49,7 @@ def test_a_step_that_was_slow_once_is_tried_again():
     widths.observe(1, 1.0)
     widths.observe(8, 20.0)
     for _ in range(20 * TRIED_AGAIN):
-        chosen.append(widths.choose(1))
+        chosen.append(widths.choose([EVEN]))
         widths.observe(chosen[-1], 1.0 if chosen[-1] == 1 else 1.2)
     assert chosen[0] == 4
     assert chosen[-TRIED_AGAIN:].count(8) >= TRIED_AGAIN - 2
@@ -45,5 +58,8 @@ def test_a_step_that_was_slow_once_is_tried_again():
 def test_masks_are_no_branches():
     widths = Widths(num_parallel=8)
     widths.observe(8, 1.0)
-    assert widths.choose(1) == MAX_WIDTH
-    assert widths.choose(2) == 1, "16 rows without branches were not measured"
+    assert widths.choose([EVEN]) == MAX_WIDTH
+    assert widths.choose([EVEN, EVEN]) == 1, "16 rows without branches were not measured"
+    widths.observe(24, 1.0)
+    widths.observe(45, 2.0)
+    assert widths.choose([EVEN] * 3) < MAX_WIDTH, "eight tokens behind the first leaf: 22.5 in 2 s, and 12 in 1 s"

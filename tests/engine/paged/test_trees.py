@@ -183,7 +183,7 @@ def test_a_tree_knows_depths_and_ancestors_and_chains_are_none() -> None:
 def test_a_window_hides_by_position_and_not_by_row() -> None:
     tree = Tree.of([-1, -1, 1])  # rows 3, 4, 5 after the base in row 2; positions 3, 3, 4
     assert tree is not None
-    seen = [(~row).nonzero()[0].tolist() for row in tree.hidden(2, 8, window=3)]
+    seen = [(~row).nonzero()[0].tolist() for row in tree.hidden(np.arange(3), 2, 8, window=3)]
     assert seen == [[1, 2, 3], [1, 2, 4], [2, 4, 5]]
 
 
