@@ -154,9 +154,11 @@ def turn_calls(calls: Sequence[ToolCall], where: str) -> list[dict[str, Any]]:
             arguments = json.loads(call.function.arguments or "{}")
         except (ValueError, RecursionError):
             arguments = None
-        if not isinstance(arguments, dict) or depth(arguments) > MAX_DEPTH:
-            param = f"{where}.tool_calls.{i}.function.arguments"
+        param = f"{where}.tool_calls.{i}.function.arguments"
+        if not isinstance(arguments, dict):
             raise ApiError(400, f"{param} must be a JSON object as a string", param=param)
+        if depth(arguments) > MAX_DEPTH:
+            raise ApiError(400, f"{param} must not have more than {MAX_DEPTH} levels", param=param)
         function = {"name": call.function.name, "arguments": arguments}
         found.append({"id": call.id, "type": "function", "function": function})
     return found

@@ -67,7 +67,7 @@ def chat_request(request: BaseModel, asked: dict[str, Any], names: Names) -> Cha
 
 @contextmanager
 def renamed(names: Names) -> Iterator[None]:
-    """Renames chat parameters in raised errors."""
+    """Renames chat parameters in raised errors, but not what a request itself says, which errors quote."""
     try:
         yield
     except (ValidationError, ApiError) as caught:
@@ -75,7 +75,7 @@ def renamed(names: Names) -> Iterator[None]:
         told = error.body["error"]
         message, param = str(error), told["param"] or ""
         for name, own in names:
-            message, param = (re.sub(name, own, said) for said in (message, param))
+            message, param = (re.sub(rf"(?<!['\"]){name}", own, said) for said in (message, param))
         raise ApiError(error.status, message, param=param or None, code=told["code"]) from None
 
 

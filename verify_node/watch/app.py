@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from goodspeed.serving.web import error_body
+from goodspeed.serving.web import error_answer, error_body
 from verify_node.watch.feed import MAX_VIEWERS, Feed
 
 PAGE = Path(__file__).parent / "page"
@@ -76,8 +76,21 @@ def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]], is_ready
             Route("/events", events),
             *(_file(path, name, media_type) for path, (name, media_type) in FILES.items()),
         ],
+        exception_handlers={404: _missing},
         middleware=[Middleware(_Headers)],
     )
+
+
+NO_TEXTS = (
+    "this is a verify node, and draft nodes serve texts: start one with "
+    "`goodspeed-draft --model MODEL --verify tcp://HOST:PORT --http HOST:PORT`, and send the request there"
+)
+
+
+async def _missing(request: Request, error: Exception) -> Response:
+    path = request.url.path
+    what = NO_TEXTS if path.startswith("/v1/") else f"there is nothing at {path[:200]}"
+    return error_answer(request.scope, 404, error_body(what, type="invalid_request_error", code="not_found"))
 
 
 def _file(path: str, name: str, media_type: str) -> Route:

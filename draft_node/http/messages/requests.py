@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, Tag, model_validator
 
 from draft_node.http.requests import (
+    MAX_DEPTH,
     MAX_DESCRIPTION_CHARS,
     MAX_ID_CHARS,
     MAX_MESSAGES,
@@ -27,7 +28,7 @@ from draft_node.http.requests import (
 from draft_node.http.strict import Strict, refused
 from draft_node.http.tools import has_switch
 from draft_node.http.translation import Translated, chat_request, kind_of
-from draft_node.service.chat_forms import ChatForms
+from draft_node.service.chat_forms import ChatForms, depth
 from goodspeed.serving.web.errors import NO_THREADS
 
 Texts: TypeAlias = str | Annotated[list[TextPart], Field(fail_fast=True, max_length=MAX_PARTS)]
@@ -39,6 +40,16 @@ class ToolUse(Strict):
     id: Id
     name: Name
     input: dict[str, Any]
+
+    @model_validator(mode="after")
+    def _is_a_calls(self) -> Self:
+        if depth(self.input) > MAX_DEPTH:
+            raise refused("input", f"must not have more than {MAX_DEPTH} levels")
+        try:
+            json.dumps(self.input, allow_nan=False)
+        except ValueError:
+            raise refused("input", "must not have NaN or Infinity, which are not JSON") from None
+        return self
 
 
 class ToolResult(Strict):

@@ -239,6 +239,30 @@ def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
     assert counted == {"input_tokens": answer.json()["usage"]["input_tokens"]}
 
 
+NESTED: dict[str, Any] = {"a": 1}
+for _ in range(32):
+    NESTED = {"a": NESTED}
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [(NESTED, "not have more than 32 levels"), ({"a": float("nan")}, "not have NaN or Infinity, which are not JSON")],
+)
+def test_an_input_that_no_call_has_is_refused_by_its_own_name(given: dict[str, Any], what: str) -> None:
+    messages = [{"role": "assistant", "content": [USE | {"input": given}]}, USER]
+    api = Api(service=SpeakingService("Cold."))
+    body = json.dumps({"max_tokens": 5, "messages": messages})
+    answer = api.client.post("/v1/messages", content=body, headers={"Content-Type": "application/json"})
+    assert error_of(answer, 400, "invalid_request_error") == f"messages.0.content.0.input must {what}"
+
+
+def test_a_users_own_word_is_quoted_as_it_is() -> None:
+    """Also where it is the name of a parameter that has another name here."""
+    answer = ask(Api(service=SpeakingService("Cold.")), tools=[WEATHER | {"name": "max_completion_tokens"}] * 2)
+    message = "tools.1.name: there is a tool called 'max_completion_tokens' already; give each its own name"
+    assert error_of(answer, 400, "invalid_request_error") == message
+
+
 def test_an_answer_may_be_sent_back_as_it_was() -> None:
     api = Api(service=SpeakingService(SPOKEN))
     content = ask(api, **TOOLS).json()["content"]

@@ -62,6 +62,18 @@ def test_health_ready_and_metrics() -> None:
     assert client.get("/metrics").text == "goodspeed_up 1\n"
 
 
+def test_who_asks_for_a_text_is_told_who_writes_texts() -> None:
+    client = TestClient(make_app())
+    answer = client.post("/v1/chat/completions", json={})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["type"]) == (404, "not_found", "invalid_request_error")
+    assert "goodspeed-draft --model MODEL --verify" in error["message"]
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    by_messages = client.post("/v1/messages", json={}).json()
+    assert by_messages == {"type": "error", "error": {"type": "not_found_error", "message": error["message"]}}
+    assert client.get("/nothing").json()["error"]["message"] == "there is nothing at /nothing"
+
+
 def test_a_node_that_stops_is_alive_and_not_ready() -> None:
     stopping = iter((False, True))
     client = TestClient(make_app(is_ready=lambda: not next(stopping)))
