@@ -27,7 +27,8 @@ class Tiers:
         own = [tier for name, tier in self.by_name.items() if record.tiers is None or name in record.tiers]
         least_tpot_s = record.least_tpot_s
         if least_tpot_s is None and record.tiers is not None:
-            least_tpot_s = min((tier.tpot_s for tier in own if tier.tpot_s is not None), default=LONGEST_S)
+            tightest = (tier.tightest_tpot_s for tier in own)
+            least_tpot_s = min((one for one in tightest if one is not None), default=LONGEST_S)
         return SloTerms(tuple(tier.at_least(least_tpot_s or 0.0) for tier in own), least_tpot_s)
 
 

@@ -26,6 +26,13 @@ def test_a_key_may_be_limited_to_tiers_and_then_to_no_tpot_below_theirs():
     assert terms.least_tpot_s == 0.05
 
 
+def test_a_key_limited_to_a_tier_keeps_its_shorter_tpot_of_thinking():
+    tiers = parse_tiers(["agent:tpot=50ms,thinking_tpot=20ms", "chat:tpot=30ms"])
+    terms = Tiers(tiers).terms(record(tiers=("agent", "chat")))
+    assert terms == SloTerms(tuple(tiers.values()), 0.02)
+    assert granted(tiers["agent"], terms) == tiers["agent"]
+
+
 @pytest.mark.parametrize("tiers", [(), ("gone",), ("batch",)])
 def test_a_key_whose_tiers_have_no_tpot_may_ask_for_none(tiers):
     terms = Tiers(TIERS).terms(record(tiers=tiers))
