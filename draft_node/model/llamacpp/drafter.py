@@ -172,7 +172,7 @@ class LlamaDrafter:
                 job.newest = children[drawn[0][0]]
             is_first = is_first and place.id == drawn[0][0]
             after = children.get(place.id)
-            if after is None or job.ends_with(after) or tree.depth(after) >= job.propose.max_depth:
+            if after is None or job.ends_with(after):
                 break
             parent = after
 

@@ -47,6 +47,8 @@ class FakeDrafter:
         self.jobs.clear()
         return done
 
+    def close(self) -> None: ...
+
     def give_up(self) -> list[Proposed]:
         given_up = [answer(job) for job in self.jobs.values()]
         self.jobs.clear()
