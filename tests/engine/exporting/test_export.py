@@ -122,9 +122,17 @@ def test_other_checkpoints_write_as_here(kind: str, save_checkpoint: Callable[..
         assert greedy(server, prompt, 12) == greedy_here(folder, prompt, 12)
 
 
-@pytest.mark.parametrize("regex", [steps[0] for steps in vocabulary.PRE_TOKENIZERS if steps[-1] == "bytes"])
-def test_other_tokenizers_encode_as_here(regex: str, save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
-    tokenizer = tokenizer_with(split(regex))
+WORDS = pre_tokenizers.ByteLevel(add_prefix_space=False)
+STEPS = {
+    "gpt-2": WORDS,
+    "smollm": pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), WORDS]),
+    **{name: split(steps[0]) for steps, name in vocabulary.PRE_TOKENIZERS.items() if steps[-1] == "bytes"},
+}
+
+
+@pytest.mark.parametrize("name", [*STEPS])
+def test_other_tokenizers_encode_as_here(name: str, save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    tokenizer = tokenizer_with(STEPS[name])
     export(str(save_checkpoint("llama", tokenizer)), tmp_path / "it.gguf", "f32")
     with serving(tmp_path / "it.gguf") as server:
         for text in (*TEXTS, "123123 12312 's 'S a\n\n a"):
