@@ -18,7 +18,8 @@ NARROWEST = 128
 and 96)."""
 
 FEW_ROWS = 32
-"""Most rows that are quicker with a transposed small weight (1 row by 768 x 128: 7.4 us, packed 18.8; 8 rows: 25 and 28)."""
+"""Most rows that are quicker with a transposed small weight (1 row by 768 x 128: 7.4 us, packed 18.8; 8 rows: 25 and
+28)."""
 
 ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
 """Largest relative difference from the plain layer that counts as rounding, in the trial of each shape."""

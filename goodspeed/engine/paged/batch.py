@@ -5,6 +5,7 @@ Indexes, masks and views of the scratch space are built once per pass, for all l
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
@@ -93,7 +94,9 @@ class Batch:
 
     def _read(self, layer: int, source: Gather | slice) -> tuple[Tensor, Tensor]:
         if isinstance(source, slice):
-            return self.pool.split(self.pool.rows[layer][source], 1)
+            keys, values = self.pool.heads[layer]
+            first, number = source.start, source.stop - source.start
+            return keys.narrow(2, first, number), values.narrow(2, first, number)
         torch.index_select(self.pool.pages[layer], 0, source.pages, out=source.space)
         return source.key, source.value
 
@@ -125,16 +128,16 @@ class Batch:
         return GroupTensors(group, source, self._make_mask(made, group, window, fold))
 
     def _make_mask(self, made: Plan, group: Group, window: int | None, fold: int) -> Tensor:
-        query = self._tensor(made.query_rows(group))[:, :, None]
+        query = made.query_rows(group)[:, :, None]
         num_keys = group.num_pages * self.pool.page_size
-        key = torch.arange(num_keys, device=self.pool.device)
+        key = np.arange(num_keys)
         hidden = key > query  # [num_chunks, num_queries, num_keys]
         if window is not None:
             hidden |= key <= query - window
         for chunk, first, unseen in made.hidden_in_trees(group, num_keys, window):
-            hidden[chunk, first:] = self._tensor(unseen)
+            hidden[chunk, first:] = unseen
         mask = torch.zeros(hidden.shape, dtype=self.pool.dtype, device=self.pool.device)
-        mask.masked_fill_(hidden, float("-inf"))
+        mask.masked_fill_(self._tensor(hidden), float("-inf"))
         if fold > 1:
             mask = mask[:, :, None].expand(-1, -1, fold, -1).flatten(1, 2)
         return mask[:, None]

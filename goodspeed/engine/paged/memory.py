@@ -45,6 +45,7 @@ class KVPool:
         self.rows = [
             pages.flatten(0, 1) for pages in self.pages
         ]  # [(num_pages + 1) * page_size, kv_heads, key + value]
+        self.heads = [self.split(rows, 1) for rows in self.rows]  # keys and values of all rows, views
         self._scratch = torch.empty((0, *size[1:]), dtype=dtype, device=device)
 
     def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
