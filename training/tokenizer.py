@@ -23,7 +23,8 @@ CHAT_TEMPLATE = (
     "{% if message.reasoning_content %} {{ '<' ~ 'think>' ~ message.reasoning_content ~ '</' ~ 'think>' }}{% endif %}"
     "{% if message['content'] or not message.tool_calls %} {{ message['content'] }}{% endif %}"
     "{% for call in message.tool_calls or [] %}{{ '' if loop.first else '\n' }}<tool_call>\n"
-    '{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}\n</tool_call>{% endfor %}'
+    '{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}\n</tool_call>'
+    "{% endfor %}"
     "{{ '\n\n' }}{% endfor %}"
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )

@@ -67,3 +67,19 @@ def test_the_models_say_what_ends_a_turn_to_chats_alone(name: str) -> None:
     assert found.chats.stop == (tokenizer.TURN_END,)
     assert found.completions == TextDefaults()
     assert not found.unsupported
+
+
+def test_chat_template_writes_tools_calls_and_thoughts() -> None:
+    tool = {
+        "type": "function",
+        "function": {"name": "get", "parameters": {"type": "object", "properties": {"city": {}}}},
+    }
+    call = {"id": "1", "type": "function", "function": {"name": "get", "arguments": {"city": "Rome"}}}
+    messages = [
+        {"role": "assistant", "content": "", "reasoning_content": "hm", "tool_calls": [call]},
+        {"role": "tool", "content": "sun", "tool_call_id": "1"},
+    ]
+    assert TOKENIZER.apply_chat_template(messages, tools=[tool], tokenize=False, add_generation_prompt=True) == (
+        'Tools: get(city)\n\nAssistant: <think>hm</think><tool_call>\n{"name": "get", "arguments": {"city": "Rome"}}\n'
+        "</tool_call>\n\nTool: sun\n\nAssistant:"
+    )
