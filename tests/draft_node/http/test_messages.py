@@ -316,6 +316,7 @@ def test_an_answer_in_a_schema(api: Api) -> None:
     form = {"type": "json_schema", "schema": {"type": "integer"}}
     assert ask(api, output_config={"format": form}).status_code == 200
     [wanted] = api.service.wanted
+    assert wanted.constraint is not None
     assert (wanted.constraint.kind, json.loads(wanted.constraint.source)) == ("json_schema", {"type": "integer"})
 
 
