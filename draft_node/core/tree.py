@@ -166,7 +166,7 @@ class Tree:
         """Returns the `width` likeliest leaves to draft behind: none of less path probability, deeper than permitted,
         or after a stop id."""
         if not self.tokens:
-            return [BASE] if max_depth > 0 and least_probability <= 1.0 else []
+            return [BASE] if self.is_leaf(BASE) and max_depth > 0 and least_probability <= 1.0 else []
         found = [
             node
             for node, token in enumerate(self.tokens)

@@ -49,6 +49,9 @@ def test_the_likeliest_leaves_are_drafted_behind():
     assert tree.leaves(3, 0.0, 2, ()) == [], "as deep as permitted"
     assert tree.leaves(1, 0.31, 9, ()) == []
     assert (Tree().leaves(3, 0.0, 9, ()), Tree().leaves(3, 0.0, 0, ())) == ([-1], [])
+    closed = Tree()
+    closed.close(-1)
+    assert closed.leaves(3, 0.0, 9, ()) == [], "nothing can follow the base"
     tree.add(6, 0.9, 2)
     assert tree.leaves(1, 0.0, 9, ()) == [5]
     tree.close(5)
