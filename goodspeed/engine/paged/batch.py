@@ -15,7 +15,11 @@ from goodspeed.engine.paged.memory import KVPool, sent
 from goodspeed.engine.paged.trees import Bools, Ints
 
 BLOCK_ROWS = 32
-"""Query rows per attention call in bfloat16 on a CPU."""
+"""Most query rows per attention call in bfloat16 on a CPU."""
+
+LEAST_ROWS = 8
+"""Fewest of these; fewer are padded. One row is summed in another order than more, on some processors also two or three
+(an AMD EPYC with AVX512_BF16)."""
 
 
 @dataclass(frozen=True)
@@ -174,19 +178,25 @@ def _attend(tensors: GroupTensors, rows: Tensor, key: Tensor, value: Tensor, sca
 def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
     """Scaled dot-product attention; in bfloat16 on a CPU a row's result does not depend on the other rows.
 
-    A single row, and rows in blocks of more than 32, would be summed in another order.
+    Fewer rows than LEAST_ROWS, and more than BLOCK_ROWS, would be summed in another order.
     """
     if query.dtype != torch.bfloat16 or query.device.type != "cpu":
         return scaled_dot_product_attention(query, key, value, mask, scale=scaling)
     num_rows = query.shape[2]
-    if num_rows == 1:
-        return scaled_dot_product_attention(query.repeat(1, 1, 2, 1), key, value, mask, scale=scaling)[:, :, :1]
+    if num_rows < LEAST_ROWS:
+        query, mask = _padded(query), None if mask is None else _padded(mask)
+        return scaled_dot_product_attention(query, key, value, mask, scale=scaling)[:, :, :num_rows]
     outputs = []
     for first in range(0, num_rows, BLOCK_ROWS):
         last = min(first + BLOCK_ROWS, num_rows)
-        low = min(first, last - 2)  # a single remaining row joins the previous one
+        low = min(first, last - LEAST_ROWS)  # a few remaining rows join the last of the previous block
         rows = scaled_dot_product_attention(
             query[:, :, low:last], key, value, None if mask is None else mask[:, :, low:last], scale=scaling
         )
         outputs.append(rows[:, :, first - low :])
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
+
+
+def _padded(rows: Tensor) -> Tensor:
+    """Repeats the last of the rows [.., .., num_rows, ..] until there are LEAST_ROWS."""
+    return torch.cat([rows, rows[:, :, -1:].expand(-1, -1, LEAST_ROWS - rows.shape[2], -1)], 2)
