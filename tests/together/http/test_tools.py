@@ -137,7 +137,7 @@ def conversation(url: str, *, is_streamed: bool) -> tuple[list[Any], list[str]]:
     turns: list[Any] = [{"role": "user", "content": "Do I need an umbrella in Rome?"}]
     asked: dict[str, Any] = {"model": MODEL, "tools": [OF_CITY], "parallel_tool_calls": False, "temperature": 0}
     named = {"type": "function", "function": {"name": "get_weather"}}
-    reasons = []
+    reasons = list[str]()
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
         for choice in (named, "auto"):
             asked = {**asked, "messages": turns, "tool_choice": choice}
