@@ -112,7 +112,7 @@ async def form_with_tools(
     """
     opened = chat_forms.opened(service.chats.tokenizer, prompt, talk.speech)
     with _refused("tools"):
-        kept = of_tools(form, talk, service.chats, opened)
+        kept = of_tools(form, talk, service.chats, opened, service.defaults(chat=True).stop)
     if kept is not None and ignore_eos:
         what = "ignore_eos: an answer with calls in a form ends where the form ends; leave it out"
         raise ApiError(400, what, param="ignore_eos")
@@ -142,10 +142,12 @@ async def _served(form: Constraint, param: str, service: Service, user: str) -> 
     return form
 
 
-def of_tools(form: Constraint | None, talk: Talk, chats: ChatForms, opened: Opened) -> Constraint | None:
+def of_tools(
+    form: Constraint | None, talk: Talk, chats: ChatForms, opened: Opened, stops: tuple[str, ...]
+) -> Constraint | None:
     """Returns the constraint of an answer with tools; None if the tools require none.
 
-    form: constraint of the content; opened: state of reasoning at the prompt's end.
+    form: constraint of the content; opened: state of reasoning at the prompt's end; stops: the target's stop strings.
     """
     is_strict = any(function.strict for function in talk.functions)
     if not talk.functions or not (talk.is_forced or is_strict or form is not None):
@@ -154,7 +156,7 @@ def of_tools(form: Constraint | None, talk: Talk, chats: ChatForms, opened: Open
     if form is not None and content is None and not talk.is_forced:
         what = "structured_outputs and tools go together as JSON only; send response_format, or no tools"
         raise ApiError(400, what, param="structured_outputs")
-    asked = Form(talk.speech.formats, chats.markers, opened, talk.is_forced, talk.speech.one_call, content)
+    asked = Form(talk.speech.formats, chats.markers, opened, talk.is_forced, talk.speech.one_call, content, stops)
     tools = [Tool(one.name, one.parameters or {}, strict=bool(one.strict)) for one in talk.functions]
     return Constraint("grammar", grammar(asked, tools), asked.after)
 

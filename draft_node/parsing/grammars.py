@@ -1,8 +1,8 @@
 """Builds grammars for answers with tool calls, in the Lark syntax with `%json` of `goodspeed/constraint`.
 
-If a call is required, the grammar allows only calls after optional reasoning. Otherwise it allows text and well-formed
-calls, whose arguments satisfy the schemas of strict tools. A marker that is a token is written by id, since text cannot
-contain it.
+If a call is required, the grammar allows only calls after optional reasoning, and one of the target's stop strings
+after them. Otherwise it allows text and well-formed calls, whose arguments satisfy the schemas of strict
+tools. A marker that is a token is written by id, since text cannot contain it.
 """
 
 import json
@@ -45,6 +45,7 @@ class Form:
     is_forced: bool = False  # only calls, at least one
     one_call: bool = False
     content: Mapping[str, Any] | None = None  # JSON schema of text without calls; None: any text
+    stops: tuple[str, ...] = ()  # the target's stop strings, which may end required calls
 
     @property
     def after(self) -> tuple[int, ...]:
@@ -80,7 +81,7 @@ class _Writer:
     def written(self) -> str:
         if self._tools:
             calls = self._calls()
-            start = calls if self._form.is_forced else self._with_text(calls)
+            start = f"{calls}{self._stop()}" if self._form.is_forced else self._with_text(calls)
         else:
             start = "TEXT" if self._form.content is None else self._content()
         first = self._counted(f"start: {self._thought()}{start}")
@@ -148,6 +149,15 @@ class _Writer:
         listed = self._format.body == "mistral" and "[ARGS]" not in self._form.ids
         self._rule(f"rest_of_call: {self._list() if listed else self._one_of_tools()}")
         return "call" if self._form.one_call or listed else f"call ({between} call)*"
+
+    def _stop(self) -> str:
+        """Returns the expression for a stop string after calls, for targets that end turns with one instead of EOS.
+
+        If one call is allowed, the answer ends with it, before any stop string.
+        """
+        if not self._form.stops or self._form.one_call:
+            return ""
+        return f" ({' | '.join(map(_quoted, self._form.stops))})?"
 
     def _one_of_tools(self) -> str:
         ends = self._mark(self._format.ends[0]) if self._format.ends and not self._format.bare else ""

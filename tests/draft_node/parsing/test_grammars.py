@@ -97,6 +97,27 @@ def test_a_call_that_has_to_be_is_there_and_valid(formats: Formats, one_call: bo
     assert num_complete
 
 
+@pytest.mark.parametrize(
+    ("stops", "one_call", "allowed"),
+    [
+        (("\n\n", "User:"), False, {"", "\n\n", "User:"}),
+        ((), False, {""}),
+        (("\n\n",), True, {""}),
+    ],
+)
+def test_calls_that_have_to_be_end_with_the_targets_stop_strings_too(
+    stops: tuple[str, ...], one_call: bool, allowed: set[str]
+) -> None:
+    form = Form(ALL["hermes"], IDS, is_forced=True, one_call=one_call, stops=stops)
+    compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
+    call = '<tool_call>\n{"name": "time", "arguments": {"b": true}}\n</tool_call>'
+    calls = [call] if one_call else [call, f"{call}\n{call}"]
+    for text in calls:
+        ends = ("", "\n", "\n\n", "\n\n\n", "User:", "\n\nUser:", "so")
+        assert {end for end in ends if Matcher(compiled, (), (EOS,)).may_end(ids_of(text + end))} == allowed
+    assert not Matcher(compiled, (), (EOS,)).may_end(ids_of(f"{call}\n\n{call}"))
+
+
 @pytest.mark.parametrize("opened", ["may", "closed"])
 @pytest.mark.parametrize("formats", ALL.values(), ids=ALL.keys())
 def test_calls_that_need_not_be_are_valid_where_they_are(formats: Formats, opened: Opened) -> None:

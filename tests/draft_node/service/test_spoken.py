@@ -68,6 +68,13 @@ def test_stop_strings_are_looked_for_in_the_content_alone() -> None:
     assert (told(pieces)[0], answer.stop) == ("stop it", None)
 
 
+@pytest.mark.parametrize("stop", ["\n\n", "User:", "\n\nUser:"])
+@pytest.mark.parametrize("cuts", [(), range(200)])
+def test_a_stop_string_after_a_call_is_no_content(stop: str, cuts: Sequence[int]) -> None:
+    _, pieces = written(f"{CALL}\n{CALL}{stop}", HERE, cuts, ["\n\n", "User:"])
+    assert told(pieces) == ("", "", [Call("f", '{"n": 1}')] * 2)
+
+
 def test_the_text_ends_after_its_only_call() -> None:
     answer, pieces = written(f"{CALL}{CALL}", replace(HERE, one_call=True))
     assert told(pieces)[2] == [Call("f", '{"n": 1}')]

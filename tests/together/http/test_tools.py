@@ -20,6 +20,10 @@ from tests.together.http.test_texts import MODEL
 pytestmark = pytest.mark.nodes
 
 
+class City(BaseModel):
+    name: str
+
+
 class Weather(BaseModel):
     """The weather of a city."""
 
@@ -29,6 +33,7 @@ class Weather(BaseModel):
 
 
 TOOL: Any = openai.pydantic_function_tool(Weather)
+OF_CITY: Any = openai.pydantic_function_tool(City, name="get_weather")
 LOOSE: Any = chats.function("time", at={"type": "boolean"})
 SEEDS = range(2)
 
@@ -122,3 +127,57 @@ def test_strict_tools_that_need_not_be_called(client: openai.OpenAI) -> None:
     assert answer.message.content or calls_of(answer.message) or answer.finish_reason
     for _, arguments in calls_of(answer.message):
         Weather.model_validate_json(arguments)
+
+
+# -- the embedded models, which learned no tools -----------------------------------------------------------------------
+
+
+def conversation(url: str, *, is_streamed: bool) -> tuple[list[Any], list[str]]:
+    """The turns and finish reasons of a user who wants a call, has its result sent, and wants an answer in text."""
+    turns: list[Any] = [{"role": "user", "content": "Do I need an umbrella in Rome?"}]
+    asked: dict[str, Any] = {"model": MODEL, "tools": [OF_CITY], "parallel_tool_calls": False, "temperature": 0}
+    named = {"type": "function", "function": {"name": "get_weather"}}
+    reasons = list[str]()
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        for choice in (named, "auto"):
+            asked = {**asked, "messages": turns, "tool_choice": choice}
+            if is_streamed:
+                stream: ChatCompletionStream[Any]
+                with client.chat.completions.stream(**asked) as stream:
+                    (made,) = stream.get_final_completion().choices
+            else:
+                (made,) = client.chat.completions.create(**asked).choices
+            results = [
+                {"role": "tool", "tool_call_id": one.id, "content": "sunny"} for one in made.message.tool_calls or []
+            ]
+            turns += [made.message, *results]
+            reasons.append(made.finish_reason)
+    return turns, reasons
+
+
+def test_an_agent_of_the_embedded_models(url: str) -> None:
+    assert OF_CITY["function"]["parameters"]["additionalProperties"] is False
+    said = []
+    for is_streamed in (False, True):
+        turns, reasons = conversation(url, is_streamed=is_streamed)
+        _, call, result, answer = turns
+        assert reasons == ["tool_calls", "stop"]
+        ((name, arguments),) = calls_of(call)
+        assert name == "get_weather"
+        assert not call.content
+        City.model_validate_json(arguments)
+        assert result["tool_call_id"] == call.tool_calls[0].id
+        assert answer.content.strip()
+        assert not answer.tool_calls
+        said.append((arguments, answer.content))
+    assert said[0] == said[1]
+
+
+def test_calls_of_a_target_that_ends_its_turns_with_a_stop_string(url: str) -> None:
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        for seed in SEEDS:
+            asked = request(seed, tools=[OF_CITY], tool_choice="required", temperature=1)
+            (choice,) = client.chat.completions.create(**asked).choices
+            assert choice.finish_reason == "tool_calls"
+            assert choice.message.content is None
+            assert calls_of(choice.message)
