@@ -5,23 +5,29 @@ is all that `draft_node.model.drafter` does for these proposals: it forgets what
 decided, draws. A proposal of S tokens takes S forward passes; the one or two tokens of the verdict are in the first
 of them, and what they cost counts as drafting. *bare* is the unmodified model decoding one token for each session in
 one pass over its own DynamicCache at the mean context, nothing drawn; *plain* the same tokens as one sequence without
-any cache, which attends to next to nothing: it remembers nothing, so no decoding can be faster by much. All are
-seconds per drafted token of one session. They take turns in every repetition; times are the process's own, on one
-thread, and ratios medians of the ratios within a repetition.
+any cache, which attends to next to nothing: it remembers nothing, so no decoding can be faster by much. *llama.cpp* is
+the same proposals by its server in this process, from a file in float32 (embedded models only; 0: it is not installed).
+All are seconds per drafted token of one session. They take turns in every repetition; times are the process's own, on
+one thread, and ratios medians of the ratios within a repetition.
 
-It takes about 3 minutes on two cores; about 15 s with --quick.
+It takes about 4 minutes on two cores; about 15 s with --quick.
 """
 
 from __future__ import annotations
 
+import atexit
 import copy
+import importlib.util
 import random
+import shutil
 import statistics
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,11 +35,16 @@ from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
 from draft_node.core.actions import Propose, Request
 from draft_node.model.drafter import Drafter
+from draft_node.model.drafting import DraftModel
+from draft_node.model.llamacpp.drafter import LlamaDrafter
+from draft_node.model.llamacpp.opening import in_process
+from draft_node.model.llamacpp.server import Server
 from experiments.benchmarks.nodes.made import made_checkpoint
 from experiments.harness import benchmark
 from goodspeed.embedded.models import NAMES
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.exporting.checkpoint import export
 from goodspeed.engine.runner import Runner
 from goodspeed.wire.messages import Sampling
 
@@ -79,6 +90,23 @@ def load(name: str) -> Checkpoint:
     return made_checkpoint(model)
 
 
+@cache
+def gguf_file(name: str) -> Path:
+    file = Path(tempfile.mkdtemp(prefix="drafting-"), f"{name}.gguf")
+    atexit.register(shutil.rmtree, file.parent)
+    export(name, file, "f32")
+    return file
+
+
+def in_llamacpp(name: str, num_slots: int) -> Server | None:
+    """Returns llama.cpp's server of an embedded model in this process; None for others, and where it is missing."""
+    if name not in NAMES or importlib.util.find_spec("xllamacpp") is None:
+        return None
+    server = in_process(gguf_file(name), 1, num_slots)
+    server.check(load(name))
+    return server
+
+
 class Ways:
     """One model, three ways to take `LENGTH` tokens of every session through it."""
 
@@ -94,22 +122,17 @@ class Ways:
         contexts = torch.tensor([self.make_tokens(MIDDLE) for _ in range(case.num_sessions)])
         self.model(contexts, past_key_values=self.cache, logits_to_keep=1)
         num_pages = case.num_sessions * (LAST // 16 + 2)
-        self.drafter = Drafter(checkpoint, Runner(checkpoint, num_pages=num_pages, page_size=16))
+        runner = Runner(checkpoint, num_pages=num_pages, page_size=16)
         sampling = SAMPLINGS[case.sampling]
-        self.requests = [
+        requests = [
             Request(
                 bytes([number]) * 16, (), Sampling(sampling.temperature, sampling.top_k, sampling.top_p, number), 99
             )
             for number in range(case.num_sessions)
         ]
-        self.drafted: dict[bytes, tuple[int, ...]] = {}
-        self.restart()
-
-    def restart(self) -> None:
-        for request in self.requests:
-            self.drafter.forget(request.session_id)
-        self.bases = [self.make_tokens(FIRST) for _ in self.requests]
-        self.drafts()  # feeds them
+        self.ours = Proposing(Drafter(checkpoint, runner), requests, self.make_tokens)
+        server = in_llamacpp(case.model, case.num_sessions)
+        self.llamacpp = server and Proposing(LlamaDrafter(server, self.num_tokens), requests, self.make_tokens)
 
     def make_tokens(self, num_tokens: int) -> list[int]:
         return [self.rng.randrange(self.num_tokens) for _ in range(num_tokens)]
@@ -122,6 +145,28 @@ class Ways:
         for _ in range(LENGTH):
             self.model(self.row, use_cache=False)
 
+    def crop(self) -> None:
+        """Crops the cache to the mean context; the untimed part of a bare turn."""
+        self.cache.crop(MIDDLE - self.cache.get_seq_length())
+
+
+class Proposing:
+    """A drafter whose sessions propose `LENGTH` tokens, verdict after verdict."""
+
+    def __init__(
+        self, drafter: DraftModel, requests: Sequence[Request], make_tokens: Callable[[int], list[int]]
+    ) -> None:
+        self.drafter, self.requests, self.make_tokens = drafter, requests, make_tokens
+        self.rng = random.Random(1)
+        self.drafted: dict[bytes, tuple[int, ...]] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        for request in self.requests:
+            self.drafter.forget(request.session_id)
+        self.bases = [self.make_tokens(FIRST) for _ in self.requests]
+        self.drafts()  # feeds them
+
     def drafts(self) -> None:
         """Makes one proposal for every session, after the verdicts on the last ones."""
         for request, base in zip(self.requests, self.bases, strict=True):
@@ -129,10 +174,6 @@ class Ways:
         while self.drafter.busy:
             for proposed in self.drafter.step():
                 self.drafted[proposed.session_id] = proposed.tokens
-
-    def crop(self) -> None:
-        """Crops the cache to the mean context; the untimed part of a bare turn."""
-        self.cache.crop(MIDDLE - self.cache.get_seq_length())
 
     def judge(self) -> None:
         """Makes verdicts, and new sessions for long ones; the untimed part of a drafter's turn."""
@@ -147,20 +188,29 @@ class Ways:
 @torch.inference_mode()
 def measure(case: Case) -> dict[str, Any]:
     ways = Ways(case)
-    turns = {"bare": (ways.crop, ways.bare), "plain": (ways.crop, ways.plain), "drafts": (ways.judge, ways.drafts)}
+    turns = {
+        "bare": (ways.crop, ways.bare),
+        "plain": (ways.crop, ways.plain),
+        "drafts": (ways.ours.judge, ways.ours.drafts),
+    }
+    if ways.llamacpp:
+        turns["llama.cpp"] = ways.llamacpp.judge, ways.llamacpp.drafts
     times: dict[str, list[float]] = {name: [] for name in turns}
     for repetition in range(-3, case.repetitions):
         for name, (before, turn) in turns.items():
             elapsed = sum(timed(before, turn) for _ in range(4))
             if repetition >= 0:  # the first three warm up
                 times[name].append(elapsed / (4 * LENGTH * case.num_sessions))
-    bare, plain, drafts = times.values()
+    if ways.llamacpp:
+        ways.llamacpp.drafter.close()
+    bare, plain, drafts, *others = times.values()
     return asdict(case) | {
         "bare_s": statistics.median(bare),
         "plain_s": statistics.median(plain),
         "drafter_s": statistics.median(drafts),
         "ratio": benchmark.median_ratio(drafts, bare),
         "plain_ratio": benchmark.median_ratio(drafts, plain),
+        "llamacpp_s": statistics.median(others[0]) if others else 0.0,
     }
 
 
@@ -176,7 +226,7 @@ def show(row: dict[str, Any]) -> None:
     print(
         f"{row['model']:>20} {row['num_sessions']:>8} {row['sampling']:>22} {row['bare_s'] * 1e6:>8.0f}"
         f" {row['plain_s'] * 1e6:>8.0f} {row['drafter_s'] * 1e6:>10.0f} {row['ratio']:>12.3f} {wanted:>11}"
-        f" {row['plain_ratio']:>13.3f}",
+        f" {row['plain_ratio']:>13.3f} {row['llamacpp_s'] * 1e6:>12.0f}",
         flush=True,
     )
 
@@ -186,6 +236,7 @@ def main() -> int:
     torch.set_num_threads(1)
     print(
         f"{'model':>20} sessions {'sampling':>22}  bare us plain us drafter us drafter/bare      wanted drafter/plain"
+        " llama.cpp us"
     )
     rows = []
     for case in cases(options.quick):
