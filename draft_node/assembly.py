@@ -90,6 +90,13 @@ def connect_to(config: DraftConfig, keys: ClientKeys | None) -> ConnectTo:
     return connect
 
 
+def _model_name(config: DraftConfig) -> str:
+    """Returns the draft model's name for the verify node; the address of a server is private."""
+    if config.is_url:
+        return "llama-server"
+    return public_name(config.model) if config.has_model else ""
+
+
 def build(
     config: DraftConfig,
     vocabulary: Vocabulary,
@@ -108,7 +115,7 @@ def build(
         config.name,
         boot_id,
         vocabulary.tokenizer_fingerprint,
-        public_name(config.model) if config.has_model else "",
+        _model_name(config),
         vocabulary.model_fingerprint,
     )
     drafting = None

@@ -37,7 +37,7 @@ class Widths:
         most = max(map(len, jobs), default=0)
         widths = [1]
         while widths[-1] < min(most, self.max_width):
-            widths.append(2 * widths[-1])
+            widths.append(min(2 * widths[-1], self.max_width))
         best = max(widths, key=lambda width: self._worth(jobs, width) / (self._known(jobs, width) or alone_s))
         return min(2 * best, self.max_width) if turn == TRIED_AGAIN // 2 else best
 

@@ -30,6 +30,9 @@ from goodspeed.wire.fields import MAX_DRAFT
 PREFILL_CHUNK = 256
 """Most tokens of a text that one request makes the server compute, so that no step takes too long."""
 
+STEP_TOKENS = 4 * PREFILL_CHUNK
+"""Most tokens that the server computes in one step, unless one text alone needs more."""
+
 NUM_GREEDY, NUM_DRAWN = 8, 32
 """Likeliest tokens that the server tells of a place, at temperature 0 and above."""
 
@@ -99,6 +102,7 @@ class LlamaDrafter:
     def step(self) -> list[Proposed]:
         """Asks the server once for every unfinished proposal; returns those that are complete."""
         asked: list[tuple[Job, int, _Slot, Ask]] = []
+        num_cells, num_new = 0, 0  # that the step's texts take at the server, and of these new ones
         done: list[Job] = []
         in_use: set[int] = set()
         for job in self._jobs.values():
@@ -106,8 +110,14 @@ class LlamaDrafter:
             if leaf is None or not self._fits(job, leaf):
                 done.append(job)
             elif (slot := self._slot(job.session_id, in_use)) is not None:
+                ask = self._ask(job, leaf, slot)
+                cells = len(ask.prompt) + ask.num_tokens
+                new = cells - num_common(slot.tokens, ask.prompt)
+                if asked and (num_cells + cells > self.server.num_cells or num_new + new > STEP_TOKENS):
+                    continue  # in a later step
+                num_cells, num_new = num_cells + cells, num_new + new
                 in_use.add(slot.number)
-                asked.append((job, leaf, slot, self._ask(job, leaf, slot)))
+                asked.append((job, leaf, slot, ask))
         answers = self.server.complete([ask for *_, ask in asked])
         for (job, leaf, slot, ask), places in zip(asked, answers, strict=True):
             if places is None or self._take(job, leaf, slot, ask, places):
@@ -185,12 +195,13 @@ class LlamaDrafter:
         sampling, kept = request.sampling, logits
         if sampling.temperature:
             noises = noise_at(match_key(sampling.seed, position), logits)
-            tempered = {token: logit / sampling.temperature for token, logit in logits.items()}
+            temperature = max(sampling.temperature, 1e-30)  # as the target, so that no logit becomes infinite
+            tempered = {token: logit / temperature for token, logit in logits.items()}
             scores = {token: tempered[token] - log(noise) for token, noise in zip(logits, noises, strict=True)}
             if sampling.top_k or sampling.top_p < 1.0:
                 found = Kept.of(np.array([list(tempered.values())]), [sampling]).tokens.tolist()
                 tokens = list(logits)
-                kept = {tokens[index]: 0.0 for index in found}
+                kept = {tokens[index]: 0.0 for index in found} or logits  # a hostile server's may be infinite
         else:
             scores = logits
         first = max(kept, key=lambda token: (scores[token], -token))

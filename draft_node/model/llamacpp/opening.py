@@ -42,12 +42,20 @@ def make_drafting(config: DraftConfig, vocabulary: Vocabulary) -> Drafting:
 
 def at_url(url: str, environment: Mapping[str, str], *, trusted_network: bool) -> Server:
     """Returns a client of the server at http://HOST:PORT; ConfigError for another URL, or one beyond loopback."""
-    parts = urlsplit(url)
     try:
-        host, port = parts.hostname, parts.port or 80
-    except ValueError:  # no number
-        host, port = None, 0
-    if parts.scheme != "http" or not host or parts.path.strip("/") or parts.query or parts.fragment or "@" in url:
+        parts = urlsplit(url)
+        host, port = parts.hostname, 80 if parts.port is None else parts.port
+    except ValueError:  # no address, or no number
+        parts, host, port = urlsplit("http:"), None, 0
+    if (
+        parts.scheme != "http"
+        or not host
+        or not port
+        or parts.path.strip("/")
+        or parts.query
+        or parts.fragment
+        or "@" in url
+    ):
         raise ConfigError(f"--model {parts.scheme}://...: write http://HOST:PORT, and a key into {KEY_VARIABLE}")
     if not trusted_network and not is_loopback(f"tcp://[{host}]:{port}"):
         what = "users' texts would go there unencrypted; use loopback (an SSH tunnel ends there)"
@@ -96,6 +104,10 @@ def in_process(path: Path, num_threads: int, num_slots: int) -> Server:
     params.warmup = False
     params.verbosity = -1
     try:
-        return _InProcess(str(path), params, xllamacpp.Server)
+        server = _InProcess(str(path), params, xllamacpp.Server)
     except RuntimeError:
-        raise CheckpointError(f"--model {path}: llama.cpp cannot load it; look above for its reason") from None
+        raise CheckpointError(
+            f"--model {path}: llama.cpp cannot load it; `llama-cli` tells why, or get it again"
+        ) from None
+    server.num_cells = CONTEXT
+    return server

@@ -103,6 +103,7 @@ class Server:
         self.name = name
         self.num_slots = 0
         self.context_len = 0  # of one slot
+        self.num_cells = 1 << 62  # tokens that all slots together hold; a running server does not tell
         self._connect = connect
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._connections: dict[int, tuple[HTTPConnection, float]] = {}  # by slot, with the time of the latest use
@@ -154,7 +155,10 @@ class Server:
         if connection is not None and now - used_at > IDLE_S:
             connection.close()
             connection = None
-        connection = connection or self._connect(until - now)
+        left = max(1e-3, until - now)
+        connection = connection or self._connect(left)
+        if connection.sock is not None:  # what was left of the last request's time
+            connection.sock.settimeout(left)
         self._connections[ask.slot] = connection, now
         body = {
             "prompt": ask.prompt,
@@ -197,6 +201,8 @@ class Server:
         """Returns status and body of an answer."""
         found = bytearray()
         try:
+            if connection.sock is not None:
+                connection.sock.settimeout(max(1e-3, until - time.monotonic()))
             response = connection.getresponse()
             while chunk := response.read1(1 << 16):
                 found += chunk
@@ -225,6 +231,6 @@ class Server:
             raise TransportError(f"{self.name} answers with status {status}: {why}")
         try:
             return decoder.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             why = sanitize(str(error))
             raise MalformedMessage(f"{self.name} does not answer as llama.cpp's server does: {why}") from None

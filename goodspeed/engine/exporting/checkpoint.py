@@ -98,6 +98,9 @@ class _Weights:
 
     def shape(self, name: str) -> tuple[int, ...]:
         rows, *rest = self._stored.shape(name)
+        if _is_by_token(name) and rows < self._num_tokens:
+            what = f"{name} has {rows} rows, and the tokenizer {self._num_tokens} tokens"
+            raise UnsupportedModelError(f"{what}; use the tokenizer that belongs to the model")
         return (min(rows, self._num_tokens) if _is_by_token(name) else rows, *rest)
 
     def kind(self, name: str) -> Kind:

@@ -47,6 +47,9 @@ class GgufVocabulary:
             raise UnsupportedModelError(
                 f"its tokenizer is no byte-level BPE ({model['type']}), and only that is written"
             )
+        pre_tokenizer = _pre_tokenizer(described)
+        if bool(model.get("ignore_merges")) != (pre_tokenizer == "llama-bpe"):
+            raise UnsupportedModelError(f"ignore_merges of its tokenizer is not llama.cpp's for {pre_tokenizer}")
         tokens, kinds = _tokens(model["vocab"], described["added_tokens"], num_tokens(tokenizer))
         special = {name: getattr(tokenizer, field, None) for name, field in SPECIAL.items()}
         template = getattr(tokenizer, "chat_template", None)
@@ -54,7 +57,7 @@ class GgufVocabulary:
             tokens=tokens,
             kinds=kinds,
             merges=[pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]],
-            pre_tokenizer=_pre_tokenizer(described),
+            pre_tokenizer=pre_tokenizer,
             special={name: int(number) for name, number in special.items() if number is not None},
             adds_bos=_adds_bos(tokenizer, special["bos"]),
             chat_template=template if isinstance(template, str) else None,

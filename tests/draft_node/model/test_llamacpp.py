@@ -189,6 +189,8 @@ def test_a_file_that_cannot_be_loaded(content: bytes | None, why: str, tmp_path:
         ("http://me:secret@127.0.0.1:8080", "write http://HOST:PORT, and a key into LLAMA_API_KEY"),
         ("http://127.0.0.1:8080/v1", "write http://HOST:PORT"),
         ("http://127.0.0.1:99999", "write http://HOST:PORT"),
+        ("http://127.0.0.1:0", "write http://HOST:PORT"),
+        ("http://[::1", "write http://HOST:PORT"),
         ("http://192.0.2.1:8080", "is beyond this machine: .* or --trusted-network"),
     ],
 )
@@ -219,6 +221,7 @@ def raw(body: object, status: int = 200) -> tuple[int, bytes]:
 BAD = {
     "no JSON": raw(b"\xff{"),
     "a list": raw([]),
+    "deep": raw(b'{"x":' + b"[" * 10000),
     "negative ids": raw(completion(-1)),
     "huge ids": raw(completion(1 << 40)),
     "certain beyond 1": raw(completion(7, logprob=3.0)),
@@ -271,6 +274,24 @@ def test_a_hostile_answer_is_an_error_by_name(what: str) -> None:
         run(LlamaDrafter(bad, 100), wanted(text=(1, 2), prompt=(1, 2)))
     assert "key" not in str(error.value).replace("API key", "").replace("LLAMA_API_KEY", "")
     assert len(str(error.value)) < 600
+
+
+def test_the_least_temperature_fails_nobody() -> None:
+    coldest = Sampling(temperature=5e-324, top_k=3)
+    with fake(lambda: raw(completion(7, 8))) as running:
+        assert len(run(LlamaDrafter(running, 50), wanted(length=3, sampling=coldest))[0].tokens) >= 3
+
+
+def test_texts_that_do_not_fit_together_take_turns() -> None:
+    asked = []
+    with fake(lambda: raw(completion(7))) as running:
+        running.num_cells = 15
+        drafter = LlamaDrafter(running, 50)
+        complete = running.complete
+        running.complete = lambda asks: asked.append(len(asks)) or complete(asks)  # type: ignore[method-assign,func-returns-value]
+        found = run(drafter, *(wanted(number, 2, tuple(range(10))) for number in (1, 2)))
+    assert all(len(proposed.tokens) >= 2 for proposed in found)
+    assert set(asked) == {1}
 
 
 def test_a_server_that_is_away_is_an_error_by_name() -> None:

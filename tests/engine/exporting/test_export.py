@@ -133,10 +133,19 @@ STEPS = {
 @pytest.mark.parametrize("name", [*STEPS])
 def test_other_tokenizers_encode_as_here(name: str, save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
     tokenizer = tokenizer_with(STEPS[name])
+    tokenizer.backend_tokenizer.model.ignore_merges = name == "llama-bpe"
     export(str(save_checkpoint("llama", tokenizer)), tmp_path / "it.gguf", "f32")
     with serving(tmp_path / "it.gguf") as server:
         for text in (*TEXTS, "123123 12312 's 'S a\n\n a"):
             assert server.ask("tokenize", content=text)["tokens"] == encode_part(tokenizer, text), text
+
+
+def test_a_tokenizer_that_llama_cpp_would_merge_otherwise_is_refused(
+    save_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    tokenizer = tokenizer_with(STEPS["llama-bpe"])
+    with pytest.raises(UnsupportedModelError, match="ignore_merges"):
+        export(str(save_checkpoint("llama", tokenizer)), tmp_path / "it.gguf", "f32")
 
 
 def test_smaller_numbers_make_smaller_files(tmp_path: Path) -> None:
