@@ -21,7 +21,7 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.exporting import vocabulary
 from goodspeed.engine.exporting.checkpoint import export
 from goodspeed.engine.tokenizing.text import encode_part
-from goodspeed.errors import CheckpointError, ConfigError, NotInstalled
+from goodspeed.errors import CheckpointError, ConfigError, NotInstalled, UnsupportedModelError
 from tests.engine.conftest import SMALL
 
 TEXTS = (
