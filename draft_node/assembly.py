@@ -14,6 +14,7 @@ from draft_node.core.link import VerifyLink
 from draft_node.daemon import DraftDaemon
 from draft_node.histories import HistoryKeeper, Report
 from draft_node.lines import ConnectTo
+from draft_node.model.drafting import Drafting
 from draft_node.preflight import read_keys
 from goodspeed.engine.folders import public_name
 from goodspeed.engine.tokenizing import tokenizer_folder
@@ -97,6 +98,19 @@ def _model_name(config: DraftConfig) -> str:
     return public_name(config.model) if config.has_model else ""
 
 
+def _make_drafting(config: DraftConfig, vocabulary: Vocabulary) -> Drafting | None:
+    """Sets up drafting with the model; None without one."""
+    if config.is_llamacpp:
+        from draft_node.model.llamacpp import opening
+
+        return opening.make_drafting(config, vocabulary)
+    if config.has_model:
+        from draft_node.model import loading  # torch
+
+        return loading.make_drafting(config, vocabulary)
+    return None
+
+
 def build(
     config: DraftConfig,
     vocabulary: Vocabulary,
@@ -118,15 +132,7 @@ def build(
         _model_name(config),
         vocabulary.model_fingerprint,
     )
-    drafting = None
-    if config.is_llamacpp:
-        from draft_node.model.llamacpp.opening import make_drafting
-
-        drafting = make_drafting(config, vocabulary)
-    elif config.has_model:
-        from draft_node.model import loading  # torch
-
-        drafting = loading.make_drafting(config, vocabulary)
+    drafting = _make_drafting(config, vocabulary)
     settings = config.ngram
     history = read_history(settings, vocabulary, report)  # before the link's timers start
     path = settings.history_file

@@ -1,8 +1,8 @@
 """Builds grammars for answers with tool calls, in the Lark syntax with `%json` of `goodspeed/constraint`.
 
 If a call is required, the grammar allows only calls after optional reasoning, and one of the target's stop strings
-after them. Otherwise it allows text and well-formed calls, whose arguments satisfy the schemas of strict
-tools. A marker that is a token is written by id, since text cannot contain it.
+after them. Otherwise it allows text and well-formed calls, whose arguments satisfy the schemas of strict tools. A
+marker that is a token is written by id, since text cannot contain it.
 """
 
 import json

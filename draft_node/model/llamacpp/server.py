@@ -1,7 +1,8 @@
 """A client of llama.cpp's server: asks for completions of token ids, and checks all that it answers.
 
 The server is another program, perhaps on another machine. Sizes, ids and probabilities are bounded before they are
-used, and an answer that takes too long or cannot be read is an error. Called on the model thread.
+used, and an answer that takes too long or cannot be read is an error. Each header line has the time of a step anew, so
+a server that sends them slowly holds the model thread; texts go on without drafts. Called on the model thread.
 """
 
 import time

@@ -25,7 +25,7 @@ SPECIAL = {"bos": "bos_token_id", "eos": "eos_token_id", "unk": "unk_token_id", 
 
 @dataclass(frozen=True)
 class GgufVocabulary:
-    """What llama.cpp needs of a byte-level BPE tokenizer. Texts that are not in NFC may get other ids there."""
+    """Describes a byte-level BPE tokenizer as llama.cpp needs it. Texts that are not in NFC may get other ids there."""
 
     tokens: list[str]
     kinds: list[gguf.TokenType]
