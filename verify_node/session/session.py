@@ -101,8 +101,8 @@ class Session(SessionState):
             self.client.note_draft(draft.source, drafted.depth)
         if is_new and draft.source == "model" and draft.tokens:
             self.model_calls.answered(now)
-        elif is_new and draft.proposal is not None:
-            self.model_calls.end()  # under the ratio rule the index's draft is sent instead of the model's
+        elif is_new and draft.tokens:
+            self.model_calls.end()  # the index's draft is sent instead of the model's
         self.drafted = drafted
         if is_new and draft.complete:
             self.client.complete_draft()

@@ -99,6 +99,17 @@ def test_a_model_that_is_silent_is_expected_later_and_later():
     assert session.model_due_at < NOW + 19, "it has been called long ago, and is not hoped for any more"
 
 
+def test_a_draft_of_the_index_is_no_silence_of_the_model():
+    """The draft node sends the better of the two: a model whose drafts were not the better one is as quick as before."""
+    session = told()
+    draft(session, NOW + 0.004)
+    for number in range(1, 20):
+        grow(session, 9)
+        tell(session, NOW + number)
+        draft(session, NOW + number + 0.001, source="ngram")
+    assert session.client.answer_s == pytest.approx(0.004)
+
+
 def test_one_pause_does_not_spoil_what_is_known():
     session = told()
     draft(session, NOW + 0.004)
