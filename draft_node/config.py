@@ -3,12 +3,11 @@
 import os
 import re
 import socket
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import get_args
 
 from draft_node.exclusions import check_together
 from draft_node.parsing.formats import THINKING, TOOLS
-from goodspeed.errors import ConfigError
 from goodspeed.serving import options
 from goodspeed.serving.config import Settings, option
 from goodspeed.serving.options import NO_MODEL, History
@@ -16,9 +15,6 @@ from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
 """Pattern of a client's name."""
-
-PRESETS = {"paper": {"verification": "ratio", "proposal": "dense-fp32", "drafter": "model"}}
-"""Settings of each `--preset`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,19 +204,9 @@ class DraftConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.preset is not None:
-            self._take_preset(self.preset)
+        options.take_preset(self, self.preset)
         options.check_keys(self.key, self.verify_key, "--verify-key FILE", trusted_network=self.trusted_network)
         check_together(self)
-
-    def _take_preset(self, name: str) -> None:
-        """Applies a preset; ConfigError if one of its settings was given another value."""
-        for entry in fields(self):
-            if (value := PRESETS[name].get(entry.name)) is None:
-                continue
-            if getattr(self, entry.name) not in (entry.default, value):
-                raise ConfigError(f"--preset {name} has --{entry.name} {value}; drop one of them")
-            object.__setattr__(self, entry.name, value)
 
     @property
     def has_model(self) -> bool:

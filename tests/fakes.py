@@ -23,10 +23,9 @@ from goodspeed.fair.round_time import CostModel
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.messages import DownMessage, Draft, OpenSession, Sampling, TokenLogprobs, UpMessage
-from verify_node.core import settings as core_settings
 from verify_node.core.core import VerifyCore
 from verify_node.core.invariants import CheckedCore
-from verify_node.core.settings import CoreSettings
+from verify_node.core.settings import CoreSettings, make_welcome
 from verify_node.scheduler.round import Entry, Outcome, Round
 
 Replaced = TypeVar("Replaced", bound=Struct)
@@ -88,7 +87,7 @@ def make_core(
     """
     name, own = (policy, None) if isinstance(policy, str) else ("gradient", policy)
     changed = dataclasses.replace(FAKE, policy=name, **settings)
-    welcome = core_settings.make_welcome(
+    welcome = make_welcome(
         changed,
         boot_id=boot_id,
         tokenizer="fake",
@@ -96,13 +95,13 @@ def make_core(
         context_len=context_len,
         max_message_bytes=MAX_BYTES,
     )
-    return core_settings.make_core(
+    kind = CheckedCore if validates else VerifyCore
+    return kind(
         changed,
         welcome,
         pool or PagePool(num_pages, page_size, prefix_cache=changed.prefix_cache),
         policy=own,
         cost=None if cost is None else Refined(cost),
-        kind=CheckedCore if validates else VerifyCore,
     )
 
 

@@ -26,7 +26,7 @@ from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
 from verify_node.config import VerifyConfig
 from verify_node.core import settings as core_assembly
-from verify_node.core.settings import make_core
+from verify_node.core.core import VerifyCore
 from verify_node.costs import find_profile, make_cost, with_budget
 from verify_node.daemon import VerifyDaemon
 from verify_node.enrolment import Enrolment
@@ -141,7 +141,7 @@ def build(
 ) -> VerifyDaemon:
     """Builds a verify node around an existing model and channel; `config.budget` must be a number."""
     constraints = read_constraints(runner.checkpoint)
-    core = make_core(config.core, welcome, runner.pool, cost=cost, constraints=constraints)
+    core = VerifyCore(config.core, welcome, runner.pool, cost=cost, constraints=constraints)
     target = Target(runner.checkpoint, runner, records=config.record, constraints=constraints, own_drafts=own_drafts)
     recorder = RoundRecorder(events) if config.record else None
     compiling = None if constraints is None else Compiling(constraints)

@@ -66,4 +66,4 @@ def with_budget(config: VerifyConfig, profile: Profile | None, reporter: Reporte
 
 def _fit(profile: Profile) -> str:
     poor = "" if profile.roofline_r2 >= POOR_R2 else "; a poor fit: give --profile, measured longer on a quiet machine"
-    return f"R2 is {profile.linear_r2:.3f} for the linear model and {profile.roofline_r2:.3f} for the roofline{poor}"
+    return f"R2 of the roofline is {profile.roofline_r2:.3f}{poor}"

@@ -5,7 +5,7 @@ An `Endpoint` describes the request of an endpoint, a `Shape` builds the answer.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,7 +22,7 @@ from draft_node.http.choices import Choice
 from draft_node.http.errors import WORK, Answers, ApiError
 from draft_node.http.requests import Asking, Extension
 from draft_node.http.streams import EventStream, unless_gone
-from draft_node.http.wanted import Wish
+from draft_node.http.wanted import Caller, Wish
 from draft_node.service.answer import Piece
 from draft_node.service.queues import FairQueue
 from draft_node.service.request import Begun, Ended
@@ -65,8 +65,8 @@ class Shape(ABC):
         """Returns the bytes that end a failed stream."""
 
 
-ShapeOf: TypeAlias = Callable[[B, Service, DraftConfig, str, Mapping[str, str]], Coroutine[Any, Any, Shape]]
-"""Builds the shape from body, service, the node's settings, user name and headers."""
+ShapeOf: TypeAlias = Callable[[B, Caller], Coroutine[Any, Any, Shape]]
+"""Builds the shape of a body's answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ def add_route(routes: APIRouter, endpoint: Endpoint[B], service: Service, config
     )
     async def generate(request: Request, body: Annotated[Any, Depends(reads(endpoint.body, work.bodies))]) -> Response:
         check_stream(body)
-        asking = endpoint.shape_of(body, service, config, user_of(request.scope), request.headers)
+        asking = endpoint.shape_of(body, Caller(service, config, user_of(request.scope), request.headers))
         shape = await unless_gone(request.receive, asking)
         ignored_of(request.scope).update(endpoint.ignored(body, service))
         return await answer(request, shape, service, config, work.answers, streams_it=body.stream is True)

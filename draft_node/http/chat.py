@@ -1,16 +1,15 @@
 """`POST /v1/chat/completions`: generates the assistant's next turn of a conversation."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from draft_node.config import DraftConfig
 from draft_node.http.answering import Endpoint
 from draft_node.http.choices import Choice
 from draft_node.http.chunks import Chunked
 from draft_node.http.logprobs import for_chat
 from draft_node.http.requests import ChatRequest
 from draft_node.http.tools import has_switch, made
-from draft_node.http.wanted import Wish, of_chat
+from draft_node.http.wanted import Caller, Wish, of_chat
 from draft_node.service.answer import Piece
 from draft_node.service.request import Ended
 from draft_node.service.service import Service
@@ -109,10 +108,8 @@ def _reason(reason: FinishReason, num_calls: int) -> ChatFinishReason:
     return "tool_calls" if num_calls and reason == "stop" else reason
 
 
-async def _shape_of(
-    body: ChatRequest, service: Service, config: DraftConfig, user: str, headers: Mapping[str, str]
-) -> ChatShape:
-    return ChatShape(body, await of_chat(body, service, config, user, headers), config.served_model_name)
+async def _shape_of(body: ChatRequest, caller: Caller) -> ChatShape:
+    return ChatShape(body, await of_chat(body, caller), caller.config.served_model_name)
 
 
 def _ignored(body: ChatRequest, service: Service) -> list[str]:

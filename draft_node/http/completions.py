@@ -1,18 +1,16 @@
 """`POST /v1/completions`: continues one or several prompts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from draft_node.config import DraftConfig
 from draft_node.http.answering import Endpoint
 from draft_node.http.choices import Choice
 from draft_node.http.chunks import Chunked
 from draft_node.http.logprobs import Offsets, echoed, for_completion
 from draft_node.http.requests import CompletionRequest
-from draft_node.http.wanted import Wish, of_completion
+from draft_node.http.wanted import Caller, Wish, of_completion
 from draft_node.service.answer import Piece
 from draft_node.service.request import Ended
-from draft_node.service.service import Service
 from draft_node.service.tokens import PromptTokens, Token
 from goodspeed.serving.web.bodies import Completion, CompletionChoice, FinishReason, Logprobs, Usage
 
@@ -86,10 +84,8 @@ class CompletionShape(Chunked):
         return Completion(**self.head, object="text_completion", choices=list(choices))
 
 
-async def _shape_of(
-    body: CompletionRequest, service: Service, config: DraftConfig, user: str, headers: Mapping[str, str]
-) -> CompletionShape:
-    return CompletionShape(body, await of_completion(body, service, config, user, headers), config.served_model_name)
+async def _shape_of(body: CompletionRequest, caller: Caller) -> CompletionShape:
+    return CompletionShape(body, await of_completion(body, caller), caller.config.served_model_name)
 
 
 ENDPOINT = Endpoint(

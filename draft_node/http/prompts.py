@@ -1,8 +1,8 @@
 """Encodes prompts and computes max_tokens, so that both fit into the context; also the routes for tokenizing."""
 
 import json
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
@@ -17,7 +17,6 @@ from draft_node.http.requests import (
     Generation,
     Message,
     Prediction,
-    TextPart,
     TokenizeRequest,
 )
 from draft_node.http.streams import unless_gone
@@ -71,13 +70,19 @@ def _turn(message: Message, where: str, service: Service) -> dict[str, Any]:
     }
     role = "system" if message.role == "developer" else message.role
     given = {name: value for name, value in others.items() if value}
-    return {"role": role, "content": _text(message.content), **given, **calls}
+    return {"role": role, "content": text_of(message.content), **given, **calls}
 
 
-def _text(content: str | list[TextPart] | None) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    return "".join(part.text for part in content)
+class Words(Protocol):
+    """A part of a message that has text."""
+
+    @property
+    def text(self) -> str: ...
+
+
+def text_of(content: str | Iterable[Words] | None) -> str:
+    """Returns the text of a message's content: of its parts joined; "" for None."""
+    return content if isinstance(content, str) else "".join(part.text for part in content or ())
 
 
 def prompts_of(request: CompletionRequest) -> list[str | list[int]]:
@@ -100,7 +105,7 @@ async def encode_prediction(
     prediction: Prediction, prompt: tuple[int, ...], service: Service, user: str
 ) -> tuple[int, ...]:
     """Returns the token ids of a conversation's expected answer; () if empty."""
-    text = _text(prediction.content)
+    text = text_of(prediction.content)
     _check_chars(len(text), "prediction", service)
     return await service.encode_answer(prompt, text, user) if text else ()
 

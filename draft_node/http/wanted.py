@@ -62,10 +62,19 @@ class Wish:
         return self.texts[0].speech.formats
 
 
-async def of_completion(
-    request: CompletionRequest, service: Service, config: DraftConfig, user: str, headers: Mapping[str, str]
-) -> Wish:
-    check_model(request.model, config)
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and the node that is asked."""
+
+    service: Service
+    config: DraftConfig
+    user: str
+    headers: Mapping[str, str]  # of the request
+
+
+async def of_completion(request: CompletionRequest, caller: Caller) -> Wish:
+    service, user = caller.service, caller.user
+    check_model(request.model, caller.config)
     _check_n(request)
     prompts = prompts_of(request)
     if len(prompts) > MAX_PROMPTS:
@@ -75,7 +84,7 @@ async def of_completion(
     form = await form_of(request.structured_outputs, None, service, user, ignore_eos=request.ignore_eos)
     ids = [await encoded(prompt, service, user) for prompt in prompts]
     max_tokens = max_tokens_of(request, DEFAULT_MAX_TOKENS, ids, service)
-    texts = _wanted(request, ids, max_tokens, request.logprobs, service, config, user, headers, form)
+    texts = _wanted(request, caller, ids, max_tokens, request.logprobs, form)
     echoes = [""] * len(prompts)
     if request.echo:
         texts = echoed(texts, request)
@@ -92,10 +101,9 @@ async def of_completion(
     )
 
 
-async def of_chat(
-    request: ChatRequest, service: Service, config: DraftConfig, user: str, headers: Mapping[str, str]
-) -> Wish:
-    check_model(request.model, config)
+async def of_chat(request: ChatRequest, caller: Caller) -> Wish:
+    service, user = caller.service, caller.user
+    check_model(request.model, caller.config)
     _check_n(request)
     if request.top_logprobs is not None and not request.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true; send both, or neither", param="top_logprobs")
@@ -106,10 +114,10 @@ async def of_chat(
         request.structured_outputs, request.response_format, service, user, ignore_eos=request.ignore_eos
     )
     ids = [await encode_chat(request.messages, service, user, talk.inputs)]
-    max_tokens = max_tokens_of(request, config.max_tokens, ids, service)
+    max_tokens = max_tokens_of(request, caller.config.max_tokens, ids, service)
     of = "response_format" if request.structured_outputs is None else "structured_outputs"
     kept = await form_with_tools(form, talk, service, ids[0], user, param=of, ignore_eos=request.ignore_eos)
-    texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, kept, is_chat=True)
+    texts = _wanted(request, caller, ids, max_tokens, num_logprobs, kept)
     texts = [replace(text, speech=talk.speech) for text in texts]
     if request.prediction is not None:
         expected = await encode_prediction(request.prediction, ids[0], service, user)
@@ -151,20 +159,16 @@ def _check_n(request: Generation) -> None:
 
 def _wanted(
     request: ChatRequest | CompletionRequest,
+    caller: Caller,
     ids: Sequence[tuple[int, ...]],
     max_tokens: Sequence[int],
     num_logprobs: int | None,
-    service: Service,
-    config: DraftConfig,
-    user: str,
-    headers: Mapping[str, str],
     form: Constraint | None,
-    *,
-    is_chat: bool = False,
 ) -> list[Wanted]:
     """Builds one `Wanted` per prompt and choice."""
+    service, config, is_chat = caller.service, caller.config, isinstance(request, ChatRequest)
     drafter, max_draft = _drafting(request.goodspeed or Extension(), config)
-    slo, otherwise = asked_slo(request, service.levels, headers)
+    slo, otherwise = asked_slo(request, service.levels, caller.headers)
     says = service.defaults(chat=is_chat)
     alike = partial(
         Wanted,
@@ -179,7 +183,7 @@ def _wanted(
         otherwise=otherwise,
         constraint=form,
         prefix_cache=request.goodspeed is None or request.goodspeed.prefix_cache is not False,
-        user=user,
+        user=caller.user,
         priority=request.priority or 0,
         verification=config.verification,
         restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",

@@ -25,10 +25,10 @@ from experiments.harness import benchmark
 from experiments.simulation.texts.target_texts import TargetText, grouped, index_of_others, write, written_logits
 from goodspeed.engine import checkpoints
 from goodspeed.exact.noise import match_noise
+from goodspeed.exact.noise_at import match_key, noise_at
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.ngram.index import GrowingText, NgramIndex
 from goodspeed.ngram.matching import blend, find, follow
-from goodspeed.ngram.noise_at import match_key, noise_at
 
 TEMPERATURES = (0.0, 0.7, 1.0)
 MODELS = ("tiny-draft-s", "tiny-draft-m")

@@ -1,4 +1,4 @@
-"""Measures a model's forward passes on this device, and fits the latency models to their times.
+"""Measures a model's forward passes on this device, and fits a roofline to their times.
 
 Only the forward pass is measured, not sampling or verification.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from goodspeed.serving.profiler import Measured
 
 NAME = "profile"
-HELP = "measure forward passes on this device and fit the latency models"
+HELP = "measure forward passes on this device and fit a roofline"
 EXAMPLE = "goodspeed profile --model tiny-target --json profile.json"
 WANTED_R2 = 0.95
 
@@ -87,11 +87,11 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 def show(profile: Profile, measured: "Measured", file: Any) -> None:
-    """Prints the table of measured passes, both fits, and the knee."""
-    print(f"{'tokens':>7} {'sessions':>8} {'context':>8} {'ms':>9} {'linear':>9} {'roofline':>9}", file=file)
+    """Prints the table of measured passes, the fit, and the knee."""
+    print(f"{'tokens':>7} {'sessions':>8} {'context':>8} {'ms':>9} {'roofline':>9}", file=file)
     for sample in profile.samples:
         counts = sample.num_tokens, sample.num_sessions, sample.context_tokens
-        times = [sample.seconds, profile.linear.round_s(*counts), profile.roofline.round_s(*counts)]
+        times = [sample.seconds, profile.roofline.round_s(*counts)]
         print("{:7d} {:8d} {:8d}".format(*counts), *(f"{1e3 * time:9.2f}" for time in times), file=file)
     where = profile.setting
     print(
@@ -99,7 +99,6 @@ def show(profile: Profile, measured: "Measured", file: Any) -> None:
         f"{where.dtype}, {where.hardware}, {where.threads} threads; the lower quartile of each shape counts",
         file=file,
     )
-    print(f"linear    {line(profile.linear)}; {r2(profile.linear_r2)}", file=file)
     for number, term in enumerate(profile.roofline.terms):
         print(f"{'roofline' if number == 0 else '  or':<9} {line(term)}", file=file)
     print(f"          the larger of these; {r2(profile.roofline_r2)}", file=file)

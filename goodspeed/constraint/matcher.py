@@ -84,11 +84,6 @@ class Matcher:
         found: list[int] = self.inner.compute_ff_tokens()
         return tuple(found[:MAX_FORCED])
 
-    def may_end(self, output: Sequence[int]) -> bool:
-        """True if the grammar accepts the output as a complete text."""
-        self._follow(output)
-        return self._states[-1] is State.WITHIN and bool(self.inner.is_accepting())
-
     def stands_within(self, output: Sequence[int]) -> bool:
         """Advances `inner` to the end of the output; True if the grammar alone decides the next token."""
         self._follow(output)

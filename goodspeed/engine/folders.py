@@ -1,11 +1,14 @@
 """Finds the folder of a checkpoint by embedded name, path or hub name, and refuses checkpoints that must not be loaded.
 
-The hub is contacted only for files that are not on this machine, and never for pickles or code.
+The hub is contacted only for files that are not on this machine, and never for pickles or code. New checkpoints are
+written under another name first (`in_the_making`).
 """
 
+import glob
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +21,7 @@ from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progr
 from safetensors import SafetensorError, safe_open
 
 from goodspeed.embedded import models
-from goodspeed.errors import CheckpointError, UnsupportedModelError
+from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError
 
 WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 """Files to download from the hub: no pickles, no code."""
@@ -228,3 +231,40 @@ def _read_json(name: str, path: Path) -> Any:
         raise CheckpointError(
             f"{name}: {path.name} cannot be read as JSON: {error}; get the checkpoint again"
         ) from error
+
+
+@contextmanager
+def in_the_making(place: Path, num_bytes: int, other: str) -> Iterator[Path]:
+    """Yields the path under which to write a new file or folder; it becomes `place` at the end, or is removed.
+
+    Removes what killed processes left of this place. num_bytes: its size. other: what helps besides another disk.
+    Raises ConfigError if the disk is too full.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(place)
+    if (free := shutil.disk_usage(place.parent).free) < num_bytes:
+        needed = f"{num_bytes / 1e9:.1f} GB and {free / 1e9:.1f} are free there"
+        raise ConfigError(f"{place} takes {needed}; choose another disk or {other}")
+    partial = place.with_name(f"{place.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        partial.rename(place)
+    finally:
+        _remove(partial)
+
+
+def _remove_abandoned(place: Path) -> None:
+    for partial in place.parent.glob(f"{glob.escape(place.name)}.*.partial"):
+        try:
+            os.kill(int(partial.suffixes[-2].removeprefix(".")), 0)
+        except ProcessLookupError:
+            _remove(partial)
+        except (ValueError, OverflowError, PermissionError):
+            pass  # not ours, or in the making
+
+
+def _remove(partial: Path) -> None:
+    if partial.is_dir():
+        shutil.rmtree(partial, ignore_errors=True)
+    else:
+        partial.unlink(missing_ok=True)

@@ -8,7 +8,6 @@ square of that. Texts equal the original's except where rounding decides between
 
 import json
 import math
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -21,7 +20,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from goodspeed.engine.folders import INDEX, SINGLE, find_folder, read_config, say_nothing
+from goodspeed.engine.folders import INDEX, SINGLE, find_folder, in_the_making, read_config, say_nothing
 from goodspeed.engine.fused import FAMILIES
 from goodspeed.errors import CheckpointError, ConfigError
 
@@ -63,22 +62,15 @@ def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_no
         raise ConfigError(f"{folder} is there already; name a new folder, or remove it")
     source = find_folder(name)
     plan = Plan.of(name, read_config(name, source), shape)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(folder)
-    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
-    partial.mkdir()
-    try:
-        with Weights(source) as weights:
-            num_bytes = plan.num_bytes(weights)
-            _refuse_full_disk(folder, num_bytes)
+    with Weights(source) as weights:
+        num_bytes = plan.num_bytes(weights)
+        with in_the_making(folder, num_bytes, "size") as partial:
+            partial.mkdir()
             num_parameters = _write(plan.tensors(weights), num_bytes, partial, say)
-        (partial / "config.json").write_text(json.dumps(plan.config, indent=2) + "\n", "utf-8")
-        for file in source.iterdir():
-            if file.suffix in {".json", ".jinja", ".model", ".txt"} and file.name not in {"config.json", INDEX}:
-                shutil.copyfile(file, partial / file.name)
-        partial.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+            (partial / "config.json").write_text(json.dumps(plan.config, indent=2) + "\n", "utf-8")
+            for file in source.iterdir():
+                if file.suffix in {".json", ".jinja", ".model", ".txt"} and file.name not in {"config.json", INDEX}:
+                    shutil.copyfile(file, partial / file.name)
     return num_parameters
 
 
@@ -299,23 +291,3 @@ def _shards(tensors: Iterator[tuple[str, Tensor]]) -> Iterator[dict[str, Tensor]
             shard = {}
     if shard:
         yield shard
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Removes partial copies of this folder whose process was killed."""
-    for partial in folder.parent.glob(f"{folder.name}.*.partial"):
-        pid = partial.suffixes[-2].removeprefix(".")
-        try:
-            os.kill(int(pid), 0)
-        except ProcessLookupError:
-            shutil.rmtree(partial, ignore_errors=True)
-        except (ValueError, PermissionError):
-            pass  # not ours, or in the making
-
-
-def _refuse_full_disk(folder: Path, num_bytes: int) -> None:
-    free = shutil.disk_usage(folder.parent).free
-    if free < num_bytes:
-        raise ConfigError(
-            f"{folder} takes {num_bytes / 1e9:.1f} GB and {free / 1e9:.1f} are free there; choose another disk or size"
-        )

@@ -1,4 +1,4 @@
-"""Masks for rows of logits: ids that a row must not draw, and ids that its grammar allows.
+"""Masks for rows of logits: ids that a row must not draw, ids that its grammar allows, and top-k and top-p.
 
 A grammar's bits are expanded to 0 or -inf, and added to the logits. On a CPU this takes a quarter of the time of
 `masked_fill` with a boolean mask.
@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from goodspeed.exact.kept import Truncation
 
 Words: TypeAlias = NDArray[np.int32]
 """Bit masks of allowed tokens [num_rows, num_words]: bit t % 32 of word t // 32 is 1 if token t may be drawn."""
@@ -92,3 +94,36 @@ def _expanded_by_torch(octets: NDArray[np.uint8], like: Tensor) -> Tensor:
     biases = torch.from_numpy(BIASES).to(like.device, like.dtype, non_blocking=True)
     index = torch.from_numpy(octets).to(like.device, non_blocking=True).to(torch.int32)
     return biases.index_select(0, index.view(-1)).view(len(octets), -1)
+
+
+def truncate(logits: Tensor, samplings: Sequence[Truncation], rows: Sequence[int]) -> Tensor:
+    """Returns logits [batch, vocab] where tokens of `rows` that top-k or top-p drops are -inf.
+
+    Masks whole rows, because on an asynchronous device the number of retained tokens is not known without waiting for
+    the device; on a CPU, `Kept` lists the same tokens. Only rows without top-k are sorted fully.
+    """
+    vocab = logits.shape[-1]
+    top_k = [i for i in rows if 0 < samplings[i].top_k < vocab]
+    top_p = [i for i in rows if not 0 < samplings[i].top_k < vocab]
+    for group in (top_k, top_p):
+        if group:
+            logits = _truncate(logits, [samplings[i] for i in group], group)
+    return logits
+
+
+def _truncate(logits: Tensor, samplings: Sequence[Truncation], rows: list[int]) -> Tensor:
+    def tensor(values: Sequence[float], dtype: torch.dtype) -> Tensor:
+        return torch.tensor(values, dtype=dtype).to(logits.device, non_blocking=True)
+
+    vocab = logits.shape[-1]
+    counts = [min(sampling.top_k or vocab, vocab) for sampling in samplings]
+    index = tensor(rows, torch.int64)
+    last = tensor(counts, torch.int64).unsqueeze(-1) - 1  # [rows, 1]
+    top_p = tensor([sampling.top_p for sampling in samplings], torch.float64).unsqueeze(-1)
+    chosen = logits[index]  # [rows, vocab]
+    ordered = chosen.topk(max(counts)).values  # [rows, most], descending
+    beyond = torch.arange(ordered.shape[-1], device=logits.device) > last
+    mass = ordered.masked_fill(beyond, -torch.inf).softmax(-1).cumsum(-1, dtype=torch.float64)
+    reached = (mass < top_p).sum(-1, keepdim=True)
+    least = ordered.gather(-1, torch.where(top_p < 1, torch.minimum(reached, last), last))  # [rows, 1]
+    return logits.index_copy(0, index, chosen.masked_fill(chosen < least, -torch.inf))

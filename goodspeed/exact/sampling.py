@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from goodspeed.exact.kept import Kept
+from goodspeed.exact.masks import truncate
 from goodspeed.exact.noise import Role, exponential_at, key, match_noise, uniform
-from goodspeed.exact.truncation import masked
 
 __all__ = [
     "Role",
@@ -271,7 +271,7 @@ def _probs(tempered: Tensor, sampling: SamplingBatch) -> Tensor:
     """Returns the probabilities of tempered logits [batch, vocab], with top-k and top-p."""
     few = sampling.truncated(tempered.shape[-1])
     if tempered.device.type != "cpu":
-        return masked(tempered, sampling.rows, few).softmax(-1)
+        return truncate(tempered, sampling.rows, few).softmax(-1)
     probs = tempered.softmax(-1)
     if not few:
         return probs

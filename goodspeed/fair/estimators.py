@@ -1,7 +1,4 @@
-"""Smoothed acceptance rate (Eq. 3) and goodput (Eq. 4) of one client, and the token count that they predict.
-
-Each estimator also has an array form for simulations: the same arithmetic, bit for bit, over many clients at once.
-"""
+"""Smoothed acceptance rate (Eq. 3) and goodput (Eq. 4) of one client, and the token count that they predict."""
 
 from __future__ import annotations
 
@@ -9,11 +6,9 @@ import math
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from goodspeed.errors import ConfigError
-
-Floats = NDArray[np.float64]
 
 SMALLEST_RATE = 1e-6  # an acceptance rate stays within [SMALLEST_RATE, 1 - SMALLEST_RATE]
 SMALLEST_GOODPUT = 1e-6  # a goodput stays positive: the utility's slope is computed at it
@@ -82,32 +77,8 @@ class GoodputEstimator:
         """
         if not (rounds >= 1 and 0.0 <= tokens < math.inf):
             raise ValueError(f"{tokens} tokens over {rounds} rounds is impossible")
-        keep = 1.0 - self.beta if rounds == 1 else float(np.exp(rounds * _log_keep(self.beta)))
+        keep = 1.0 - self.beta if rounds == 1 else float(np.exp(rounds * log_keep(self.beta)))
         self.value = max(keep * self.value + (1.0 - keep) * (tokens / rounds), SMALLEST_GOODPUT)
-
-
-def observe_acceptance(
-    value: Floats, eta: Floats | float, agreement: Floats, num_drafted: ArrayLike, worth: Floats | None = None
-) -> Floats:
-    """`AcceptanceEstimator.observe` for many clients: returns the new values; all shapes are [clients].
-
-    The caller adds `num_drafted` to `worth` afterwards.
-    """
-    drafted = np.asarray(num_drafted)
-    step: Any = eta
-    if worth is not None:
-        step = np.maximum(eta * np.minimum(drafted / FULL_DRAFT, 1.0), drafted / (worth + drafted))
-    moved = (1.0 - step) * value + step * (agreement / np.maximum(drafted, 1))
-    kept: Floats = np.where(drafted > 0, np.clip(moved, SMALLEST_RATE, 1.0 - SMALLEST_RATE), value)
-    return kept
-
-
-def observe_goodput(value: Floats, beta: float, tokens: ArrayLike, rounds: ArrayLike = 1) -> Floats:
-    """`GoodputEstimator.observe` for many clients: returns the new values, shape [clients]."""
-    elapsed = np.asarray(rounds)
-    keep = np.where(elapsed == 1, 1.0 - beta, np.exp(elapsed * _log_keep(beta)))
-    moved: Floats = keep * value + (1.0 - keep) * (np.asarray(tokens) / elapsed)
-    return np.maximum(moved, SMALLEST_GOODPUT)
 
 
 @overload
@@ -134,7 +105,8 @@ def _share(name: str, value: float) -> float:
     return float(value)
 
 
-def _log_keep(beta: float) -> float:
+def log_keep(beta: float) -> float:
+    """Returns the logarithm of the share of `value` that remains after a round."""
     return math.log1p(-beta) if beta < 1.0 else -math.inf
 
 

@@ -1,4 +1,4 @@
-"""Fits the models of round time to measured samples by least squares without negative coefficients, and rates the fits.
+"""Fits the model of round time to measured samples by least squares without negative coefficients, and rates the fit.
 
 Deterministic. A single linear term is fitted exactly: with four coefficients, every subset that may be positive can be
 tried. Errors are weighed by 1 / sqrt(seconds): timing noise grows with the time, and the many rounds of a few
@@ -28,18 +28,12 @@ FACES = np.array(
 SAME_FACE = (FACES[:, :, None] & FACES[:, None, :]) > 0  # [15, 4, 4]
 
 
-def fit_linear(samples: Sequence[Sample]) -> Linear:
-    """Fits AdaSpec's Eq. (2) to the samples. Raises ValueError if there are none."""
-    features, seconds = _arrays(samples)
-    return Linear(*_non_negative(features, seconds).tolist())
-
-
 def fit_roofline(samples: Sequence[Sample], num_terms: int = 2) -> Roofline:
-    """Fits the maximum of up to `num_terms` linear terms; never a worse fit than the linear one.
+    """Fits the maximum of up to `num_terms` linear terms; never a worse fit than one term, AdaSpec's Eq. (2).
 
     Alternates between assigning each sample to the term that is largest there and refitting each term to its samples.
     That finds a local optimum only, so there are many starts: every term so far is split in two by every feature, at
-    several places. Omits a term that gains nothing.
+    several places. Omits a term that gains nothing. Raises ValueError if there are no samples.
     """
     features, seconds = _arrays(samples)
     best = _non_negative(features, seconds)[None]  # [terms, 4]

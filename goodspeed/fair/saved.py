@@ -1,4 +1,4 @@
-"""Profiles as files: the samples, their setting, and both fits."""
+"""Profiles as files: the samples, their setting, and the fitted roofline."""
 
 from datetime import datetime
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.fit import fit_linear, fit_roofline, r_squared
-from goodspeed.fair.round_time import Linear, Roofline, Sample
+from goodspeed.fair.fit import fit_roofline, r_squared
+from goodspeed.fair.round_time import Roofline, Sample
 from goodspeed.untrusted import read_bytes, sanitize
 
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 16 << 20
 ALWAYS_TRUSTED = 64
 
@@ -27,15 +27,13 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Measured forward passes of one model on one device, and the models fitted to them."""
+    """Measured forward passes of one model on one device, and the model fitted to them."""
 
     version: int = VERSION
     setting: Setting
     measured_at: datetime
     versions: dict[str, str]  # of libraries
     samples: list[Sample]
-    linear: Linear
-    linear_r2: float
     roofline: Roofline
     roofline_r2: float
 
@@ -56,14 +54,12 @@ class _Version(msgspec.Struct):
 
 
 def make_profile(setting: Setting, measured_at: datetime, versions: dict[str, str], samples: list[Sample]) -> Profile:
-    linear, roofline = fit_linear(samples), fit_roofline(samples)
+    roofline = fit_roofline(samples)
     return Profile(
         setting=setting,
         measured_at=measured_at,
         versions=versions,
         samples=samples,
-        linear=linear,
-        linear_r2=r_squared(linear, samples),
         roofline=roofline,
         roofline_r2=r_squared(roofline, samples),
     )

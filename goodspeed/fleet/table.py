@@ -3,13 +3,13 @@
 The keeper of a fleet rewrites the file each second; a file written by hand has no loads and stays the same.
 """
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
+from goodspeed import files
 from goodspeed.errors import ConfigError, reason
 from goodspeed.fleet.replicas import MAX_REPLICAS, Replica
 from goodspeed.untrusted import read_bytes, sanitize
@@ -49,18 +49,5 @@ def read(path: str | Path) -> Table:
 
 
 def write(path: str | Path, table: Table) -> None:
-    """Writes a peers file so that readers find either the old or the new one, whole."""
-    write_whole(path, msgspec.json.encode(table))
-
-
-def write_whole(path: str | Path, data: bytes) -> None:
-    """Writes a file of mode 0600 under a temporary name next to it, then renames it; OSError if that fails."""
-    beside = Path(f"{path}.{os.getpid()}.new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
+    """Writes a peers file so that readers find either the old or the new one, whole; OSError on failure."""
+    files.write_whole(path, msgspec.json.encode(table))

@@ -12,9 +12,9 @@ from math import exp, log
 from operator import mul
 from typing import NamedTuple, Protocol
 
+from goodspeed.exact.noise_at import match_key, noise_at
 from goodspeed.ngram.index import GrowingText, NgramIndex
 from goodspeed.ngram.matching import blend, find, follow, survivors
-from goodspeed.ngram.noise_at import match_key, noise_at
 
 
 class Sampling(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from array import array
 from hashlib import blake2b
@@ -12,6 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from goodspeed import files
 from goodspeed.errors import ConfigError, reason
 from goodspeed.untrusted import read_bytes
 
@@ -58,20 +58,8 @@ def encode(saved: SavedHistory) -> bytes:
 
 def write(path: str | Path, data: bytes) -> None:
     """Atomically replaces the file by one of mode 0600, and waits for the disk. Raises ConfigError on failure."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(descriptor)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_folder(path.parent)
+        files.write_whole(path, data, durable=True)
     except OSError as error:
         raise ConfigError(f"cannot write the history file {path}: {reason(error)}; give another path") from None
 
@@ -124,11 +112,3 @@ def _little(text: array[int]) -> array[int]:
         text = text[:]
         text.byteswap()
     return text
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -4,12 +4,12 @@ A default of None leaves the choice to the checkpoint, or to the node that serve
 the help.
 """
 
-from dataclasses import MISSING
+from dataclasses import MISSING, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
-from goodspeed.serving.config import option
+from goodspeed.serving.config import Settings, option
 from goodspeed.wire.fields import Verification
 
 NO_MODEL = "none"
@@ -17,6 +17,9 @@ NO_MODEL = "none"
 
 History: TypeAlias = Literal["off", "user", "node"]
 """Owners of the finished texts whose n-grams draft for a user: nobody, the user, or all users of the draft node."""
+
+PAPER = {"verification": "ratio", "proposal": "dense-fp32", "drafter": "model", "drafters": "model"}
+"""Settings of `--preset paper`, by name; a command has those of these settings that it knows."""
 
 MODEL, DRAFTING, NETWORK = "model", "drafting", "network"
 """Help headings of some of these options."""
@@ -78,6 +81,16 @@ def policy(default: str) -> Any:
 def preset(group: str = "rounds") -> Any:
     what = "paper: the rounds as published; give it to both nodes"
     return option(None, choices=("paper",), shown="none", group=group, help=what)
+
+
+def take_preset(settings: Settings, name: str | None) -> None:
+    """Applies the preset, if one is given; ConfigError if one of its settings was given another value."""
+    for entry in fields(settings) if name else ():
+        if (value := PAPER.get(entry.name)) is None:
+            continue
+        if getattr(settings, entry.name) not in (entry.default, value):
+            raise ConfigError(f"--preset {name} has --{entry.name} {value}; drop one of them")
+        object.__setattr__(settings, entry.name, value)
 
 
 def slo_tier(help: str) -> Any:

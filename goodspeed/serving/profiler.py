@@ -79,7 +79,7 @@ class Measured:
 
 
 def profile(runner: Runner, grid: Grid, seconds: float) -> tuple[Profile, Measured]:
-    """Measures for about `seconds` and fits the latency models."""
+    """Measures for about `seconds` and fits the roofline."""
     measured = measure(runner, grid, seconds)
     versions = {"goodspeed": __version__, "torch": str(torch.__version__), "transformers": transformers.__version__}
     now = datetime.now(UTC).replace(microsecond=0)

@@ -105,13 +105,13 @@ def test_a_chat_needs_a_template(run: Run, tmp_path: Path) -> None:
 QUICK_PROFILE = ("profile", "--model", "tiny-draft-s", "--seconds", "0.2", "--max-tokens", "16", "--max-context", "0")
 
 
-def test_profile_prints_what_was_measured_and_both_fits(run: Run) -> None:
+def test_profile_prints_what_was_measured_and_the_fit(run: Run) -> None:
     status, out, err = run(*QUICK_PROFILE)
     assert (status, err) == (0, "goodspeed: loading tiny-draft-s, then measuring for about 0.2 s ...\n")
     lines = out.splitlines()
-    assert lines[0].split() == ["tokens", "sessions", "context", "ms", "linear", "roofline"]
-    assert {line.split()[0] for line in lines} >= {"linear", "roofline", "knee"}
-    assert sum("R2 " in line for line in lines) == 2
+    assert lines[0].split() == ["tokens", "sessions", "context", "ms", "roofline"]
+    assert {line.split()[0] for line in lines} >= {"roofline", "knee"}
+    assert sum("R2 " in line for line in lines) == 1
 
 
 def test_profile_gives_an_object_and_saves_it(run: Run, tmp_path: Path) -> None:
@@ -121,10 +121,10 @@ def test_profile_gives_an_object_and_saves_it(run: Run, tmp_path: Path) -> None:
     assert status == 0
     assert "knee" in err
     assert result["setting"]["model"] == "tiny-draft-s"
-    assert set(result["linear"]) == {"fixed_s", "token_s", "session_s", "context_s"}
+    assert set(result["roofline"]["terms"][0]) == {"fixed_s", "token_s", "session_s", "context_s"}
     assert isinstance(result.pop("budget"), int)
     assert json.loads(file.read_text()) == result
-    assert saved.load(str(file)).linear_r2 == result["linear_r2"]
+    assert saved.load(str(file)).roofline_r2 == result["roofline_r2"]
     status, out, _ = run(*QUICK_PROFILE, "--json")
     assert status == 0
     assert set(json.loads(out.splitlines()[-1])) == {*result, "budget"}

@@ -16,6 +16,7 @@ from goodspeed.constraint.sources import to_grammar
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 from tests.constraint.babbler import CONSTRAINTS, END
+from tests.constraint.ending import may_end
 
 UNFORCED = "no_forcing"
 LONG = "abcdefghij " * 370  # 4,070 bytes
@@ -118,8 +119,8 @@ def test_ordinary_constraints_still_force_what_must_follow() -> None:
 def test_a_constraint_that_forces_nothing_is_kept_all_the_same() -> None:
     matcher = Matcher(CONSTRAINTS.get(Constraint("json_schema", json.dumps({"const": LONG}))))
     whole = CONSTRAINTS.table.tokenizer.tokenize_str(json.dumps(LONG))
-    assert matcher.may_end(whole)
-    assert not matcher.may_end(whole[:-1])
+    assert may_end(matcher, whole, END)
+    assert not may_end(matcher, whole[:-1], END)
     assert matcher.forced(whole[:5]) == ()
 
 

@@ -11,6 +11,7 @@ from goodspeed.constraint.masks import Asked, Batch
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.wire.generation import Constraint
 from tests.constraint.babbler import CONSTRAINTS, END, NUM_TOKENS, Babbler, Draft, decode, encode
+from tests.constraint.ending import may_end
 
 A, B, C, D = (encode(letter)[0] for letter in "abcd")
 ABC = Constraint("regex", "a[bc]{2}")
@@ -90,8 +91,8 @@ def test_the_end_is_allowed_exactly_where_the_form_may_end_and_the_text_stops_at
     assert texts(matcher(optional).allowed([A])[0]) == {"b", "END"}
     assert texts(matcher(optional, stop_ids=[END, 77]).allowed([A])[0]) == {"b", "END"}
     assert texts(matcher(optional, stop_ids=[77]).allowed([A])[0]) == {"b"}
-    assert matcher(optional).may_end([A])
-    assert not matcher(optional).may_end([])
+    assert may_end(matcher(optional), [A], END)
+    assert not may_end(matcher(optional), [], END)
 
 
 def test_ids_beyond_the_tokenizer_are_never_allowed():

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from goodspeed.exact.kept import Kept
+from goodspeed.exact.masks import truncate
 from goodspeed.exact.sampling import SamplingBatch, choose, sample, to_probs
-from goodspeed.exact.truncation import masked
 from goodspeed.wire.messages import Sampling
 
 OPTIONS = [
@@ -29,7 +29,7 @@ def logits(scale: float, grid: float | None = None) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_listing_keeps_what_masking_keeps(rows, dtype):
     rows = rows.to(dtype)
-    probs = masked(rows, OPTIONS, range(len(OPTIONS))).softmax(-1)
+    probs = truncate(rows, OPTIONS, range(len(OPTIONS))).softmax(-1)
     kept = Kept.of(rows.numpy(), OPTIONS)
     listed = torch.zeros_like(probs)
     listed[torch.from_numpy(kept.rows), torch.from_numpy(kept.tokens)] = torch.from_numpy(kept.probs)

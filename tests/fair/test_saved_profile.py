@@ -23,7 +23,7 @@ def file(tmp_path):
 
 def test_it_comes_back_as_it_was(file):
     assert load(str(file)) == PROFILE
-    assert PROFILE.linear_r2 > 1 - 1e-9
+    assert PROFILE.roofline_r2 > 1 - 1e-9
     assert PROFILE.max_tokens == PROFILE.trusted_tokens == 64
 
 
@@ -49,9 +49,12 @@ def changed(**changes):
         (lambda text: "[" * 100_000, "is damaged"),
         (lambda text: "[]", "is damaged: Expected `object`"),
         (lambda text: text.replace("0.004", "NaN", 1), "is damaged"),
-        (changed(version=2), "has version 2, and this program reads 1"),
+        (changed(version=1), "has version 1, and this program reads 2"),
         (changed(samples=[]), "holds no samples"),
-        (changed(linear={"fixed_s": -1.0}), r"finite and not negative - at `\$.linear`"),
+        (
+            changed(roofline={"terms": [{"fixed_s": -1.0}]}),
+            r"finite and not negative - at `\$.roofline.terms\[0\]`",
+        ),
         (changed(roofline={"terms": []}), "at least one term"),
         (changed(samples=[{"num_tokens": 1, "num_sessions": 1, "context_tokens": 0, "seconds": 0.0}]), "impossible"),
         (changed(setting={"model": "x"}), "missing required field"),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from goodspeed.engine.runner import Runner
-from goodspeed.fair.fit import fit_linear
+from goodspeed.fair.fit import fit_roofline
 from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import Linear
 from goodspeed.serving import profiler
@@ -44,7 +44,7 @@ def measure(runner, grid=GRID, seconds=1.0, **options):
 
 
 def test_what_is_measured_is_what_passes_take():
-    fitted = fit_linear(measure(TimedRunner()).samples)
+    (fitted,) = fit_roofline(measure(TimedRunner()).samples, num_terms=1).terms
     assert fitted.coefficients == pytest.approx(TRUTH.coefficients, rel=1e-4)
 
 

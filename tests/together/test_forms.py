@@ -16,9 +16,8 @@ from goodspeed.engine.runner import Runner
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import Desk, make_hello, make_open, session_id
-from verify_node.core import settings as core_settings
 from verify_node.core.invariants import CheckedCore
-from verify_node.core.settings import CoreSettings
+from verify_node.core.settings import CoreSettings, make_welcome
 from verify_node.model.target import Target
 from verify_node.scheduler.round import Entry, Round
 
@@ -140,7 +139,7 @@ class FormDesk(Desk):
         constraints = Constraints(TARGET)  # in which nobody else holds anything
         self.real = Target(TARGET, Runner(TARGET, num_pages=64), constraints=constraints)
         settings = CoreSettings(is_shared=False, **options)
-        welcome = core_settings.make_welcome(
+        welcome = make_welcome(
             settings,
             boot_id=b"verify-0",
             tokenizer="fake",
@@ -149,7 +148,7 @@ class FormDesk(Desk):
             max_message_bytes=1 << 20,
         )
         pool = self.real.runner.pool
-        super().__init__(core_settings.make_core(settings, welcome, pool, kind=CheckedCore, constraints=constraints))
+        super().__init__(CheckedCore(settings, welcome, pool, constraints=constraints))
         self.target.run = lambda planned: self.real.run(planned).outcomes  # type: ignore[method-assign]
         self.num_drafted: dict[str | None, int] = {}
 

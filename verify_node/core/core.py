@@ -12,7 +12,10 @@ daemon feeds the core from sockets and the real clock; a simulation may feed the
 
 from collections.abc import Mapping, Sequence
 
+from goodspeed.constraint.compiling import Constraints
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ProtocolError
+from goodspeed.fair.policies import Policy
 from goodspeed.fair.refined import Refined
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.codec import refusal_for
@@ -24,12 +27,11 @@ from verify_node.core.counts import Counts
 from verify_node.core.fleet import Fleet
 from verify_node.core.load import load_of
 from verify_node.core.rate_limit import RateLimiter
-from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
 from verify_node.core.rounds import Rounds
-from verify_node.scheduler.preempt import Preemption
-from verify_node.scheduler.round import Round, RoundLimits
-from verify_node.scheduler.select import Choice
+from verify_node.core.settings import CoreSettings, make_allocator, make_choice, make_register
+from verify_node.scheduler.drafted import SelfDrafts
+from verify_node.scheduler.round import Round
 from verify_node.session.checks import (
     HELLO_FIRST,
     NOT_ACKNOWLEDGED,
@@ -48,32 +50,36 @@ class VerifyCore(Rounds):
 
     def __init__(
         self,
+        settings: CoreSettings,
+        welcome: Welcome,
+        pool: PagePool,
         *,
-        register: Register,
-        limits: RoundLimits,
-        choice: Choice,
-        is_shared: bool = False,
-        has_draft_model: bool = False,
-        cost: Refined,
-        admission: str = "none",
-        preemption: Preemption,
+        policy: Policy | None = None,
+        cost: Refined | None = None,
+        self_drafts: SelfDrafts | None = None,
+        constraints: Constraints | None = None,
     ) -> None:
-        """`settings.make_core` builds a core from settings. is_shared: draft models may compete for this machine.
-        has_draft_model: the verify node drafts itself, too."""
-        counts, promises = Counts(), Promises(admission, cost, limits.max_round_tokens, register.pool)
+        """Builds a verify node without sessions.
+
+        welcome: of `make_welcome`; its context is limited to the size of the pool, and it announces whether constraints
+        are served. policy: replaces the policy named in the settings. cost: round time model, which finished rounds
+        refine; None: starts untrained. self_drafts: drafts from sessions' own texts, if enabled in the settings.
+        constraints: of the target's tokenizer; None: constraints are not served.
+        """
+        cost = cost if cost is not None else Refined()
+        allocator = make_allocator(settings, policy if policy is not None else settings.create_policy())
+        register = make_register(settings, welcome, pool, allocator, constraints)
+        counts, promises = Counts(), Promises(settings.admits, cost, settings.max_round_tokens, pool)
         self.rate_limiter = RateLimiter(register.max_client_sessions)
         replies = Replies(register, self.rate_limiter, counts)
         target = register.welcome.target_fingerprint
-        self.fleet = Fleet(register, promises, counts, self.load, register.pool.page_size, target)
+        self.fleet = Fleet(register, promises, counts, self.load, pool.page_size, target)
         super().__init__(
+            settings,
             register=register,
-            limits=limits,
-            choice=choice,
-            is_shared=is_shared,
-            has_draft_model=has_draft_model,
+            choice=make_choice(settings, cost, allocator, self_drafts),
             cost=cost,
             admission=Admission(promises, register, replies, counts, self.fleet),
-            preemption=preemption,
             replies=replies,
             counts=counts,
         )

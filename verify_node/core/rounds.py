@@ -18,11 +18,12 @@ from verify_node.core.admitting import Admission
 from verify_node.core.counts import Counts
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
+from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.commit import Moved, active, commit, publish
 from verify_node.scheduler.model_drafts import ModelDrafts, compare
 from verify_node.scheduler.pack import plan
-from verify_node.scheduler.preempt import Preemption
-from verify_node.scheduler.round import NO_DRAFTING, Drafting, Outcome, Round, RoundLimits
+from verify_node.scheduler.preempt import Preemption, order_of
+from verify_node.scheduler.round import NO_DRAFTING, Drafting, Outcome, Round
 from verify_node.scheduler.select import Choice
 from verify_node.scheduler.start import Starting
 from verify_node.session.checks import HALF_DONE, constraint_failed, round_failed, target_failed
@@ -58,27 +59,23 @@ class Rounds:
 
     def __init__(
         self,
+        settings: CoreSettings,
         *,
         register: Register,
-        limits: RoundLimits,
         choice: Choice,
-        is_shared: bool,
-        has_draft_model: bool,
         cost: Refined,
         admission: Admission,
-        preemption: Preemption,
         replies: Replies,
         counts: Counts,
     ) -> None:
-        """is_shared: draft models may compete for this machine. has_draft_model: the verify node has one itself."""
         self.register, self.sessions = register, register.sessions
         self.pool, self.allocator = register.pool, register.allocator
-        self.limits, self.cost, self.choice = limits, cost, choice
-        self.admission, self.preemption = admission, preemption
+        self.limits, self.cost, self.choice = settings.limits, cost, choice
+        self.admission, self.preemption = admission, Preemption(order_of(settings.order), cost, register.pool)
         self.replies, self.counts = replies, counts
         self.starting = Starting(register.sessions, is_barrier=self.allocator.is_barrier)
-        self.model_drafts = ModelDrafts(is_shared, self._plain_s)
-        self.own_drafts = ModelDrafts(has_draft_model, self._plain_s, uses=attrgetter("allows_own"))
+        self.model_drafts = ModelDrafts(settings.is_shared and not settings.is_barrier, self._plain_s)
+        self.own_drafts = ModelDrafts(settings.has_draft_model, self._plain_s, uses=attrgetter("allows_own"))
         self.num_rounds = 0  # started
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # time of the next attempt to plan, unless an event comes before
@@ -167,7 +164,7 @@ class Rounds:
                 if planned.entries:
                     return planned
             self.failing = ready
-        drafted = self.choice.choose(ready, now, _room(allotment, len(ready)))
+        drafted = self.choice.choose(ready, now, None if allotment is None else allotment.room(len(ready)))
         resolve = partial(self.preemption.resolve, now=now)
         return plan(number, sessions, ready, self.limits, self.pool, drafted, resolve, allotment)
 
@@ -300,10 +297,3 @@ class Rounds:
     def _distrust(self, session: Session) -> None:
         """Withdraws the session's pages from the prefix cache: their content may have made the target fail."""
         self.pool.withdraw(session.session_id)
-
-
-def _room(allotment: Allotment | None, num_ready: int) -> int | None:
-    """Drafted tokens that fit beside promised prompts and one token per session; None: promises set no bound."""
-    if allotment is None or allotment.round_tokens is None:
-        return None
-    return max(0, allotment.round_tokens - num_ready - sum(allotment.prefill.values()))

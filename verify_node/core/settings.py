@@ -1,7 +1,4 @@
-"""Builds a `VerifyCore` from its settings, for the daemon, the simulation and the tests.
-
-No I/O, no clock, no torch.
-"""
+"""The settings of a `VerifyCore`, and the parts that it is built of by them."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -16,11 +13,10 @@ from goodspeed.fair.policies import Policy
 from goodspeed.fair.refined import Refined
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import VERSION, Welcome
-from verify_node.core.core import VerifyCore
 from verify_node.core.register import Register
 from verify_node.scheduler.allocate import Allocator
 from verify_node.scheduler.drafted import SelfDrafts
-from verify_node.scheduler.preempt import Preemption, order_of
+from verify_node.scheduler.preempt import order_of
 from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import ByWorth, Choice
 from verify_node.slo.terms import Tiers
@@ -87,6 +83,11 @@ class CoreSettings:
         return self.rounds == "barrier"
 
     @property
+    def limits(self) -> RoundLimits:
+        """The limits of each round."""
+        return RoundLimits(self.budget, self.max_round_tokens)
+
+    @property
     def fairness(self) -> float:
         """Exponent of the utility whose derivative is a drafted token's worth; 0 if the policy values all alike."""
         return 0.0 if self.policy in ("throughput", "fixed", "random") else 1.0
@@ -99,72 +100,6 @@ class CoreSettings:
 
 
 DEFAULTS = CoreSettings()
-
-
-def make_core(
-    settings: CoreSettings,
-    welcome: Welcome,
-    pool: PagePool,
-    *,
-    policy: Policy | None = None,
-    cost: Refined | None = None,
-    self_drafts: SelfDrafts | None = None,
-    constraints: Constraints | None = None,
-    kind: type[VerifyCore] = VerifyCore,
-) -> VerifyCore:
-    """Builds a verify node without sessions.
-
-    welcome: of `make_welcome`; its context is limited to the size of the pool, and it announces whether constraints are
-    served. policy: replaces the policy named in the settings. cost: round time model, which finished rounds refine;
-    None: starts untrained. self_drafts: drafts from sessions' own texts, if enabled in the settings. constraints: of
-    the target's tokenizer; None: constraints are not served. kind: `CheckedCore` validates itself after every event.
-    """
-    cost = cost if cost is not None else Refined()
-    welcome = replace(welcome, constraints=constraints is not None)
-    limits = RoundLimits(settings.budget, settings.max_round_tokens)
-    allocator = Allocator(
-        policy if policy is not None else settings.create_policy(),
-        settings.budget,
-        eta=settings.eta,
-        beta=settings.beta,
-        is_barrier=settings.is_barrier,
-        weigh_evidence=settings.weigh_evidence,
-        fairness=settings.fairness,
-    )
-    return kind(
-        register=_register(settings, welcome, pool, allocator, constraints),
-        limits=limits,
-        choice=_choice(settings, cost, limits, allocator, self_drafts),
-        is_shared=settings.is_shared and not settings.is_barrier,
-        has_draft_model=settings.has_draft_model,
-        cost=cost,
-        admission=settings.admits,
-        preemption=Preemption(order_of(settings.order), cost, pool),
-    )
-
-
-def _register(
-    settings: CoreSettings, welcome: Welcome, pool: PagePool, allocator: Allocator, constraints: Constraints | None
-) -> Register:
-    return Register(
-        replace(welcome, context_len=min(welcome.context_len, pool.num_pages * pool.page_size)),
-        allocator,
-        pool,
-        max_sessions=settings.max_sessions,
-        max_client_sessions=settings.max_client_sessions,
-        tiers=Tiers({tier.tier: tier for tier in settings.tiers}),
-        constraints=constraints,
-    )
-
-
-def _choice(
-    settings: CoreSettings, cost: Refined, limits: RoundLimits, allocator: Allocator, self_drafts: SelfDrafts | None
-) -> Choice:
-    """Builds the choice of a round's drafted tokens."""
-    if settings.is_barrier:
-        return Choice()
-    own = (self_drafts if self_drafts is not None else SelfDrafts()) if settings.self_draft else None
-    return ByWorth(cost, limits, allocator.worth_of, own)
 
 
 def make_welcome(
@@ -193,3 +128,40 @@ def make_welcome(
         target_fingerprint=target_fingerprint,
         promises=settings.admits != "none",
     )
+
+
+def make_allocator(settings: CoreSettings, policy: Policy) -> Allocator:
+    """Builds what shares out permissions and keeps the estimates."""
+    return Allocator(
+        policy,
+        settings.budget,
+        eta=settings.eta,
+        beta=settings.beta,
+        is_barrier=settings.is_barrier,
+        weigh_evidence=settings.weigh_evidence,
+        fairness=settings.fairness,
+    )
+
+
+def make_register(
+    settings: CoreSettings, welcome: Welcome, pool: PagePool, allocator: Allocator, constraints: Constraints | None
+) -> Register:
+    """Builds an empty register of peers and sessions; see `VerifyCore`."""
+    context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
+    return Register(
+        replace(welcome, context_len=context_len, constraints=constraints is not None),
+        allocator,
+        pool,
+        max_sessions=settings.max_sessions,
+        max_client_sessions=settings.max_client_sessions,
+        tiers=Tiers({tier.tier: tier for tier in settings.tiers}),
+        constraints=constraints,
+    )
+
+
+def make_choice(settings: CoreSettings, cost: Refined, allocator: Allocator, self_drafts: SelfDrafts | None) -> Choice:
+    """Builds the choice of a round's drafted tokens."""
+    if settings.is_barrier:
+        return Choice()
+    own = (self_drafts if self_drafts is not None else SelfDrafts()) if settings.self_draft else None
+    return ByWorth(cost, settings.limits, allocator.worth_of, own)

@@ -20,7 +20,6 @@ from torch import Tensor
 from goodspeed.exact.positions import MAX_K
 
 TILTS = (-1.0, -0.5, 0.25, 0.5)
-NUM_BETS = len(TILTS) + 1
 
 ROUNDING = 1e-5
 """Subtracted from each factor's logarithm: more than the error in fp32 (6e-6 at 151,936 tokens), so that rounding never

@@ -36,6 +36,12 @@ class Allotment(NamedTuple):
     reserved: frozenset[bytes]  # sessions that are never preempted: all promised ones
     floor: Mapping[bytes, int] = NO_FLOOR  # tokens that stay free for best effort, by session in the order of service
 
+    def room(self, num_ready: int) -> int | None:
+        """Drafted tokens that fit beside promised prompts and one token per session; None: no promise bounds them."""
+        if self.round_tokens is None:
+            return None
+        return max(0, self.round_tokens - num_ready - sum(self.prefill.values()))
+
 
 def tpots(decoding: Iterable[Deadline], now: float) -> list[float]:
     """TPOTs with which decoding sessions are planned from now on; a session that is behind catches up."""

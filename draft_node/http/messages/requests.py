@@ -4,12 +4,13 @@ A message's blocks become one message of the chat, but each tool's result become
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, Tag, model_validator
 
+from draft_node.http.prompts import text_of
 from draft_node.http.requests import (
     MAX_DEPTH,
     MAX_DESCRIPTION_CHARS,
@@ -158,7 +159,7 @@ class MessagesRequest(CountRequest, Translated):
 
 def _messages(request: CountRequest) -> Iterator[dict[str, Any]]:
     if request.system:
-        yield {"role": "system", "content": _text(request.system)}
+        yield {"role": "system", "content": text_of(request.system)}
     for message in request.messages:
         if message.role == "assistant":
             yield _answer(message.blocks)
@@ -167,11 +168,11 @@ def _messages(request: CountRequest) -> Iterator[dict[str, Any]]:
             if is_result:
                 yield from (_result(block) for block in run if isinstance(block, ToolResult))
             else:
-                yield {"role": message.role, "content": _text(list(run))}
+                yield {"role": message.role, "content": text_of(_texts(run))}
 
 
 def _result(block: ToolResult) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": block.tool_use_id, "content": _text(block.content)}
+    return {"role": "tool", "tool_call_id": block.tool_use_id, "content": text_of(block.content)}
 
 
 def _answer(blocks: Sequence[Block]) -> dict[str, Any]:
@@ -181,14 +182,11 @@ def _answer(blocks: Sequence[Block]) -> dict[str, Any]:
         if isinstance(one, ToolUse)
     ]
     thought = "".join(one.thinking for one in blocks if isinstance(one, Thought))
-    return {"role": "assistant", "content": _text(blocks), "reasoning_content": thought, "tool_calls": calls}
+    return {"role": "assistant", "content": text_of(_texts(blocks)), "reasoning_content": thought, "tool_calls": calls}
 
 
-def _text(content: str | Sequence[Block] | None) -> str:
-    """Joins the blocks of text."""
-    if isinstance(content, str):
-        return content
-    return "".join(block.text for block in content or () if isinstance(block, TextPart))
+def _texts(blocks: Iterable[Block]) -> Iterator[TextPart]:
+    return (block for block in blocks if isinstance(block, TextPart))
 
 
 CHOICES: dict[str, Any] = {"auto": "auto", "any": "required", "none": "none"}

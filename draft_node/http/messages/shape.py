@@ -28,7 +28,7 @@ from draft_node.http.prompts import check_model, encode_chat
 from draft_node.http.streams import unless_gone
 from draft_node.http.tools import call_id, has_switch
 from draft_node.http.translation import Itemised, new_id, renamed, server_event
-from draft_node.http.wanted import Wish, of_chat, talk_for
+from draft_node.http.wanted import Caller, Wish, of_chat, talk_for
 from draft_node.parsing.formats import Call
 from draft_node.service.request import Ended
 from draft_node.service.service import Service
@@ -124,13 +124,11 @@ class MessageShape(Itemised):
         return Event(type=kind, index=len(self.body.content) - 1, **fields)
 
 
-async def _shape_of(
-    body: MessagesRequest, service: Service, config: DraftConfig, user: str, headers: Mapping[str, str]
-) -> MessageShape:
-    chat = chat_of(body, service.chats)
+async def _shape_of(body: MessagesRequest, caller: Caller) -> MessageShape:
+    chat = chat_of(body, caller.service.chats)
     with renamed(NAMES):
-        wish = await of_chat(chat, service, config, user, headers)
-    return MessageShape(body, wish, config.served_model_name)
+        wish = await of_chat(chat, caller)
+    return MessageShape(body, wish, caller.config.served_model_name)
 
 
 def _ignored(body: MessagesRequest, service: Service) -> Iterable[str]:

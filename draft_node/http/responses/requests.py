@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, Tag
 
+from draft_node.http.prompts import text_of
 from draft_node.http.requests import (
     MAX_MESSAGES,
     MAX_PARTS,
@@ -144,9 +145,9 @@ def messages_of(items: str | Sequence[AnyItem], instructions: str | None) -> lis
     turn: dict[str, Any] = {}  # the assistant's message in progress, the latest in `messages`
     for item in items:
         if isinstance(item, OutputItem):
-            message = {"role": "tool", "tool_call_id": item.call_id, "content": _text(item.output)}
+            message = {"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}
         elif isinstance(item, MessageItem) and item.role != "assistant":
-            message = {"role": item.role, "content": _text(item.content)}
+            message = {"role": item.role, "content": text_of(item.content)}
         else:
             if not turn or not _continues(turn, item):
                 turn = {"role": "assistant"}
@@ -166,16 +167,12 @@ def _continues(turn: dict[str, Any], item: Item) -> bool:
 def _grow(turn: dict[str, Any], item: Item) -> None:
     match item:
         case ReasoningItem():
-            turn["reasoning_content"] = _text(item.content) or _text(item.summary)
+            turn["reasoning_content"] = text_of(item.content) or text_of(item.summary)
         case CallItem():
             function = {"name": item.name, "arguments": item.arguments}
             turn.setdefault("tool_calls", []).append({"id": item.call_id, "type": "function", "function": function})
         case MessageItem():
-            turn["content"] = _text(item.content)
-
-
-def _text(parts: str | Sequence[Part] | None) -> str:
-    return parts if isinstance(parts, str) else "".join(part.text for part in parts or ())
+            turn["content"] = text_of(item.content)
 
 
 NAMES = (

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
-from draft_node.config import DraftConfig
 from draft_node.http.answering import Endpoint, now
 from draft_node.http.choices import metrics_of, system_fingerprint_of, usage_of
 from draft_node.http.errors import ApiError
@@ -24,10 +23,9 @@ from draft_node.http.responses.events import (
 from draft_node.http.responses.requests import NAMES, NamedTool, ResponsesRequest, chat_of
 from draft_node.http.tools import call_id
 from draft_node.http.translation import Itemised, new_id, renamed
-from draft_node.http.wanted import Wish, of_chat
+from draft_node.http.wanted import Caller, Wish, of_chat
 from draft_node.parsing.formats import Call
 from draft_node.service.request import Ended, Wanted
-from draft_node.service.service import Service
 from goodspeed.serving.web.bodies import Marked
 
 
@@ -152,13 +150,11 @@ def _begun_body(request: ResponsesRequest, wanted: Wanted, model: str) -> Respon
     )
 
 
-async def _shape_of(
-    body: ResponsesRequest, service: Service, config: DraftConfig, user: str, headers: Mapping[str, str]
-) -> ResponseShape:
+async def _shape_of(body: ResponsesRequest, caller: Caller) -> ResponseShape:
     chat = chat_of(body)
     with renamed(NAMES):
-        wish = await of_chat(chat, service, config, user, headers)
-    return ResponseShape(body, wish, config.served_model_name)
+        wish = await of_chat(chat, caller)
+    return ResponseShape(body, wish, caller.config.served_model_name)
 
 
 ENDPOINT = Endpoint(

@@ -23,8 +23,8 @@ from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.masks import Matchers
 from goodspeed.exact.confidence import AT_NO_CONFIDENCE
 from goodspeed.exact.kept import Kept
+from goodspeed.exact.noise_at import match_key, noise_at
 from goodspeed.exact.trees import BASE
-from goodspeed.ngram.noise_at import match_key, noise_at
 from goodspeed.wire.fields import MAX_DRAFT
 
 PREFILL_CHUNK = 256

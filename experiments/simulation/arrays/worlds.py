@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.simulation.arrays.estimators import observe_acceptance, observe_goodput
 from experiments.simulation.arrays.probabilities import Agreement
 from experiments.simulation.arrays.rows import RowPolicy
 from goodspeed.errors import ConfigError
-from goodspeed.fair.estimators import observe_acceptance, observe_goodput
 from goodspeed.fair.policies.base import Floats, Ints
 from goodspeed.wire.fields import MAX_DRAFT
 from verify_node.scheduler.allocate import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH, TRIED_AGAIN

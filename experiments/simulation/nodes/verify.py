@@ -19,10 +19,10 @@ from goodspeed.fair.policies import OwnPolicy
 from goodspeed.fair.refined import Refined
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
-from verify_node.core import settings as core_settings
 from verify_node.core.core import VerifyCore
 from verify_node.core.invariants import CheckedCore
 from verify_node.core.replies import Send
+from verify_node.core.settings import make_welcome
 from verify_node.scheduler.drafted import SelfDrafts
 from verify_node.scheduler.round import Outcome, Round
 
@@ -35,7 +35,7 @@ def make_core(
 ) -> VerifyCore:
     """The state machine as the daemon builds it, for the target of this number."""
     core = settings.core
-    welcome = core_settings.make_welcome(
+    welcome = make_welcome(
         core,
         boot_id=boot_id,
         tokenizer="simulated",
@@ -50,7 +50,7 @@ def make_core(
     policy = None if isinstance(settings.policy, str) else OwnPolicy(name, settings.policy)
     cost = Refined(priced(settings) if settings.known_cost else None)
     kind = CheckedCore if settings.validate else settings.core_kind
-    return core_settings.make_core(core, welcome, pool, policy=policy, cost=cost, self_drafts=self_drafts, kind=kind)
+    return kind(core, welcome, pool, policy=policy, cost=cost, self_drafts=self_drafts)
 
 
 class VerifyNode:

@@ -13,7 +13,7 @@ from experiments.simulation.recorded.replay import Counts, Replayed
 from experiments.simulation.recordings import Agreement, of_run
 from experiments.simulation.settings import Settings
 from goodspeed.errors import ConfigError
-from goodspeed.fair.fit import fit_linear
+from goodspeed.fair.fit import fit_roofline
 from goodspeed.fair.round_time import Linear, Sample
 from goodspeed.serving.recording import Drafted, Opened, Recording
 from verify_node.config import VerifyConfig
@@ -70,13 +70,13 @@ def _num_tokens(run: Recording, opened: Opened) -> int:
 
 def round_cost(run: Recording) -> Linear:
     """A round's duration by what was fed, from all of them."""
-    return fit_linear(
-        [
-            Sample(done.num_tokens, done.num_sessions, done.context_tokens, done.duration_s)
-            for done in run.rounds
-            if done.duration_s > 0
-        ]
-    )
+    samples = [
+        Sample(done.num_tokens, done.num_sessions, done.context_tokens, done.duration_s)
+        for done in run.rounds
+        if done.duration_s > 0
+    ]
+    (term,) = fit_roofline(samples, num_terms=1).terms
+    return term
 
 
 def line_and_step_s(drafts: Iterable[Drafted]) -> tuple[float, float]:

@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from goodspeed.app.demo import summary
-from goodspeed.app.demo.options import PAPER, Client, DemoConfig
+from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.run import run
 from goodspeed.app.demo.state import DemoState
 from goodspeed.app.demo.view import View
+from goodspeed.serving.options import PAPER
 
 POLICIES = ("gradient", "fixed", "random")
 
@@ -16,7 +17,8 @@ POLICIES = ("gradient", "fixed", "random")
 def ways(config: DemoConfig) -> dict[str, DemoConfig]:
     """Returns the configurations to compare: three policies, the requested policy, and the paper's preset."""
     found = {policy: replace(config, policy=policy) for policy in (*POLICIES, config.policy)}
-    shared = {name: getattr(DemoConfig, name) for name in PAPER}  # the preset sets its own values
+    # without what the preset sets itself
+    shared = {name: getattr(DemoConfig, name) for name in PAPER if hasattr(DemoConfig, name)}
     return found | {"paper": replace(config, policy="gradient", **shared, preset="paper")}
 
 

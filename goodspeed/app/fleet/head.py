@@ -22,10 +22,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import goodspeed
+from goodspeed import files
 from goodspeed.app.fleet.options import UpConfig
 from goodspeed.errors import ConfigError, ProcessError, reason
 from goodspeed.fleet.replicas import MAX_REPLICAS
-from goodspeed.fleet.table import write_whole
 from goodspeed.untrusted import read_bytes
 
 START_S, REACH_S, POLL_S = 120.0, 3.0, 0.1
@@ -57,7 +57,7 @@ class Record(Struct, frozen=True):
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.chmod(0o700)
-            write_whole(self.path / "fleet.json", msgspec.json.encode(self))
+            files.write_whole(self.path / "fleet.json", msgspec.json.encode(self))
         except OSError as error:
             raise ConfigError(f"cannot write {self.path}: {reason(error)}; say another in XDG_STATE_HOME") from None
         return self
@@ -104,7 +104,7 @@ def start(record: Record) -> Record:
     record.keep()  # what cannot be written fails before anything is made
     temp = Path(tempfile.mkdtemp(prefix="goodspeed-ray-"))  # short: names of sockets may have 107 characters
     record = replace(record, temp=str(temp)).keep()
-    write_whole(record.settings["RAY_AUTH_TOKEN_PATH"], secrets.token_hex(32).encode())
+    files.write_whole(record.settings["RAY_AUTH_TOKEN_PATH"], secrets.token_hex(32).encode())
     command = [
         *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--temp-dir={temp}", "--port=0"),
         *("--node-ip-address=127.0.0.1", "--include-dashboard=false", "--include-log-monitor=false"),

@@ -1,8 +1,6 @@
 """Writes a checkpoint of Llama's architecture as a GGUF file: weights, tokenizer and settings in one."""
 
 import math
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.exporting.vocabulary import GgufVocabulary
-from goodspeed.engine.folders import find_folder, read_config, refuse_weights, say_nothing
+from goodspeed.engine.folders import find_folder, in_the_making, read_config, refuse_weights, say_nothing
 from goodspeed.engine.fused import FAMILIES
 from goodspeed.engine.quantized.stored import StoredTensors
 from goodspeed.engine.support import expected_windows, naming, rope_types
@@ -49,16 +47,8 @@ def export(name: str, file: Path, dtype: str, say: Callable[..., None] = say_not
         architecture = _architecture(config)
         vocabulary = GgufVocabulary.of(load_tokenizer(name))
         weights = _Weights(StoredTensors(folder), config, architecture, KINDS[dtype], len(vocabulary.tokens))
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if (free := shutil.disk_usage(file.parent).free) < weights.num_bytes:
-            needed = f"{weights.num_bytes / 1e9:.1f} GB and {free / 1e9:.1f} are free there"
-            raise ConfigError(f"{file} takes {needed}; choose another disk, or a smaller --dtype")
-        partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
-        try:
+        with in_the_making(file, weights.num_bytes, "a smaller --dtype") as partial:
             _write(partial, architecture, config, vocabulary, weights, say)
-            partial.rename(file)
-        finally:
-            partial.unlink(missing_ok=True)
     return file.stat().st_size
 
 

@@ -69,46 +69,15 @@ def allocate_arrays(
     caps = np.where(useful, within_budget(caps, budget), 0)
     if caps.sum() <= budget:
         return caps
-    level, slope = _level_and_slope(acceptance, goodput, weight, useful, fairness)
+    level, slope = level_and_slope(acceptance, goodput, weight, useful, fairness)
     above, tied = largest_terms(level, slope, caps, budget)
     return above + (ties or TieBreaker()).share(tied, budget - int(above.sum()))
 
 
-def allocate_rows(
-    acceptance: Floats,
-    goodput: Floats,
-    weight: Floats,
-    caps: Ints,
-    budgets: Ints,
-    fairness: float,
-    ties: Sequence[TieBreaker],
-) -> Ints:
-    """`allocate_arrays` for many small problems at once: arrays [rows, clients], budgets [rows].
-
-    ties: one per row. Checks no values: for simulations.
-    """
-    useful = (acceptance > 0.0) & (weight > 0.0)
-    caps = np.where(useful, np.minimum(caps, budgets[:, None]), 0)
-    scarce = caps.sum(axis=1) > budgets
-    if not scarce.any():
-        return caps
-    level, slope = _level_and_slope(acceptance, goodput, weight, useful, fairness)
-    nth = np.arange(1, int(caps.max()) + 1)
-    terms = np.where(nth <= caps[:, :, None], level[:, :, None] + nth * slope[:, :, None], -np.inf)
-    flat = terms.reshape(len(terms), -1)  # [rows, clients x lengths]
-    last = np.clip(flat.shape[1] - budgets, 0, flat.shape[1] - 1)
-    prices = np.partition(flat, np.unique(last), axis=1)[np.arange(len(flat)), last]
-    lengths, tied = ((terms > prices[:, None, None]).sum(axis=2), (terms == prices[:, None, None]).sum(axis=2))
-    left = budgets - lengths.sum(axis=1)
-    for row in np.flatnonzero(scarce & (tied.sum(axis=1) > left)).tolist():
-        tied[row] = ties[row].share(tied[row], int(left[row]))
-    return np.where(scarce[:, None], lengths + tied, caps)
-
-
-def _level_and_slope(
+def level_and_slope(
     acceptance: Floats, goodput: Floats, weight: Floats, useful: NDArray[np.bool_], fairness: float
 ) -> tuple[Floats, Floats]:
-    """Returns (level, slope) [clients]: the s-th token of a client gains exp(level + s slope)."""
+    """Returns (level, slope), shaped as the arguments: the s-th token of a client gains exp(level + s slope)."""
     level = np.log(np.where(useful, weight, 1.0)) - check_fairness(fairness) * np.log(goodput)
     return level, np.log(np.where(useful, acceptance, 1.0))
 

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from goodspeed.fair.policies import gradient
-from goodspeed.fair.policies.base import ClientState, Floats, Ints, register
-from goodspeed.fair.policies.tie_breaking import TieBreaker
+from goodspeed.fair.policies.base import ClientState, register
 
 
 @register("throughput")
@@ -24,10 +21,3 @@ class ThroughputPolicy:
 
     def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
         return self._gradient.allocate(clients, budget)
-
-
-def allocate_arrays(
-    acceptance: Floats, weight: Floats, caps: Ints, budget: int, ties: TieBreaker | None = None
-) -> Ints:
-    """Returns draft lengths, int64 [clients]; all arrays are [clients]."""
-    return gradient.allocate_arrays(acceptance, np.ones_like(acceptance), weight, caps, budget, 0.0, ties)

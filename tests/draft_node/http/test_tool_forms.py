@@ -8,6 +8,7 @@ from goodspeed.constraint.matcher import Matcher
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 from tests.chats import QWEN3, R1, function, ids_of
+from tests.constraint.ending import may_end
 from tests.draft_node.http.fake import Api, error_of
 from tests.draft_node.http.speaking import SpeakingService
 from tests.draft_node.http.test_tools import CALL, OTHER, TOOLS, api
@@ -19,13 +20,14 @@ FORMAT: dict[str, Any] = {
 }
 
 
-def matcher_of(here: Api) -> Matcher:
-    """What the newest text has to keep."""
+def may_end_after(here: Api, says: str) -> bool:
+    """True if what the newest text has to keep allows the end after these words."""
     service = here.service
     assert isinstance(service, SpeakingService)
     constraint = service.wanted[-1].constraint
     assert constraint is not None
-    return Matcher(service.constraints.get(constraint), constraint.after, (ids_of("<|im_end|>")[0],))
+    end = ids_of("<|im_end|>")[0]
+    return may_end(Matcher(service.constraints.get(constraint), constraint.after, (end,)), ids_of(says), end)
 
 
 SAFE = CALL.replace(' </tool_call>"', '"')  # the form has no markers in strings, where they are tokens
@@ -58,7 +60,7 @@ def test_answers_keep_the_form_of_strict_tools_and_of_calls_that_have_to_be(
 ) -> None:
     here = api(says)
     assert here.chat(**body).status_code == 200
-    assert matcher_of(here).may_end(ids_of(says)) is is_allowed
+    assert may_end_after(here, says) is is_allowed
 
 
 def test_a_form_counts_from_the_end_of_what_the_prompt_opened() -> None:
@@ -67,10 +69,10 @@ def test_a_form_counts_from_the_end_of_what_the_prompt_opened() -> None:
     constraint = here.service.wanted[-1].constraint
     assert constraint is not None
     assert constraint.after == tuple(ids_of("</think>"))
-    assert matcher_of(here).may_end(ids_of("so 8 and</think>\n\n7"))
-    assert not matcher_of(here).may_end(ids_of("7"))
+    assert may_end_after(here, "so 8 and</think>\n\n7")
+    assert not may_end_after(here, "7")
     here.chat(structured_outputs={"regex": "[ab]+"})
-    assert matcher_of(here).may_end(ids_of("so</think>ab"))
+    assert may_end_after(here, "so</think>ab")
 
 
 def test_without_strict_tools_texts_are_free() -> None:
@@ -122,9 +124,9 @@ def test_arguments_are_an_object_whatever_else_the_parameters_may_be(parameters:
     here = api(says)
     answer = here.chat(tools=[tool_of(parameters, strict=strict)], tool_choice="required").json()["choices"][0]
     assert answer["message"]["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}
-    assert matcher_of(here).may_end(ids_of(says))
+    assert may_end_after(here, says)
     for other in ("null", '"x"'):
-        assert not matcher_of(here).may_end(ids_of(says.replace("{}", other)))
+        assert not may_end_after(here, says.replace("{}", other))
 
 
 @pytest.mark.parametrize(

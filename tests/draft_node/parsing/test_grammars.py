@@ -10,11 +10,12 @@ from jsonschema import validate
 from draft_node.parsing.formats import NO_FORMATS, THINKING, TOOLS, Call, Content, Formats, Part, Thinking, joined
 from draft_node.parsing.grammars import MAX_CHARS, Form, Opened, Tool, grammar
 from draft_node.parsing.parser import Parser
-from goodspeed.constraint.compiling import Constraints
+from goodspeed.constraint.compiling import CompiledConstraint, Constraints
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 from goodspeed.wire.generation import Constraint
 from tests.chats import ids_of, tokenizer, vocabulary
+from tests.constraint.ending import may_end
 from tests.draft_node.parsing.texts import ALL
 
 TOKENIZER = tokenizer()
@@ -43,6 +44,11 @@ ENDS = [token for text in ('"', "}", '"}', "]", "\n") for token in ids_of(text)]
 
 
 (BRACE,) = ids_of("{")
+
+
+def is_whole(compiled: CompiledConstraint, text: str) -> bool:
+    """True if the text may end as it is."""
+    return may_end(Matcher(compiled, (), (EOS,)), ids_of(text), EOS)
 
 
 def drawn(form: Form, seed: int, most: int = 400) -> list[int] | None:
@@ -114,8 +120,8 @@ def test_calls_that_have_to_be_end_with_the_targets_stop_strings_too(
     calls = [call] if one_call else [call, f"{call}\n{call}"]
     for text in calls:
         ends = ("", "\n", "\n\n", "\n\n\n", "User:", "\n\nUser:", "so")
-        assert {end for end in ends if Matcher(compiled, (), (EOS,)).may_end(ids_of(text + end))} == allowed
-    assert not Matcher(compiled, (), (EOS,)).may_end(ids_of(f"{call}\n\n{call}"))
+        assert {end for end in ends if is_whole(compiled, text + end)} == allowed
+    assert not is_whole(compiled, f"{call}\n\n{call}")
 
 
 @pytest.mark.parametrize("opened", ["may", "closed"])
@@ -142,10 +148,8 @@ def test_calls_that_need_not_be_are_valid_where_they_are(formats: Formats, opene
     ],
 )
 def test_text_and_calls_that_are_allowed(text: str) -> None:
-    matcher = Matcher(
-        GRAMMARS.get(Constraint("grammar", grammar(Form(ALL["hermes"], IDS, "may"), TOOLSET))), (), (EOS,)
-    )
-    assert matcher.may_end(ids_of(text))
+    form = Form(ALL["hermes"], IDS, "may")
+    assert is_whole(GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET))), text)
 
 
 @pytest.mark.parametrize(
@@ -166,10 +170,10 @@ def test_calls_that_are_not(text: str) -> None:
 def test_text_in_a_form_of_its_own_beside_calls() -> None:
     form = Form(ALL["hermes"], IDS, content={"type": "object", "properties": {"a": {"type": "integer"}}})
     compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
-    assert Matcher(compiled, (), (EOS,)).may_end(ids_of('{"a": 1}'))
+    assert is_whole(compiled, '{"a": 1}')
     call = '<tool_call>\n{"name": "time", "arguments": {}}\n</tool_call>'
-    assert Matcher(compiled, (), (EOS,)).may_end(ids_of(call))
-    assert not Matcher(compiled, (), (EOS,)).may_end(ids_of("so"))
+    assert is_whole(compiled, call)
+    assert not is_whole(compiled, "so")
 
 
 def test_bare_text_of_qwen3_coder_ends_at_its_marker() -> None:
@@ -177,7 +181,7 @@ def test_bare_text_of_qwen3_coder_ends_at_its_marker() -> None:
     form = Form(ALL["qwen3_coder"], IDS, is_forced=True)
     compiled = GRAMMARS.get(Constraint("grammar", grammar(form, tools)))
     text = "<tool_call>\n<function=f>\n<parameter=code>\nif a < b:\n\n</parameter>\n</function>\n</tool_call>"
-    assert Matcher(compiled, (), (EOS,)).may_end(ids_of(text))
+    assert is_whole(compiled, text)
 
 
 def test_markers_that_are_no_tokens_are_text() -> None:
@@ -212,7 +216,7 @@ def called(schema: dict[str, Any], **written: str) -> dict[str, Any] | None:
     parameters = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in written.items())
     text = f"<tool_call>\n<function=f>\n{parameters}</function>\n</tool_call>"
     compiled = GRAMMARS.get(Constraint("grammar", grammar(CODER, [Tool("f", schema, strict=True)])))
-    if not Matcher(compiled, (), (EOS,)).may_end(ids_of(text)):
+    if not is_whole(compiled, text):
         return None
     parser = Parser(CODER.formats, {"f": schema}, is_thinking=False)
     parts = joined([*parser.push(text), *parser.end()])

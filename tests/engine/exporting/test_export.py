@@ -1,6 +1,7 @@
 """An exported file is the model and its tokenizer: llama.cpp itself says so."""
 
 import json
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -187,6 +188,9 @@ def test_an_unknown_pre_tokenizer_is_refused(save_checkpoint: Callable[..., Path
 
 def test_files_are_written_whole_and_never_over_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "it.gguf"
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    (tmp_path / f"it.gguf.{ended.pid}.partial").write_text("of a killed process")
     with monkeypatch.context() as patched:
         patched.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
         with pytest.raises(ConfigError, match=r"GB and 0\.0 are free there"):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from experiments.simulation.arrays import rows
+from experiments.simulation.arrays.estimators import observe_acceptance, observe_goodput
 from experiments.simulation.arrays.probabilities import IndependentDraws
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from experiments.simulation.recorded.domains import Replays, alphas_of, curves_of, texts_of
@@ -15,7 +16,8 @@ from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair import policies
-from goodspeed.fair.policies.gradient import allocate_arrays, allocate_rows
+from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
+from goodspeed.fair.policies.gradient import allocate_arrays
 from goodspeed.fair.policies.tie_breaking import TieBreaker
 from goodspeed.fair.round_time import Linear
 
@@ -157,11 +159,43 @@ def test_rows_of_gradient_are_its_array_form_row_by_row(worlds, fairness):
     budgets = np.array([budget for _, budget in worlds])
     ties, own = ([TieBreaker() for _ in worlds] for _ in range(2))
     for _ in range(3):
-        together = allocate_rows(acceptance, goodput, weight, caps, budgets, fairness, ties)
+        together = rows.allocate_rows(acceptance, goodput, weight, caps, budgets, fairness, ties)
         for row, budget in enumerate(budgets.tolist()):
             columns = (acceptance[row], goodput[row], weight[row], caps[row])
             alone = allocate_arrays(*columns, budget, fairness, own[row])
             assert together[row].tolist() == alone.tolist()
+
+
+shares = st.floats(0.001, 1.0)
+
+
+@given(
+    eta=shares,
+    clients=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 9), st.floats(0, 1)), min_size=1, max_size=20),
+    worth=st.none() | st.floats(0.1, 99),
+)
+def test_acceptance_array_form_is_the_same_arithmetic(eta, clients, worth):
+    estimators = [AcceptanceEstimator(eta, initial, worth) for initial, _, _ in clients]
+    drafted = np.array([num for _, num, _ in clients])
+    agreement = np.array([share * num for _, num, share in clients])
+    worths = None if worth is None else np.full(len(clients), worth)
+    values = observe_acceptance(np.array([e.value for e in estimators]), eta, agreement, drafted, worths)
+    for estimator, total, num in zip(estimators, agreement, drafted, strict=True):
+        estimator.observe(total, num)
+    assert values.tolist() == [estimator.value for estimator in estimators]
+
+
+@given(
+    beta=shares,
+    clients=st.lists(st.tuples(st.floats(0.01, 99), st.integers(0, 99), st.integers(1, 500)), min_size=1, max_size=20),
+)
+def test_goodput_array_form_is_the_same_arithmetic(beta, clients):
+    initial, tokens, rounds = (np.array(column) for column in zip(*clients, strict=True))
+    values = observe_goodput(initial.astype(float), beta, tokens, rounds)
+    estimators = [GoodputEstimator(beta, value) for value in initial]
+    for estimator, num, elapsed in zip(estimators, tokens, rounds, strict=True):
+        estimator.observe(int(num), int(elapsed))
+    assert values.tolist() == [estimator.value for estimator in estimators]
 
 
 def test_probabilities_are_what_the_rates_say_and_may_be_set_in_mid_run():

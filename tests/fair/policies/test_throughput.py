@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from goodspeed.fair.estimators import expected_tokens
 from goodspeed.fair.policies import ClientState, create
-from goodspeed.fair.policies.throughput import allocate_arrays
-from goodspeed.fair.policies.tie_breaking import TieBreaker
 
 
 def test_tokens_go_where_they_are_likeliest_to_be_accepted():
@@ -37,13 +35,3 @@ def test_no_decision_has_more_expected_tokens(values):
     every = itertools.product(*(range(client.max_length + 1) for client in clients))
     best = max(total(lengths) for lengths in every if sum(lengths) <= 7)
     assert total(create("throughput").allocate(clients, 7)) == pytest.approx(best, rel=1e-12)
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.1, 9), st.integers(0, 9)), max_size=12))
-def test_the_array_form_equals_the_list_form(values):
-    acceptance, _, caps = np.array(values).reshape(-1, 3).T
-    policy, ties = create("throughput"), TieBreaker()
-    for budget in (20, 7):
-        clients = [ClientState(alpha, goodput, max_length=cap) for alpha, goodput, cap in values]
-        lengths = allocate_arrays(acceptance, np.ones(len(values)), caps.astype(np.int64), budget, ties)
-        assert policy.allocate(clients, budget) == lengths.tolist()

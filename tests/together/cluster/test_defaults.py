@@ -12,7 +12,7 @@ import pytest
 from draft_node import assembly as draft_assembly
 from draft_node.config import DraftConfig
 from draft_node.http.requests import ChatRequest, CompletionRequest
-from draft_node.http.wanted import of_chat, of_completion
+from draft_node.http.wanted import Caller, of_chat, of_completion
 from draft_node.service.answer import Piece
 from draft_node.service.console import Console
 from draft_node.service.request import Wanted
@@ -71,13 +71,13 @@ async def _serve(chat: bool, options: dict[str, Any]) -> tuple[list[dict[str, An
 
 
 async def _wanted(prompt: Prompt, service: Service, chat: bool, options: dict[str, Any]) -> Wanted:
-    config = DraftConfig(model="tiny-draft-s", http="127.0.0.1:0")
+    caller = Caller(service, DraftConfig(model="tiny-draft-s", http="127.0.0.1:0"), "user", {})
     asked: dict[str, Any] = {"max_tokens": MAX_TOKENS, "seed": prompt.seed, **options}
     if chat:
         asked["messages"] = [{"role": "user", "content": prompt.text}]
-        return (await of_chat(ChatRequest(**asked), service, config, "user", {})).texts[0]
+        return (await of_chat(ChatRequest(**asked), caller)).texts[0]
     asked["prompt"] = prompt.text
-    return (await of_completion(CompletionRequest(**asked), service, config, "user", {})).texts[0]
+    return (await of_completion(CompletionRequest(**asked), caller)).texts[0]
 
 
 async def _text(service: Service, wanted: Wanted) -> str:

@@ -13,14 +13,15 @@ from goodspeed.fair.policies import ClientState
 from goodspeed.slo.objectives import Objectives
 from tests.constraint.babbler import VOCABULARY
 from verify_node.config import VerifyConfig
-from verify_node.core.settings import DEFAULTS, CoreSettings, make_core, make_welcome
+from verify_node.core.core import VerifyCore
+from verify_node.core.settings import DEFAULTS, CoreSettings, make_welcome
 
 
 def build(settings: CoreSettings, *, context_len=100, num_pages=8, constraints=None):
     welcome = make_welcome(
         settings, boot_id=b"12345678", tokenizer="t", vocab_size=10, context_len=context_len, max_message_bytes=1 << 20
     )
-    return make_core(settings, welcome, PagePool(num_pages, 4), constraints=constraints)
+    return VerifyCore(settings, welcome, PagePool(num_pages, 4), constraints=constraints)
 
 
 def test_the_daemon_has_the_defaults_of_the_core():

@@ -10,7 +10,6 @@ from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Close
 from tests.constraint.babbler import VOCABULARY
 from tests.fakes import Desk, session_id
-from verify_node.core import settings as core_settings
 from verify_node.core.invariants import CheckedCore, validate
 from verify_node.core.settings import CoreSettings
 from verify_node.session.phase import BrokenInvariant
@@ -27,7 +26,7 @@ def constraints() -> Constraints:
 def desk(constraints: Constraints) -> Desk:
     plain = Desk()
     welcome, pool = plain.core.welcome, plain.core.pool
-    core = core_settings.make_core(CoreSettings(budget=8), welcome, pool, kind=CheckedCore, constraints=constraints)
+    core = CheckedCore(CoreSettings(budget=8), welcome, pool, constraints=constraints)
     desk = Desk(core)
     desk.hello("a")
     desk.hello("b")

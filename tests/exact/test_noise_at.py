@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from goodspeed.exact.noise import Role, key, match_noise
-from goodspeed.ngram.noise_at import match_key, noise_at
+from goodspeed.exact.noise_at import match_key, noise_at
 
 VOCAB = 150_000
 SEEDS = (0, 1, (1 << 63) - 1, *(random.Random(1).randrange(1 << 63) for _ in range(1_000)))
