@@ -1,14 +1,13 @@
-"""The draft node's settings; each is also an option of `goodspeed-draft`."""
+"""The draft node's settings; those made with `option` are also options of `goodspeed-draft`."""
 
 import os
 import re
 import socket
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import get_args
 
 from draft_node.exclusions import check_together
 from draft_node.parsing.formats import THINKING, TOOLS
-from goodspeed.errors import ConfigError
 from goodspeed.serving import options
 from goodspeed.serving.config import Settings, option
 from goodspeed.serving.options import NO_MODEL, History
@@ -17,8 +16,8 @@ from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 NAME = r"[A-Za-z0-9._-]{1,64}"
 """Pattern of a client's name."""
 
-PRESETS = {"paper": {"verification": "ratio", "proposal": "dense-fp32", "drafter": "model"}}
-"""Settings of each `--preset`."""
+PAPER = options.PAPER | {"drafter": "model"}
+"""Settings of `--preset paper`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,13 +143,7 @@ class DraftConfig(Settings):
         help="when it is away for longer: none: texts end with an error; local: the draft model writes on alone, in "
         "its own distribution, and marks that",
     )
-    key: str | None = option(
-        None,
-        shown="none: loopback only",
-        group=options.NETWORK,
-        help="secret key, of `goodspeed keygen draft NAME`",
-        metavar="FILE",
-    )
+    key: str | None = options.key("goodspeed keygen draft NAME")
     verify_key: str | None = option(
         None,
         shown="any node",
@@ -166,13 +159,7 @@ class DraftConfig(Settings):
         help="serve the OpenAI API there, instead of prompts",
         metavar="HOST:PORT",
     )
-    api_key: str | None = option(
-        None,
-        shown="none: loopback only",
-        group="HTTP",
-        help="keys, one a line, that HTTP clients need",
-        metavar="FILE",
-    )
+    api_key: str | None = options.api_key("HTTP")
     served_model_name: str = option("goodspeed", group="HTTP", help="what HTTP clients call the model", metavar="NAME")
     tool_parser: str = option(
         "auto",
@@ -195,32 +182,17 @@ class DraftConfig(Settings):
         help='variables of the chat template, like {"enable_thinking": false}',
         metavar="JSON",
     )
-    http_max_waiting: int = option(
-        256,
-        minimum=0,
-        group="limits",
-        help="texts that wait beyond --max-sessions; more are refused",
-        metavar="N",
-    )
     drain_timeout_s: float = option(
         30.0, minimum=0.0, group="limits", help="time for running texts when the node is told to stop"
     )
+    http_max_waiting: int = 256  # texts that wait beyond `max_sessions`; more are refused
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.preset is not None:
-            self._take_preset(self.preset)
+        if self.preset == "paper":
+            options.take_paper(self, PAPER)
         options.check_keys(self.key, self.verify_key, "--verify-key FILE", trusted_network=self.trusted_network)
         check_together(self)
-
-    def _take_preset(self, name: str) -> None:
-        """Applies a preset; ConfigError if one of its settings was given another value."""
-        for entry in fields(self):
-            if (value := PRESETS[name].get(entry.name)) is None:
-                continue
-            if getattr(self, entry.name) not in (entry.default, value):
-                raise ConfigError(f"--preset {name} has --{entry.name} {value}; drop one of them")
-            object.__setattr__(self, entry.name, value)
 
     @property
     def has_model(self) -> bool:

@@ -4,12 +4,13 @@ A default of None leaves the choice to the checkpoint, or to the node that serve
 the help.
 """
 
-from dataclasses import MISSING
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
-from goodspeed.serving.config import option
+from goodspeed.serving.config import Settings, option
 from goodspeed.wire.fields import Verification
 
 NO_MODEL = "none"
@@ -17,6 +18,9 @@ NO_MODEL = "none"
 
 History: TypeAlias = Literal["off", "user", "node"]
 """Owners of the finished texts whose n-grams draft for a user: nobody, the user, or all users of the draft node."""
+
+PAPER = {"verification": "ratio", "proposal": "dense-fp32"}
+"""Settings of `--preset paper` that the draft node and the demo share."""
 
 MODEL, DRAFTING, NETWORK = "model", "drafting", "network"
 """Help headings of some of these options."""
@@ -96,6 +100,27 @@ def proposal() -> Any:
 
 def trusted_network() -> Any:
     return option(False, group=NETWORK, help="allow more than loopback without keys or encryption")
+
+
+def key(command: str) -> Any:
+    """command: makes such a key."""
+    about = f"secret key, of `{command}`"
+    return option(None, shown="none: loopback only", group=NETWORK, help=about, metavar="FILE")
+
+
+def api_key(group: str = NETWORK) -> Any:
+    about = "keys, one a line, that HTTP clients need"
+    return option(None, shown="none: loopback only", group=group, help=about, metavar="FILE")
+
+
+def take_paper(config: Settings, paper: Mapping[str, str]) -> None:
+    """Applies the settings of `--preset paper`; ConfigError if one of them was given another value."""
+    for entry in fields(config):
+        if (value := paper.get(entry.name)) is None:
+            continue
+        if getattr(config, entry.name) not in (entry.default, value):
+            raise ConfigError(f"--preset paper has --{entry.name} {value}; drop one of them")
+        object.__setattr__(config, entry.name, value)
 
 
 def check_keys(key: str | None, other: str | None, name_of_other: str, *, trusted_network: bool) -> None:

@@ -22,11 +22,11 @@ DRAFT_NODE_BYTES, NGRAM_NODE_BYTES = 160 << 20, 80 << 20
 
 TARGET = "tiny-target"
 
+PAPER = options.PAPER | {"drafters": "model"}
+"""Settings of `--preset paper`."""
+
 PADDED_BYTES = 1200 << 20
 """Memory of a verify node with the padded target: weights, KV cache and libraries."""
-
-PAPER = {"drafters": "model", "verification": "ratio", "proposal": "dense-fp32"}
-"""Settings of `--preset paper`."""
 
 MAX_HTTP_TEMPERATURE = 2.0
 """Highest temperature of requests over HTTP, as in the OpenAI API."""
@@ -105,10 +105,7 @@ class DemoConfig(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.preset == "paper":
-            for name, value in PAPER.items():
-                if getattr(self, name) not in (getattr(DemoConfig, name), value):
-                    raise ConfigError(f"--preset paper has --{name} {value}; drop one of them")
-                object.__setattr__(self, name, value)
+            options.take_paper(self, PAPER)
 
     @property
     def target(self) -> str:

@@ -63,8 +63,7 @@ class Page:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    options = ("--heartbeat-s", "0.5")
-    with running(2, tmp_path_factory.mktemp("prompts"), *options) as run, browser() as driver:
+    with running(2, tmp_path_factory.mktemp("prompts"), heartbeat_s=0.5) as run, browser() as driver:
         driver.get(run.url)
         yield Page(driver, run)
 
