@@ -37,7 +37,7 @@ NUM_CHOICES = 8
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is asked for."""
+    """The number and length of requests."""
 
     repetitions: int
     prompt_tokens: int  # of a chat's first turn

@@ -1,4 +1,4 @@
-"""What is wrong about a daemon's settings is found before torch is imported, and so before any model is loaded."""
+"""Wrong settings of a daemon are found before torch is imported, and so before any model is loaded."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Which form answers have to keep: strict tools, calls that have to be, and formats beside them and after thinking."""
+"""Answers keep a form: strict tools, calls that are required, and formats beside them and after thinking."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ FORMAT: dict[str, Any] = {
 
 
 def matcher_of(here: Api) -> Matcher:
-    """What the newest text has to keep."""
+    """Returns what the newest text has to keep."""
     service = here.service
     assert isinstance(service, SpeakingService)
     constraint = service.wanted[-1].constraint

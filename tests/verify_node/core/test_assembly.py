@@ -1,4 +1,4 @@
-"""How a `VerifyCore` is built from its settings, for the daemon, the simulation and the tests alike."""
+"""A `VerifyCore` is built from its settings, for the daemon, the simulation and the tests alike."""
 
 from dataclasses import fields, replace
 from typing import Any

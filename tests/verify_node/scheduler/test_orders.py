@@ -126,7 +126,7 @@ def test_a_perceptible_job_lies_in_the_queue_of_what_it_will_have_attained():
 
 
 def left_for(order, holding, waiting, now=0.0, **options):
-    """Whether the only place changes hands."""
+    """True if the only place changes hands."""
     return ids(give(create(order, **QUEUES, **options), [holding, waiting], 1, now).leave) == [holding.job_id]
 
 

@@ -1,4 +1,4 @@
-"""What sessions have had of the rounds' time, and how an order sees them, by hand."""
+"""Accounts hold sessions' service in rounds, and an order sees sessions as jobs. By hand."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a session hopes for from its draft model: a new draft where nothing is left of the last, as soon as usual."""
+"""A session expects a new draft of its draft model where nothing is left of the last, as soon as usual."""
 
 import pytest
 

@@ -26,7 +26,7 @@ TIMEOUT_S = 60
 
 
 class Page:
-    """What a user sees of it."""
+    """The page as a user sees it."""
 
     def __init__(self, driver: Chrome, run: Run) -> None:
         self.driver = driver
