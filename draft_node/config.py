@@ -1,4 +1,4 @@
-"""The draft node's settings; each is also an option of `goodspeed-draft`."""
+"""The draft node's settings; those made with `option` are also options of `goodspeed-draft`."""
 
 import os
 import re
@@ -140,13 +140,7 @@ class DraftConfig(Settings):
         help="when it is away for longer: none: texts end with an error; local: the draft model writes on alone, in "
         "its own distribution, and marks that",
     )
-    key: str | None = option(
-        None,
-        shown="none: loopback only",
-        group=options.NETWORK,
-        help="secret key, of `goodspeed keygen draft NAME`",
-        metavar="FILE",
-    )
+    key: str | None = options.key("goodspeed keygen draft NAME")
     verify_key: str | None = option(
         None,
         shown="any node",
@@ -162,13 +156,7 @@ class DraftConfig(Settings):
         help="serve the OpenAI API there, instead of prompts",
         metavar="HOST:PORT",
     )
-    api_key: str | None = option(
-        None,
-        shown="none: loopback only",
-        group="HTTP",
-        help="keys, one a line, that HTTP clients need",
-        metavar="FILE",
-    )
+    api_key: str | None = options.api_key("HTTP")
     served_model_name: str = option("goodspeed", group="HTTP", help="what HTTP clients call the model", metavar="NAME")
     tool_parser: str = option(
         "auto",
@@ -191,16 +179,10 @@ class DraftConfig(Settings):
         help='variables of the chat template, like {"enable_thinking": false}',
         metavar="JSON",
     )
-    http_max_waiting: int = option(
-        256,
-        minimum=0,
-        group="limits",
-        help="texts that wait beyond --max-sessions; more are refused",
-        metavar="N",
-    )
     drain_timeout_s: float = option(
         30.0, minimum=0.0, group="limits", help="time for running texts when the node is told to stop"
     )
+    http_max_waiting: int = 256  # texts that wait beyond `max_sessions`; more are refused
 
     def __post_init__(self) -> None:
         super().__post_init__()

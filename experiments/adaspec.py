@@ -86,7 +86,7 @@ OVER_FIXED, OVER_THRESHOLD = (1.07, 1.18), (1.09, 1.58)
 
 @dataclass(frozen=True)
 class Traffic:
-    """When requests come."""
+    """The times at which requests come."""
 
     trace: str
     begin_s: float

@@ -106,7 +106,7 @@ def moving(values: Floats) -> tuple[Floats, Floats]:
 
 
 def compare(series: Series) -> dict[str, float]:
-    """How well one follows the other, in tokens a round, after the moving average and before."""
+    """Returns how well one follows the other, in tokens a round, after the moving average and before."""
     estimated, realised = series.estimated, series.realised
     (guess, guess_band), (true, true_band) = moving(estimated), moving(realised)
     forecast = moving(series.forecast)[0]

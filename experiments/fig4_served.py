@@ -46,7 +46,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Served:
-    """How much is served in each world: tokens per client, before and while it is measured."""
+    """The tokens served in each world: per client, before and while it is measured."""
 
     num_seeds: int
     warm: int

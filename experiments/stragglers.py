@@ -62,7 +62,7 @@ def experiment(config: Config) -> Outcome:
 
 
 def place(case: str, device: float, config: Config) -> tuple[int, Nodes]:
-    """How many clients there are, and what they are like; the straggler is the last."""
+    """Returns how many clients there are, and what they are like; the straggler is the last."""
     factors, latency_s = [device] * (NUM_OTHERS + 1), [config.latency_s] * (NUM_OTHERS + 1)
     factors[-1] *= config.slower if case == "slow" else 1.0
     latency_s[-1] = config.far_s if case == "far" else config.latency_s

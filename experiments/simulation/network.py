@@ -30,12 +30,12 @@ class Trunk:
         return num_bytes * self._s_per_byte
 
     def send(self, num_bytes: float) -> float:
-        """When the last byte is on its way."""
+        """Returns when the last byte is on its way."""
         self._free_at["down"] = max(self._clock.now, self._free_at["down"]) + self.seconds(num_bytes)
         return self._free_at["down"]
 
     def receive(self, num_bytes: float, line_s: float) -> float:
-        """When the last byte is in. It has come through a draft node's line just now, `line_s` after the first."""
+        """Returns when the last byte is in. It has left a draft node's line just now, `line_s` after the first."""
         started = max(self._clock.now - line_s, self._free_at["up"])
         self._free_at["up"] = max(self._clock.now, started + self.seconds(num_bytes))
         return self._free_at["up"]
@@ -96,7 +96,7 @@ class Line:
         self._clock.at(trunk.receive(size, size * self._s_per_byte), deliver, *arguments)
 
     def _fate(self) -> tuple[float, ...]:
-        """When the copies of a message arrive; none when it is lost."""
+        """Returns when the copies of a message arrive; none when it is lost."""
         if self._is_good:
             return self._once
         faults, random = self._faults, self._random

@@ -52,7 +52,7 @@ def record(texts: Iterable[TargetText], kept: int = KEPT) -> list[Text]:
 
 
 def _long_enough(group: Sequence[TargetText]) -> list[TargetText]:
-    """Where a domain has no such texts, its longest."""
+    """Returns a domain's texts that are long enough to replay; its longest one if there are none."""
     return [text for text in group if len(text.written) >= SHORTEST] or [max(group, key=lambda one: len(one.written))]
 
 

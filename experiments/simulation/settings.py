@@ -31,7 +31,7 @@ has the published estimators, too (beta 0.5, plain Eq. 3): the experiments on ro
 
 @dataclass(frozen=True)
 class Faults:
-    """How bad the world is; probabilities are per message unless said otherwise."""
+    """The faults of a world; probabilities are per message unless said otherwise."""
 
     lose: float = 0.0
     repeat: float = 0.0

@@ -116,7 +116,7 @@ class World(Place):
             draft.connection.lose()
 
     def acceptance(self, session_id: bytes) -> Acceptance | None:
-        """How likely drafts of a session are accepted; None if no draft node knows it."""
+        """Returns how likely drafts of a session are accepted; None if no draft node knows it."""
         found = (draft.generations.get(session_id) for draft in self.drafts)
         return next((generation.acceptance for generation in found if generation is not None), None)
 

@@ -62,7 +62,7 @@ def sizes() -> dict[str, int]:
 
 
 def million(region: Region, capacity: float, hops: float) -> dict[str, Any]:
-    """How many replicas and fleets it takes, and bytes per second.
+    """Returns how many replicas and fleets it takes, and bytes per second.
 
     A flat table of all replicas is compared with fleets of MAX_REPLICAS that know only their own. capacity: requests/s
     of one replica of a fleet of that size. hops: of a request in it, on average.

@@ -139,7 +139,7 @@ def measures(texts: list[Text]) -> Row:
 
 
 def fairness(config: Config, routing: str, requests_per_s: float) -> Row:
-    """How equal clients' goodput is that ask for as much, from homes by chance. requests_per_s: of a replica."""
+    """Returns how equal the goodput of equal clients is, whose homes are drawn. requests_per_s: of a replica."""
     asked = config.fairness
     study = Study(asked.scenario, [], [], "chance", "own", asked.window_s, 1, 0.0)
     coming = arrivals(config, study, asked.replicas, 0, asked.replicas * requests_per_s)

@@ -171,7 +171,7 @@ class Node:
             self.promises = [one for one in self.promises if one.end_s > self.now_s]
 
     def _changes(self, until_s: float) -> Iterator[float]:
-        """When somebody begins to decode or ends, and then the time itself."""
+        """Yields the times at which a session begins to decode or ends, and then the time itself."""
         moments = {moment for one in self.promises for moment in (one.deadline_s, one.end_s)}
         yield from sorted(moment for moment in moments if self.now_s < moment < until_s)
         yield until_s

@@ -34,7 +34,7 @@ Row: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scenario:
-    """When requests come, and what they are."""
+    """Requests and the times at which they come."""
 
     trace: str
     begin_s: float  # of its window
@@ -100,7 +100,7 @@ def load(config: Config, cell: Cell, requests_per_s: float, variant: str = "", m
 
 
 def served(config: Config, cell: Cell, coming: Sequence[Arrival], most_missed: float = inf) -> Service:
-    """What our nodes make of these requests."""
+    """Returns what our nodes make of these requests."""
     changes = POLICIES[cell.policy] | ({} if config.scenarios[cell.scenario].drafts else {"max_draft": 0})
     settings = replace(world(config, cell.latency_s), **changes)
     seed = config.seed + cell.seed
@@ -158,7 +158,7 @@ def _alone_s(prompt_tokens: int) -> float:
 
 
 def promises(done: Service) -> Row:
-    """How many promised texts are over, and how many of these promises were broken."""
+    """Returns how many promised texts are over, and how many of these promises were broken."""
     outcomes = Counter(text.kept.outcome for text in done.promised)
     return {
         "num_promised": outcomes.total(),

@@ -1,7 +1,7 @@
 """Settings as frozen dataclasses, and command-line options generated from their fields.
 
 A field made with `option` carries its help, choices and bounds. The command line takes the default from the dataclass.
-The dataclass checks the bounds, so a wrong value is refused from any source.
+The dataclass checks the bounds, so a wrong value is refused from any source. Other fields are set by code only.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def _check(entry: "Field[Any]", value: Any) -> None:
 def add_options(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:
     """Adds an option per field under its group's heading; a field without default is required."""
     hints = get_type_hints(settings)
-    by_name = {entry.name: entry for entry in fields(settings)}
+    by_name = {entry.name: entry for entry in _options(settings)}
     for entry in {name: by_name[name] for name in (*settings.MOST_USED, *by_name)}.values():
         group = group_of(parser, FIRST_GROUP if entry.name in settings.MOST_USED else entry.metadata["group"])
         kind = _parser(hints[entry.name])
@@ -89,8 +89,13 @@ def add_options(parser: argparse.ArgumentParser, settings: type[Settings]) -> No
             how = {"type": kind, "required": _is_required(entry), "metavar": metavar}
             how["default"] = None if _is_required(entry) else entry.default
         group.add_argument(_flag(entry), dest=entry.name, help=_help(entry), **how)
-    required = [f"{_flag(entry)} {entry.metadata['metavar']}" for entry in fields(settings) if _is_required(entry)]
+    required = [f"{_flag(entry)} {entry.metadata['metavar']}" for entry in by_name.values() if _is_required(entry)]
     parser.usage = " ".join(["%(prog)s", *required, "[options]"])
+
+
+def _options(settings: type[Settings]) -> "list[Field[Any]]":
+    """Returns the fields that are command-line options."""
+    return [entry for entry in fields(settings) if entry.metadata]
 
 
 def group_of(parser: argparse.ArgumentParser, title: str) -> "argparse._ArgumentGroup":
@@ -101,7 +106,7 @@ def group_of(parser: argparse.ArgumentParser, title: str) -> "argparse._Argument
 
 def from_namespace(settings: type[T], namespace: argparse.Namespace) -> T:
     """Makes settings from a parsed command line; ConfigError names a value out of bounds."""
-    return settings(**{entry.name: _given(getattr(namespace, entry.name), entry) for entry in fields(settings)})
+    return settings(**{entry.name: _given(getattr(namespace, entry.name), entry) for entry in _options(settings)})
 
 
 def _given(value: Any, entry: "Field[Any]") -> Any:

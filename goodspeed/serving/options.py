@@ -111,6 +111,17 @@ def trusted_network() -> Any:
     return option(False, group=NETWORK, help="allow more than loopback without keys or encryption")
 
 
+def key(command: str) -> Any:
+    """command: makes such a key."""
+    about = f"secret key, of `{command}`"
+    return option(None, shown="none: loopback only", group=NETWORK, help=about, metavar="FILE")
+
+
+def api_key(group: str = NETWORK) -> Any:
+    about = "keys, one a line, that HTTP clients need"
+    return option(None, shown="none: loopback only", group=group, help=about, metavar="FILE")
+
+
 def check_keys(key: str | None, other: str | None, name_of_other: str, *, trusted_network: bool) -> None:
     """Raises ConfigError if only one key is given, or if both are given with --trusted-network.
 

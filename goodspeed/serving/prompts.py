@@ -15,7 +15,9 @@ class Prompt:
     text: str
     domain: str = ""
     seed: int | None = None
-    drafter: Literal["none"] | None = None  # "none": the target alone writes; None: the node's setting applies
+    drafter: Literal["none"] | None = (
+        None  # "none": the target alone writes, and finds nothing cached; None: the node's
+    )
 
 
 def read_file(path: str | Path, *, instead: str = "") -> list[Prompt]:

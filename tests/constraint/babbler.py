@@ -49,7 +49,7 @@ def decode(tokens: Sequence[int]) -> str:
 
 
 def _closes(token: int) -> float:
-    """How much it is wanted at the end of a text; patterns may need any single character."""
+    """Returns how much it is wanted at the end of a text; patterns may need any single character."""
     text = decode([token]).strip()
     if text == '"':
         return 1.4

@@ -1,4 +1,4 @@
-"""Constraints of every kind, wrong ones by name, costly ones within bounds, and what is kept."""
+"""Constraints of every kind are compiled and kept; wrong ones are refused by name, costly ones within bounds."""
 
 import gc
 import json
@@ -22,8 +22,8 @@ from tests.constraint.babbler import VOCABULARY, Babbler, decode
 TABLE = TokenTable.of(VOCABULARY)
 
 HANGS_S = 5.0
-"""No figure: a guard against work that llguidance does not count. What compiling takes is measured by
-`experiments/benchmarks/grammar.py`."""
+"""Longest time of one compilation: it guards against work that llguidance does not count, and measures nothing.
+`experiments/benchmarks/grammar.py` measures compilations."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a constraint forces in a row: never more than was told, and never more than is paid for at each row."""
+"""A constraint forces a row of tokens: never more than was told, and never more than each row pays for."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What may follow an output and each drafted token, by hand; then the law: as if each path were read alone."""
+"""Masks allow what may follow an output and each drafted token: by hand, then as if each path were read alone."""
 
 import random
 

@@ -24,7 +24,7 @@ def check(schema: str, text: str) -> None:
 
 
 def chain(right: list[int], rng: random.Random, babbler: Babbler, output: list[int]) -> Draft:
-    """What must follow; or else what does, but for a token that is wrong here and there."""
+    """Returns what must follow; or else what does, but for a token that is wrong here and there."""
     if babbler.forced:
         return Draft(babbler.forced[:6])
     tokens = right[len(output) : len(output) + rng.randint(0, 5)]

@@ -20,7 +20,7 @@ BOOT = b"aaaaaaaa"
 
 
 def build(**settings) -> tuple[Ngrams, list[str]]:
-    """What n-grams come from, and what was told."""
+    """Returns what n-grams come from, and what was told."""
     told: list[str] = []
     config = DraftConfig(model="none", tokenizer="tiny-target", **settings)
     line = MemoryNetwork().connect_draft(BOOT)

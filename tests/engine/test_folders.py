@@ -97,7 +97,7 @@ def raised(kind: type[HfHubHTTPError], status: int) -> HfHubHTTPError:
 
 
 def offline(cause: Exception) -> Exception:
-    """What the hub's client raises where it finds neither the repository nor a copy of it."""
+    """Returns what the hub's client raises where it finds neither the repository nor a copy of it."""
     error = LocalEntryNotFoundError("An error happened while trying to locate the files on the Hub")
     error.__cause__ = cause
     return error

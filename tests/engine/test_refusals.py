@@ -1,4 +1,4 @@
-"""Whatever is wrong with a checkpoint, one sentence names it, says what is wrong, and what to do."""
+"""Every refusal of a checkpoint is one sentence that names it, and says what is wrong and what to do."""
 
 import json
 import subprocess

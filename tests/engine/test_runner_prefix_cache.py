@@ -1,4 +1,4 @@
-"""How much of the memory a runner keeps without a session, and that adopted pages give the logits of what was read."""
+"""A runner keeps a part of memory without a session; adopted pages give the logits of prefilled ones."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a runner refuses, and that a refusal changes nothing."""
+"""A runner refuses impossible calls, and a refusal changes nothing."""
 
 from collections.abc import Callable
 from pathlib import Path

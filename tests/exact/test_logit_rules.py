@@ -1,4 +1,4 @@
-"""What rules make of logits: by hand, then as plain Python has it for any text, and without regard to the batch."""
+"""Rules change logits: by hand, then as plain Python does for any text, whatever the batch."""
 
 import math
 from dataclasses import replace
@@ -18,7 +18,7 @@ INF = math.inf
 
 
 def one(values: list[float], **fields: object) -> list[float]:
-    """What becomes of a single row."""
+    """Returns what becomes of a single row."""
     return process(torch.tensor([values], dtype=torch.float64), [TextRows(**fields)])[0].tolist()  # type: ignore[arg-type]
 
 

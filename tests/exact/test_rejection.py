@@ -56,7 +56,7 @@ class Chain:
         return self.probs[tokens]
 
     def write(self, seeds: Tensor, length: int) -> Tensor:
-        """What this model alone writes after token 0 [batch, length]."""
+        """Returns what this model alone writes after token 0 [batch, length]."""
         tokens = [torch.zeros_like(seeds)]
         for position in range(length):
             tokens.append(sample(self.after(tokens[-1]), seeds, torch.full_like(seeds, position)))
@@ -231,7 +231,7 @@ def proposal_of(probs: Tensor, kind: str):
 
 
 def over_the_wire(table: Tensor, kind: str) -> Tensor:
-    """What arrives of draft rows [vocab, vocab], one for each token before: sent once, used by all sessions."""
+    """Returns what arrives of draft rows [vocab, vocab], one for each token before: sent once, used by all sessions."""
     return decode(encode(proposal_of(table, kind).pack()), len(table), VOCAB)
 
 

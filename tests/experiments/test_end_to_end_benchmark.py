@@ -18,7 +18,7 @@ TEXTS = [Text([number], seed=number) for number in range(8)]
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What each worker is asked for, by its name; every text comes back as its seed."""
+    """Returns what each worker is asked for, by its name; every text comes back as its seed."""
     asked: dict[str, list[Wanted]] = {}
 
     def serve_all(some_workers, lists):

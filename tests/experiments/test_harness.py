@@ -104,7 +104,7 @@ class Compared(Config):
 
 @pytest.fixture
 def forgets_policies(monkeypatch):
-    """What a test registers is not known to others."""
+    """Forgets what a test has registered."""
     monkeypatch.setattr(base._registry, "_factories", dict(base._registry._factories))
 
 

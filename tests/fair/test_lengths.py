@@ -1,4 +1,4 @@
-"""How long a text is still expected to be."""
+"""The remaining length of a text is expected from finished ones."""
 
 from math import inf
 

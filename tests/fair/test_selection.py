@@ -1,4 +1,4 @@
-"""Which drafted tokens are verified: small cases by hand, then everything against a search of all choices."""
+"""Selection chooses the drafted tokens to verify: cases by hand, then against a search of all choices."""
 
 from collections.abc import Callable
 from itertools import product

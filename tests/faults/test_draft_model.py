@@ -39,13 +39,16 @@ def say(file: Path, what: str) -> None:
 
 
 def start(verify: VerifyNode, file: Path, share: float = 1.0, model: tuple[str, ...] = ()) -> DraftNode:
-    """share: of the product's patience with a draft model. model: options that name it."""
+    """Starts a draft node whose draft model `file` spoils.
+
+    share: of the product's timeouts. model: options that name the draft model.
+    """
     only_the_model = ("--drafter", "model")  # no n-gram hides what becomes of it
     return DraftNode(verify.endpoint, *only_the_model, *model, module=("tests.faults.sabotaged", str(file), str(share)))
 
 
 def drafted(verify: VerifyNode, after: int) -> bool:
-    """Whether a draft was verified in a round that came as event number `after` or later."""
+    """True if a draft was verified in a round that came as event number `after` or later."""
     rounds = (told for told in verify.events[after:] if told["event"] == "round")
     return any(row["num_verified"] for told in rounds for row in told["sessions"])
 

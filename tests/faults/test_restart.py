@@ -66,7 +66,7 @@ def test_the_verify_node_is_restarted_twice_under_load(*, measures: bool) -> Non
     """Everything else in this folder measures nothing: where drafts do not pay, there would be none to lose."""
     wanted = mixed(160)[:6]
     with (
-        VerifyNode("--heartbeat-s", "60", measures=measures) as verify,
+        VerifyNode(heartbeat_s=60.0, measures=measures) as verify,
         DraftNode(verify.endpoint, *PATIENT) as draft,
         Ready(verify.url) as verify_ready,
         Ready(draft.url) as draft_ready,
@@ -102,7 +102,7 @@ def test_memory_for_two_sessions_and_sixteen_that_run() -> None:
     """
     wanted = [*mixed(40), *mixed(41)]
     with (
-        VerifyNode("--heartbeat-s", "60", "--kv-pages", "20") as verify,
+        VerifyNode(heartbeat_s=60.0, kv_pages=20) as verify,
         DraftNode(verify.endpoint, *PATIENT, "--max-sessions", "16", "--drain-timeout-s", "0") as draft,
     ):
         draft.wait_until_ready()

@@ -56,7 +56,7 @@ class Whole:
 def test_a_verify_node_that_comes_back_with_another_target_continues_no_text(other: tuple[str, str]) -> None:
     wanted = mixed(1200)
     with (
-        VerifyNode("--heartbeat-s", "60", measures=True) as verify,  # a profile is of one target
+        VerifyNode(heartbeat_s=60.0, measures=True) as verify,  # a profile is of one target
         DraftNode(verify.endpoint, *PATIENT) as draft,
         Client(timeout=DEADLINE_S) as client,
     ):

@@ -73,7 +73,7 @@ class Line:
             self.num_unanswered = 0
 
     def settle(self, tokenizer: str, count: Counter[str]) -> bool:
-        """Whether all that was said has arrived: the last word is a question that is answered, unless one is barred."""
+        """True if all that was said has arrived: the last word is a question that is answered, unless one is barred."""
         question = Hello(VERSION, self.me.name, self.me.boot_id, f"not {tokenizer}")
         before = self.me.answers["tokenizer"] + self.me.answers["wrong_name"]
         try:

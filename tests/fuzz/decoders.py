@@ -66,7 +66,7 @@ class Decoder:
 
 
 def check(decoder: Decoder, data: bytes) -> bool:
-    """Whether it takes these bytes; anything but one of its errors comes through."""
+    """True if it takes these bytes; anything but one of its errors comes through."""
     try:
         decoder.read(data)
     except decoder.errors as error:

@@ -112,7 +112,7 @@ class Hostile:
             self.overheard.append((message, data))
 
     def next(self, me: Me) -> tuple[str, Frames]:
-        """Which kind of message, and its frames."""
+        """Returns which kind of message, and its frames."""
         (kind,) = self.random.choices(self._names, self._weights)
         return kind, self.kinds[kind][1](me)
 

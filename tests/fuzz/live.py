@@ -232,11 +232,11 @@ def run(
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Sends so many hostile messages in so many parts; with `num_keys` each hostile key is enrolled."""
-    options = ("--log-level", "error", "--kv-pages", str(KV_PAGES), *PROMISES)
+    options = ("--log-level", "error", *PROMISES)
     with (
         _site(num_keys) as site,
         patch.dict(nodes.ENVIRONMENT, FLAT),
-        VerifyNode(*options, *site.words, measures=True) as verify,
+        VerifyNode(*options, *site.words, measures=True, kv_pages=KV_PAGES) as verify,
     ):
         try:
             return asyncio.run(_run(verify, site, num_messages, parts, seed, progress))

@@ -68,7 +68,7 @@ def dropped_by_optimising(tree: ast.Module) -> list[tuple[int, str]]:
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:
-    """What each imported name stands for."""
+    """Returns what each imported name stands for."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -125,7 +125,7 @@ def _settings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _is_text(node: ast.expr) -> bool:
-    """Whether an expression is a text for certain: written out, put together, or formatted."""
+    """True if an expression is a text for certain: written out, put together, or formatted."""
     match node:
         case ast.Constant(value=str()) | ast.JoinedStr():
             return True

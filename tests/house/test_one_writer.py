@@ -61,7 +61,7 @@ def _parts(target: ast.expr) -> Iterator[ast.expr]:
 
 
 def _reaches(target: ast.expr, names: set[str]) -> bool:
-    """Whether what is written is one of the attributes of another object, or something within."""
+    """True if what is written is one of the attributes of another object, or something within."""
     while isinstance(target, ast.Attribute | ast.Subscript):
         inner = target.value
         if isinstance(target, ast.Attribute) and target.attr in names:

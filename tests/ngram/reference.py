@@ -6,13 +6,13 @@ from goodspeed.ngram.chains import MAX_ORDER, MAX_PLACES, MIN_ORDER
 
 
 def order(text: Sequence[int], earlier: Sequence[int], place: int) -> int:
-    """How many tokens before a place of an earlier text are the last ones of `text`."""
+    """Returns how many tokens before a place of an earlier text are the last ones of `text`."""
     longest = min(len(text), place, MAX_ORDER)
     return next((n for n in range(longest, 0, -1) if list(text[-n:]) == list(earlier[place - n : place])), 0)
 
 
 def nexts(text: Sequence[int], texts: Sequence[Sequence[int]]) -> dict[int, list[int]]:
-    """What followed the newest matches of the text's end in each text, the newest last, by order, newest first."""
+    """Returns what followed the newest matches of the text's end, by order, newest first. The newest text is last."""
     found: dict[int, list[int]] = {}
     num_left = MAX_PLACES
     for earlier in reversed(texts):

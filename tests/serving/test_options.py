@@ -35,11 +35,14 @@ def test_every_command_with_a_model_checks_where_it_runs(settings, changes, mess
         make(settings, **changes)
 
 
-def test_memory_is_given_in_one_way():
-    make(VerifyConfig, kv_pages=3)
-    make(VerifyConfig, memory_fraction=0.5)
-    with pytest.raises(ConfigError, match="--kv-pages and --memory-fraction both say"):
-        make(VerifyConfig, kv_pages=3, memory_fraction=0.5)
+def test_a_field_without_an_option_is_set_by_code_only():
+    parser = argparse.ArgumentParser()
+    add_options(parser, VerifyConfig)
+    namespace = parser.parse_args(["--model", "m"])
+    assert "--kv-pages" not in parser.format_help()
+    assert not hasattr(namespace, "kv_pages")
+    assert from_namespace(VerifyConfig, namespace).kv_pages is None
+    assert VerifyConfig(model="m", kv_pages=3).kv_pages == 3
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ ALL = {parser.prog: parser for parser in all_parsers()}
         ("goodspeed-verify --model x -q", "goodspeed-verify: unknown option -q"),
         ("goodspeed-verify --model x tcp://a:1", "goodspeed-verify: unexpected word 'tcp://a:1'. See"),
         ("goodspeed-verify --model x --max-sessions many", "--max-sessions: 'many' is not a whole number"),
-        ("goodspeed-verify --model x --heartbeat-s many", "--heartbeat-s: 'many' is not a number"),
+        ("goodspeed-verify --model x --memory-fraction all", "--memory-fraction: 'all' is not a number"),
         ("goodspeed-verify --model x --log-level loud", "unknown --log-level 'loud'; choose one of: debug, info, warn"),
         ("goodspeed genrate --prompt x", "goodspeed: unknown command 'genrate'; did you mean generate? See"),
         (

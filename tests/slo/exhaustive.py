@@ -19,7 +19,7 @@ def prefill_budget(seconds: float, decoding: Counter[float], tokens_in: TokensIn
 
 
 def can_decode(decoding: Counter[float], tokens_in: TokensIn) -> bool:
-    """Whether it is sustainable for ever."""
+    """True if it is sustainable for ever."""
     if not decoding:
         return True
     load = sum(number / tpot_s for tpot_s, number in decoding.items())

@@ -26,7 +26,7 @@ class Job(NamedTuple):
 
 @dataclass
 class Replay:
-    """What each slot did, and what came too late."""
+    """The work of each slot, and the tokens that came too late."""
 
     ends: list[float] = field(default_factory=list)
     done: list[list[Job]] = field(default_factory=list)  # with the tokens of this slot
@@ -37,7 +37,7 @@ class Replay:
         return [sum(job.num_tokens for job in slot if job.kind in kinds) for slot in self.done]
 
     def firsts(self) -> dict[int, float]:
-        """When each request's first token came."""
+        """Returns when each request's first token came."""
         slots = zip(self.ends, self.done, strict=True)
         return {job.request: end for end, slot in slots for job in slot if job.kind == "last"}
 

@@ -1,4 +1,4 @@
-"""Who is promised: small cases by hand, then `dp` against a search of all sets, and that more never hurts."""
+"""Admission promises requests: cases by hand, then `dp` against a search of all sets; more capacity never hurts."""
 
 import random
 from dataclasses import replace

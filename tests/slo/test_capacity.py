@@ -1,4 +1,4 @@
-"""What rounds carry for sure: of those who take part, whatever else is open, and what is left for best effort."""
+"""Rounds surely carry so many tokens: those of sessions that take part, less what is left to best effort."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Whether a text was in time, by its reader's clock."""
+"""A text is in time or late by its reader's clock."""
 
 import random
 

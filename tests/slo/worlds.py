@@ -12,7 +12,7 @@ TIERS = (0.05, 0.1, 0.2)
 
 @dataclass(frozen=True)
 class World:
-    """What `admit` is asked."""
+    """The arguments of `admit`."""
 
     asks: list[Ask]
     decoding: list[float]

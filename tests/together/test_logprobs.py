@@ -116,7 +116,7 @@ class Line:
         return self.target.run(planned).outcomes
 
     def _arriving(self, queue):
-        """What of the queue arrives now: some of it is lost, some comes twice, some waits."""
+        """Yields the queue's messages that arrive now: some are lost, some come twice, some wait."""
         waiting = list(queue)
         queue.clear()
         for message in waiting:

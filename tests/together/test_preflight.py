@@ -1,4 +1,4 @@
-"""What is wrong about a daemon's settings is found before torch is imported, and so before any model is loaded."""
+"""Wrong settings of a daemon are found before torch is imported, and so before any model is loaded."""
 
 import json
 import re
@@ -87,12 +87,11 @@ REFUSED = [
         2,
         ["--max-round-tokens 512", "larger than the budget"],
     ),
-    ((*VERIFY, "--kv-pages", "9", "--memory-fraction", "0.1"), 2, ["give one of them"]),
     ((*VERIFY, "--preset", "sometimes"), 2, ["--preset 'sometimes' is unknown", "paper"]),
     ((*VERIFY, "--dtype", "int8"), 2, ["--dtype 'int8' is unknown"]),
     ((*VERIFY, "--device", "tpu"), 2, ["tpu"]),
     ((*VERIFY, "--polici", "fixed"), 2, ["unknown option --polici; did you mean --policy?"]),
-    ((*VERIFY, "--heartbeat-s", "99"), 2, ["--heartbeat-s 99.0 is too large"]),
+    ((*VERIFY, "--memory-fraction", "1.5"), 2, ["--memory-fraction 1.5 is too large"]),
     ((*DRAFT, "--http", "BUSY", *NO_MODEL), 1, [f"cannot bind --http {IN_USE}"]),
     ((*DRAFT, "--http", "127.0.0.1:0", *NO_MODEL, "SCARCE"), 2, ["too few to serve HTTP"]),
     (

@@ -1,4 +1,4 @@
-"""Openings whose constraint is compiled first: beside the event loop, and sender by sender."""
+"""Openings wait for their constraint, which is compiled beside the event loop, sender by sender."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Where a verify node's model of a round's time comes from, and the budget that it leads to."""
+"""A verify node finds its model of a round's time, and the budget that follows from it."""
 
 import re
 

@@ -39,7 +39,7 @@ async def disturb(hostile: DraftChannel) -> None:
 
 
 def watch(core: VerifyCore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the core is asked from now on, and which messages it gets."""
+    """Returns what the core is asked from now on, and which messages it gets."""
     asked: list[str] = []
 
     def tell(name: str) -> None:

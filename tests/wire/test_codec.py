@@ -33,7 +33,7 @@ DRAFT = Draft(session_id=SESSION, epoch=1, base_len=3, tokens=(4, 5), proposal=b
 
 
 def refused(decode: Any, data: bytes, limit: int = LIMIT) -> bool:
-    """Whether these bytes are refused; anything but a ProtocolError fails the test."""
+    """True if these bytes are refused; anything but a ProtocolError fails the test."""
     try:
         decode(data, limit)
     except ProtocolError as caught:

@@ -93,7 +93,7 @@ def raw_socket(kind: int, endpoint: str, **options: Any) -> Iterator[zmq.Socket[
 
 
 def waits(channel: DraftChannel | VerifyChannel) -> bool:
-    """Whether somebody waits in `receive` for what is not there yet."""
+    """True if somebody waits in `receive` for what is not there yet."""
     return bool(channel._link._waiters)
 
 

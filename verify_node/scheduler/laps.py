@@ -3,7 +3,7 @@
 K queues by service, S_j = M^(j-1) S_1 (section 4.2). A job is *perceptible* once its acceptance rate is stable; then
 its remaining time T_i is known.
 
-    higher queue first; in a queue perceptible jobs first, by the shortest T_i; the others likewise, or by arrival
+    higher queue first; in a queue perceptible jobs first; among these and among the others the shortest T_i first
 
 A perceptible job's queue is that of its perceived service, the sum of attained service and T_i ("put requests in these
 queues according to their attained or perceptible inference service", section 1). A job may be displaced in one ranking
@@ -11,51 +11,24 @@ after it turned perceptible, the first, and never afterwards: otherwise, at batc
 perceptible would run on, and T_i would order none. No job is displaced before S_1 of service in one turn, so that a job
 brought forward by aging makes progress. The paper leaves all three points open.
 
-In the paper a job that is not perceptible is queued by attained service, then by arrival (`guesses=False`). But its
+In the paper a job that is not perceptible is queued by attained service, then by arrival (`guesses = False`). But its
 length is predicted before it begins, so its time can be guessed. Using the guess as perceived service until a better
-one is known made texts faster wherever lengths are predicted (`experiments/laps_sd.py`); it is the default.
+one is known made texts faster wherever lengths are predicted (`experiments/laps_sd.py`), so that is done here.
 """
 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from goodspeed.errors import ConfigError
 from verify_node.scheduler.order import AGING_S, Job
 
-NUM_QUEUES = 4
-"""K. With four, the final queue begins at 64 S_1, beyond most texts."""
-
-GROWTH = 4.0
-"""M. A text moves down at most K - 1 times, after 1, 4 and 16 times the first bound."""
-
 FIRST_S = 0.5
 """S_1, in seconds: about the first ten rounds of a text, when little must be recomputed after a preemption."""
 
-
-@dataclass(frozen=True, slots=True)
-class Queues:
-    """K queues; the first has the jobs with the least service."""
-
-    num_queues: int = NUM_QUEUES
-    growth: float = GROWTH
-    first_s: float = FIRST_S
-    _bounds: list[float] = field(init=False, repr=False, compare=False, default_factory=list)
-
-    def __post_init__(self) -> None:
-        if self.num_queues < 1 or not self.growth > 1.0 or not self.first_s > 0.0:
-            raise ConfigError(f"queues must be 1 or more, grow by more than 1 from more than 0 s on, not {self}")
-        bound = self.first_s
-        for _ in range(self.num_queues - 1):
-            self._bounds.append(bound)
-            bound *= self.growth
-
-    def level(self, service_s: float) -> int:
-        """Returns the queue of this service in seconds: 0 is the first, num_queues - 1 the final one."""
-        return bisect_right(self._bounds, service_s)
-
+BOUNDS = (FIRST_S, 4 * FIRST_S, 16 * FIRST_S)
+"""Seconds of service at which the next queue begins: K = 4 queues, M = 4. So a text moves down at most three times."""
 
 NUM_ROUNDS = 8
 """gamma: rounds over which a stable rate hardly changes; the paper states none."""
@@ -126,30 +99,23 @@ class Laps:
     """Algorithm 1 of the paper; with one place and all sizes known, shortest job first by time."""
 
     displaces = True
-    ages = True
+    by_arrival = False
 
-    def __init__(
-        self,
-        num_queues: int = NUM_QUEUES,
-        growth: float = GROWTH,
-        first_s: float = FIRST_S,
-        num_rounds: int = NUM_ROUNDS,
-        tolerance: float = TOLERANCE,
-        aging_s: float = AGING_S,
-        guesses: bool = True,
-    ) -> None:
-        """num_queues: K. growth: M. first_s: S_1. num_rounds: gamma. tolerance: delta. aging_s: see `AGING_S`.
+    # The paper's parameters; experiments replace them.
+    bounds = BOUNDS
+    num_rounds = NUM_ROUNDS
+    tolerance = TOLERANCE
+    aging_s = AGING_S
+    guesses = True  # jobs that are not perceptible are queued by guessed service, the shortest first
 
-        guesses: whether jobs that are not perceptible are queued by guessed service, the shortest first.
-        """
-        self.queues = Queues(num_queues, growth, first_s)
-        self.num_rounds = num_rounds
-        self.tolerance = tolerance
-        self.aging_s = aging_s
-        self.guesses = guesses
+    def __init__(self) -> None:
         self._sizes: dict[Hashable, Size] = {}  # of the latest ranking
         self._perceptible: frozenset[Hashable] = frozenset()
         self._settled: frozenset[Hashable] = frozenset()  # perceptible in the latest ranking and the previous one
+
+    def level(self, service_s: float) -> int:
+        """Returns the queue of this service in seconds; 0 is the first."""
+        return bisect_right(self.bounds, service_s)
 
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
         self._sizes = {job.job_id: self._size(job) for job in jobs}
@@ -159,7 +125,7 @@ class Laps:
 
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
         """True if the waiter is overdue, or its queue is higher and its T_i + holder.recompute_s < the holder's T_i."""
-        if holder.turn_s < self.queues.first_s or holder.job_id in self._settled:
+        if holder.turn_s < self.bounds[0] or holder.job_id in self._settled:
             return False
         if waiter.is_overdue(now, self.aging_s):
             return True
@@ -176,11 +142,11 @@ class Laps:
         guess = job.rates[-1] if job.rates else UNKNOWN_RATE
         remaining_s = job.remaining_s(guess if rate is None else rate)
         is_perceived = self.guesses or rate is not None
-        return Size(rate, remaining_s, self.queues.level(job.attained_s + (remaining_s if is_perceived else 0.0)))
+        return Size(rate, remaining_s, self.level(job.attained_s + (remaining_s if is_perceived else 0.0)))
 
     def _may_settle(self, job: Job) -> bool:
         """True if a perceptible job may be displaced in this ranking, if it has a place at all."""
-        return self._sizes[job.job_id].rate is not None and (not job.has_place or job.turn_s >= self.queues.first_s)
+        return self._sizes[job.job_id].rate is not None and (not job.has_place or job.turn_s >= self.bounds[0])
 
     def _key(self, job: Job, now: float) -> tuple[tuple[bool, float], int, bool, float, float]:
         rate, remaining_s, level = self._sizes[job.job_id]

@@ -58,8 +58,8 @@ class Order(Protocol):
     displaces: bool
     """Whether any holder ever yields. Otherwise it is enough to rank the waiters."""
 
-    ages: bool
-    """Whether the ranking depends on waiting too long. Otherwise a rank needs no protection."""
+    by_arrival: bool
+    """Whether jobs rank by arrival alone. Then no accounts are kept, and the first job stays first to its end."""
 
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
         """Returns all jobs, the first to be served first. Deterministic: ties go to the earliest arrival."""
@@ -81,7 +81,7 @@ class Fcfs:
     """By arrival; no job gives up its place. No job starves, since all earlier jobs end."""
 
     displaces = False
-    ages = False
+    by_arrival = True
 
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
         return sorted(jobs, key=lambda job: job.arrived_at)

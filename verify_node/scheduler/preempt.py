@@ -10,8 +10,8 @@ precedes all sessions admitted later. No session yields to a waiter before S_1 o
 decides a token, rankings stop changing in the end, so the best session with memory runs to its end.
 
 No session starves. A session that has waited for AGING_S goes first among the waiters; if it finds no room, no session
-behind it is admitted. Once admitted it is preempted last until it has had S_1, if the order ages at all: with first
-come, first served no session passes it, and older texts never lose memory to younger ones.
+behind it is admitted. Once admitted it is preempted last until it has had S_1. With first come, first served a wait
+counts from a session's arrival, and no claims are needed: older texts never lose memory to younger ones.
 """
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
@@ -60,10 +60,11 @@ class Contention:
         claims: Mapping[Hashable, Claim],
         num_promised: int = 0,
     ) -> None:
-        """jobs: best-effort sessions that have or want pages. num_free: free pages. claims: of sessions with pages.
+        """jobs: best-effort sessions that have or want pages. num_free: free pages.
 
         owned: pages of each session that has some. needs: additional pages that each session needs to move in this
-        round, without sessions that no round can move. num_promised: additional pages that promised sessions need.
+        round, without sessions that no round can move. claims: of sessions with pages, unless jobs rank by arrival.
+        num_promised: additional pages that promised sessions need.
         """
         ranked = order.rank(jobs, now)
         self.order = order
@@ -72,7 +73,7 @@ class Contention:
         self.needs = needs
         self.waiters = [job for job in ranked if not job.has_place and job.job_id in needs]
         self.holders = [job for job in ranked if job.has_place]
-        if order.ages:  # else the first-ranked job remains first to its end, and needs no claim to make progress
+        if not order.by_arrival:  # else the first-ranked job needs no claim to make progress
             self.holders.sort(key=lambda job: claims[job.job_id])
         self.num_free = num_free - num_promised  # negative while promised sessions lack pages
         self.num_held = sum(owned[job.job_id] for job in self.holders)
@@ -170,11 +171,11 @@ NUM_GONE = 64
 
 
 class Preemption:
-    """Accounts for each text's service, and applies the order when KV pages are short."""
+    """Applies the order when KV pages are short; accounts for each text's service if the order uses that."""
 
     def __init__(self, order: Order, cost: CostModel, pool: PagePool) -> None:
         """cost: the round time model, which gives the cost of prefilling a text again."""
-        self.accounts = Accounts()
+        self.accounts = None if order.by_arrival else Accounts()
         self._order = order
         self._cost = cost
         self._pool = pool
@@ -195,7 +196,7 @@ class Preemption:
         others: ready sessions that this round leaves out; they are ranked because they wait, too. A shared page counts
         for its oldest session, and for none if a promised session has it.
         """
-        resident = list(resident)
+        accounts, resident = self.accounts, list(resident)
         holders = [session for session in resident if session.session_id not in kept]
         waiting = {session.session_id: session for session in (*ready, *others)}.values()
         waiters = [one for one in waiting if one.session_id not in self._pool and one.session_id not in kept]
@@ -215,14 +216,17 @@ class Preemption:
             num_free=self._pool.num_free,
             owned=dict(zip(keys, self._pool.owned(keys, others=promised, beside=found), strict=True)),
             needs={key: pages for key, pages in needs.items() if key not in kept},
-            claims={session.session_id: self.accounts.of(session).claim for session in holders},
+            claims={} if accounts is None else {one.session_id: accounts.of(one).claim for one in holders},
             num_promised=sum(pages for key, pages in needs.items() if key in kept),
         )
         return contention.resolve()
 
     def _job(self, session: Session) -> Job:
+        key, arrived_at, has_place = session.session_id, session.arrived_at, session.session_id in self._pool
+        if self.accounts is None:
+            return Job(job_id=key, arrived_at=arrived_at, waits_since=None if has_place else arrived_at)
         recompute_s = float(self._cost.round_s(len(session.tokens), 1, 0))
-        return self.accounts.job(session, has_place=session.session_id in self._pool, recompute_s=recompute_s)
+        return self.accounts.job(session, has_place=has_place, recompute_s=recompute_s)
 
     def opened(
         self, session: Session, before: Session | None, sessions: Mapping[bytes, Session], now: float, *, kept: bool
@@ -231,6 +235,8 @@ class Preemption:
 
         sessions: the open ones. kept: memory of this id will not be freed.
         """
+        if self.accounts is None:
+            return
         if before is not None and before is not session:
             self.accounts.opened(session, before, now, keeps_memory=kept)
         if len(self.accounts) > 2 * len(sessions) + NUM_GONE:
@@ -238,6 +244,8 @@ class Preemption:
 
     def began(self, planned: Round, sessions: Mapping[bytes, Session], now: float) -> None:
         """Updates the accounts after packing: preempted sessions lose memory, admitted ones get some."""
+        if self.accounts is None:
+            return
         for session_id in planned.preempted:
             self.accounts.of(sessions[session_id]).leave(now)
         for session_id in planned.admitted:
@@ -247,6 +255,8 @@ class Preemption:
         self, done: Round, moved: Iterable[Moved], sessions: Mapping[bytes, Session], duration_s: float
     ) -> None:
         """Updates the accounts after a round. sessions: those that took part and are still open."""
+        if self.accounts is None:
+            return
         token_s = duration_s / max(1, done.num_tokens)
         decided = [duration_s - token_s * num_only_read(entry) for entry in done.entries if entry.samples]
         if decided:
@@ -262,5 +272,6 @@ class Preemption:
 
     def keep(self, sessions: Mapping[bytes, Session], clients: Container[str]) -> None:
         """Drops the state of closed sessions and absent clients. sessions: the open ones."""
-        self.accounts.keep(sessions)
-        self.accounts.keep_lengths(clients)
+        if self.accounts is not None:
+            self.accounts.keep(sessions)
+            self.accounts.keep_lengths(clients)

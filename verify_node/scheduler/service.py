@@ -1,5 +1,7 @@
 """Accounts for each session's service, which is its time in rounds, and for its waits for KV pages.
 
+They are kept only for an order that uses more than arrivals.
+
 A session's service is the whole duration of each round that it takes part in, as on a draft node's line
 (`draft_node/core/line.py`), so that the queues and S_1 mean about the same however many sessions share a round.
 Prefilling again after a preemption is no service to a text, but a cost of the order: its part of a round's time, by
@@ -26,9 +28,7 @@ ROUND_S = 0.01
 
 
 Claim: TypeAlias = tuple[int, float]
-"""Strength of a session's claim to its pages, compared before its rank: the smallest is the strongest.
-
-Used if the order ages."""
+"""Strength of a session's claim to its pages, compared before its rank: the smallest is the strongest."""
 
 ENTERED_OVERDUE, IN_FIRST_S, SERVED = 0, 1, 2
 """Kinds of claims: admitted because it had waited too long; less than S_1 of service in this turn; neither."""
@@ -39,7 +39,6 @@ class Account:
     """One session's account."""
 
     session: Session
-    arrived_at: float
     wait_began_at: float  # start of its latest wait for memory, which may be over
     attained_s: float = 0.0  # all service, without repeated prefill
     turn_s: float = 0.0  # time of deciding since it got its current memory
@@ -107,7 +106,7 @@ class Accounts:
         """Returns the session's account; creates it at the first call, before the session's first round."""
         known = self._accounts.get(session.session_id)
         if known is None or known.session is not session:
-            known = Account(session, session.ready_since, session.ready_since)
+            known = Account(session, session.arrived_at)
             self._accounts[session.session_id] = known
         return known
 
@@ -117,7 +116,7 @@ class Accounts:
         before: the previous session of its id. keeps_memory: its memory is not freed.
         """
         account = self._accounts.get(session.session_id)
-        if account is None or account.session is not before or not _goes_on(before, session):
+        if account is None or account.session is not before or not session.goes_on(before):
             return
         account.session = session
         if not keeps_memory:
@@ -148,7 +147,7 @@ class Accounts:
         lengths = self._lengths.get(session.client.name) or OutputLengths()
         return Job(
             job_id=session.session_id,
-            arrived_at=account.arrived_at,
+            arrived_at=session.arrived_at,
             waits_since=None if has_place else account.wait_began_at,
             attained_s=account.attained_s,
             turn_s=account.turn_s if has_place else 0.0,
@@ -160,9 +159,3 @@ class Accounts:
             round_s=account.deciding_s / account.num_decided if account.num_decided else self._round_s or ROUND_S,
             recompute_s=recompute_s,
         )
-
-
-def _goes_on(before: Session, session: Session) -> bool:
-    """True if a reopened session has the same text, or a prefix of it that includes the prompt."""
-    is_of_it = session.opened.prompt == before.opened.prompt
-    return is_of_it and session.tokens == before.tokens[: len(session.tokens)]

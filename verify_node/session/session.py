@@ -60,6 +60,7 @@ class Session(SessionState):
             admitted=admitted,
             acked=len(tokens),
             limit=min(len(opened.prompt) + opened.max_tokens, context_len),
+            arrived_at=now,
             ready_since=now,
             heard_at=now,
             moved_at=now,
@@ -71,13 +72,19 @@ class Session(SessionState):
     # -- its draft node speaks -------------------------------------------------------------------------------------
 
     def continue_from(self, old: "Session") -> None:
-        """Takes over the old session's age and estimates."""
+        """Takes over the old session's age and estimates, and its arrival if its text goes on."""
         self.admitted = old.admitted
+        if self.goes_on(old):
+            self.arrived_at = old.arrived_at
         self.acceptance, self.acceptance_bound = old.acceptance, old.acceptance_bound
         self.round_trip_s = old.round_trip_s
         asked = self.opened.prompt, self.opened.num_prompt_logprobs
         if self.prompt_logprobs is not None and asked == (old.opened.prompt, old.opened.num_prompt_logprobs):
             self.prompt_logprobs = list(old.prompt_logprobs or ())
+
+    def goes_on(self, old: "Session") -> bool:
+        """True if it has the old session's text, or a prefix of it that includes the prompt."""
+        return self.opened.prompt == old.opened.prompt and self.tokens == old.tokens[: len(self.tokens)]
 
     def heard(self, peer_id: bytes, now: float) -> None:
         """Records a message about it from its draft node, on this connection."""

@@ -18,7 +18,7 @@ from goodspeed.wire.fields import MAX_HOPS
 
 
 def fleet_patience_s(settings: Settings) -> float:
-    """How long a user may wait while nothing happens to anybody: once as with one, and a way through the fleet."""
+    """Seconds that a user may wait in quiet times: as with a single verify node, and a way through the fleet."""
     moved_s = GRACE_S + JITTER_S + MAX_HOPS * (REDIRECT_S + TRY_S) + FORGOTTEN_S + settings.fleet.table_lag_s
     return 2 * patience_s(settings) + moved_s + settings.num_verifies * TRY_S
 

@@ -98,7 +98,7 @@ class FleetWorld(World):
         return self.num_faults + num_drafts + sum(node.failures.num_faults for node in self.verifies)
 
     def place(self, address: str) -> Surroundings:
-        """Where somebody who connects to this endpoint ends up; a node may have several."""
+        """Returns where somebody who connects to this endpoint ends up; a node may have several."""
         name = address.rsplit(":", 1)[0]
         number = int(name.removeprefix("tcp://verify-")) if name.startswith("tcp://verify-") else None
         if number == 0:

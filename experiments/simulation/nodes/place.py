@@ -7,7 +7,7 @@ from goodspeed.wire.messages import DownMessage, Refusal, UpMessage
 
 
 class Place:
-    """Where one verify node is."""
+    """The place of one verify node."""
 
     verify: VerifyNode
 

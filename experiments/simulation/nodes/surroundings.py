@@ -67,7 +67,7 @@ class Surroundings(Protocol):
         ...
 
     def acceptance(self, session_id: bytes) -> Acceptance | None:
-        """How likely drafts of a session are accepted; None if no draft node knows it."""
+        """Returns how likely drafts of a session are accepted; None if no draft node knows it."""
         ...
 
     def request_over(self) -> None:

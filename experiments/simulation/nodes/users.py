@@ -35,7 +35,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """How things stood when a user was told the end of a text."""
+    """The circumstances when a user was told the end of a text."""
 
     was_local: bool  # the draft model wrote alone
     context_len: int  # of the target, or of the draft model as long as no target was seen
@@ -107,7 +107,7 @@ class Users:
         return tokens
 
     def acceptance(self) -> Acceptance:
-        """How likely drafts of the newest request are accepted."""
+        """Returns how likely drafts of the newest request are accepted."""
         settings = self._world.settings
         arrival = self._arrival(self._num_started - 1)
         if arrival is not None:

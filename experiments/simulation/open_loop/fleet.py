@@ -34,7 +34,7 @@ from verify_node.slo.promises import Session
 
 @dataclass(frozen=True)
 class Routing:
-    """How requests go from replica to replica."""
+    """The ways of requests from replica to replica."""
 
     policy: str | None = "fits"  # or "ring"; None: they stay at home
     max_hops: int = 3

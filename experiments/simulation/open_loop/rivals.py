@@ -19,7 +19,7 @@ from goodspeed.slo.kept import NO_OBJECTIVES, Times
 
 @dataclass(frozen=True)
 class Kind:
-    """How a device forms its rounds."""
+    """The way in which a device forms its rounds."""
 
     cost: CostModel
     pool_tokens: int  # of its memory
@@ -41,7 +41,7 @@ class Text:
         self._acceptance, self._random = arrival.acceptance, Random(repr(arrival.acceptance))
 
     def accepted(self, num_drafted: int) -> int:
-        """How many of so many drafted tokens are accepted."""
+        """Returns how many of so many drafted tokens are accepted."""
         for number in range(num_drafted):
             if self._random.random() >= self._acceptance.rate(self.tokens + number, 0, True):
                 return number

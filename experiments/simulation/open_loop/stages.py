@@ -72,7 +72,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Texts:
-    """How hard drafted tokens are to get right."""
+    """The difficulty of drafting a text's tokens."""
 
     acceptance: float  # mean probabilities of a drafted token
     evenness: float  # of these (`mix.py`)

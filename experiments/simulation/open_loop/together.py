@@ -46,7 +46,7 @@ class Text:
 
     @property
     def attained(self) -> bool:
-        """Whether its mean TPOT is what it asked for."""
+        """True if its mean TPOT is what it asked for."""
         wanted = self.arrival.slo.tpot_s if self.arrival.slo is not None else None
         return wanted is None or self.tpot_s is None or self.tpot_s <= wanted
 
@@ -116,7 +116,7 @@ class Drafter(Protocol):
 
 @dataclass(slots=True)
 class Served:
-    """What became of all requests."""
+    """The outcome of all requests."""
 
     texts: list[Text] = field(default_factory=list)
     seconds: float = 0.0

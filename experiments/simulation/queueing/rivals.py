@@ -6,7 +6,7 @@ Importing this adds them to `ORDERS`, so that a verify core knows them, too.
 from collections.abc import Sequence
 from typing import Any
 
-from verify_node.scheduler.laps import FIRST_S, GROWTH, NUM_QUEUES, Laps
+from verify_node.scheduler.laps import Laps
 from verify_node.scheduler.order import AGING_S, Job, Order
 from verify_node.scheduler.preempt import ORDERS
 
@@ -20,34 +20,25 @@ class Las(Laps):
     LAPS to whom no job ever becomes perceptible, and who weighs no time against another.
     """
 
-    def __init__(
-        self,
-        num_queues: int = NUM_QUEUES,
-        growth: float = GROWTH,
-        first_s: float = FIRST_S,
-        aging_s: float = AGING_S,
-    ) -> None:
-        super().__init__(num_queues, growth, first_s, num_rounds=NEVER, aging_s=aging_s, guesses=False)
+    num_rounds = NEVER
+    guesses = False
 
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
-        if holder.turn_s < self.queues.first_s:
+        if holder.turn_s < self.bounds[0]:
             return False
-        is_higher = self.queues.level(waiter.attained_s) < self.queues.level(holder.attained_s)
+        is_higher = self.level(waiter.attained_s) < self.level(holder.attained_s)
         return is_higher or waiter.is_overdue(now, self.aging_s)
 
     def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
-        return (-1.0 if waiter.is_overdue(now, self.aging_s) else self.queues.level(waiter.attained_s),)
+        return (-1.0 if waiter.is_overdue(now, self.aging_s) else self.level(waiter.attained_s),)
 
 
 class Sjf:
     """By the tokens that are left; nobody gives up a place."""
 
     displaces = False
-    ages = True
-
-    def __init__(self, aging_s: float = AGING_S) -> None:
-        """aging_s: whoever has waited for longer goes first."""
-        self.aging_s = aging_s
+    by_arrival = False
+    aging_s = AGING_S  # whoever has waited for longer goes first
 
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
         def key(job: Job) -> tuple[tuple[bool, float], float, float]:
@@ -65,6 +56,15 @@ class Sjf:
 ORDERS.update(las=Las, sjf=Sjf)
 
 
-def create(name: str, **options: Any) -> Order:
-    """Makes an order of that name."""
-    return ORDERS[name](**options)
+def create(name: str, **parameters: Any) -> Order:
+    """Makes an order of that name with other parameters than its own."""
+    order = ORDERS[name]()
+    for parameter, value in parameters.items():
+        getattr(order, parameter)  # an error where it is not there
+        setattr(order, parameter, value)
+    return order
+
+
+def bounds(num_queues: int, growth: float, first_s: float) -> tuple[float, ...]:
+    """Seconds of service at which each queue but the first begins. num_queues: K. growth: M. first_s: S_1."""
+    return tuple(first_s * growth**number for number in range(num_queues - 1))

@@ -31,8 +31,6 @@ def verify_command(config: DemoConfig, log_level: str) -> list[str]:
     words = [f"--model={config.target}", f"--bind=tcp://{FREE_PORT}", f"--budget={config.budget}"]
     words += [f"--policy={config.policy}", f"--max-sessions={max(1024, config.clients)}"]
     words += [f"--slo-tier={tier}" for tier in config.slo_tier]
-    if not config.http:  # the same texts come again without drafts, and are to take as long as the first time
-        words += ["--prefix-cache=off"]
     return _command("verify_node", [*words, *(["--record"] if config.record else [])], config, log_level)
 
 

@@ -1,4 +1,4 @@
-"""What a session says of its user, and what it keeps of what it is told of its prompt."""
+"""A session tells its user's salt, and keeps what it is told of its prompt."""
 
 from msgspec.structs import replace
 

@@ -46,7 +46,7 @@ def kinds(actions):
 
 
 def told(actions):
-    """What users are told: (session, item)."""
+    """Returns what users are told: (session, item)."""
     return [(action.session_id, action.item) for action in actions if isinstance(action, Tell)]
 
 

@@ -1,4 +1,4 @@
-"""What the draft node counts: texts as their readers saw them, refusals by known reasons, sums of statistics."""
+"""The draft node counts texts as their readers saw them, refusals by known reasons, and sums of statistics."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Who has a place at a draft node and whose turn comes next, with room at the verify node and without."""
+"""A draft node gives places in turn, with room at the verify node and without."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

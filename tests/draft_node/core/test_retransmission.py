@@ -1,4 +1,4 @@
-"""When a word is said again: not before its answer can be there, and ever more rarely."""
+"""A message is repeated not before its answer can be there, and less and less often."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What holds in a draft node's session whatever verdicts, refusals and proposals come, in any order and any number.
+"""A draft node's session keeps its laws under any verdicts, refusals and proposals, in any order and number.
 
 The verify node is true to one text, but may say any part of it at any time, of any epoch, again and again.
 """
@@ -160,7 +160,7 @@ class SessionLaws(RuleBasedStateMachine):
 
     @rule(length=st.integers(1, 4), may_draft=st.integers(0, 9), again=st.integers(0, 3), accepted=st.booleans())
     def next_verdict(self, length: int, may_draft: int, again: int, accepted: bool) -> None:
-        """What follows, perhaps with some of what came before it."""
+        """Delivers the next tokens, perhaps with some that came before."""
         at = len(self.delivered)
         begin, end = max(0, at - again), min(len(TEXT), at + length)
         self._verdict(begin, end, self.session.epoch, may_draft, accepted=accepted)

@@ -18,7 +18,7 @@ def verdict(base_len, tokens, may_draft=0, *, epoch=1):
 
 
 def drawn(session, *tokens, **changes):
-    """What the draft model answers to the last thing that it was asked."""
+    """Returns what the draft model answers to the last thing that it was asked."""
     values = {"session_id": ID, "epoch": session.epoch, "round": session.asking.round, "tokens": tokens} | changes
     return Proposed(**values)
 

@@ -1,4 +1,4 @@
-"""What holds in a session while the verify node goes and comes, however late verdicts and proposals are.
+"""A session keeps its laws while the verify node goes and comes, however late verdicts and proposals are.
 
 Two writers, each a function of the whole text so far: whoever wrote a token, it must be the one that this writer puts
 there, and be marked as its own. The verify node goes on from what it was opened with, epoch by epoch.

@@ -1,4 +1,4 @@
-"""What a draft node tells the verify node of a text's objectives, in durations, and what it is told of promises."""
+"""A draft node tells the verify node a text's objectives, in durations, and is told of promises."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""What answers look like, whole and streamed, and how they break."""
+"""Answers have their documented form, whole and streamed, also where they break."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What goes wrong, as users of the official client see it."""
+"""Users of the official client see errors of its own kinds."""
 
 from typing import Any
 

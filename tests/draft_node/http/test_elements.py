@@ -1,4 +1,4 @@
-"""How much there may be in a body; and that whatever passes, or not, hangs nothing."""
+"""A body's elements are bounded, and no body blocks the node, accepted or not."""
 
 import json
 from collections.abc import Callable

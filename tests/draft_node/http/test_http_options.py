@@ -1,4 +1,4 @@
-"""What is refused before a model is loaded."""
+"""Wrong HTTP options are refused before a model is loaded."""
 
 from pathlib import Path
 

@@ -120,7 +120,7 @@ def test_what_a_whole_answer_may_tell_is_bounded(ask: str, monkeypatch: pytest.M
 
 
 def sent_by(**wanted: Any) -> list[Message]:
-    """What the application gives to the connection, for a completion."""
+    """Returns what the application gives to the connection, for a completion."""
     sent: list[Message] = []
 
     async def receive() -> Message:

@@ -1,4 +1,4 @@
-"""What the draft model wrote alone is marked in every kind of answer; whatever else is, only if asked for."""
+"""Text that the draft model wrote alone is marked in every kind of answer; other marks are only for those who ask."""
 
 from typing import Any
 

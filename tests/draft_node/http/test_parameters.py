@@ -1,4 +1,4 @@
-"""What requests may say, and what becomes of it; `test_refusals.py` has what they may not."""
+"""Parameters of requests take effect; `test_refusals.py` tests those that are refused."""
 
 from typing import Any
 

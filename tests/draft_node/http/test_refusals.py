@@ -1,4 +1,4 @@
-"""What requests may not say: each refusal names its parameter, and says in words of ours what to send instead."""
+"""Each refusal of a request names its parameter, and says in our own words what to send instead."""
 
 import re
 from typing import Any

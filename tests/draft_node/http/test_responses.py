@@ -47,7 +47,7 @@ def events_of(answer: Any) -> list[dict[str, Any]]:
 
 
 def without_ids(value: Any) -> Any:
-    """What is the same in two answers to one request."""
+    """Returns what is the same in two answers to one request."""
     if isinstance(value, list):
         return [without_ids(each) for each in value]
     if isinstance(value, dict):

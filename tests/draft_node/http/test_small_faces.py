@@ -1,4 +1,4 @@
-"""What a request may ask for beside its text: logprobs of its prompt, ids of tokens, drafts from a prediction."""
+"""A request may ask for more than text: logprobs of its prompt, ids of tokens, drafts from a prediction."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which target wrote a text: told with every answer, and what users get when it changes in the middle."""
+"""Every answer names the target that wrote it; users are told when that changes in the middle."""
 
 import json
 from typing import Any

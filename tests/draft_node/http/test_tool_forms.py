@@ -1,4 +1,4 @@
-"""Which form answers have to keep: strict tools, calls that have to be, and formats beside them and after thinking."""
+"""Answers keep a form: strict tools, calls that are required, and formats beside them and after thinking."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""When the draft model is left alone: after each failure for longer, and while a step takes too long."""
+"""The draft model is left alone after each failure, longer each time, and while a step takes too long."""
 
 from itertools import pairwise
 

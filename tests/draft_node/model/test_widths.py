@@ -1,4 +1,4 @@
-"""How wide a step is: as wide as promises most accepted tokens a second."""
+"""A step is as wide as promises most accepted tokens a second."""
 
 from draft_node.model.widths import MAX_WIDTH, TRIED_AGAIN, Widths
 

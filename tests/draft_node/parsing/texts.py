@@ -38,7 +38,7 @@ def parse(formats: Formats, *pieces: str, is_thinking: bool = False) -> list[Par
 
 
 def told(parts: list[Part]) -> list[Part]:
-    """What is shown of them."""
+    """Returns what is shown of them."""
     return [
         Call(part.name, part.arguments) if isinstance(part, Call) else part
         for part in parts

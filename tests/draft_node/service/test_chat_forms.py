@@ -1,4 +1,4 @@
-"""What a node's chat template knows, and the settings that it is given."""
+"""A node knows what its chat template supports, and the settings that it is given."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Forms of a draft node's users: compiled beside the event loop, and held while a text is written."""
+"""A draft node compiles its users' forms beside the event loop, and holds them while a text is written."""
 
 import asyncio
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def request(number: int, user: str, constraint: Constraint | None = FORM) -> Req
 
 
 def masks(constraints: Constraints, request: Request) -> bool:
-    """Whether the draft model finds the form, without compiling anything."""
+    """True if the draft model finds the form, without compiling anything."""
     job = Job(Propose(request, 1, 0, request.prompt, 1), 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiling, "compiled_matcher", _refuse)

@@ -1,4 +1,4 @@
-"""What is said of the verify node: when it comes, goes and returns, and ever more rarely while it is waited for."""
+"""The console says when the verify node comes, goes and returns, and less and less often that it is awaited."""
 
 import re
 from itertools import pairwise
@@ -14,7 +14,7 @@ def text(sentences: list[Sentence]) -> list[str]:
 
 
 def wait(connection: ConnectionStatus, from_s: float, to_s: float, trouble: str | None = None) -> list[str]:
-    """What is said in ten looks a second while the verify node has been away for so long."""
+    """Returns what is said in ten looks a second while the verify node has been away for so long."""
     said = []
     for tenth in range(int(from_s * 10), int(to_s * 10) + 1):
         said += text(connection.look(connected=False, away_s=tenth / 10, trouble=trouble))

@@ -107,7 +107,7 @@ def make_console(daemon: FakeDaemon, asked: list[Prompt] | None, **options: Any)
 
 
 def run(console: Console) -> dict[int, dict[str, Any]]:
-    """What came of each prompt, by its index."""
+    """Returns what came of each prompt, by its index."""
     asyncio.run(asyncio.wait_for(console.run(), timeout=30))
     assert not console.unfinished
     return {row["index"]: row for row in console.results}

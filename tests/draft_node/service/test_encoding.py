@@ -16,7 +16,7 @@ from tests.waiting import until
 
 @dataclass
 class Progress:
-    """What slow tokenizers have begun, and whether they may end."""
+    """The work that slow tokenizers have begun, and whether they may end it."""
 
     begun: list[int] = field(default_factory=list)
     may_end: threading.Event = field(default_factory=threading.Event)

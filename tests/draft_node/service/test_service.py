@@ -43,7 +43,7 @@ GREEDY = Sampling(temperature=0.0)
 
 @dataclass
 class Edge:
-    """A service, its daemon, and the verify node behind it."""
+    """A draft node's service, with its daemon and the verify node behind it."""
 
     service: Service
     daemon: DraftDaemon
@@ -67,7 +67,7 @@ def build_verify(network: MemoryNetwork) -> VerifyDaemon:
 
 @asynccontextmanager
 async def edge(*, max_waiting: int = 8, connected: bool = True, **options: Any) -> AsyncGenerator[Edge, None]:
-    """Both nodes serving; the draft node stays when the verify node is away."""
+    """Has both nodes serve; the draft node stays when the verify node is away."""
     network, boot_id = MemoryNetwork(), secrets.token_bytes(8)
     verify = build_verify(network)
     config = DraftConfig(model="tiny-draft-s", name="edge", **options)
@@ -96,7 +96,7 @@ def wanted(index: int = 0, max_tokens: int = 24, sampling: Sampling = GREEDY, **
 
 @dataclass
 class Written:
-    """What a user got."""
+    """The result that a user got."""
 
     text: str
     tokens: tuple[Token, ...]
@@ -240,7 +240,7 @@ def test_who_leaves_frees_both_nodes() -> None:
 
 
 def test_cancelled_at_any_point_nothing_is_lost() -> None:
-    """Neither a slot nor a session; many users of few slots, cancelled after more and more steps of the loop."""
+    """Slots and sessions come back: many users of few slots are cancelled, each after one more step of the loop."""
 
     async def work() -> None:
         async with edge(max_sessions=2, max_waiting=1000) as here:

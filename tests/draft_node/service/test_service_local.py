@@ -40,7 +40,7 @@ def _back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @cache
 def alone(name: str, prompt: tuple[int, ...], sampling: Sampling, max_tokens: int) -> tuple[int, ...]:
-    """What this model writes by itself with that seed."""
+    """Returns what this model writes by itself with that seed."""
     model = load(name)
     return tuple(generate(model, Runner(model, num_pages=128), list(prompt), sampling, max_tokens))
 

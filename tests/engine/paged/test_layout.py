@@ -1,4 +1,4 @@
-"""How a ragged batch is laid out and grouped: cases by hand, then the law that grouping loses nothing."""
+"""A ragged batch is laid out and grouped: cases by hand, then the law that grouping loses nothing."""
 
 import random
 

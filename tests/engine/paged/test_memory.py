@@ -1,4 +1,4 @@
-"""How much of a machine the key/value memory may take."""
+"""The KV pool takes its share of a machine's memory."""
 
 import os
 from pathlib import Path

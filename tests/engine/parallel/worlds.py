@@ -100,7 +100,7 @@ class World:
 
     @property
     def has_all_heads(self) -> bool:
-        """Whether each rank has all heads; the plans of some models split other layers only."""
+        """True if each rank has all heads; the plans of some models split other layers only."""
         return self.split._packed.memory.shape == self.whole._packed.memory.shape
 
 

@@ -1,4 +1,4 @@
-"""A growing text: cut at its first stop string, without leading whitespace where that is wanted."""
+"""A growing text ends at its first stop string, and has no leading whitespace where none is wanted."""
 
 import pytest
 from hypothesis import given

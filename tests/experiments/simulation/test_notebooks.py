@@ -27,7 +27,7 @@ def outputs(notebook):
 
 
 def told(cell):
-    """What a cell puts out, but for what libraries say of this machine (its fonts, say)."""
+    """Returns what a cell puts out, but for what libraries say of this machine (its fonts, say)."""
     return [output for output in cell.outputs if output.get("name") != "stderr"]
 
 
@@ -48,7 +48,7 @@ def test_runs_from_its_source(name):
 
 
 def shape(notebook):
-    """What kind of thing each cell puts out; text that a warning of a library's interrupts is one text."""
+    """Returns what kind of thing each cell puts out; text that a warning of a library's interrupts is one text."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     kinds = [[sorted(output.get("data", {"text": ""})) for output in told(cell)] for cell in code]
     return [[kind for kind, _ in groupby(cell)] for cell in kinds]

@@ -1,4 +1,4 @@
-"""How many requests can be promised: by hand on a GPU whose rounds are easy to count, and when they come at random."""
+"""So many requests can be promised: by hand on a GPU with simple rounds, and when they come at random."""
 
 from dataclasses import replace
 

@@ -142,7 +142,7 @@ def quiet_beside_loud(num_quiet: int, each: int, loud: Objectives | None, **chan
 
 
 def tokens_at(verdicts: list[Any], world: World, client: int) -> list[tuple[float, int]]:
-    """When a client's sessions got how many tokens."""
+    """Returns when a client's sessions got how many tokens."""
     own = {one.session.request.session_id for one in world.drafts[client].generations.values()}
     return [(at, len(one.tokens)) for at, one in verdicts if one.session_id in own]
 

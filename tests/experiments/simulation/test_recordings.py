@@ -105,7 +105,7 @@ class Facts:
 
 
 def says(process, base, length):
-    """What a draft from there would agree with, as the simulated draft model asks."""
+    """Returns what a draft from there would agree with, as the simulated draft model asks."""
     agreed = ""
     for offset in range(length):
         agreed += f"{process.rate(10 + base + offset, offset, '0' not in agreed):g}"

@@ -37,7 +37,7 @@ WORDS = (*ONLY_MODELS, "--model", "tiny-target", "--clients", "3", "--max-tokens
 
 @dataclass(frozen=True)
 class Told:
-    """What was decided for one session in one round."""
+    """The decision for one session in one round."""
 
     client: int
     num_verified: int
@@ -49,7 +49,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Seen:
-    """A run, real or simulated."""
+    """The rounds and the time of a run, real or simulated."""
 
     rounds: list[list[Told]]
     elapsed_s: float
@@ -75,7 +75,7 @@ def demo(folder: Path, *words: str) -> tuple[Recording, dict[str, Any]]:
 
 
 def demo_to_the_length(folder: Path, *words: str) -> tuple[Recording, dict[str, Any]]:
-    """A run of whose texts none ends by itself: a twin's would be allowed less near its end. One of a few is such."""
+    """Returns a run in which no text ends by itself: near its end its twin could draft less. One in a few is such."""
     for seed in range(8):
         run, result = demo(folder, *words, "--seed", str(seed))
         if all(one.finish_reason != "stop" for done in run.rounds for one in done.drafts):
@@ -160,7 +160,7 @@ def test_of_continuous_rounds_number_and_time_are_foretold(tmp_path: Path) -> No
 
 
 def wrongly_foretold(real: Seen, twins: Seen) -> dict[str, tuple[float, float]]:
-    """What differs by more than its tolerance: real and simulated."""
+    """Returns the figures that differ by more than their tolerance: (real, simulated)."""
     pairs = {
         "rounds": (len(real.rounds), len(twins.rounds), 0.2),
         "seconds": (real.elapsed_s, twins.elapsed_s, 0.3),

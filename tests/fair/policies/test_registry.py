@@ -1,4 +1,4 @@
-"""What holds for every policy by name, and how a wrong name or option is refused."""
+"""Every policy keeps the same laws; a wrong name or option is refused."""
 
 import math
 

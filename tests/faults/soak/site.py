@@ -18,7 +18,7 @@ from tests.faults.soak.plan import Role
 from tests.faults.soak.processes import SoakedNode
 from tests.faults.soak.schedule import VERIFY, Fault
 from tests.faults.soak.weather import Weather
-from tests.nodes import ANYWHERE, Event
+from tests.nodes import ANYWHERE, Event, with_settings
 
 STRANGER = "stranger"
 """Enrolled, and says nothing but nonsense."""
@@ -201,11 +201,11 @@ class Site:
         (source / f"{name}.pub").rename(target / f"{name}.pub")
 
     def _start_verify(self) -> SoakedNode:
-        words = ["--model", "tiny-target", "--bind", f"tcp://{ANYWHERE}", "--http", ANYWHERE]
-        words += ["--kv-pages", str(VERIFY_PAGES)]
+        words = [*with_settings(kv_pages=VERIFY_PAGES), "--model", "tiny-target"]
+        words += ["--bind", f"tcp://{ANYWHERE}", "--http", ANYWHERE]
         words += ["--key", str(self._folder / "verify.key"), "--enrolled", str(self._enrolled)]
         ports = {"--bind": "endpoint", "--http": "url"}
-        self.nodes[VERIFY] = SoakedNode(VERIFY, "verify_node", *words, ports=ports)
+        self.nodes[VERIFY] = SoakedNode(VERIFY, *words, ports=ports)
         return self.nodes[VERIFY]
 
     def _start_draft(self, role: Role, endpoint: str) -> None:

@@ -28,7 +28,7 @@ class Slope:
     num_samples: int
 
     def is_flat(self, per_hour: float) -> bool:
-        """Whether the slope is at most `per_hour`, or within two standard errors of zero, or over in the second half.
+        """True if the slope is at most `per_hour`, or within two standard errors of zero, or over in the second half.
 
         A step (a pool of threads that grows by one, a cache that is full) is no leak: what leaks goes on.
         """

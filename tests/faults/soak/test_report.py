@@ -1,4 +1,4 @@
-"""Which promises are said to hold, on made outcomes: each of them can break."""
+"""The soak's report judges made-up outcomes; each of its promises can break."""
 
 import json
 

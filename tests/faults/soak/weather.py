@@ -60,7 +60,7 @@ class Weather:
         )
 
     def was_away(self, name: str, since: float, until: float) -> bool:
-        """Whether within that time a draft node and the verify node were apart for as long as texts wait."""
+        """True if within that time a draft node and the verify node were apart for as long as texts wait."""
         return any(
             one.ended_at - one.began_at + RECOVERY_S > AWAY_LIMIT_S and one.began_at <= until and one.ended_at >= since
             for one in self._of(name)

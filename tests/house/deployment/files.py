@@ -23,7 +23,7 @@ EXAMPLES = {"%H": "edge-1", "$(POD_NAME)": "draft-7d4f-x", "${VERIFY}": "tcp://v
 
 
 def settings(node: str, arguments: list[str]) -> DraftConfig | VerifyConfig:
-    """What the node makes of a command line; options must be spelled out."""
+    """Returns what the node makes of a command line; options must be spelled out."""
     build_parser, config = NODES[node]
     parser = build_parser()
     parser.allow_abbrev = False

@@ -1,4 +1,4 @@
-"""What an image is made of: all that it needs is let in, and both share what is large."""
+"""An image lets in all that it needs, and both images share what is large."""
 
 import re
 import tomllib

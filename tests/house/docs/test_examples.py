@@ -44,7 +44,7 @@ def noted(commands: str) -> str:
 
 
 def paste(text: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    """What one shell said to all of it, in a folder that has the environment of a checkout.
+    """Returns what one shell said to all of it, in a folder that has the environment of a checkout.
 
     It has job control, as one that somebody types into.
     """

@@ -1,4 +1,4 @@
-"""What the documents name exists: links, anchors, paths, modules, options, `make` targets. The guides stay short."""
+"""Whatever the documents name exists: links, anchors, paths, modules, options, `make` targets. Guides stay short."""
 
 import re
 from functools import cache

@@ -44,7 +44,7 @@ def load(name: str) -> Checkpoint:
 
 
 def prompt_ids(index: int) -> tuple[int, ...]:
-    """Prompt of one of the eight domains."""
+    """Returns the prompt of one of the eight domains."""
     return tuple(encode_prompt(load("tiny-target").tokenizer, prompts.demo()[index % 8].prompt))
 
 
@@ -64,7 +64,7 @@ def make_request(prompt: Sequence[int], max_tokens: int = 32, **options: Any) ->
 def alone(
     prompt: tuple[int, ...], sampling: Sampling, max_tokens: int, rules: LogitRules | None = None
 ) -> tuple[int, ...]:
-    """What the target writes by itself with that seed."""
+    """Returns the tokens that the target alone writes with that seed."""
     target = load("tiny-target")
     runner = Runner(target, num_pages=64)
     return tuple(generate(target, runner, list(prompt), sampling, max_tokens, target.eos_ids, rules=rules))
@@ -72,7 +72,7 @@ def alone(
 
 @dataclass
 class Served:
-    """What a user got."""
+    """The result that a user got."""
 
     tokens: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprobs, ...] = ()
@@ -82,7 +82,7 @@ class Served:
 
 @dataclass
 class Cluster:
-    """Nodes of one process; `serve` runs everybody's requests to their end and then stops the nodes."""
+    """A verify node and draft nodes in one process; `serve` finishes all requests, and then stops the nodes."""
 
     verify_options: dict[str, Any]
     clients: dict[str, dict[str, Any]]  # name -> DraftConfig fields; `model` among them

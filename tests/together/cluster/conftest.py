@@ -13,7 +13,7 @@ from tests.nodes import VerifyNode
 @pytest.fixture(scope="session")
 def verify() -> Iterator[VerifyNode]:
     """Runs one `goodspeed-verify` for all tests that need real processes."""
-    with VerifyNode("--heartbeat-s", "20") as node:
+    with VerifyNode(heartbeat_s=20.0) as node:
         node.wait_for("ready")
         yield node
     assert node.events[-1]["event"] == "stopped"

@@ -1,4 +1,4 @@
-"""What users do wrong with the two daemons: a named error each, and a failed command says so by its exit status."""
+"""Each wrong use of the two daemons has a named error, and a failed command says so by its exit status."""
 
 import json
 import socket

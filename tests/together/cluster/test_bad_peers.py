@@ -1,4 +1,4 @@
-"""What peers do wrong on the wire, against a real process: refused by name, and an honest client notices nothing."""
+"""A real process refuses peers' errors on the wire by name, and an honest client notices nothing."""
 
 import asyncio
 import re

@@ -45,7 +45,7 @@ def target() -> Checkpoint:
 
 
 async def _serve(chat: bool, options: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """What the console tells of every prompt, and the texts of the service."""
+    """Returns what the console tells of every prompt, and the texts of the service."""
     network, boot_id = MemoryNetwork(), secrets.token_bytes(8)
     verify_config, checkpoint = VerifyConfig(model="tiny-target", kv_pages=256), target()
     welcome = verify_assembly.make_welcome(verify_config, checkpoint)

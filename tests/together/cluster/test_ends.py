@@ -1,4 +1,4 @@
-"""How `goodspeed-draft` ends: what is told, and its exit status."""
+"""`goodspeed-draft` ends with its events and its exit status."""
 
 import json
 import signal

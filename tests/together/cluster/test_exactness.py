@@ -41,7 +41,7 @@ RULES = [
 
 
 def is_near_tie(request: Request, tokens: tuple[int, ...]) -> bool:
-    """Whether the target's two best choices after these tokens are too near for float32 to tell apart."""
+    """True if the target's two best choices after these tokens are too near for float32 to tell apart."""
     target = load("tiny-target")
     text = [*request.prompt, *tokens]
     logits = Runner(target, num_pages=256).forward([Chunk("", text, 1)]).double()

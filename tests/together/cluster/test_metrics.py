@@ -224,7 +224,7 @@ def wanted(index: int, max_tokens: int, **changes: object) -> Wanted:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a node told before and after the workload."""
+    """A node's metrics before and after the workload."""
 
     before: dict[str, Told]
     after: dict[str, Told]

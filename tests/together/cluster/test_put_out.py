@@ -1,4 +1,4 @@
-"""Who is put out by a real verify node, what it can make that node keep, and what a draft node does that is put out.
+"""A real verify node bars peers, and keeps little of what they send; a barred draft node knows what to do.
 
 Messages without an end are said by hand: no library sends a message before it is whole.
 """

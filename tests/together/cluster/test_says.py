@@ -1,4 +1,4 @@
-"""What both daemons say on standard error as real processes, and what becomes of them when nobody can be told."""
+"""Both daemons write to standard error as real processes, and go on or end when nobody can be told."""
 
 import json
 import re

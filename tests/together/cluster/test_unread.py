@@ -71,7 +71,7 @@ def healthy(client: Client, url: str, process: Fork) -> bool:
 
 
 def is_whole(line: str, program: str) -> bool:
-    """Whether it is one line of the node, from its beginning to its end."""
+    """True if it is one line of the node, from its beginning to its end."""
     if line.startswith("{"):
         return "event" in json.loads(line)
     return line.startswith((f"{program}: ", "time=")) and line.count(program) <= 2

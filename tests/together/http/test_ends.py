@@ -1,4 +1,4 @@
-"""How a draft node with an HTTP face ends: new requests are refused, running ones finish."""
+"""A draft node with HTTP ends: it refuses new requests, and finishes running ones."""
 
 import signal
 from typing import Any

@@ -79,7 +79,7 @@ async def agent(url: str, kind: str, **options: Any) -> AsyncIterator[Any]:
 
 
 async def answered(url: str, kind: str, **options: Any) -> Any:
-    """What such an agent answers."""
+    """Returns what such an agent answers."""
     async with agent(url, kind, **options) as one:
         return (await one.run(ASKED)).output
 

@@ -19,7 +19,7 @@ INSTALLED = Path(sys.prefix) / "node_modules"
 
 @pytest.fixture(scope="module")
 def told(url: str, tools_url: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What the script beside this file says; it lies beside the packages, since Node.js looks for them from there."""
+    """Returns what the script beside this file prints; it is copied to the packages, where Node.js looks for them."""
     node = shutil.which("node")
     if node is None or not INSTALLED.is_dir():
         pytest.skip("the clients of npm are not installed (`make clients` does it where there are node and npm)")

@@ -32,7 +32,7 @@ def prompt(index: int) -> str:
 
 @cache
 def generated(text: str, max_tokens: int, **options) -> str:
-    """What `goodspeed generate` writes."""
+    """Returns what `goodspeed generate` writes."""
     config = GenerateConfig(prompt=text, max_tokens=max_tokens, **options)
     checkpoint = load("tiny-target")
     if config.generation_config == "none":

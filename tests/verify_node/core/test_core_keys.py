@@ -1,4 +1,4 @@
-"""Where there are keys: whose word a message is, what a key is allowed, and how it goes. No sockets."""
+"""With keys each message belongs to a key, which has limits and can be revoked. No sockets."""
 
 from typing import Any
 

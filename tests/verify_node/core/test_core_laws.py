@@ -1,4 +1,4 @@
-"""What holds in the verify node's core whatever honest and dishonest draft nodes say, in any order, and in any round.
+"""The verify node's core keeps its laws whatever honest and dishonest draft nodes say, in any order and round.
 
 Two clients with a few sessions each; a message may be honest, changed in any field, another's, or one said before.
 """

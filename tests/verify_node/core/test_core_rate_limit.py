@@ -1,4 +1,4 @@
-"""Who misbehaves at the verify node: limited, put out, heard again; and what all the others notice of it (nothing).
+"""Whoever misbehaves is limited, barred, and heard again; all others notice nothing.
 
 The core with the fake target, on a clock set by hand.
 """
@@ -244,7 +244,7 @@ LIES += ["version", "tokenizer", "malformed"]
 
 
 def permissions_of_others(lie, rounds=12):
-    """What A's and B's sessions may draft, and their texts, while C, which has one and drafts once, tells this lie."""
+    """Returns what A's and B's sessions may draft, and their texts. C has one session, drafts once, and tells a lie."""
     desk = Desk(budget=12, eta=0.3, beta=0.3)
     for number, name in enumerate("abc", 1):
         desk.hello(name)

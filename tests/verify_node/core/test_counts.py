@@ -1,4 +1,4 @@
-"""What the verify node counts, by hand: tokens, drafts, positions, preemptions, repetitions, failures."""
+"""The verify node counts tokens, drafts, positions, preemptions, repetitions and failures. By hand."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the verify node remembers of its clients: noted where it happens, the newest first, bounded."""
+"""The verify node remembers events of its clients, the newest first, bounded."""
 
 from goodspeed.errors import MalformedMessage
 from goodspeed.wire.handshake import Leave

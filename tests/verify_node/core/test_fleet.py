@@ -1,4 +1,4 @@
-"""Which sessions a verify node sends on, how often, and what its draft nodes are told of the others."""
+"""A verify node redirects sessions, not too often, and tells its draft nodes of the other replicas."""
 
 import pytest
 from msgspec.structs import replace

@@ -38,7 +38,7 @@ def open_one(desk: Desk, number: int, constraint: Constraint = ONE, *, peer: str
 
 
 def is_held(constraints: Constraints, number: int, constraint: Constraint = ONE) -> bool:
-    """Whether the target need not compile it."""
+    """True if the target need not compile it."""
     return constraints.holds(session_id(number), constraint)
 
 

@@ -206,7 +206,7 @@ NUM_ROUNDS = 200
 
 @cache
 def beside_the_best(rounds: str) -> tuple[float, float]:
-    """What the honest ones get beside a client whose every token is accepted, and there at once: the bound."""
+    """Returns what the honest ones get beside a client whose every token is accepted, and there at once: the bound."""
     return Neighbours(Independent(1.0), rounds=rounds).play(NUM_ROUNDS)
 
 

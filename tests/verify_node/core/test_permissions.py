@@ -1,4 +1,4 @@
-"""How much may be drafted beyond each text, by policy and key, and what becomes of what draft models draft."""
+"""Policy and key permit drafting beyond each text; drafts of models count as they come."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -220,7 +220,7 @@ def test_a_policy_that_fails_permits_nothing_until_it_answers_again() -> None:
 
 
 def without(rounds: str) -> tuple[Desk, list[int]]:
-    """What the session may draft after each of 50 rounds, of a policy that gives it nothing."""
+    """Returns what the session may draft after each of 50 rounds, of a policy that gives it nothing."""
     desk = Desk(
         rounds=rounds, policy=OwnPolicy("mine:Nobody", Nobody), self_draft=False, context_len=999, num_pages=999
     )

@@ -1,4 +1,4 @@
-"""Who is limited and who is put out: the buckets by hand, then what holds for honest draft nodes and for any names."""
+"""Senders are limited and barred: the buckets by hand, then laws for honest draft nodes and for any names."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""When a round starts and whom it waits for: everybody's complete draft, a ratio session's own, or nobody.
+"""A round starts and waits: for everybody's complete draft, a ratio session's own, or nobody.
 
 What `plan` remembers between two messages is true.
 """

@@ -155,7 +155,7 @@ def test_a_text_that_waits_for_memory_is_known_to() -> None:
 
 
 def promised(slo: Slo | None, **options: Any) -> list[bool | None]:
-    """What the first three verdicts of a text say."""
+    """Returns what the first three verdicts of a text say."""
     desk = Desk(self_draft=False, tiers=TIERS, cost=Linear(fixed_s=0.004, token_s=0.004), **options)
     desk.hello(draft_model="")
     desk.open(slo=slo)

@@ -1,4 +1,4 @@
-"""What must hold is looked at, and a transition that breaks it is found, by the session's id and what is wrong."""
+"""`validate` finds every broken invariant, by the session's id and what is wrong."""
 
 import pytest
 

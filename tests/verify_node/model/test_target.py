@@ -43,7 +43,7 @@ def make_target(*, records=False, **options):
 
 
 def alone(opened):
-    """What the model writes by itself, one token at a time."""
+    """Returns what the model writes by itself, one token at a time."""
     return tuple(
         generation.generate(
             CHECKPOINT,
@@ -182,7 +182,7 @@ def test_a_recording_target_tells_what_agreed_after_a_disagreement_too():
 
 
 def draft(numbers, prompt, length, *, kind="lattice", k=32):
-    """What the target itself would draft for sessions of these numbers."""
+    """Returns what the target itself would draft for sessions of these numbers."""
     drafter = Drafter(CHECKPOINT, make_runner(CHECKPOINT), kind=kind, k=k)
     for number in numbers:
         request = Request(session_id(number), prompt, Sampling(seed=number), 100, verification="ratio")

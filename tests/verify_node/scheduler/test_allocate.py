@@ -70,7 +70,7 @@ def seen(session, agreement, num_drafted, num_tokens):
 
 
 def permit(scheduler, sessions, number=1, round_s=0.01):
-    """What each session is permitted after that round, in order, and is told."""
+    """Returns what each session is permitted after that round, in order, and is told."""
     permitted = scheduler.permit(number, sessions, round_s)
     for session in sessions:
         session.permit(permitted.get(session.session_id, 0), number)

@@ -1,4 +1,4 @@
-"""What a choice does for sessions with objectives, before tokens are chosen by what they bring."""
+"""A choice serves sessions with objectives before it chooses tokens by their value."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whether draft models that share the verify node's machine may draft, in toy worlds that say what a round brings."""
+"""Measurements decide whether draft models on this machine may draft, in toy worlds that say what a round brings."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.simulation.queueing.places import give
-from experiments.simulation.queueing.rivals import create
+from experiments.simulation.queueing.rivals import bounds, create
 from goodspeed.errors import ConfigError
-from verify_node.scheduler.laps import NUM_ROUNDS, Queues, RateHistory, stable_rate
+from verify_node.scheduler.laps import BOUNDS, NUM_ROUNDS, Laps, RateHistory, stable_rate
 from verify_node.scheduler.order import AGING_S, Job
 from verify_node.scheduler.preempt import ORDERS
 
 STABLE = (0.5,) * NUM_ROUNDS
-QUEUES: dict[str, Any] = {"num_queues": 4, "growth": 2.0, "first_s": 1.0}  # bounds 1, 2, 4 s
+QUEUES: dict[str, Any] = {"bounds": (1.0, 2.0, 4.0)}
 
 
 def job(number, *, tokens=100.0, since=0.0, at=0.0, **known):
@@ -96,14 +96,14 @@ def test_an_unknown_length_at_no_known_cost_is_no_number():
 
 @pytest.mark.parametrize(("service_s", "level"), [(0.0, 0), (0.99, 0), (1.0, 1), (3.9, 2), (4.0, 3), (1e9, 3)])
 def test_a_job_is_demoted_by_what_it_has_attained(service_s, level):
-    assert Queues(**QUEUES).level(service_s) == level
+    order = create("laps", **QUEUES)
+    assert isinstance(order, Laps)
+    assert order.level(service_s) == level
 
 
-@pytest.mark.parametrize("wrong", [{"num_queues": 0}, {"growth": 1.0}, {"first_s": 0.0}])
-@pytest.mark.parametrize("name", ["las", "laps"])
-def test_queues_that_are_none_are_refused(name, wrong):
-    with pytest.raises(ConfigError, match="queues must be"):
-        create(name, **wrong)
+def test_bounds_of_queues_grow_by_the_same_factor():
+    assert bounds(num_queues=4, growth=4.0, first_s=0.5) == BOUNDS == (0.5, 2.0, 8.0)
+    assert bounds(num_queues=2, growth=2.0, first_s=0.25) == (0.25,)
 
 
 @pytest.mark.parametrize("name", ["las", "laps"])
@@ -126,7 +126,7 @@ def test_a_perceptible_job_lies_in_the_queue_of_what_it_will_have_attained():
 
 
 def left_for(order, holding, waiting, now=0.0, **options):
-    """Whether the only place changes hands."""
+    """True if the only place changes hands."""
     return ids(give(create(order, **QUEUES, **options), [holding, waiting], 1, now).leave) == [holding.job_id]
 
 

@@ -1,4 +1,4 @@
-"""What is in a round: by hand, then that no limit is ever exceeded."""
+"""A round is packed: cases by hand, then the law that no limit is ever exceeded."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Which drafted tokens a round verifies: small rounds by hand, then that no rule is ever broken."""
+"""A round verifies chosen drafted tokens: small rounds by hand, then the law that no rule is ever broken."""
 
 import numpy as np
 import pytest

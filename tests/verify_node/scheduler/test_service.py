@@ -1,4 +1,4 @@
-"""What sessions have had of the rounds' time, and how an order sees them, by hand."""
+"""Accounts hold sessions' service in rounds, and an order sees sessions as jobs. By hand."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from verify_node.scheduler.laps import FIRST_S
 from verify_node.scheduler.order import AGING_S
 from verify_node.scheduler.preempt import NUM_GONE
 from verify_node.scheduler.round import Entry
-from verify_node.scheduler.service import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Account
+from verify_node.scheduler.service import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Account, Accounts
 
 
 def account(**known: Any) -> Account:
     session: Any = None
-    return Account(session, arrived_at=0.0, wait_began_at=0.0, **known)
+    return Account(session, wait_began_at=0.0, **known)
 
 
 def observe(
@@ -106,10 +106,15 @@ def desk() -> Desk:
     return desk
 
 
+def accounts_of(desk: Desk) -> Accounts:
+    accounts = desk.core.preemption.accounts
+    assert accounts is not None
+    return accounts
+
+
 def job(desk: Desk, number: int = 1) -> Any:
-    places = desk.core.preemption
     in_pool = session_id(number) in desk.core.pool
-    return places.accounts.job(desk.session(number), has_place=in_pool, recompute_s=0.5)
+    return accounts_of(desk).job(desk.session(number), has_place=in_pool, recompute_s=0.5)
 
 
 def test_a_job_by_hand(desk: Desk) -> None:
@@ -131,24 +136,22 @@ def test_a_job_by_hand(desk: Desk) -> None:
 
 
 def test_lengths_are_learned_from_complete_texts_of_the_client(desk: Desk) -> None:
-    places = desk.core.preemption
     desk.hello("b")
     desk.open("a", 1, max_tokens=1)
     desk.round()
     assert desk.session(1).finished
-    assert len(places.accounts) == 0
+    assert len(accounts_of(desk)) == 0
     desk.open("a", 2, max_tokens=100)
     desk.open("b", 3, max_tokens=100)
     assert job(desk, 2).remaining_tokens < job(desk, 3).remaining_tokens == 100.0
 
 
 def test_what_is_gone_is_forgotten(desk: Desk) -> None:
-    places = desk.core.preemption
     desk.open()
     desk.round()
-    assert len(places.accounts) == 1
-    places.keep({}, ())
-    assert len(places.accounts) == 0
+    assert len(accounts_of(desk)) == 1
+    desk.core.preemption.keep({}, ())
+    assert len(accounts_of(desk)) == 0
 
 
 # -- whose account it is -----------------------------------------------------------------------------------------------
@@ -200,12 +203,12 @@ def test_who_loses_its_memory_by_opening_again_begins_to_wait(desk: Desk) -> Non
     desk.now = 7.0
     desk.open(epoch=2, prompt=range(1, 10), max_tokens=20)
     desk.finish(planned, 0.5)
-    known = desk.core.preemption.accounts.of(desk.session())
-    assert (known.arrived_at, known.wait_began_at) == (0.0, 7.0)
+    session = desk.session()
+    assert (session.arrived_at, accounts_of(desk).of(session).wait_began_at) == (0.0, 7.0)
 
 
 def test_accounts_of_closed_sessions_do_not_grow_in_number_without_rounds(desk: Desk) -> None:
-    accounts = desk.core.preemption.accounts
+    accounts = accounts_of(desk)
     desk.open(max_tokens=20)
     desk.round()
     for number in range(2, 300):
@@ -214,3 +217,20 @@ def test_accounts_of_closed_sessions_do_not_grow_in_number_without_rounds(desk: 
         desk.up("a", Close(session_id(number), 1))
     assert len(accounts) <= NUM_GONE + 4
     assert accounts.of(desk.session(1)).num_decided == 1
+
+
+# -- first come, first served ------------------------------------------------------------------------------------------
+
+
+def test_first_come_first_served_keeps_no_accounts_and_a_text_that_goes_on_keeps_its_arrival() -> None:
+    desk = Desk(order="fcfs")
+    desk.hello()
+    desk.open(prompt=range(1, 10), max_tokens=20)
+    desk.round(0.5)
+    assert desk.core.preemption.accounts is None
+    committed = desk.text()
+    desk.now = 7.0
+    desk.open(epoch=2, prompt=range(1, 10), committed=committed, max_tokens=20)
+    assert desk.session().arrived_at == 0.0
+    desk.open(epoch=3, prompt=range(1, 10), committed=(committed[0] + 1,), max_tokens=20)
+    assert desk.session().arrived_at == 7.0, "these tokens are another text's"

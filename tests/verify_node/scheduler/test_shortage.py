@@ -1,4 +1,4 @@
-"""Who gives up memory and who waits for it: the small cases by hand, then what holds for all orders."""
+"""Sessions give up memory or wait for it: small cases by hand, then laws for all orders."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +35,7 @@ def seated(
     num_promised: int = 0,
     now: float = 1.0,
 ) -> tuple[list[Any], list[Any]]:
-    """Who leaves, and who waits, by name."""
+    """Returns who leaves, and who waits, by name."""
     claims = dict.fromkeys(owned, (SERVED, 0.0)) | dict(claims or {})
     found = Contention(
         create(order), jobs, now, num_free=num_free, owned=owned, needs=needs, claims=claims, num_promised=num_promised

@@ -1,4 +1,4 @@
-"""When a round starts, by hand."""
+"""Rounds start at their times. By hand."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""From which phase each transition leads where; from all others it raises."""
+"""Each transition leads from its phases to the right ones; from all others it raises."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a session on the verify node derives from what it knows."""
+"""A session on the verify node derives its properties from what it knows."""
 
 from itertools import permutations
 

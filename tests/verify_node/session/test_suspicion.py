@@ -123,7 +123,7 @@ def test_a_client_that_begins_to_lie_late_is_found_nearly_as_soon():
 
 
 def over_the_wire(probs: Tensor, kind: str, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """What is claimed [rows, vocab] of rows that are sampled and sent as by a draft node, and the tokens [rows]."""
+    """Returns the claims [rows, vocab] and tokens [rows] of rows that are sampled and sent as by a draft node."""
     proposal = proposals.make(probs, kind, **ENCODINGS[kind])
     sent = encode(proposal.pack())
     return decode(sent, len(probs), probs.shape[1]), proposal.sample(noise)

@@ -1,4 +1,4 @@
-"""What a round owes, who is promised; then whole runs without a broken promise."""
+"""A round owes tokens, and deadlines are promised: by hand, then whole runs without a broken promise."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a round owes to sessions with deadlines: bounds, order, and that a liar takes no more than a part."""
+"""A round owes drafted tokens to sessions with deadlines, within bounds and in order; a liar takes only a part."""
 
 from itertools import accumulate, count
 from operator import mul

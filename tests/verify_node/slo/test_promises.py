@@ -48,7 +48,7 @@ def serve(desk: Desk) -> list[Any]:
 
 
 def told(answers: list[Any]) -> dict[bytes, bool | None]:
-    """What verdicts say of promises, by session."""
+    """Returns what verdicts say of promises, by session."""
     return {answer.session_id: answer.promised for answer in answers if isinstance(answer, Verdict)}
 
 

@@ -1,4 +1,4 @@
-"""What keys may ask for, and what is granted of what they do."""
+"""Keys may ask for some service levels, and are granted them."""
 
 import pytest
 

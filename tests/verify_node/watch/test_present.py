@@ -1,4 +1,4 @@
-"""Who is shown: those who are there, never more than a bounded number of them."""
+"""The page shows clients that are there, and never more than a bounded number."""
 
 import math
 

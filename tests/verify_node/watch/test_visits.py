@@ -1,4 +1,4 @@
-"""Who came and went, as the verify node says it: each visit once, a return as a return, and bounded memory."""
+"""The verify node tells who came and went: each visit once, a return as a return, in bounded memory."""
 
 from tests.fakes import Desk, make_hello
 from verify_node.core.diary import MAX_REFUSALS, MAX_VISITS, Diary

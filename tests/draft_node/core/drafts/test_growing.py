@@ -1,4 +1,4 @@
-"""What a draft model drafts beyond a text: how far, for how long, and what the text does to it."""
+"""A draft model drafts beyond a text so far and so long, and keeps what the text's growth leaves valid."""
 
 from msgspec.structs import replace
 

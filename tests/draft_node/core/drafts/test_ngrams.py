@@ -1,4 +1,4 @@
-"""Which texts draft for whom: a request's own, its user's and shared ones, and never another user's."""
+"""A request's own texts, its user's and shared ones draft for it, and never another user's."""
 
 import gc
 
@@ -50,7 +50,7 @@ def write(core, user, number=1):
 
 
 def answer_to(core, user, number=2, **changes):
-    """What a second text of some user, which begins as the first does, answers to its first three tokens."""
+    """Returns what a second text of some user, which begins as the first does, answers to its first three tokens."""
     core.begin(make_request(number, user=user, **changes), 0.0)
     [answer] = say(core, number, len(PROMPT), TEXT[:3])
     return answer

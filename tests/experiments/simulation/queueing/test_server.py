@@ -18,7 +18,7 @@ TIMES = Times(Roofline((Linear(fixed_s=1.0),)), Roofline((Linear(fixed_s=0.0),))
 """A round takes a second, however many share it, and so does a prompt."""
 
 KIND = Kind(prompt_tokens=10, acceptance=(0.1, 0.9), output_tokens=20, output_spread=8)
-QUEUES: dict[str, Any] = {"first_s": 2.0, "growth": 2.0}
+QUEUES: dict[str, Any] = {"bounds": (2.0, 4.0, 8.0)}
 
 
 def request(number, num_rounds, at_s=0.0):

@@ -27,10 +27,10 @@ class Run:
 
 
 @contextmanager
-def running(num_clients: int, folder: Path, *verify_options: str) -> Iterator[Run]:
-    """All nodes are there; draft nodes may still be about to connect."""
+def running(num_clients: int, folder: Path, **settings: float) -> Iterator[Run]:
+    """All nodes are there; draft nodes may still be about to connect. settings: of the verify node."""
     with ExitStack() as stack:
-        verify = stack.enter_context(VerifyNode(*verify_options))
+        verify = stack.enter_context(VerifyNode(measures=False, **settings))
         drafts = {}
         for index in range(num_clients):
             name = f"client-{index + 1}"

@@ -23,10 +23,9 @@ NUM_COLORS = 256
 
 def main() -> int:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS
-    options = ("--heartbeat-s", "1", "--kv-pages", "192")
     with (
         tempfile.TemporaryDirectory() as scratch,
-        running(5, Path(scratch), *options) as run,
+        running(5, Path(scratch), kv_pages=192) as run,
         idle("client-6", run),
         browser() as driver,
     ):

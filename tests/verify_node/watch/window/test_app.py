@@ -1,4 +1,4 @@
-"""What is served, and to whom; and what viewers cost: one snapshot for all, nothing for one who stops reading."""
+"""The page is served to those who may see it; viewers share one snapshot, and one who stops reading costs nothing."""
 
 import asyncio
 import hashlib

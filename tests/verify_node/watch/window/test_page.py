@@ -26,7 +26,7 @@ TIMEOUT_S = 60
 
 
 class Page:
-    """What a user sees of it."""
+    """The page as a user sees it."""
 
     def __init__(self, driver: Chrome, run: Run) -> None:
         self.driver = driver
@@ -63,8 +63,7 @@ class Page:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    options = ("--heartbeat-s", "0.5")
-    with running(2, tmp_path_factory.mktemp("prompts"), *options) as run, browser() as driver:
+    with running(2, tmp_path_factory.mktemp("prompts"), heartbeat_s=0.5) as run, browser() as driver:
         driver.get(run.url)
         yield Page(driver, run)
 

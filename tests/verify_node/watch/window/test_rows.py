@@ -1,4 +1,4 @@
-"""What the page says of clients in each state, and of what drafts, from made-up snapshots.
+"""The page describes clients in each state, and drafts, from made-up snapshots.
 
 Nothing old is shown as if it were new.
 """
@@ -112,7 +112,7 @@ def test_one_that_does_not_has_no_estimates(driver: Chrome, name: str, activity:
 
 
 def rows(driver: Chrome, name: str) -> dict[str, list[str]]:
-    """What a list says, in order of its rows: their texts and the lengths of their bars."""
+    """Returns what a list says, in order of its rows: their texts and the lengths of their bars."""
     script = """
         return [...document.querySelectorAll(arguments[0] + " li")].map((li) => [li.dataset.key,
             [...[...li.querySelectorAll("span")].map((one) => one.innerText), li.querySelector("i").style.width]]);

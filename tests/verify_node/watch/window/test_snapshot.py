@@ -1,4 +1,4 @@
-"""What a snapshot tells of a verify node: plain figures, nobody forgotten too soon, nothing for ever."""
+"""A snapshot of a verify node has plain figures; it forgets every client in the end, and none too soon."""
 
 import math
 from typing import Any

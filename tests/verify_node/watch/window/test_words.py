@@ -52,7 +52,7 @@ def wait(driver: Chrome, holds: Any) -> None:
 
 
 def sentence(word: str) -> str:
-    """What the page says of a word."""
+    """Returns what the page says of a word."""
     found = re.search(rf'id="word-{word}">([^<]*)</dd>', (PAGE / "index.html").read_text("utf-8"))
     assert found, word
     return found[1]
