@@ -223,8 +223,8 @@ class Links:
     def next_to_try(self, wanted: Iterable[str | None], now: float) -> int | None:
         """Adds a link to the next verify node to try, and returns its number; None: none to try now.
 
-        wanted: targets of waiting sessions. A link is added if no connected link has one of them, or if the home is
-        away. In the latter case any verify node will do: a session whose target exists nowhere has to find that out.
+        wanted: targets of waiting sessions. Adds a link if no connected link has one of these targets, or if the home
+        is away. If the home is away, any verify node will do: it can refuse a session whose target exists nowhere.
         """
         if now < self._try_at:
             return None

@@ -50,9 +50,9 @@ INSTEAD = {
     **{f"guided_{kind}": "send structured_outputs" for kind in ("json", "regex", "choice", "grammar")},
     "grammar": "send structured_outputs",
     "json_schema": "send response_format",
-    **dict.fromkeys(("previous_response_id", "conversation"), "no response is kept here; send all of it as input"),
+    **dict.fromkeys(("previous_response_id", "conversation"), "no response is stored; send the whole conversation"),
     "store": "no answer is kept here",
-    "background": "a response is made while its request waits, or is streamed",
+    "background": "a request waits for its response, or streams it",
 }
 """Advice for unsupported members."""
 
@@ -81,7 +81,7 @@ class Strict(BaseModel):
                 continue
             if name not in IGNORED:
                 advice = INSTEAD.get(name, "leave it out")
-                raise refused(name, f"is not a parameter that is served here; {advice}", "unknown_parameter")
+                raise refused(name, f"is not a supported parameter; {advice}", "unknown_parameter")
             if info.context is not None:
                 info.context.add(name)
         return self

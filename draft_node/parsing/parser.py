@@ -92,7 +92,7 @@ class Parser:
                 self._blank = self._word = ""
             if self._after_marker or self._at_border or self._markers(text=True):
                 self._blank += char
-            else:  # no marker can follow to which the whitespace would belong
+            else:  # no marker can follow, so the whitespace is text
                 self._say(char)
             return
         self._word += char

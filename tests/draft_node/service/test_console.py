@@ -298,7 +298,7 @@ def test_what_the_draft_model_wrote_alone_is_told(capsys: pytest.CaptureFixture[
     told = [json.loads(line) for line in captured.out.splitlines()]
     assert [event["local"] for event in told if event["event"] == "tokens"] == [False, True]
     assert [event["num_local"] for event in told if event["event"] == "finish"] == [4]
-    assert captured.err == "prompt 1: 4 of its 5 tokens are the draft model's own\n"
+    assert captured.err == "prompt 1: 4 of its 5 tokens were written by the draft model alone\n"
 
 
 def test_tokens_are_told_with_what_drafted_them_so_far(capsys: pytest.CaptureFixture[str]) -> None:

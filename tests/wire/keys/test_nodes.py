@@ -209,7 +209,7 @@ async def test_who_is_enrolled_later_gets_in_with_what_the_key_allows(
         texts = [asyncio.create_task(text(node, request)) for request in requests]
         await until(lambda: node.link.trouble)
         assert "ZAP 400" in str(node.link.trouble)
-        assert any("does not let us in" in record.message for record in caplog.records)
+        assert any("refuses this node; trying again" in record.message for record in caplog.records)
         assert verify.core.refusals["not_enrolled"] >= 1
         here.enrol("late")
         assert [await one for one in texts] == [expected(request) for request in requests]
