@@ -259,7 +259,7 @@ def test_an_input_that_no_call_has_is_refused_by_its_own_name(given: dict[str, A
 def test_a_users_own_word_is_quoted_as_it_is() -> None:
     """Also where it is the name of a parameter that has another name here."""
     answer = ask(Api(service=SpeakingService("Cold.")), tools=[WEATHER | {"name": "max_completion_tokens"}] * 2)
-    message = "tools.1.name: there is a tool called 'max_completion_tokens' already; give each its own name"
+    message = "tools.1.name: another tool is named 'max_completion_tokens', too; give each its own name"
     assert error_of(answer, 400, "invalid_request_error") == message
 
 
@@ -347,7 +347,7 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
         ({"messages": [USER | {"content": "x" * 3000}]}, "messages: 3004 characters do not fit"),
         ({"messages": [USER | {"content": "x" * 1500}]}, "messages must be shorter"),
         (content(), "messages.1.content must not be empty"),
-        (content(IMAGE), "messages.1.content.0 has the type 'image', which is not served here; send one of 'text', "),
+        (content(IMAGE), "messages.1.content.0 has the type 'image', which is not supported; send one of 'text', "),
         (content({"type": "document"}), "messages.1.content.0 has the type 'document'"),
         (content({"type": "redacted_thinking"}), "messages.1.content.0 has the type 'redacted_thinking'"),
         (content({"text": "x"}), "messages.1.content.0 has the type ''"),
@@ -376,7 +376,7 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
             "output_config.format.schema",
         ),
         ({"output_config": {"format": {"type": "json_schema", "schema": LONG}}}, "output_config.format.schema has"),
-        ({"goodspeed": {"mark_accepted": True}, "stream": True}, "goodspeed.mark_accepted is not served here"),
+        ({"goodspeed": {"mark_accepted": True}, "stream": True}, "goodspeed.mark_accepted is not supported here"),
         ({"stream_options": {}}, "stream_options needs stream"),
     ],
 )
@@ -392,9 +392,9 @@ def test_refused_by_name(api: Api, body: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"tools": [WEATHER, WEATHER]}, "tools.1.name: there is a tool called 'weather'"),
+        ({"tools": [WEATHER, WEATHER]}, "tools.1.name: another tool is named 'weather'"),
         ({"tools": [WEATHER | {"input_schema": {"type": "string"}}]}, 'tools.0.input_schema.type must be "object"'),
-        ({"tool_choice": {"type": "tool", "name": "x"}, **TOOLS}, "tool_choice.name: no tool is called 'x'"),
+        ({"tool_choice": {"type": "tool", "name": "x"}, **TOOLS}, "tool_choice.name: no tool is named 'x'"),
     ],
 )
 def test_tools_are_refused_by_the_names_of_this_api(body: dict[str, Any], message: str) -> None:

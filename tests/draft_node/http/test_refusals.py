@@ -45,7 +45,7 @@ BOTH: Rows = [
     ({"goodspeed": {"max_draft": -1}}, "goodspeed.max_draft must be at least 0"),
     ({"goodspeed": {"slo": "fast"}}, "goodspeed.slo: there is no tier 'fast'; there are none here; leave it out"),
     ({"goodspeed": {"slo": {}}}, "goodspeed.slo must have ttft_ms, tpot_ms or both"),
-    ({"goodspeed": {"slo": {"ttft_ms": 9, "tpot_window": 9}}}, "goodspeed.slo must have tpot_ms, which"),
+    ({"goodspeed": {"slo": {"ttft_ms": 9, "tpot_window": 9}}}, "goodspeed.slo must have tpot_ms, because"),
     ({"goodspeed": {"slo": {"tpot_ms": 9, "tpot_window": -1}}}, "goodspeed.slo.tpot_window must be at least 0"),
     ({"goodspeed": {"slo": 5}}, "goodspeed.slo must be a tier's name, or an object with ttft_ms, tpot_ms or both"),
     ({"goodspeed": {"slo": {"tier": "x"}}}, "goodspeed.slo.tier is not a supported parameter; leave it out"),
