@@ -140,7 +140,7 @@ def test_profile_gives_an_object_and_saves_it(run: Run, tmp_path: Path) -> None:
             "verify, draft, fleet",
         ),
         (["nonsense"], 2, "unknown command 'nonsense'; choose one of: chat, demo"),
-        (["models", "path", "tiny"], 1, "no embedded model is called 'tiny'; choose one of: tiny-target"),
+        (["models", "path", "tiny"], 1, "no embedded model is named 'tiny'; choose one of: tiny-target"),
         (["generate"], 2, "--prompt is missing"),
         (
             ["generate", "--prompt", "x", "--speed", "9"],
@@ -165,7 +165,7 @@ def test_profile_gives_an_object_and_saves_it(run: Run, tmp_path: Path) -> None:
         ),
         (["demo", "--png", "/no/such/folder/x.png"], 2, "there is no folder /no/such/folder"),
         (["demo", "--record", "/no/such/folder/x.jsonl"], 2, "--record /no/such/folder/x.jsonl: there is no folder"),
-        (["demo", "--record", "x.jsonl", "--compare"], 2, "--record keeps one run, and --compare makes several"),
+        (["demo", "--record", "x.jsonl", "--compare"], 2, "--record saves one run, but --compare makes several"),
     ],
 )
 def test_a_wrong_command_line_is_one_clear_line(run: Run, words: list[str], status: int, message: str) -> None:

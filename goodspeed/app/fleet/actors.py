@@ -23,8 +23,7 @@ from goodspeed.wire.keys import read_verify_pair
 
 FLEET = "fleet"
 LOOK_S, AGAIN_S, DRAIN_S = 1.0, 5.0, 60.0
-"""Seconds: between two checks; before a replica that failed to start is restarted; until one that does not leave is
-ended."""
+"""Seconds between two checks; before a replica that failed to start is restarted; until a draining replica is ended."""
 
 
 class Node:

@@ -88,7 +88,7 @@ def test_an_address_without_a_ray_is_told_at_once(run: Run, tmp_path: Path) -> N
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        assert f"--address {address}: nobody listens there; `ray start --head`" in run(*UP, "--address", address)[2]
+        assert f"--address {address}: nothing listens there; `ray start --head`" in run(*UP, "--address", address)[2]
     assert not list(tmp_path.iterdir())
 
 
@@ -100,7 +100,7 @@ def test_without_ray_it_says_what_to_install(run: Run, monkeypatch: pytest.Monke
 
 def test_a_fleet_that_is_up_is_not_started_again(run: Run, gone: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Record, "is_there", True)
-    assert "the fleet default is up already; end it with `goodspeed-fleet down`" in run(*UP)[2]
+    assert "the fleet default is already running; end it with `goodspeed-fleet down`" in run(*UP)[2]
 
 
 def test_when_ray_is_gone_the_fleet_can_be_started_again_or_forgotten(run: Run, gone: Record) -> None:
