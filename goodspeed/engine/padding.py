@@ -60,7 +60,7 @@ def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_no
     checkpoint's).
     """
     if folder.exists():
-        raise ConfigError(f"{folder} is there already; name a new folder, or remove it")
+        raise ConfigError(f"{folder} already exists; name a new folder, or remove it")
     source = find_folder(name)
     plan = Plan.of(name, read_config(name, source), shape)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -152,8 +152,8 @@ class Plan:
             raise ConfigError(f"{name} is larger than that shape ({', '.join(small)}); choose a larger one")
         if shape.queries % head or shape.keys % head or new_heads % new_key_heads or shape.hidden % new_heads:
             raise ConfigError(
-                f"queries and keys of {shape.queries} and {shape.keys} are no whole groups of heads of {head} numbers, "
-                f"or a hidden size of {shape.hidden} is no multiple of them; choose others"
+                f"queries of {shape.queries} and keys of {shape.keys} are not whole groups of heads of size {head}, "
+                f"or the hidden size {shape.hidden} is not a multiple of a head; choose other sizes"
             )
         groups = [key * (new_heads // new_key_heads) + k for key in range(key_heads) for k in range(heads // key_heads)]
         share = config["hidden_size"] / shape.hidden
@@ -244,7 +244,7 @@ def _kind(name: str) -> str:
 
 def _axes(name: str, ndim: int) -> tuple[str, ...]:
     if (kind := _kind(name)) not in KINDS:
-        raise CheckpointError(f"{name}: padding knows no such weight; use a checkpoint of {', '.join(FAMILIES)}")
+        raise CheckpointError(f"{name}: this weight cannot be padded; use a checkpoint of {', '.join(FAMILIES)}")
     return KINDS[kind][:ndim]
 
 
@@ -310,12 +310,12 @@ def _remove_abandoned(folder: Path) -> None:
         except ProcessLookupError:
             shutil.rmtree(partial, ignore_errors=True)
         except (ValueError, PermissionError):
-            pass  # not ours, or in the making
+            pass  # not ours, or still being written
 
 
 def _refuse_full_disk(folder: Path, num_bytes: int) -> None:
     free = shutil.disk_usage(folder.parent).free
     if free < num_bytes:
         raise ConfigError(
-            f"{folder} takes {num_bytes / 1e9:.1f} GB and {free / 1e9:.1f} are free there; choose another disk or size"
+            f"{folder} needs {num_bytes / 1e9:.1f} GB, but {free / 1e9:.1f} GB are free; choose another disk or size"
         )

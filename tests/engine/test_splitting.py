@@ -58,7 +58,7 @@ def test_ranks_need_a_gpu_each_or_no_gpu_at_all(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ConfigError, match="has 1 GPUs, and each rank needs one; use fewer"):
         refuse_split("tiny-target", 2, "cuda")
-    with pytest.raises(ConfigError, match="--device cuda, or hide them"):
+    with pytest.raises(ConfigError, match="--device cuda, or hide the GPUs"):
         refuse_split("tiny-target", 2, "cpu")
 
 

@@ -56,7 +56,7 @@ def test_what_is_read(settings, scheme):
         (FP8 | {"weight_block_size": [128]}, r"weight_block_size is \[128\]"),
         (FP8 | {"weight_block_size": [128, 0]}, "weight_block_size"),
         (FP8 | {"modules_to_convert": ["embed_tokens"]}, "modules_to_convert"),
-        (PACKED | {"kv_cache_scheme": {"num_bits": 8}}, "kv_cache_scheme asks for quantised keys"),
+        (PACKED | {"kv_cache_scheme": {"num_bits": 8}}, "kv_cache_scheme requests quantised keys"),
         (PACKED | {"config_groups": {"a": {}, "b": {}}}, "config_groups must be one way"),
         (PACKED | {"sparsity_config": {"format": "sparse-24"}}, "sparsity_config has the format 'sparse-24', and only"),
         (PACKED | {"sparsity_config": {"sparsity_structure": "2:4"}}, "sparsity_config has the format None"),
