@@ -48,7 +48,7 @@ def test_memory_is_given_in_one_way():
 )
 def test_a_node_has_both_keys_or_neither_and_then_trusts_no_network(settings, other, words):
     for half in ({"key": "k"}, {other: "o"}):
-        with pytest.raises(ConfigError, match=f"--key FILE and {words} belong together"):
+        with pytest.raises(ConfigError, match=f"--key FILE needs {words}"):
             make(settings, **half)
     make(settings, **{"key": "k", other: "o"})
     make(settings, trusted_network=True)

@@ -89,7 +89,7 @@ def run(program: str, redirected: str) -> "subprocess.CompletedProcess[str]":
 def test_results_that_cannot_be_printed_are_one_line_and_a_status_of_their_own(redirected: str, why: str) -> None:
     ended = run(PRINTING, redirected)
     assert ended.returncode == 74
-    assert ended.stderr == f"name: standard output cannot be written to ({why}); what was to be printed is lost\n"
+    assert ended.stderr == f"name: standard output cannot be written to ({why}); the output is lost\n"
 
 
 @needs_full

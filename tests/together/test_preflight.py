@@ -77,7 +77,7 @@ REFUSED = [
     ((*VERIFY, "--policy", "no_such_module:Mine"), 2, ["no_such_module cannot be imported: ModuleNotFoundError"]),
     ((*VERIFY, "--profile", "/no/such/file"), 2, ["profile /no/such/file cannot be read", "goodspeed profile"]),
     ((*VERIFY, "--key", "/no/such/key", "--enrolled", "/no"), 2, ["/no/such/key: cannot read it"]),
-    ((*VERIFY, "--key", "KEYS/verify.key", "--enrolled", "KEYS"), 2, ["do not belong together"]),
+    ((*VERIFY, "--key", "KEYS/verify.key", "--enrolled", "KEYS"), 2, ["does not match"]),
     ((*VERIFY, *NO_MODEL), 1, ["model 'tiny-goose' was not found", "tiny-target"]),
     ((*VERIFY, "--model", str(ROOT / "docs")), 1, [f"{ROOT}/docs", "is not a checkpoint folder", "config.json"]),
     ((*VERIFY, "--budget", "0"), 2, ["--budget 0 is too small", "at least 1"]),

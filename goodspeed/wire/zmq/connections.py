@@ -207,7 +207,7 @@ class Guard:
 
     def _say(self, free: int, num_silent: int) -> None:
         logger.warning(
-            "this process has hardly any descriptors left, so connections that say nothing are cut; allow it more "
+            "this process has few descriptors left: cutting connections that sent no message; allow it more "
             "(ulimit -n)",
             extra={"num_free": free, "num_silent": num_silent},
         )

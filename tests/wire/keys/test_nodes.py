@@ -239,8 +239,8 @@ async def test_who_never_gets_in_is_told_why_in_the_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"key": "x"}, "--key FILE and --enrolled FOLDER belong together"),
-        ({"enrolled": "x"}, "belong together"),
+        ({"key": "x"}, "--key FILE needs --enrolled FOLDER"),
+        ({"enrolled": "x"}, "vice versa"),
         ({"key": "x", "enrolled": "y", "trusted_network": True}, "drop one of them"),
     ],
 )
@@ -252,8 +252,8 @@ def test_halves_at_the_verify_node_are_refused(given: dict[str, Any], said: str)
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"key": "x"}, "--key FILE and --verify-key FILE belong together"),
-        ({"verify_key": "x"}, "belong together"),
+        ({"key": "x"}, "--key FILE needs --verify-key FILE"),
+        ({"verify_key": "x"}, "vice versa"),
         ({"key": "x", "verify_key": "y", "trusted_network": True}, "drop one of them"),
     ],
 )
