@@ -1,4 +1,4 @@
-"""Carries out admission decisions on promises between two rounds; verdicts report them to the draft nodes."""
+"""Carries out admission decisions on promises between two rounds; verdicts report the promises to the draft nodes."""
 
 from collections.abc import Iterable
 

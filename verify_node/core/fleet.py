@@ -124,7 +124,7 @@ class Fleet:
         found = elsewhere(own, list(self._others.values()), request, now, reason=reason, target=self.target)
         if found is None:
             return []
-        if found.load is not None:  # else all sessions redirected before its next report would go to this replica
+        if found.load is not None:  # else all sessions redirected before its next report would go there
             self._others[found.name] = replace(found, load=with_one_more(found.load, request, now))
         self._counts.redirects[reason] += 1
         redirect = Redirect(opened.session_id, opened.epoch, found.endpoint, found.public_key or "", hops + 1, reason)
@@ -141,5 +141,5 @@ def _sibling(replica: Replica) -> Sibling:
 
 
 def _members(news: Sequence[Sibling]) -> list[Sibling]:
-    """The news without loads: a change of the rest is reported at once."""
+    """Returns the news without loads: changes of all other fields are reported at once."""
     return [replace(sibling, expected_s=None) for sibling in news]
