@@ -179,7 +179,7 @@ class Links:
             return None
         there = [number for number in (own, self.home, *self._known) if number is not None and self[number].connected]
         suited = [number for number in there if self._has(number, target)]
-        if not suited and self.link.connected and not self._may_come(target, now):
+        if not suited and self.link.connected and not self._may_find_target(target, now):
             suited = [self.home]
         if not suited:
             return None
@@ -187,7 +187,7 @@ class Links:
         self._sent_until.pop(session_id, None)
         return suited[0]
 
-    def _may_come(self, target: str | None, now: float) -> bool:
+    def _may_find_target(self, target: str | None, now: float) -> bool:
         """Returns whether a verify node that may have this target has not yet failed to answer."""
         known = self._known.values()
         silent = {one.address.endpoint for one in known if one.link.away_s(now) > REDIRECT_S} | self._tried_in_vain

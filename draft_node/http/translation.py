@@ -144,16 +144,16 @@ class Itemised(Shape):
         [choice] = self.choices
         for item in (*_joined(choice.pieces), choice.ended):
             if item is not None:
-                list(self._told(item))
+                list(self._events_of(item))
         return self.written().encode()
 
     def events(self, index: int, item: Piece | Ended) -> list[bytes]:
-        return [event.written() for event in self._told(item)]
+        return [event.written() for event in self._events_of(item)]
 
     def last(self) -> list[bytes]:
         return []
 
-    def _told(self, item: Piece | Ended) -> Iterator[Event]:
+    def _events_of(self, item: Piece | Ended) -> Iterator[Event]:
         if not self._is_begun:
             self._is_begun = True
             yield from self.begun()

@@ -74,7 +74,7 @@ class Service(NodeState):
         task) closes the session at both nodes.
         """
         with self._counted(wanted) as text:
-            self._let_in(wanted)
+            self._check_admission(wanted)
             while True:
                 try:
                     async with aclosing(self._attempt(wanted, text)) as items:
@@ -115,7 +115,7 @@ class Service(NodeState):
             answer.num_thinking,
         )
 
-    def _let_in(self, wanted: Wanted) -> None:
+    def _check_admission(self, wanted: Wanted) -> None:
         """Raises a ServiceError with the reason if the text is not admitted."""
         if self.draining:
             raise Draining("draining", "this draft node is shutting down; ask another one")

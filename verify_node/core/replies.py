@@ -64,7 +64,7 @@ class Replies:
             self.num_ignored += 1
             return []
         if self.rate_limiter.heard(sender, now, num_tokens) is Stage.BARRED:
-            return self._put_out(peer_id, sender, FLOOD, now)
+            return self._bar(peer_id, sender, FLOOD, now)
         return None
 
     def refuse(
@@ -91,7 +91,7 @@ class Replies:
                 self.num_unanswered += 1
                 return []
             case Stage.BARRED:
-                return self._put_out(peer_id, sender, f"too many refused messages, the latest as {refusal.code!r}", now)
+                return self._bar(peer_id, sender, f"too many refused messages, the latest as {refusal.code!r}", now)
 
     def turned_away(self, key: str, now: float) -> None:
         """Records that a key that is not enrolled was denied a connection."""
@@ -146,7 +146,7 @@ class Replies:
         why = refusal.what if refusal.code in KEEPS_OUT else ""
         self._register.diary.refused(client, refusal.code, now, why)
 
-    def _put_out(self, peer_id: bytes, sender: bytes, why: str, now: float) -> list[Send]:
+    def _bar(self, peer_id: bytes, sender: bytes, why: str, now: float) -> list[Send]:
         """Bars the sender: ends its sessions, and sends one final message to each of its connections."""
         seconds = self.rate_limiter.bar(sender, now)
         code: RefusalCode = "barred"

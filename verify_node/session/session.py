@@ -181,7 +181,7 @@ class Session(SessionState):
 
         The text ends before a stop id, or at its limit.
         """
-        self._leave("commit", (Phase.OPENED, Phase.RUNNING), Phase.RUNNING)
+        self._enter_phase("commit", (Phase.OPENED, Phase.RUNNING), Phase.RUNNING)
         taken: list[int] = []
         for token in tokens:
             if token in self.opened.stop_ids:
@@ -254,7 +254,7 @@ class Session(SessionState):
         if self.deadline is not None:
             self.deadline.turn_to(cause, now)
 
-    def _leave(self, transition: str, allowed: Collection[Phase], phase: Phase) -> None:
+    def _enter_phase(self, transition: str, allowed: Collection[Phase], phase: Phase) -> None:
         """Moves to another phase; raises WrongPhase if the transition is not permitted in the current phase."""
         if self.phase not in allowed:
             raise WrongPhase(self.session_id, self.phase, transition)

@@ -44,7 +44,7 @@ class Growing:
     _nodes: Nodes = field(default_factory=Nodes)
     _num_asked: int = 0  # tokens per path that the draft model is drafting now
     _leaf: int = trees.BASE  # the leaf that the draft model extends first
-    _way: tuple[int, ...] = ()  # tokens on the path to that leaf
+    _path: tuple[int, ...] = ()  # tokens on the path to that leaf
 
     @property
     def is_asked(self) -> bool:
@@ -58,11 +58,11 @@ class Growing:
     def follows(self, tokens: Sequence[int]) -> bool:
         """Returns whether the text `tokens` follows the tree, or the path that the draft model is extending now."""
         new = tokens[self._base_len :]
-        return self._nodes.after(new) is not None or (len(new) > len(self._way) and self._is_drafted_for(new))
+        return self._nodes.after(new) is not None or (len(new) > len(self._path) and self._is_drafted_for(new))
 
     def _is_drafted_for(self, new: Sequence[int]) -> bool:
         """Returns whether the draft model is drafting for a text with these tokens after the base."""
-        way, most = self._way, len(self._way) + self._num_asked
+        way, most = self._path, len(self._path) + self._num_asked
         return self.is_asked and len(new) <= most and tuple(new[: len(way)]) == way[: len(new)]
 
     def rest(self, tokens: Sequence[int]) -> Nodes:
@@ -87,7 +87,7 @@ class Growing:
         if not leaves:
             return None
         self._leaf = leaves[0]
-        self._way = tuple([tree.tokens[node] for node in tree.path(self._leaf)])
+        self._path = tuple([tree.tokens[node] for node in tree.path(self._leaf)])
         at_once = max(AT_ONCE, self.num_parallel) if self.request.verification == "match" else MAX_DRAFT
         self._num_asked = min(at_once, max_depth - tree.depth(self._leaf))
         return Wanted(self._nodes, self._num_asked, max_depth, least_probability)

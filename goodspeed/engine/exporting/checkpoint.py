@@ -163,13 +163,13 @@ def _write(
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
-        for tensor in _said(([] if factors is None else [factors]), weights, say):
+        for tensor in _with_progress(([] if factors is None else [factors]), weights, say):
             writer.write_tensor_data(tensor)
     finally:
         writer.close()
 
 
-def _said(
+def _with_progress(
     first: list[np.ndarray[Any, Any]], weights: _Weights, say: Callable[..., None]
 ) -> Iterator[np.ndarray[Any, Any]]:
     yield from first
