@@ -73,11 +73,11 @@ def test_generate_tells_that_the_context_is_shorter_than_what_was_asked_for(run:
     prompt = "word " * 2040  # a token each
     status, out, err = run("generate", "--prompt", prompt, "--max-tokens", "5000", "--temperature", "0", "--json")
     result = json.loads(out.splitlines()[-1])
-    told = re.search(r"^goodspeed: --max-tokens 5000 is cut to (\d+): the model's context has 2048 tokens, ", err, re.M)
+    told = re.search(r"^goodspeed: --max-tokens 5000 is reduced to (\d+): the model's context has 2048 ", err, re.M)
     assert status == 0
     assert told is not None
     assert result["num_tokens"] <= int(told[1]) < 20
-    assert "is cut" not in run("generate", "--prompt", prompt, "--max-tokens", told[1], "--json")[2]
+    assert "is reduced" not in run("generate", "--prompt", prompt, "--max-tokens", told[1], "--json")[2]
 
 
 def test_generate_answers_a_chat(run: Run) -> None:
@@ -154,7 +154,7 @@ def test_profile_gives_an_object_and_saves_it(run: Run, tmp_path: Path) -> None:
         (["generate", "--prompt", "x", "--temperature", "-1"], 2, "--temperature -1.0 is too small"),
         (["profile", "--model", "tiny-target", "--json", "/no/such/folder/x"], 2, "there is no such folder"),
         (["profile", "--model", "tiny-goose"], 1, "model 'tiny-goose' was not found"),
-        (["demo", "--policy", "greedy"], 2, "no policy is called 'greedy'; choose one of: fixed, gradient, random"),
+        (["demo", "--policy", "greedy"], 2, "no policy is named 'greedy'; choose one of: fixed, gradient, random"),
         (["demo", "--preset", "square"], 2, "--preset 'square' is unknown; choose one of: paper"),
         (["demo", "--clients", "0"], 2, "--clients 0 is too small"),
         (["demo", "--draft-models", ","], 2, "--draft-models names no model"),

@@ -114,7 +114,7 @@ TOKEN = r"set HF_TOKEN to a token .*\(docs/MODELS.md\)$"
         (raised(RepositoryNotFoundError, 401), rf"refused by the hub: if it is private or gated, {TOKEN}"),
         (offline(raised(HfHubHTTPError, 403)), rf"refused by the hub: .*{TOKEN}"),
         (raised(RepositoryNotFoundError, 404), "the download from the hub failed: 404 Client Error"),
-        (offline(OSError("no route")), "the hub did not give it: An error happened"),
+        (offline(OSError("no route")), "the download from the hub failed: An error happened"),
     ],
 )
 def test_a_model_that_the_hub_gives_to_others_only_names_the_token(

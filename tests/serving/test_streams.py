@@ -232,7 +232,7 @@ def test_the_last_words_are_kept_and_waited_for_so_long_and_no_longer(pausing: P
     print("stopping", file=log)
     log.writer.finish(time.monotonic() - 1)  # nobody reads: at once
     told = pausing.pipe.read_until("stopping")
-    assert told[-2].startswith("name: nobody read standard error for a while; lines dropped: ")
+    assert told[-2].startswith("name: standard error was not read for a while; lines dropped: ")
     assert told[-1] == "stopping"
 
 

@@ -73,7 +73,7 @@ REFUSED = [
         2,
         ["--api-key /no/such/keys: cannot read it (No such file or directory); write a file with one key a line"],
     ),
-    ((*VERIFY, "--policy", "greedy"), 2, ["no policy is called 'greedy'", "fixed, gradient, random"]),
+    ((*VERIFY, "--policy", "greedy"), 2, ["no policy is named 'greedy'", "fixed, gradient, random"]),
     ((*VERIFY, "--policy", "no_such_module:Mine"), 2, ["no_such_module cannot be imported: ModuleNotFoundError"]),
     ((*VERIFY, "--profile", "/no/such/file"), 2, ["profile /no/such/file cannot be read", "goodspeed profile"]),
     ((*VERIFY, "--key", "/no/such/key", "--enrolled", "/no"), 2, ["/no/such/key: cannot read it"]),

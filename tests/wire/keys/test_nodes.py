@@ -231,7 +231,7 @@ async def test_who_never_gets_in_is_told_why_in_the_end(tmp_path: Path) -> None:
         await until(lambda: node.link.trouble)
         node.core.connect_timeout_s = 0.0  # it is over
         with pytest.raises(
-            TransportError, match=r"because it refuses this node: it turned this draft node's key away.*never\.pub"
+            TransportError, match=r"because it refuses this node: it refused this draft node's key.*never\.pub"
         ):
             await serving
 
