@@ -32,7 +32,7 @@ def refuse_heads(name: str, config: Mapping[str, Any], num_ranks: int) -> None:
         if heads % num_ranks:
             most = max(number for number in range(1, num_ranks) if not any(each % number for each in known.values()))
             what = f"{name} has {heads} {key.removeprefix('num_').replace('_', ' ')}"
-            raise ConfigError(f"--tp {num_ranks}: {what}, which cannot be divided evenly; use at most --tp {most}")
+            raise ConfigError(f"--tp {num_ranks}: {what}, which cannot be split evenly; use at most --tp {most}")
 
 
 def refuse_quantised(name: str, config: Mapping[str, Any], num_ranks: int) -> None:

@@ -15,10 +15,10 @@ from verify_node.config import VerifyConfig
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "num_ranks", "said"),
     [
-        (6, 6, 4, "m has 6 attention heads, which cannot be divided evenly; use at most --tp 3"),
-        (8, 2, 4, "m has 2 key value heads, which cannot be divided evenly; use at most --tp 2"),
-        (4, 1, 2, "m has 1 key value heads, which cannot be divided evenly; use at most --tp 1"),
-        (6, 4, 4, "m has 6 attention heads, which cannot be divided evenly; use at most --tp 2"),
+        (6, 6, 4, "m has 6 attention heads, which cannot be split evenly; use at most --tp 3"),
+        (8, 2, 4, "m has 2 key value heads, which cannot be split evenly; use at most --tp 2"),
+        (4, 1, 2, "m has 1 key value heads, which cannot be split evenly; use at most --tp 1"),
+        (6, 4, 4, "m has 6 attention heads, which cannot be split evenly; use at most --tp 2"),
     ],
 )
 def test_heads_that_cannot_be_shared_are_refused(heads: int, kv_heads: int, num_ranks: int, said: str) -> None:

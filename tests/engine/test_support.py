@@ -97,7 +97,7 @@ class Shifted(nn.Module):
 def test_a_window_that_attention_is_not_told(save_checkpoint: Callable[..., Path]) -> None:
     checkpoint = checkpoints.load(str(save_checkpoint("llama")))
     checkpoint.model.config.sliding_window = 9
-    with pytest.raises(UnsupportedModelError, match="layer 0 has 9 in config.json, but requests None"):
+    with pytest.raises(UnsupportedModelError, match=r"layer 0 has 9 in config\.json, but requests None"):
         Runner(checkpoint, num_pages=16)
 
 

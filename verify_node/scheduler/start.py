@@ -14,7 +14,7 @@ from verify_node.scheduler.select import Choice, Hope
 from verify_node.session.session import Session
 
 SHARE = 0.5
-"""Most time that drafts may hold up a round, as a share of a round's time. Bounds the loss if they do not arrive. With a
+"""Most time that drafts may delay a round, as a share of a round's time. Bounds the loss if they do not arrive. With a
 quarter, draft models beside a padded target came too late for a third of the rounds after a wrong token."""
 
 SLACK_S = 0.0005

@@ -100,7 +100,7 @@ def test_a_model_that_is_silent_is_expected_later_and_later():
 
 
 def test_a_draft_of_the_index_is_no_silence_of_the_model():
-    """The draft node sends the better of the two: a model whose drafts were not the better one is as quick as before."""
+    """The draft node sends the better of the two: a model whose drafts were not better is as fast as before."""
     session = told()
     draft(session, NOW + 0.004)
     for number in range(1, 20):
