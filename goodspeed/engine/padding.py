@@ -310,12 +310,12 @@ def _remove_abandoned(folder: Path) -> None:
         except ProcessLookupError:
             shutil.rmtree(partial, ignore_errors=True)
         except (ValueError, PermissionError):
-            pass  # not ours, or still being written
+            pass  # not ours, or in the making
 
 
 def _refuse_full_disk(folder: Path, num_bytes: int) -> None:
     free = shutil.disk_usage(folder.parent).free
     if free < num_bytes:
         raise ConfigError(
-            f"{folder} needs {num_bytes / 1e9:.1f} GB, but {free / 1e9:.1f} GB are free; choose another disk or size"
+            f"{folder} takes {num_bytes / 1e9:.1f} GB and {free / 1e9:.1f} are free there; choose another disk or size"
         )

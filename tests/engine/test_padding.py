@@ -112,6 +112,6 @@ def test_refusals_name_what_is_wrong(
     with pytest.raises(CheckpointError, match="only unquantised checkpoints of llama, mistral, qwen2, qwen3"):
         padding.pad(str(save_checkpoint("phi3")), SHAPE, tmp_path / "padded")
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
-    with pytest.raises(ConfigError, match=r"GB, but 0\.0 GB are free; choose another disk or size"):
+    with pytest.raises(ConfigError, match=r"GB and 0\.0 are free there; choose another disk or size"):
         padding.pad(llama, SHAPE, tmp_path / "padded")
     assert not list(tmp_path.iterdir())

@@ -59,7 +59,7 @@ class VerifyCore(Rounds):
         preemption: Preemption,
     ) -> None:
         """`settings.make_core` builds a core from settings. is_shared: draft models may compete for this machine.
-        has_draft_model: the verify node also has a draft model."""
+        has_draft_model: the verify node drafts itself, too."""
         counts, promises = Counts(), Promises(admission, cost, limits.max_round_tokens, register.pool)
         self.rate_limiter = RateLimiter(register.max_client_sessions)
         replies = Replies(register, self.rate_limiter, counts)

@@ -14,8 +14,9 @@ from verify_node.scheduler.select import Choice, Hope
 from verify_node.session.session import Session
 
 SHARE = 0.5
-"""Most time that drafts may delay a round, as a share of a round's time. Bounds the loss if they do not arrive. With a
-quarter, draft models beside a padded target came too late for a third of the rounds after a wrong token."""
+"""Most time that drafts may hold up a round, as a share of a round's time. Bounds the loss if they do not arrive.
+
+With 0.25, a draft model beside a padded target came too late for four in ten of the rounds after a wrong token."""
 
 SLACK_S = 0.0005
 """Accepted delay of an awaited draft, in seconds."""

@@ -51,8 +51,8 @@ def export(name: str, file: Path, dtype: str, say: Callable[..., None] = say_not
         weights = _Weights(StoredTensors(folder), config, architecture, KINDS[dtype], len(vocabulary.tokens))
         file.parent.mkdir(parents=True, exist_ok=True)
         if (free := shutil.disk_usage(file.parent).free) < weights.num_bytes:
-            needed = f"{weights.num_bytes / 1e9:.1f} GB, but {free / 1e9:.1f} GB are free"
-            raise ConfigError(f"{file} needs {needed}; choose another disk, or a smaller --dtype")
+            needed = f"{weights.num_bytes / 1e9:.1f} GB and {free / 1e9:.1f} are free there"
+            raise ConfigError(f"{file} takes {needed}; choose another disk, or a smaller --dtype")
         partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
         try:
             _write(partial, architecture, config, vocabulary, weights, say)

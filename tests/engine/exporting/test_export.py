@@ -189,7 +189,7 @@ def test_files_are_written_whole_and_never_over_others(tmp_path: Path, monkeypat
     file = tmp_path / "it.gguf"
     with monkeypatch.context() as patched:
         patched.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
-        with pytest.raises(ConfigError, match=r"GB, but 0\.0 GB are free"):
+        with pytest.raises(ConfigError, match=r"GB and 0\.0 are free there"):
             export("tiny-draft-s", file, "f32")
     with monkeypatch.context() as patched:
         patched.setattr("gguf.GGUFWriter.write_tensor_data", lambda *_: 1 // 0)

@@ -1,4 +1,4 @@
-"""What a session hopes for from its draft model: a new draft where nothing is left of the last, as soon as usual."""
+"""A session expects a new draft of its draft model where nothing is left of the last, as soon as usual."""
 
 import pytest
 
@@ -100,7 +100,7 @@ def test_a_model_that_is_silent_is_expected_later_and_later():
 
 
 def test_a_draft_of_the_index_is_no_silence_of_the_model():
-    """The draft node sends the better of the two: a model whose drafts were not better is as fast as before."""
+    """The draft node sends the better draft of the two: the model's answer time stays as it was."""
     session = told()
     draft(session, NOW + 0.004)
     for number in range(1, 20):
