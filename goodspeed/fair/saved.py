@@ -93,12 +93,12 @@ def load(path: str) -> Profile:
     try:
         version = msgspec.json.decode(data, type=_Version).version
         if version != VERSION:
-            raise ConfigError(f"profile {path} has version {version}, but this program reads {VERSION}; {again}")
+            raise ConfigError(f"profile {path} has version {version}, and this program reads {VERSION}; {again}")
         profile = msgspec.json.decode(data, type=Profile)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ConfigError(f"profile {path} is damaged: {sanitize(str(error))}; {again}") from error
     if not profile.samples:
-        raise ConfigError(f"profile {path} is damaged: it has no samples; {again}")
+        raise ConfigError(f"profile {path} is damaged: it holds no samples; {again}")
     return profile
 
 
