@@ -50,7 +50,7 @@ INSTEAD = {
     **{f"guided_{kind}": "send structured_outputs" for kind in ("json", "regex", "choice", "grammar")},
     "grammar": "send structured_outputs",
     "json_schema": "send response_format",
-    **dict.fromkeys(("previous_response_id", "conversation"), "no response is stored; send the whole conversation"),
+    **dict.fromkeys(("previous_response_id", "conversation"), "no response is kept here; send all of it as input"),
     "store": "no answer is kept here",
     "background": "a request waits for its response, or streams it",
 }

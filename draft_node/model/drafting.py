@@ -122,7 +122,7 @@ class Drafting:
                     self.breaker.worked()
                     return proposed
         except Exception:  # such as out of memory
-            logger.exception("the draft model failed; its sessions continue without drafts")
+            logger.exception("the draft model failed; its sessions go on without drafts")
             self.breaker.failed(time.monotonic())
             return self.drafter.abandon()
 

@@ -148,10 +148,10 @@ class Row(NamedTuple):
 
 
 def allowed(matchers: Matchers | None, job: Job, path: Sequence[int] = ()) -> NDArray[np.int32] | None:
-    """Returns the bit mask [1, num_words] of the tokens permitted after a job's text and `path`; None: any token.
+    """Returns the bit mask of the tokens permitted after a job's text and these drafted ones [1, num_words]; None: any.
 
-    The verify node applies its own masks, so a missing mask here only lowers the acceptance rate. The model thread
-    compiles only the constraints of local texts.
+    The verify node applies its own masks, so that a missing mask here only costs acceptance. On the model thread, only
+    the constraints of local texts are compiled.
     """
     request = job.propose.request
     if matchers is None or request.constraint is None:

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     if namespace.file.suffix != ".gguf":
-        raise ConfigError(f"{namespace.file} does not end in .gguf; give the file that suffix")
+        raise ConfigError(f"{namespace.file} does not end in .gguf, by which such files are known; name it so")
     if find_spec("gguf") is None:
         raise NotInstalled("`goodspeed export-gguf`", "llamacpp", "gguf")
     from goodspeed.engine.exporting.checkpoint import export  # late: it imports torch

@@ -97,7 +97,7 @@ def _check(record: Record, reporter: Reporter) -> None:
             f"the fleet {config.name} is already running; end it with `{PROGRAM} down`, or give another --name"
         )
     if config.address is not None and not record.is_there:
-        raise ConfigError(f"--address {config.address}: nothing listens there; `ray start --head` prints its address")
+        raise ConfigError(f"--address {config.address}: nobody listens there; `ray start --head` tells its address")
     for port in range(config.port, config.port + config.replicas) if config.address is None else ():
         import_module(DAEMONS["verify"].module).check_words(record.words(config.port and port), reporter)
     if before is not None:

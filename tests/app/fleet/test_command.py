@@ -88,7 +88,7 @@ def test_an_address_without_a_ray_is_told_at_once(run: Run, tmp_path: Path) -> N
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        assert f"--address {address}: nothing listens there; `ray start --head`" in run(*UP, "--address", address)[2]
+        assert f"--address {address}: nobody listens there; `ray start --head`" in run(*UP, "--address", address)[2]
     assert not list(tmp_path.iterdir())
 
 
