@@ -81,7 +81,7 @@ def connect_to(config: DraftConfig, keys: ClientKeys | None) -> ConnectTo:
 
     async def connect(address: Address) -> DraftChannel:
         if keys is not None and address.server_key is None and address.endpoint not in config.verify:
-            raise ConfigError(f"{address.endpoint}: its key was not told, and this node talks to proven keys only")
+            raise ConfigError(f"{address.endpoint}: no key is known for it, and this node connects only to known keys")
         theirs = None if keys is None else keys._replace(verify_key=address.server_key or keys.verify_key)
         trusted = config.trusted_network or keys is not None
         # A DNS lookup may take seconds, and would block the event loop.

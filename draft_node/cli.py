@@ -53,8 +53,8 @@ def serve(namespace: argparse.Namespace) -> int:
 
 def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, reporter: Reporter) -> int:
     """Serves HTTP. At a stop signal finishes the running texts; the final event reports whether all were finished."""
-    # A late import, since HTTP and (with a model) torch take seconds: after the checks, but before the node is built,
-    # which starts the --connect-timeout-s timer.
+    # Importing HTTP and (with a model) torch takes seconds. The import comes after the checks, so that those fail soon,
+    # and before the node is built, because building starts the --connect-timeout-s timer.
     from draft_node.assembly import assemble
     from draft_node.http.server import Face
 
@@ -88,7 +88,7 @@ def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
         console.give_up("verify_away", str(error))
         raise
     finally:
-        console.give_up("closed", "this draft node could not go on")
+        console.give_up("closed", "this draft node stopped after an error; see its log")
         if events.enabled:
             print_json({"name": config.name, "model": config.model, "prompts": console.results})
     if not interrupted:

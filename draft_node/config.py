@@ -73,10 +73,10 @@ class DraftConfig(Settings):
         minimum=1,
         maximum=MAX_CONTEXT,
         group="prompts",
-        help="most tokens of a text; over HTTP, unless a chat says",
+        help="most tokens of a text; over HTTP, a chat's default",
         metavar="N",
     )
-    temperature: float | None = options.temperature(group="prompts", shown="what the target's makers say, else 1")
+    temperature: float | None = options.temperature(group="prompts", shown="the target's own default, else 1")
     seed: int | None = options.seed(
         group="prompts", shown="a random one for each prompt", help="seed of prompts without one"
     )
@@ -137,8 +137,8 @@ class DraftConfig(Settings):
         "none",
         choices=("none", "local"),
         group=options.NETWORK,
-        help="when it is away for longer: none: texts end with an error; local: the draft model writes on alone, in "
-        "its own distribution, and marks that",
+        help="when it is away for longer: none: texts end with an error; local: the draft model continues alone, "
+        "from its own distribution, and marks its tokens",
     )
     key: str | None = options.key("goodspeed keygen draft NAME")
     verify_key: str | None = option(

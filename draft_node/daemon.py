@@ -38,10 +38,10 @@ from goodspeed.wire.zmq.transport import DraftChannel
 logger = logging.getLogger("goodspeed.draft")
 
 ENDS = (PeerRefused, TransportError)
-"""Errors that end this node: a permanent refusal, or an absence of all verify nodes that is too long."""
+"""Errors that end this node: a permanent refusal, or all verify nodes away for too long."""
 
 MAX_NAMED = 4
-"""Most verify nodes named in the message that none of them answers."""
+"""Most verify nodes that the error message "none answers" names."""
 
 TICK_S = 0.1
 """Seconds between checks for silence and retransmissions."""
@@ -176,7 +176,7 @@ class DraftDaemon:
 
     def _handle(self, link: int, message: DownMessage | ProtocolError) -> None:
         if isinstance(message, ProtocolError):
-            logger.warning("the verify node sent something unacceptable", extra={"why": message})
+            logger.warning("the verify node sent an invalid message", extra={"why": message})
             return
         with self._of(message.session_id if isinstance(message, Redirect | Verdict | Refusal) else None):
             self._carry_out(self.core.receive(message, time.monotonic(), link))
@@ -200,10 +200,10 @@ class DraftDaemon:
     def _look_at(self, link: int, channel: DraftChannel, now: float) -> None:
         if why := channel.failure():
             extra = {"why": why, "at": channel.endpoint}
-            logger.info("the verify node does not let us in, and is asked again", extra=extra)
+            logger.info("the verify node refuses this node; trying again", extra=extra)
             self._carry_out(self.core.turned_away(why, now, link))
         if channel.broke():
-            for message in channel.receive_ready():  # messages that arrived before the end
+            for message in channel.receive_ready():  # messages that arrived before the connection ended
                 self._handle(link, message)
             self._carry_out(self.core.broke(now, link))
 
@@ -229,7 +229,7 @@ class DraftDaemon:
         except Exception as error:
             logger.exception("an event failed", extra={"session": session_id.hex() if session_id else None})
             if session_id is not None:
-                why = Fail("failed", f"this draft node failed on the text: {type(error).__name__}; see its log")
+                why = Fail("failed", f"this draft node failed on this text: {type(error).__name__}; see its log")
                 self._carry_out(self.core.fail(session_id, why))
 
     # -- actions ---------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class DraftDaemon:
                 case act.Send():
                     self.lines.put(action.link, action.message)
                 case act.Connect():
-                    logger.info("another verify node is tried", extra={"at": action.address.endpoint})
+                    logger.info("trying another verify node", extra={"at": action.address.endpoint})
                     self.lines.connect(action.link, action.address)
                 case act.Disconnect():
                     self.lines.disconnect(action.link)
@@ -259,10 +259,10 @@ class DraftDaemon:
                     self.ready.clear()
                 case act.WriteLocally():
                     self.ready.set()
-                    logger.info("from here on texts are the draft model's own", extra={"why": self._absence})
+                    logger.info("the draft model now writes alone", extra={"why": self._absence})
                 case act.EndTexts():
                     extra = {"num_texts": action.num_texts, "why": self._absence}
-                    logger.warning("texts end, since the verify node stays away", extra=extra)
+                    logger.warning("the verify node stays away: ending the texts that wait for it", extra=extra)
                 case act.GiveUp():
                     raise TransportError(self._absence)
 
@@ -283,7 +283,7 @@ class DraftDaemon:
         extra = {"at": self.lines.channel(action.link).endpoint, "num_waiting": self.num_running}
         logger.info("the verify node is there", extra=extra)
         if action.was_local:
-            logger.info("the verify node is back: from here on texts are the target's again")
+            logger.info("the verify node is back: the target writes again")
         self.connected.set()
         self.ready.set()
 

@@ -23,7 +23,7 @@ OF_MODEL = (
 """Settings that need a draft model."""
 
 OF_WEIGHTS = ("fallback", "device", "dtype", "memory_fraction", "preset", "proposal")
-"""Of these, settings of a model that this node computes itself."""
+"""The settings among these that concern only a model in this process."""
 
 
 def check_together(config: "DraftConfig") -> None:
@@ -50,7 +50,7 @@ def _check_model(config: "DraftConfig") -> None:
             )
         return
     if config.tokenizer is None:
-        what = "a node without a model still encodes the target's tokens"
+        what = "name the target's, because the node still encodes prompts"
         raise ConfigError(f"--model {NO_MODEL} needs --tokenizer NAME|FOLDER: {what}")
     for flag in _given(config, OF_MODEL):
         raise ConfigError(f"{flag} needs a draft model; leave it out, or give a model with --model")
@@ -66,7 +66,7 @@ def _check_llamacpp(config: "DraftConfig") -> None:
     for flag in _given(config, OF_WEIGHTS):
         raise ConfigError(f"{flag} is not for llama.cpp; leave it out, or {weights}")
     if config.verification == "ratio":
-        what = "--verification ratio needs the draft model's whole distribution, which llama.cpp's server does not tell"
+        what = "--verification ratio needs the draft model's whole distribution, which llama.cpp's server does not give"
         raise ConfigError(f"{what}; leave it out, or {weights}")
     if config.is_url and config.threads is not None:
         raise ConfigError("--threads is for a model in this process; start llama-server with --threads instead")
@@ -76,10 +76,10 @@ def _check_history(config: "DraftConfig") -> None:
     """Refuses a history per user if users cannot be distinguished, and a history file without a history."""
     if config.history == "user" and config.api_key is None:
         raise ConfigError(
-            "--history user needs --api-key FILE: without keys no user is told from another; give --history node or off"
+            "--history user needs --api-key FILE: users are known by their keys; or give --history node or off"
         )
     if config.history == "off" and config.history_file is not None:
-        raise ConfigError("--history-file keeps a history, and --history off has none; drop one of them")
+        raise ConfigError("--history-file saves a history, but --history off keeps none; drop one of them")
 
 
 def _check_that_chats_are_left_out(config: "DraftConfig") -> None:
@@ -91,7 +91,7 @@ def _check_that_chats_are_left_out(config: "DraftConfig") -> None:
 def _check_that_prompts_are_left_out(config: "DraftConfig") -> None:
     """Refuses prompt options with HTTP: requests specify them."""
     for flag in _given(config, OF_PROMPTS):
-        raise ConfigError(f"{flag} is for prompts, and --http serves requests, which say it themselves; drop one")
+        raise ConfigError(f"{flag} is for prompts, but --http serves requests, and each sets this itself; drop one")
 
 
 def _given(config: "DraftConfig", names: Container[str]) -> Iterator[str]:

@@ -44,7 +44,7 @@ class Lines:
         not_sent: NotSent,
         unreachable: Unreachable,
     ) -> None:
-        """heard, not_sent, unreachable: called for a message received, a message not sent, a channel not created.
+        """heard: called for a received message; not_sent: for an unsent one; unreachable: for a channel not created.
 
         connect: opens further channels; None: there is only link 0.
         """

@@ -53,7 +53,7 @@ class DraftCollector(Collector):
             yield metrics.kv_cache_usage(caches.pool)
             yield from metrics.prefix_cache(caches.num_looked_up, caches.num_found)
         yield counters("request_success", "Texts complete, or left by their users.", "finished_reason", ended)
-        yield counters("request_failures", "Texts not let in, or not completed.", "code", failures)
+        yield counters("request_failures", "Texts not admitted, or not completed.", "code", failures)
 
     def _times(self) -> Iterator[Metric]:
         texts = self._texts
@@ -76,13 +76,11 @@ class DraftCollector(Collector):
             (tier, kind): texts.promised[tier, kind] for tier in tiers for kind in kinds
         }
         tokens: dict[str, float] = {tier: texts.slo_tokens[tier] for tier in tiers}
-        what = "Complete texts that were to keep something, by what became of it."
+        what = "Complete texts with latency objectives, by outcome."
         yield counters_by("slo_requests", what, ("tier", "outcome"), outcomes)
         what = "Of these, texts whose service level the verify node promised."
         yield counters_by("slo_promised_requests", what, ("tier", "outcome"), promised)
-        yield counters(
-            "slo_goodput_tokens", "Tokens of texts that attained all that they were to keep.", "tier", tokens
-        )
+        yield counters("slo_goodput_tokens", "Tokens of texts that attained all of their objectives.", "tier", tokens)
 
     def _tokens(self) -> Iterator[Metric]:
         texts, statistics = self._texts, self._daemon.statistics

@@ -1,7 +1,8 @@
 """Inputs of a session (`Request`, `Proposed`), actions of sessions and of the core, and `Statistics`. Plain data.
 
-A session's actions concern its user, the draft model or the link. `DraftCore` adds the session id to a user's (`Tell`),
-and adds actions that concern the connection. The driver carries out all actions of an event in order.
+A session's actions concern its user, the draft model or the link. `DraftCore` wraps actions for the user in `Tell`,
+with the session id, and adds actions that concern the connection. The driver carries out all actions of an event in
+order.
 """
 
 from collections import Counter
@@ -107,11 +108,11 @@ class Send(Struct, frozen=True):
 
 
 class Propose(Struct, frozen=True):
-    """Have the draft model propose up to `length` tokens after `tokens`; 0 only updates its KV cache.
+    """Have the draft model propose up to `length` tokens after `tokens`; length 0 only updates its KV cache.
 
-    With `local` the drawn tokens become the text without verification. Under the match rule the proposal continues
-    `tree`, which is drafted already, behind its likeliest leaf. With `wants_alternatives` it has those, and continues
-    other likely leaves, too. It ends where no leaf has a path probability of `least_probability`.
+    With `local` the drawn tokens become the text without verification. Under the match rule the proposal extends
+    `tree`, the nodes drafted before, at its likeliest leaf. With `wants_alternatives` it also contains alternatives
+    and extends other likely leaves. The proposal ends when every leaf's path probability is below `least_probability`.
     """
 
     request: Request
@@ -127,7 +128,7 @@ class Propose(Struct, frozen=True):
 
     @property
     def way(self) -> tuple[int, ...]:
-        """Tokens of the tree up to its likeliest leaf."""
+        """Tokens on the path to the tree's likeliest leaf."""
         tree = Tree.of(self.tree)
         leaves = tree.leaves(1, 0.0, self.max_depth, self.request.stop_ids)
         return tuple([tree.tokens[node] for node in tree.path(leaves[0])]) if leaves else ()
@@ -143,8 +144,8 @@ class Proposed(Struct, frozen=True):
     proposal: bytes | None = None
     probabilities: tuple[float, ...] | None = None  # match rule: acceptance probabilities, given the parent
     parents: tuple[int, ...] | None = None
-    """Index of each node's parent in the Propose's tree and these nodes after it; None: a chain behind the likeliest
-    leaf."""
+    """Index of each node's parent; indexes count the Propose's tree first, then these nodes. None: a chain after the
+    likeliest leaf."""
 
 
 class Deliver(Struct, frozen=True):

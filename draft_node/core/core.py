@@ -111,7 +111,7 @@ class DraftCore:
         if self._last_word is not None:
             return [Tell(request.session_id, self._last_word)]
         self.line.join(session, now)
-        return self._turn(now)
+        return self._fill_places(now)
 
     def forget(self, session_id: bytes, now: float) -> list[NodeAction]:
         """Closes the session of a text that is over or whose user left. Its place goes to the next in line."""
@@ -123,9 +123,9 @@ class DraftCore:
         self._keep(session)
         closing = self.openings.of(session, session.cancel())
         self.links.forget(session_id)
-        return [] if self._has_left else closing + self._turn(now)
+        return [] if self._has_left else closing + self._fill_places(now)
 
-    def _turn(self, now: float) -> list[NodeAction]:
+    def _fill_places(self, now: float) -> list[NodeAction]:
         """Gives free places to waiting sessions, unless this node is stopping."""
         if self._last_word is not None:
             return []
@@ -157,11 +157,11 @@ class DraftCore:
             case Heartbeat() if message.siblings is not None:
                 self.links.learn(message.siblings)
             case Redirect() if (session := self._session_on(link, message.session_id)) is not None:
-                actions += self.openings.redirect(session, message, now) + self._turn(now)
+                actions += self.openings.redirect(session, message, now) + self._fill_places(now)
             case Verdict() | Refusal() if message.session_id is not None:
                 session = self._session_on(link, message.session_id)
                 if session is not None:
-                    actions += self.openings.of(session, session.receive(message, now)) + self._placed(
+                    actions += self.openings.of(session, session.receive(message, now)) + self._observe_room(
                         session, message, now
                     )
         return actions
@@ -178,14 +178,14 @@ class DraftCore:
         """Returns the session if it is on this link: a verify node may only address its own sessions."""
         return self.sessions.get(session_id) if self.links.on(session_id) == link else None
 
-    def _placed(self, session: Session, message: Verdict | Refusal, now: float) -> list[NodeAction]:
+    def _observe_room(self, session: Session, message: Verdict | Refusal, now: float) -> list[NodeAction]:
         """Learns from an answer whether the verify node has room, and starts the sessions that get a place."""
         session_id = session.request.session_id
         if isinstance(message, Refusal) and session.state is State.POSTPONED:
             self.line.refused(session_id, now)
-            return self._turn(now)
+            return self._fill_places(now)
         if isinstance(message, Verdict) and message.epoch == session.epoch and self.line.moved(session_id, now):
-            return self._turn(now)
+            return self._fill_places(now)
         return []
 
     def tick(self, now: float) -> list[NodeAction]:
@@ -199,7 +199,7 @@ class DraftCore:
         for session in self.sessions.values():
             if now >= session.resend_at:
                 actions += self.openings.of(session, session.tick(now))
-        return actions + self._turn(now)
+        return actions + self._fill_places(now)
 
     def away_s(self, now: float) -> float:
         """Returns the seconds since the last verify node was lost; 0 while one is connected."""

@@ -1,7 +1,7 @@
 """The queue ("line") of a draft node's texts: the first to arrive have places, the others wait.
 
 A place is a slot of this node and room for one more session at the verify node. The verify node does not announce its
-room; it refuses a session that is too many. A refused text returns to the queue, and the node then assumes as many
+room; it refuses a session when it is full. A refused text returns to the queue, and the node then assumes as many
 places as the other texts have. After LATER_S the first in line tries one more place. If that text is admitted, the next
 one follows at once. When a text ends, the next one gets its place without a wait.
 
@@ -115,9 +115,9 @@ class Line:
 
 
 def _most_urgent(waiting: list[Entry]) -> Entry:
-    """Returns the entry that gets the next place: the lowest priority among the texts of the first one's user.
+    """Returns the entry that gets the next place: of the first entry's user, the text with the lowest `priority`.
 
-    The two entries swap arrival times, so that no other user's turn changes.
+    That text and the first entry swap arrival times, so that no other user's turn changes.
     """
     first = waiting[0]
     user = first.session.request.user

@@ -179,7 +179,7 @@ class Links:
             return None
         there = [number for number in (own, self.home, *self._known) if number is not None and self[number].connected]
         suited = [number for number in there if self._has(number, target)]
-        if not suited and self.link.connected and not self._may_come(target, now):
+        if not suited and self.link.connected and not self._may_find_target(target, now):
             suited = [self.home]
         if not suited:
             return None
@@ -187,7 +187,7 @@ class Links:
         self._sent_until.pop(session_id, None)
         return suited[0]
 
-    def _may_come(self, target: str | None, now: float) -> bool:
+    def _may_find_target(self, target: str | None, now: float) -> bool:
         """Returns whether a verify node that may have this target has not yet failed to answer."""
         known = self._known.values()
         silent = {one.address.endpoint for one in known if one.link.away_s(now) > REDIRECT_S} | self._tried_in_vain
@@ -223,8 +223,8 @@ class Links:
     def next_to_try(self, wanted: Iterable[str | None], now: float) -> int | None:
         """Adds a link to the next verify node to try, and returns its number; None: none to try now.
 
-        wanted: targets of waiting sessions. A link is added if no connected link has one of them, or if the home is
-        away. In the latter case any verify node will do: a session whose target exists nowhere has to find that out.
+        wanted: targets of waiting sessions. Adds a link if no connected link has one of these targets, or if the home
+        is away. If the home is away, any verify node will do: it can refuse a session whose target exists nowhere.
         """
         if now < self._try_at:
             return None

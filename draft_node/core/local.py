@@ -1,8 +1,8 @@
 """A text that the draft model writes alone while the verify node is away (`--fallback local`), and its end. No I/O.
 
 These tokens follow the draft model's distribution, not the target's, so each is marked. They are drawn one at a time.
-If several were drawn at once, the number dropped at the verify node's return would depend on the tokens themselves, and
-the target's tokens after them would not quite follow the target's distribution.
+If several were drawn at once, some would be dropped when the verify node returns, and their number would depend on the
+tokens themselves. The target's tokens after them would then not quite follow the target's distribution.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ RETRY_S = 0.5
 """Seconds before the next attempt if the draft model failed or had no room for a token."""
 
 GIVE_UP_S = 60.0
-"""Seconds without a token after which the text fails: the draft model cannot go on either."""
+"""Seconds without a token after which the text fails, because the draft model does not work either."""
 
 
 class Terms(NamedTuple):
@@ -84,10 +84,10 @@ class Local:
         if num_tokens >= min(len(request.prompt) + request.max_tokens, context_len):
             return Finish("length")
         if request.num_logprobs is not None or request.num_prompt_logprobs is not None:
-            return self._fail("log-probabilities are the target's own")
+            return self._fail("only the target has the requested log-probabilities")
         if num_tokens >= terms.context_len:
             return self._fail(f"{num_tokens} tokens leave no room in the draft model's context of {terms.context_len}")
         return None
 
     def _fail(self, why: str) -> Fail:
-        return Fail("verify_away", f"{self.terms.away}; the draft model does not go on alone: {why}")
+        return Fail("verify_away", f"{self.terms.away}; the draft model cannot continue alone: {why}")

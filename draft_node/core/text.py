@@ -10,7 +10,7 @@ from typing import NamedTuple
 from draft_node.core.actions import Fail, Finish, Request
 from goodspeed.wire.messages import OpenSession, TokenLogprobs, Verdict
 
-TARGET_CHANGED = "the verify node has another target model now, and a text is not continued by another; ask again"
+TARGET_CHANGED = "the verify node has another target model now, which cannot continue this text; ask again"
 
 
 class News(NamedTuple):
@@ -56,10 +56,10 @@ class Text:
         )
 
     def asks_for_gap(self) -> bool:
-        """Returns True if an Ack is to request the tokens missing before a verdict: once per gap.
+        """Returns True if an Ack should now request the tokens missing before a verdict: once per gap.
 
-        Only the retransmission timer requests them again: on a slow line hundreds of verdicts may follow the lost one.
-        The verify node answers each Ack with everything unacknowledged, and would treat one Ack per verdict as a flood.
+        Only the retransmission timer requests them again. On a slow line hundreds of verdicts may follow the lost one.
+        The verify node answers each Ack with all unacknowledged tokens, and would treat an Ack per verdict as a flood.
         """
         if self._lacking_at == len(self.tokens):
             return False
@@ -89,7 +89,7 @@ def text_end(
 ) -> Finish | Fail | None:
     """Returns the reason why a text cannot be continued; None: it can.
 
-    A session belongs to one target and fails at another: this node does not know the other's stop ids.
+    A session belongs to one target and fails at another, because this node does not know the other target's stop ids.
     The user may start another session.
 
     num_prompt, num_tokens: lengths of the prompt, and of prompt and output. context_len: of the connected target, in
@@ -112,7 +112,7 @@ def unserved(request: Request, *, constraints: bool, promises: bool, begins: boo
     in progress continues even if its SLO is not promised.
     """
     if request.constraint is not None and not constraints:
-        return Fail("unsupported", "the verify node does not know structured output; ask without")
+        return Fail("unsupported", "the verify node does not support structured output; ask without it")
     insists = request.slo is not None and request.otherwise == "refuse" and begins
     if insists and not promises:
         return Fail("not_promised", "this verify node promises no service level; ask for best_effort otherwise")

@@ -1,9 +1,10 @@
 """The draft model's token tree beyond a text: the likeliest continuation, alternatives, and what follows them. No I/O.
 
-A node is worth drafting behind by its path probability (AdaServe, arXiv 2501.12162, Eq. 4): the chance that the text
-takes the way to it. So a draft is there already when the text takes an alternative. Measured with both embedded draft
-models at every temperature: if the first choice is wrong, the second is right in two of five cases, the third in one of
-six, the fourth in one of eleven (`python -m experiments.benchmarks.ranks`).
+The tree is extended at the nodes with the highest path probability (AdaServe, arXiv 2501.12162, Eq. 4): the probability
+that the text contains all tokens up to the node. When the text takes an alternative, its continuation is thus already
+drafted. Measured with both embedded draft models at every temperature: if the first choice is wrong, the second is
+right in two of five cases, the third in one of six, the fourth in one of eleven
+(`python -m experiments.benchmarks.ranks`).
 """
 
 from collections.abc import Collection, Sequence
@@ -15,14 +16,15 @@ from goodspeed.exact.trees import BASE
 from goodspeed.ngram.drafting import Continuation
 
 ALTERNATIVES = (0.4, 0.17, 0.09, 0.06, 0.04, 0.03, 0.02)
-"""Probability that the second, third to eighth choice is right if the first is wrong."""
+"""Probabilities that the second, third, ... eighth choice is right if the first is wrong."""
 
 LEAST = 0.01
-"""Least path probability of a node that is drafted beside likelier ones."""
+"""Least path probability of an alternative."""
 
 
 KEPT = 0.05
-"""Probability of an alternative, given its parent, from which on it is kept: the text may come to its parent."""
+"""Least probability of an alternative given its parent. An alternative above it is kept even if its parent is unlikely,
+because the text may reach the parent."""
 
 
 class Nodes(NamedTuple):
@@ -39,7 +41,7 @@ class Nodes(NamedTuple):
 
     @property
     def path_probabilities(self) -> list[float]:
-        """Returns the product of the probabilities on the way to each node."""
+        """Returns for each node the product of the probabilities from the base to the node."""
         found: list[float] = []
         for probability, parent in zip(self.probabilities, self.parents, strict=True):
             found.append(probability * (found[parent] if parent != BASE else 1.0))
@@ -47,7 +49,7 @@ class Nodes(NamedTuple):
 
     @property
     def num_expected(self) -> float:
-        """Returns how many of its tokens the text is expected to take."""
+        """Returns the expected number of accepted tokens."""
         return sum(self.path_probabilities)
 
     def after(self, new: Sequence[int]) -> "Nodes | None":
@@ -60,7 +62,7 @@ class Nodes(NamedTuple):
     def likeliest(self, number: int, stop_ids: Collection[int] = ()) -> "Nodes":
         """Returns at most `number` nodes: the chain of first choices, then the likeliest others.
 
-        Leaves out stop ids, and what follows them: the target draws the text's end in the same round, drafted or not.
+        Leaves out stop ids and the nodes after them: the target draws the end of the text in the same round anyway.
         """
         likely = self.path_probabilities
         chain = {node: place for place, node in enumerate(trees.first_choices(self.parents))}
@@ -139,7 +141,7 @@ class Tree:
         return 1.0 if node == BASE else self._path_probabilities[node]
 
     def path(self, node: int) -> list[int]:
-        """Returns the nodes on the way to a node, itself included."""
+        """Returns the nodes from the base to a node, the node included."""
         found: list[int] = []
         while node != BASE:
             found.append(node)
@@ -147,14 +149,14 @@ class Tree:
         return found[::-1]
 
     def reach(self, way: Sequence[int]) -> int:
-        """Returns the node that these tokens lead to. Raises ValueError if there is none."""
+        """Returns the node at the end of this path of tokens. Raises ValueError if there is none."""
         node = trees.follow(self.tokens, self.parents, way)
         if node is None:
-            raise ValueError(f"{list(way)} is no way through the tree")
+            raise ValueError(f"{list(way)} is not a path of the tree")
         return node
 
     def others(self, parent: int, first: float) -> list[float]:
-        """Returns the probabilities of the alternatives to a child that are worth drafting, the likeliest first.
+        """Returns the probabilities of the alternatives worth drafting beside a child, the likeliest first.
 
         first: probability of the child.
         """
@@ -163,8 +165,10 @@ class Tree:
         return [probability for probability in found if above * probability >= LEAST or probability >= KEPT]
 
     def leaves(self, width: int, least_probability: float, max_depth: int, stop_ids: Collection[int]) -> list[int]:
-        """Returns the `width` likeliest leaves to draft behind: none of less path probability, deeper than permitted,
-        or after a stop id."""
+        """Returns the `width` likeliest leaves to extend.
+
+        Leaves out those below `least_probability`, at `max_depth`, or after a stop id.
+        """
         if not self.tokens:
             return [BASE] if self.is_leaf(BASE) and max_depth > 0 and least_probability <= 1.0 else []
         found = [

@@ -109,7 +109,7 @@ def check_stream(body: Asking) -> None:
         what = "goodspeed.mark_accepted needs stream: true; send both, or neither"
         raise ApiError(400, what, param="goodspeed.mark_accepted")
     if body.stream and own.on_target_change == "restart":
-        what = "goodspeed.on_target_change: a stream cannot take back what it has sent; use fail, or leave out stream"
+        what = "goodspeed.on_target_change: a stream cannot withdraw tokens already sent; use fail, or leave out stream"
         raise ApiError(400, what, param="goodspeed.on_target_change")
 
 
@@ -139,7 +139,7 @@ def _check_room(wish: Wish, service: Service, config: DraftConfig) -> None:
         what = f"the request asks for {num_texts} texts; this node takes {most} at most; send several requests"
         raise ApiError(400, what, param="n" if wish.n > 1 else "prompt")
     if num_texts > most - service.num_running - service.num_waiting:
-        raise Busy("busy", f"{service.num_running} texts are written and {service.num_waiting} wait; ask again later")
+        raise Busy("busy", f"{service.num_running} texts are running and {service.num_waiting} wait; ask again later")
 
 
 async def _items(shape: Shape, service: Service) -> AsyncGenerator[tuple[int, Piece | Ended], None]:

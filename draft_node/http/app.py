@@ -94,7 +94,7 @@ def _ask_for_keys(document: dict[str, Any]) -> None:
             operation["security"] = []
 
 
-LOCAL = "local: the verify node is away, and texts are the draft model's own"
+LOCAL = "local: the verify node is away, and the draft model writes alone"
 """Status of `/ready` while texts come from the draft model's distribution instead of the target's."""
 
 LANDING = """\
@@ -109,12 +109,12 @@ GET  /v1/models             the model; /v1/models/NAME likewise
 POST /tokenize              a text as token ids
 POST /detokenize            token ids as a text
 GET  /health                200 while the process lives
-GET  /ready                 200 while texts are let in
+GET  /ready                 200 while texts are admitted
 GET  /version               the release
 GET  /metrics               for Prometheus
 GET  /openapi.json          all of it in detail
 
-docs/HTTP.md of the project says what requests may have.
+docs/HTTP.md of the project lists the parameters of requests.
 """
 
 ENDPOINTS: tuple[Endpoint[Any], ...] = (completions.ENDPOINT, chat.ENDPOINT, responses.ENDPOINT, messages.ENDPOINT)
@@ -180,7 +180,7 @@ def _ready(service: Service) -> Ready:
     if service.draining:
         raise ApiError(503, "not ready: shutting down", code="draining")
     if not service.is_ready:
-        what = "not ready: the verify node is away, or does not let this node in; see this node's standard error"
+        what = "not ready: the verify node is away, or refuses this node; see this node's standard error"
         raise ApiError(503, what, code="verify_away")
     target = service.target
     status = LOCAL if service.is_local else "ready"

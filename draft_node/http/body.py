@@ -55,7 +55,7 @@ class BodyLimit:
 
     async def _read(self, headers: Headers, receive: Receive) -> bytes:
         if headers.get("content-encoding", "identity").lower() != "identity":
-            raise ApiError(415, "compressed bodies are not taken; send it as it is", code="unsupported_encoding")
+            raise ApiError(415, "compressed bodies are not supported; send it as it is", code="unsupported_encoding")
         length = headers.get("content-length", "0")
         self._check(int(length) if length.isdecimal() else 0)
         body, more = bytearray(), True
@@ -70,7 +70,7 @@ class BodyLimit:
 
     def _check(self, num_bytes: int) -> None:
         if num_bytes > self._max_bytes:
-            raise ApiError(413, f"the body is larger than {self._max_bytes} bytes, the most that is taken")
+            raise ApiError(413, f"the body is larger than the limit of {self._max_bytes} bytes; shorten it")
 
 
 def ignored_of(scope: Scope) -> set[str]:
@@ -188,13 +188,13 @@ def _without_escapes(body: bytes) -> bytes:
 
 
 def _too_many(most: int, what: str) -> ApiError:
-    return ApiError(413, f"the body has more than {most} {what}, the most that is taken; send it as several requests")
+    return ApiError(413, f"the body has more than {most} {what}, which is the limit; split it into several requests")
 
 
 MAX_BYTES = 1 << 26
 """Most bytes of one user's large bodies that wait to be parsed: 16 bodies of 4 MiB."""
 
-TOO_MUCH = "your earlier requests still wait to be read; wait for their answers, then ask again"
+TOO_MUCH = "your earlier requests still wait to be parsed; wait for their answers, then ask again"
 
 NO_BOUND = sys.maxsize
 """No bound on one user's waiting answers: their texts were admitted and are complete, so none is refused now."""

@@ -150,10 +150,10 @@ def metrics_of(choices: Sequence[Choice]) -> Metrics | None:
     """Returns the metrics of a request's only text; None for several texts (as in vLLM), or without drafts."""
     if len(choices) != 1 or choices[0].ended is None or not choices[0].ended.statistics.drafts:
         return None
-    return Metrics(speculative_decoding=_told(choices[0].ended.statistics.drafts))
+    return Metrics(speculative_decoding=_speculative_decoding(choices[0].ended.statistics.drafts))
 
 
-def _told(drafts: Counter[tuple[int, int]]) -> SpeculativeDecoding:
+def _speculative_decoding(drafts: Counter[tuple[int, int]]) -> SpeculativeDecoding:
     """Computes vLLM's metrics. drafts: number of drafts by (verified tokens, accepted tokens)."""
     longest = max(num_verified for num_verified, _ in drafts)
     histogram = [0] * (longest + 1)

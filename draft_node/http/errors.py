@@ -81,7 +81,7 @@ def of_validation(error: ValidationError) -> ApiError:
         return ApiError(400, "the body must be a JSON object", code="invalid_json")
     if kind == "union_tag_invalid":
         types = re.sub(r"[\[\]]", "", context["expected_tags"])
-        what = f"{param} has the type {context['tag'][1:-1][:64]!a}, which is not served here; send one of {types}"
+        what = f"{param} has the type {context['tag'][1:-1][:64]!a}, which is not supported; send one of {types}"
         return ApiError(400, what, param=param)
     place = param.rpartition(".")[2]
     says = UNIONS[place] if kind.endswith("_type") and place in UNIONS and len(alike) > 1 else _sentence(found["msg"])
@@ -153,7 +153,7 @@ def install(app: FastAPI) -> None:
         _, version, *rest = request.url.path.split("/")
         if error.status_code == 404 and version == "v1" and rest:
             # For proxies, 404 means a broken node, to which they send nothing for a while.
-            what = f"/v1/{'/'.join(rest)[:64]} is not served: this node only writes texts; GET / lists what there is"
+            what = f"/v1/{'/'.join(rest)[:64]} is not served: this node only generates texts; GET / lists its routes"
             return ApiError(400, what, code="not_served").response(request.scope)
         what = _route(error.status_code, request.method, request.url.path[:200], headers.get("Allow", ""))
         return ApiError(error.status_code, what or error.detail).response(request.scope, headers)
@@ -162,14 +162,14 @@ def install(app: FastAPI) -> None:
 def _route(status: int, method: str, path: str, allowed: str) -> str:
     """Returns the message for 404 and 405; empty for other statuses."""
     if status == 404:
-        return f"there is nothing at {path}; GET / lists what there is"
+        return f"there is nothing at {path}; GET / lists the routes"
     if status == 405:
         return f"{method} {path} is not served" + (f"; use {allowed.replace(', ', ' or ')}" if allowed else "")
     return ""
 
 
 REASONS = {
-    400: "The request is wrong; `param` names what.",
+    400: "The request is invalid; `param` names the parameter.",
     401: "No valid API key.",
     404: "No such route, or no such model.",
     405: "The route has another method.",

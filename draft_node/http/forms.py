@@ -37,11 +37,11 @@ async def form_of(
     if not found:
         return None
     if len(found) > 1:
-        what = "response_format and structured_outputs both say which form the answer keeps; send one of them"
+        what = "response_format and structured_outputs both set the form of the answer; send one of them"
         raise ApiError(400, what, param="structured_outputs")
     [(param, constraint)] = found
     if ignore_eos:
-        what = f"ignore_eos: an answer in a form ends where the form ends; leave it out, or {param.partition('.')[0]}"
+        what = f"ignore_eos: a constrained answer ends where its form ends; leave it out, or {param.partition('.')[0]}"
         raise ApiError(400, what, param="ignore_eos")
     if len(constraint.source) > MAX_CONSTRAINT_CHARS:
         what = f"{param} has {len(constraint.source)} characters as JSON; {MAX_CONSTRAINT_CHARS} are the most"
@@ -114,7 +114,7 @@ async def form_with_tools(
     with _refused("tools"):
         kept = of_tools(form, talk, service.chats, opened, service.defaults(chat=True).stop)
     if kept is not None and ignore_eos:
-        what = "ignore_eos: an answer with calls in a form ends where the form ends; leave it out"
+        what = "ignore_eos: an answer with constrained calls ends where its form ends; leave it out"
         raise ApiError(400, what, param="ignore_eos")
     if kept is not None or form is None:
         return kept if kept is None else await _served(kept, "tools", service, user)
@@ -154,7 +154,7 @@ def of_tools(
         return None
     content = _content(form)
     if form is not None and content is None and not talk.is_forced:
-        what = "structured_outputs and tools go together as JSON only; send response_format, or no tools"
+        what = "structured_outputs with tools must be JSON; send response_format, or no tools"
         raise ApiError(400, what, param="structured_outputs")
     asked = Form(talk.speech.formats, chats.markers, opened, talk.is_forced, talk.speech.one_call, content, stops)
     tools = [Tool(one.name, one.parameters or {}, strict=bool(one.strict)) for one in talk.functions]

@@ -41,10 +41,10 @@ def echoed(prompt: PromptTokens, num_top: int) -> list[Token]:
 
 
 def for_chat(tokens: Sequence[Token]) -> ChatLogprobs:
-    return ChatLogprobs(content=map(_told, tokens))
+    return ChatLogprobs(content=map(_with_alternatives, tokens))
 
 
-def _told(token: Token) -> TokenLogprob:
+def _with_alternatives(token: Token) -> TokenLogprob:
     tops = [TopLogprob(token=other.text, logprob=other.logprob, bytes=list(other.raw)) for other in token.top]
     return TokenLogprob(token=token.text, logprob=_logprob(token), bytes=list(token.raw), top_logprobs=tops)
 

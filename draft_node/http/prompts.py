@@ -45,7 +45,7 @@ async def encode_chat(
 ) -> tuple[int, ...]:
     calls = [call.function.arguments.encode() for message in messages for call in message.tool_calls or ()]
     check_elements(*calls)  # JSON inside of the body's strings, not counted before
-    turns = [_turn(message, f"messages.{i}", service) for i, message in enumerate(messages)]
+    turns = [_chat_message(message, f"messages.{i}", service) for i, message in enumerate(messages)]
     _check_chars(num_chat_chars(turns, inputs), "messages", service)
     try:
         return await service.encode_chat(turns, user, inputs)
@@ -53,7 +53,7 @@ async def encode_chat(
         raise ApiError(400, str(error), param="messages", code="prompt") from None
 
 
-def _turn(message: Message, where: str, service: Service) -> dict[str, Any]:
+def _chat_message(message: Message, where: str, service: Service) -> dict[str, Any]:
     """Converts a message for the chat template: joins text parts, and renames OpenAI's role `developer` to `system`.
 
     where: the message's dotted name, for errors.

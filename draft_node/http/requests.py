@@ -136,7 +136,7 @@ class Slo(Strict):
         if self.ttft_ms is None and self.tpot_ms is None:
             raise ValueError("must have ttft_ms, tpot_ms or both")
         if self.tpot_ms is None and (self.thinking_tpot_ms, self.tpot_window) != (None, None):
-            raise ValueError("must have tpot_ms, which thinking_tpot_ms and tpot_window belong to")
+            raise ValueError("must have tpot_ms, because thinking_tpot_ms and tpot_window depend on it")
         return self
 
 

@@ -30,7 +30,7 @@ def stop_token_ids(request: Generation, vocab_size: int, eos_ids: Collection[int
     _check_ids(given, "stop_token_ids", vocab_size)
     num_own = len({*eos_ids, *given}) - len(given)
     if len(given) + num_own > MAX_STOP_IDS:
-        what = f"stop_token_ids: {len(given)} beside {num_own} of the target's own are too many"
+        what = f"stop_token_ids: {len(given)} in addition to {num_own} of the target's own are too many"
         ask = f"send at most {MAX_STOP_IDS - num_own}, or ignore_eos"
         raise ApiError(400, f"{what}; {ask}", param="stop_token_ids")
     return given
@@ -59,11 +59,11 @@ def echoed(texts: Sequence[Wanted], request: CompletionRequest) -> list[Wanted]:
     if request.logprobs is None:
         return list(texts)
     if (request.n or 1) > 1:
-        raise ApiError(400, "n must be 1 where echo tells log-probabilities; send several requests", param="n")
+        raise ApiError(400, "n must be 1 with echo and logprobs; send several requests", param="n")
     num_tokens = sum(len(text.prompt) for text in texts)
     longest = MAX_PROMPT_LOGPROBS // (1 + request.logprobs)
     if num_tokens > longest:
-        what = f"echo: {num_tokens} tokens with {request.logprobs} alternatives each are too many to be told of"
+        what = f"echo: log-probabilities of {num_tokens} tokens with {request.logprobs} alternatives each are too many"
         raise ApiError(400, f"{what}; ask for at most {longest}, or for fewer alternatives", param="echo")
     least = [max(text.min_tokens, int(text.max_tokens == 1)) for text in texts]
     return [
@@ -75,7 +75,7 @@ def check_told(texts: Sequence[Wanted], request: ChatRequest | CompletionRequest
     """ApiError if a whole answer would have log-probabilities of too many tokens and alternatives. Not for streams."""
     num_told = sum(text.max_tokens * (1 + text.num_logprobs) for text in texts if text.num_logprobs is not None)
     if num_told > MAX_LOGPROBS_TOLD and not request.stream:
-        what = f"logprobs: {num_told} tokens and alternatives are more than the {MAX_LOGPROBS_TOLD} of one answer"
+        what = f"logprobs: {num_told} tokens and alternatives are more than one answer's limit of {MAX_LOGPROBS_TOLD}"
         ask = "ask for fewer tokens, choices or alternatives, or send stream: true"
         raise ApiError(400, f"{what}; {ask}", param="logprobs")
 
@@ -87,7 +87,7 @@ def predicted(texts: Sequence[Wanted], expected: tuple[int, ...], request: ChatR
     """
     asked = request.goodspeed or Extension()
     if asked.drafter in ("model", "none") or asked.speculate is False or asked.max_draft == 0:
-        what = "prediction: drafts come from it, and goodspeed asks for none like these; leave out one of them"
+        what = "prediction: it is a source of drafts, but goodspeed excludes such drafts; leave out one of them"
         raise ApiError(400, what, param="prediction")
     return [
         replace(
@@ -119,13 +119,13 @@ def asked_slo(
     }
     told = [name for name, value in ways.items() if value is not None]
     if len(told) > 1:
-        raise ApiError(400, f"{told[0]} and {told[1]} ask for two levels; send one of them", param=told[1])
+        raise ApiError(400, f"{told[0]} and {told[1]} request two service levels; send one of them", param=told[1])
     try:
         found = _level(ways[told[0]], levels) if told else levels.default
     except RequestRefused as error:
         raise ApiError(400, f"{told[0]}: {error.what}", param=told[0]) from None
     if own.otherwise is not None and found is None:
-        what = "goodspeed.otherwise is for texts that ask for a service level; send goodspeed.slo, too, or leave it out"
+        what = "goodspeed.otherwise needs a service level; send goodspeed.slo, too, or leave it out"
         raise ApiError(400, what, param="goodspeed.otherwise")
     return found, own.otherwise or "best_effort"
 

@@ -99,7 +99,7 @@ class EventStream(Response):
             try:
                 await unless_gone(receive, self._send(send))
             except ClientGone:
-                logger.info("a user left in mid-stream")
+                logger.info("a user disconnected during a stream")
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -112,7 +112,7 @@ class EventStream(Response):
             last = self._broken(of_service(error))
         except Exception:
             logger.exception("a stream broke")
-            last = self._broken(ApiError(500, "this stream broke here; the log says why", code="internal"))
+            last = self._broken(ApiError(500, "this stream failed here; see the log", code="internal"))
         await send({"type": "http.response.body", "body": last})
 
 

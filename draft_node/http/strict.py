@@ -52,7 +52,7 @@ INSTEAD = {
     "json_schema": "send response_format",
     **dict.fromkeys(("previous_response_id", "conversation"), "no response is kept here; send all of it as input"),
     "store": "no answer is kept here",
-    "background": "a response is made while its request waits, or is streamed",
+    "background": "a request waits for its response, or streams it",
 }
 """Advice for unsupported members."""
 
@@ -81,7 +81,7 @@ class Strict(BaseModel):
                 continue
             if name not in IGNORED:
                 advice = INSTEAD.get(name, "leave it out")
-                raise refused(name, f"is not a parameter that is served here; {advice}", "unknown_parameter")
+                raise refused(name, f"is not a supported parameter; {advice}", "unknown_parameter")
             if info.context is not None:
                 info.context.add(name)
         return self

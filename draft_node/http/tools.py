@@ -61,7 +61,7 @@ def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: C
     """Checks the tools and returns those that the model sees: all, or none with tool_choice none."""
     if not tools:
         if choice not in (None, "none", "auto"):
-            raise ApiError(400, "tool_choice asks for a call, and there are no tools; send tools", param="tool_choice")
+            raise ApiError(400, "tool_choice requires a call, but there are no tools; send tools", param="tool_choice")
         return ()
     if not chats.takes_tools:
         what = "tools are not supported: this model's chat template knows none; leave them out"
@@ -73,7 +73,7 @@ def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: C
     names = [function.name for function in functions]
     for i, function in enumerate(functions):
         if function.name in names[:i]:
-            what = f"tools.{i}.function.name: there is a tool called {function.name!r} already; give each its own name"
+            what = f"tools.{i}.function.name: another tool is named {function.name!r}, too; give each its own name"
             raise ApiError(400, what, param=f"tools.{i}.function.name")
         if depth(function.parameters) > MAX_DEPTH:
             param = f"tools.{i}.function.parameters"
@@ -84,7 +84,7 @@ def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: C
             raise ApiError(400, what, param=param)
         if has_options(function.parameters):
             param = f"tools.{i}.function.parameters"
-            what = f"{param} must not have x-guidance, which says how strictly a schema is kept; leave it out"
+            what = f"{param} must not have x-guidance, which would change how schemas are enforced; leave it out"
             raise ApiError(400, what, param=param)
     return () if choice == "none" else functions
 
@@ -95,7 +95,7 @@ def _callable(functions: tuple[Function, ...], choice: ToolChoice | None) -> tup
         return functions
     named = tuple(function for function in functions if function.name == choice.function.name)
     if not named:
-        what = f"tool_choice.function.name: no tool is called {choice.function.name!r}; name one of tools"
+        what = f"tool_choice.function.name: no tool is named {choice.function.name!r}; choose one of tools"
         raise ApiError(400, what, param="tool_choice.function.name")
     return named
 

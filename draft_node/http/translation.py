@@ -30,7 +30,7 @@ class Translated(Asking):
     @model_validator(mode="after")
     def _marks_nothing(self) -> Self:
         if self.goodspeed is not None and self.goodspeed.mark_accepted:
-            raise refused("goodspeed.mark_accepted", "is not served here; ask for a chat completion")
+            raise refused("goodspeed.mark_accepted", "is not supported here; use chat completions")
         return self
 
 
@@ -67,7 +67,7 @@ def chat_request(request: BaseModel, asked: dict[str, Any], names: Names) -> Cha
 
 @contextmanager
 def renamed(names: Names) -> Iterator[None]:
-    """Renames chat parameters in raised errors, but not what a request itself says, which errors quote."""
+    """Renames chat parameters in raised errors, but not in the parts that quote the request."""
     try:
         yield
     except (ValidationError, ApiError) as caught:
@@ -110,7 +110,7 @@ class Itemised(Shape):
     def __init__(self, wish: Wish) -> None:
         super().__init__(wish)
         self._is_begun = False
-        self._open: bool | None = None  # the latest item, if unfinished: True: reasoning, False: text
+        self._open: bool | None = None  # kind of the unfinished item: True: reasoning, False: text; None: no item
 
     @abstractmethod
     def begun(self) -> Iterator[Event]:
@@ -144,16 +144,16 @@ class Itemised(Shape):
         [choice] = self.choices
         for item in (*_joined(choice.pieces), choice.ended):
             if item is not None:
-                list(self._told(item))
+                list(self._events_of(item))
         return self.written().encode()
 
     def events(self, index: int, item: Piece | Ended) -> list[bytes]:
-        return [event.written() for event in self._told(item)]
+        return [event.written() for event in self._events_of(item)]
 
     def last(self) -> list[bytes]:
         return []
 
-    def _told(self, item: Piece | Ended) -> Iterator[Event]:
+    def _events_of(self, item: Piece | Ended) -> Iterator[Event]:
         if not self._is_begun:
             self._is_begun = True
             yield from self.begun()

@@ -231,7 +231,7 @@ def _drafting(extension: Extension, config: DraftConfig) -> tuple[Drafter, int]:
         what = "goodspeed.drafter: this draft node has no model; send auto, ngram or none"
         raise ApiError(400, what, param="goodspeed.drafter")
     if says_none and asked in ("model", "ngram"):
-        what = f"goodspeed.drafter: {asked} drafts, and the request asks for no drafts, too; drop one of them"
+        what = f"goodspeed.drafter: {asked} drafts, but the request also disables drafts; drop one of the two"
         raise ApiError(400, what, param="goodspeed.drafter")
     longest = config.max_draft if extension.max_draft is None else min(extension.max_draft, config.max_draft)
     return drafting("none" if says_none else asked or config.drafter, longest)

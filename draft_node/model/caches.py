@@ -1,8 +1,8 @@
 """The draft model's KV caches by session, and eviction when memory is full.
 
-A session's cache holds its text, and behind it the drafted nodes in the order in which they were fed: the keys of a
-node are rotated for its depth, and tree attention hides all but its ancestors. So branches need no cache of their own.
-When the text takes one, its rows are moved to the text's end.
+A session's cache holds the rows of its text, then the rows of the drafted nodes in the order in which they were fed. A
+node's keys are rotated for its depth, and tree attention hides all nodes but its ancestors. So branches need no cache
+of their own. When the text takes a branch, the branch's rows move to the end of the text.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,11 +21,12 @@ PREFILL_CHUNK = 256
 
 
 class Feed(NamedTuple):
-    """The input of a step for a job: tokens of its text, then nodes of its tree, then masks behind the first leaf."""
+    """The input of a step for a job: tokens of its text, then nodes of its tree, then mask tokens after the first
+    leaf."""
 
     text: tuple[int, ...]
     nodes: tuple[int, ...] = ()
-    leaves: tuple[int, ...] = ()  # the nodes, or the base, that it drafts behind; empty: it only fills the cache
+    leaves: tuple[int, ...] = ()  # nodes (or the base) to extend; empty: the step only fills the cache
     num_masks: int = 0
 
     @property
@@ -38,8 +39,8 @@ class _Cache:
     """A session's part of the draft model's KV cache."""
 
     tokens: tuple[int, ...] = ()  # of the text
-    nodes: list[tuple[int, int]] = field(default_factory=list)  # the rows behind it: token, and row of the parent or -1
-    rows: dict[int, int] = field(default_factory=dict)  # row of each cached node of its job
+    nodes: list[tuple[int, int]] = field(default_factory=list)  # rows after the text: token, and the parent's row or -1
+    rows: dict[int, int] = field(default_factory=dict)  # row of each cached node of the session's job
     used: int = 0  # step of its latest use
     is_known: bool = False  # its prefix was already looked up in the prefix cache
     shares: bool = False  # other sessions may use its cached prefix
@@ -76,9 +77,9 @@ class Caches:
         return self._runner.pool
 
     def rewind(self, job: Job) -> None:
-        """Truncates the cache to what the job needs of it: text, and nodes that have something drafted after them.
+        """Truncates the cache to the rows that the job needs: the text, and nodes with children.
 
-        The base needs its row, too, until something is drafted after it: then the text's final token is fed again.
+        If nothing is drafted after the base, the text's final token is fed again, because its logits are needed.
         """
         cache = self._caches.setdefault(job.session_id, _Cache())
         cache.shares = bool(job.propose.request.cache_salt)
@@ -97,7 +98,7 @@ class Caches:
         cache.tokens = job.text[: num_kept + len(way)]
 
     def _rows_to_keep(self, cache: _Cache, job: Job, num_kept: int) -> tuple[list[int], dict[int, int]]:
-        """Returns the rows that are text by now, in order, and the rows of the job's nodes."""
+        """Returns the rows that belong to the text now, in order, and the rows of the job's nodes."""
         way: list[int] = []
         at, needed = BASE, dict[int, int]()
         if num_kept < len(cache.tokens):
@@ -136,12 +137,12 @@ class Caches:
         return self._upcoming(job) in self._being_read
 
     def reserve(self, job: Job, jobs: Mapping[bytes, Job], width: int) -> Feed | None:
-        """Reserves pages for what this step feeds for a job. None: context or memory does not suffice.
+        """Reserves pages for a job's input of this step. None: the context or the memory does not suffice.
 
-        If they are short, drops the job's branches first; then evicts idle sessions, the least recently used first. A
+        If pages are short, drops the job's branches first; then evicts idle sessions, the least recently used first. A
         local text also evicts younger local texts: without a verify node at least one text has to make progress.
 
-        jobs: all unfinished proposals, by session. width: most leaves to draft behind.
+        jobs: all unfinished proposals, by session. width: most leaves to extend.
         """
         pool = self.pool
         if job.session_id not in pool:
@@ -175,9 +176,9 @@ class Caches:
         return self._caches[job.session_id].length + feed.num_rows > self._context_len
 
     def _feed(self, job: Job, width: int) -> Feed:
-        """Returns text that is not cached, at most PREFILL_CHUNK tokens.
+        """Returns the next uncached tokens of the text, at most PREFILL_CHUNK.
 
-        At its end also returns the leaves to draft behind, and those of their ancestors that are not cached.
+        If they reach the end of the text, also returns the leaves to extend and their uncached ancestors.
         """
         cache = self._caches[job.session_id]
         first = len(cache.tokens)
@@ -193,9 +194,9 @@ class Caches:
         return Feed(text, nodes, leaves, self._num_masks(job, leaves[0], cache.length + len(text) + len(nodes)))
 
     def _num_masks(self, job: Job, leaf: int, num_rows: int) -> int:
-        """Returns how many masks follow the first leaf: one less than the tokens that are drafted at once.
+        """Returns the number of mask tokens after the first leaf: one less than the tokens drafted in one forward pass.
 
-        None for a local text: it is what the model writes token by token.
+        0 for a local text, which the model writes token by token.
         """
         if job.propose.local:
             return 0
@@ -260,5 +261,5 @@ class Caches:
 
 
 def _scope(request: Request) -> bytes:
-    """Returns the scope of prefix sharing: the request's salt, or the session alone without one."""
+    """Returns the scope of prefix sharing: the request's salt; without a salt, the session alone."""
     return b"salt\0" + request.cache_salt if request.cache_salt else b"session\0" + request.session_id

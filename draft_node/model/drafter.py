@@ -1,13 +1,13 @@
 """The draft model: one batched forward pass per drafting step, for all sessions with proposals.
 
-A step drafts behind the likeliest leaves of each session's token tree, as many as are worth their time (`widths.py`),
-and draws alternatives to doubtful tokens. With a checkpoint that predicts more (PARD, arXiv 2504.18583), masks behind
-the likeliest leaf stand for tokens not known yet, and each predicts the token after it without them.
+A step extends the likeliest leaves of each session's token tree, as many as are worth their time (`widths.py`), and
+draws alternatives to doubtful tokens. A checkpoint for parallel drafting (PARD, arXiv 2504.18583) gets mask tokens
+after the likeliest leaf. Each mask stands for a token that is not known yet, and predicts the token after that.
 
 A proposal first updates the session's KV cache: rejected tokens are truncated, new tokens of the text are prefilled
-(many, after a time without drafts). Under the match rule the draft is drawn with the target's noise; under the ratio
-rule it is drawn from exactly the distribution that is sent. Local texts, which are not verified, are drawn as under the
-match rule. Runs on the model thread.
+(many, if nothing was drafted for some time). Under the match rule the draft is drawn with the target's noise; under the
+ratio rule it is drawn from exactly the distribution that is sent. Local texts, which are not verified, are drawn as
+under the match rule. Runs on the model thread.
 """
 
 import time
@@ -51,7 +51,7 @@ class Drafter:
         """kind, k: form of the distributions under the ratio rule (`proposals.make`).
 
         constraints: compiler for structured output; None: drafts ignore constraints. max_width: most leaves per session
-        and step; 1: nothing is drafted behind alternatives.
+        and step; 1: alternatives are not extended.
         """
         self.checkpoint = checkpoint
         self.runner = runner
@@ -112,7 +112,7 @@ class Drafter:
         return given_up
 
     def close(self) -> None:
-        """The process's end frees all memory."""
+        """Does nothing: the end of the process frees all memory."""
 
     @torch.inference_mode()
     def step(self) -> list[Proposed]:
@@ -151,7 +151,7 @@ class Drafter:
     def _draw_all(self, rows: Sequence[Row], logits: Tensor) -> None:
         """Draws from logits [len(rows), vocab].
 
-        All at once, unless what a text may continue with depends on its tokens: then position after position.
+        Draws all rows at once. If a rule depends on the tokens before a row, draws position after position instead.
         """
         if not any(row.place and row.job.has_rules for row in rows):
             self._draw(rows, logits)
@@ -175,7 +175,7 @@ class Drafter:
     def _apply_rules(self, rows: Sequence[Row], logits: Tensor) -> tuple[Sequence[Row], Tensor]:
         """Applies the rules to logits; returns the rows that may draw a token, and their logits.
 
-        Nothing follows a leaf without a permitted token, and the proposal ends if it is the likeliest.
+        A leaf without a permitted token gets no child; if it is the likeliest leaf, the proposal ends.
         """
         if not any(row.job.has_rules for row in rows):
             return rows, logits

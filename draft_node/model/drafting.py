@@ -31,10 +31,10 @@ class DraftModel(Protocol):
     def context_len(self) -> int: ...  # tokens of the longest text
 
     @property
-    def num_parallel(self) -> int: ...  # tokens that it drafts in one forward pass
+    def num_parallel(self) -> int: ...  # tokens drafted in one forward pass
 
     @property
-    def constraints(self) -> Constraints | None: ...  # the compiler that it shares; None: drafts ignore constraints
+    def constraints(self) -> Constraints | None: ...  # the shared compiler; None: drafts ignore constraints
 
     @property
     def caches(self) -> "Caches | None": ...  # None: another process has them
@@ -67,7 +67,7 @@ class Drafting:
         self._thread = ModelThread()
 
     def want(self, propose: Propose, now: float) -> Proposed | None:
-        """Queues a request. Returns an empty proposal at once if the circuit breaker is open or tests another one."""
+        """Queues a request. Returns an empty proposal at once if the circuit breaker is open, or tests with another."""
         session_id = propose.request.session_id
         on_trial = self.breaker.num_in_a_row > 0 and (self.drafter.busy or bool(self._wanted))
         if self.breaker.is_open(now) or on_trial:
@@ -94,7 +94,7 @@ class Drafting:
     def close(self) -> None:
         """Waits at most DRAFTING_TIMEOUT_S for the running step. Blocks the event loop: call it at the very end."""
         if not self._thread.close(DRAFTING_TIMEOUT_S):
-            logger.warning("the draft model hangs; this node ends without it")
+            logger.warning("the draft model hangs; stopping without waiting for it")
         else:
             self.drafter.close()
 
@@ -115,7 +115,7 @@ class Drafting:
                 self.breaker.begin(time.monotonic())
                 proposed = self.drafter.step()
                 if not self.breaker.end(time.monotonic()):
-                    logger.warning("the draft model took too long; its sessions go on without drafts")
+                    logger.warning("the draft model took too long; its sessions continue without drafts")
                     self.breaker.failed(time.monotonic())
                     return proposed + self.drafter.give_up()
                 if proposed:

@@ -22,13 +22,13 @@ class Job:
 
     propose: Propose
     length: int  # tokens to draft on one path; 0 only updates the KV cache
-    tree: Tree = field(init=False)  # that of the Propose, and the nodes drafted so far
-    num_drafted: int = 0  # tokens drafted behind the likeliest leaf of each step
-    newest: int = BASE  # the last of these
-    is_narrow: bool = False  # room is left for the chain of first choices alone
+    tree: Tree = field(init=False)  # the Propose's tree, and the nodes drafted so far
+    num_drafted: int = 0  # tokens drafted after the likeliest leaf of each step
+    newest: int = BASE  # the latest of these tokens' nodes
+    is_narrow: bool = False  # memory suffices only for the chain of first choices
     positions: list[bytes] = field(default_factory=list)  # packed distributions, ratio rule
     by_match: bool = field(init=False)  # draws with the target's noise: under the match rule, and for a local text
-    has_rules: bool = field(init=False)  # what may be drawn next can depend on the tokens before it
+    has_rules: bool = field(init=False)  # which tokens are permitted can depend on the tokens before
 
     def __post_init__(self) -> None:
         request = self.propose.request
@@ -56,11 +56,11 @@ class Job:
         return self.tree.tokens[len(self.propose.tree.tokens) :]
 
     def path(self, node: int) -> list[int]:
-        """Returns the drafted tokens between the text and what follows the node."""
+        """Returns the drafted tokens from the base to the node, the node included."""
         return [self.tree.tokens[each] for each in self.tree.path(node)]
 
     def leaves(self, width: int) -> list[int]:
-        """Returns the leaves to draft behind in the next step, the likeliest first; empty: the proposal is complete.
+        """Returns the leaves to extend in the next step, the likeliest first; empty: the proposal is complete.
 
         Under the match rule no token after a stop id is worth verification budget. Under the ratio rule neither stop
         ids nor probabilities end a draft: then which drafts time out would depend on their tokens.
@@ -79,7 +79,7 @@ class Job:
         return [self.tree.path_probability(leaf) for leaf in self.leaves(width)]
 
     def others(self, parent: int, first: float) -> list[float]:
-        """Returns the probabilities of the alternatives that are wanted beside a token of probability `first`."""
+        """Returns the probabilities of the alternatives worth drafting beside a token of probability `first`."""
         return self.tree.others(parent, first) if self.propose.wants_alternatives else []
 
     def ends_with(self, node: int) -> bool:
@@ -122,8 +122,8 @@ class Row(NamedTuple):
     """A row of logits, and where its token goes."""
 
     job: Job
-    leaf: int  # the node, or the base, that the step drafts behind
-    place: int = 0  # masks between the leaf and this row
+    leaf: int  # the node (or the base) that the step extends
+    place: int = 0  # number of mask tokens from the leaf to this row
     is_first: bool = True  # the leaf is its job's likeliest
 
     @property
@@ -136,7 +136,7 @@ class Row(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """True if the draft ended before the row: its masks stood for tokens that were not drafted."""
+        """True if the draft ended before the row, so that its masks stand for tokens that were not drafted."""
         return self.place > 0 and (self.job.num_drafted >= self.job.length or self.job.ends_with(self.parent))
 
     def append(self, token: int, probability: float) -> None:

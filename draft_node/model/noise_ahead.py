@@ -1,7 +1,8 @@
 """A cache of the match rule's noise, in blocks of several positions of a text.
 
-A draft needs position after position, and after a rejection some of them again. For few rows of a small vocabulary the
-calls take longer than the arithmetic. The values are those of `match_noise`, a pure function of seed and position.
+A draft needs the noise position after position, and some of it again after a rejection. For few rows of a small
+vocabulary the calls take longer than the arithmetic. The values are those of `match_noise`, a pure function of seed and
+position.
 """
 
 from functools import lru_cache

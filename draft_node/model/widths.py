@@ -1,32 +1,34 @@
-"""Chooses how many leaves a step of the draft model drafts behind: as many as promise most accepted tokens a second.
+"""Chooses how many leaves a step of the draft model extends, to maximize the expected accepted tokens per second.
 
-A token is accepted where the text takes the way to it, so behind a leaf one is worth the leaf's path probability. More
-leaves are worth more, and take longer: much longer where a row costs a step, no longer where weights do. No clock.
+A token drafted after a leaf is useful only if the text reaches the leaf, so its value is the leaf's path probability.
+More leaves yield more accepted tokens. They take much longer where the time depends on the rows, and no longer where
+reading the weights dominates. No clock.
 """
 
 from collections.abc import Sequence
 
 MAX_WIDTH = 8
-"""Most leaves per session and step; with the embedded models, more find too few that are likely enough."""
+"""Most leaves per session and step; the embedded models rarely have more leaves that are likely enough."""
 
 TRIED_AGAIN = 64
-"""One in TRIED_AGAIN steps has no branches, to measure what they cost, and one has twice as many as chosen."""
+"""One in TRIED_AGAIN steps has no branches, and one has twice the chosen leaves: this measures what leaves cost."""
 
 RISE, FALL = 0.1, 0.5
-"""Weights of the newest step if it took longer than expected, and if not: what a machine does beside only adds time."""
+"""Weights of the newest time in the average: if it is longer than expected, and if not. Other work on the machine only
+adds time, so a longer time says less."""
 
 
 class Widths:
     """Chooses the width of each step."""
 
     def __init__(self, max_width: int = MAX_WIDTH, num_parallel: int = 1) -> None:
-        """num_parallel: rows of a proposal in a step without branches, which masks may follow (PARD)."""
+        """num_parallel: rows of a proposal in a step without branches; more than 1 with mask tokens (PARD)."""
         self.max_width, self.num_parallel = max_width, num_parallel
         self._num_steps = 0
-        self._seconds: dict[int, float] = {}  # of a step, smoothed, by the power of two that its rows are below
+        self._seconds: dict[int, float] = {}  # smoothed, of a step, by the next power of two above its number of rows
 
     def choose(self, jobs: Sequence[Sequence[float]]) -> int:
-        """Returns the most leaves for each proposal; a width that was not measured counts as quick.
+        """Returns the most leaves for each proposal; a width without a measured time counts as fast.
 
         jobs: the path probabilities of each proposal's leaves, the likeliest first.
         """
@@ -42,7 +44,7 @@ class Widths:
         return min(2 * best, self.max_width) if turn == TRIED_AGAIN // 2 else best
 
     def _worth(self, jobs: Sequence[Sequence[float]], width: int) -> float:
-        """Returns about how many tokens of a step are accepted. Those of masks count as their leaf's."""
+        """Returns the expected number of accepted tokens of a step. A mask's token counts like its leaf's."""
         return sum(self.num_parallel * likely[0] + sum(likely[1:width]) for likely in jobs if likely)
 
     def _known(self, jobs: Sequence[Sequence[float]], width: int) -> float:
@@ -51,7 +53,7 @@ class Widths:
         return self._seconds.get(num_rows.bit_length(), 0.0)
 
     def observe(self, num_rows: int, seconds: float) -> None:
-        """Takes the time of a step that fed no prompts."""
+        """Records the time of a step that prefilled no prompts."""
         key = num_rows.bit_length()
         known = self._seconds.get(key, seconds)
         self._seconds[key] = known + (seconds - known) * (RISE if seconds > known else FALL)

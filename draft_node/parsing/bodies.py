@@ -170,7 +170,7 @@ class XmlBody:
         self._chars = list[str]()  # after the name
         self._in_value = False
         self._has_value = False
-        self._word = ""  # in a value: its final characters; between values: the text since
+        self._word = ""  # in a value: its latest characters; between values: the text since the previous value
         self._is_padded = not self._head
 
     def take(self, char: str) -> tuple[Call, ...] | None:

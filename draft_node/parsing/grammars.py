@@ -63,7 +63,7 @@ def grammar(form: Form, tools: Sequence[Tool]) -> str:
     is too long.
     """
     if form.formats.tools is None and tools:
-        raise ValueError("there is no grammar for calls of an unknown form")
+        raise ValueError("this model's format of tool calls is unknown, so its calls cannot be constrained")
     return _Writer(form, tools).written()
 
 
@@ -101,7 +101,7 @@ class _Writer:
     def _check(self, num_more: int) -> None:
         """ValueError if the rules so far plus `num_more` characters are too long."""
         if self._num_chars + num_more > MAX_CHARS:
-            raise ValueError(f"the schemas are too long: what they come to has more than {MAX_CHARS} characters")
+            raise ValueError(f"the schemas are too long: their grammar has more than {MAX_CHARS} characters")
 
     # -- markers -------------------------------------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ def _check_parameters(tool: Tool, properties: Mapping[str, Any], required: Seque
             raise ValueError(f"{what}: names have no '>', line break, or blank at an end")
     for key in required:
         if key not in properties:
-            what = f"the parameter {str(key)[:64]!r} of {tool.name} is required and not one of its properties"
+            what = f"the parameter {str(key)[:64]!r} of {tool.name} is required, but not one of its properties"
             raise ValueError(f"{what}; describe it there")
 
 

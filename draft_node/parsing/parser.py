@@ -48,7 +48,7 @@ class Parser:
         if self._after_marker and not self._word:
             self._drop(self._blank)
         else:
-            self._say(self._blank + self._word)
+            self._add_text(self._blank + self._word)
         self._blank = self._word = ""
         return self._given()
 
@@ -83,17 +83,17 @@ class Parser:
     def _read(self, char: str) -> None:
         """Takes a character outside calls: text, whitespace, or part of a marker."""
         if not self._word and char not in self._beginnings and not char.isspace():  # most characters
-            self._say(self._blank + char)
+            self._add_text(self._blank + char)
             self._blank = ""
             return
         if char.isspace():
             if self._word:
-                self._say(self._blank + self._word)
+                self._add_text(self._blank + self._word)
                 self._blank = self._word = ""
             if self._after_marker or self._at_border or self._markers(text=True):
                 self._blank += char
-            else:  # no marker can follow to which the whitespace would belong
-                self._say(char)
+            else:  # no marker can follow, so the whitespace is text
+                self._add_text(char)
             return
         self._word += char
         markers = self._markers()
@@ -107,7 +107,7 @@ class Parser:
             ):
                 break
         if start:
-            self._say(self._blank + self._word[:start])
+            self._add_text(self._blank + self._word[:start])
             self._blank, self._word = "", rest
 
     def _markers(self, *, text: bool = False) -> tuple[str, ...]:
@@ -160,9 +160,9 @@ class Parser:
     def _give_up(self) -> None:
         """Turns the collected text into content, since it is no call."""
         raw, self._body, self._raw = "".join(self._raw), None, []
-        self._say(raw)
+        self._add_text(raw)
 
-    def _say(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         """Adds text; leading whitespace after a marker belongs to the marker."""
         if self._after_marker:
             said = text.lstrip()

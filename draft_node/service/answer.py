@@ -108,10 +108,10 @@ class Answer:
         self._origins = Origins()
         self._prompt = prompt
         self._min_tokens = min_tokens
-        self._is_local = False  # of the newest token
+        self._is_local = False  # the draft model wrote the newest token alone
         self.num_tokens = 0
-        self.num_local = 0  # of them, the draft model's own
-        self.num_thinking = 0  # of them, reasoning tokens, including markers
+        self.num_local = 0  # tokens that the draft model wrote alone
+        self.num_thinking = 0  # reasoning tokens, including markers
         self.is_complete = False
         self.reason: FinishReason = "length"  # valid once complete
 

@@ -1,4 +1,4 @@
-"""Finds out which features a tokenizer's chat template supports, and how to parse its chats."""
+"""Detects the features that a tokenizer's chat template supports, and how to parse its chats."""
 
 import json
 import re
@@ -76,11 +76,11 @@ class ChatForms:
             return f"must have at most {MAX_SETTINGS} members"
         for name in settings:
             if not NAME.fullmatch(name) or name in RESERVED or name in SPECIAL:
-                return f"must not set {name[:64]!a}, which is no variable of a template's own"
+                return f"must not set {name[:64]!a}, which is reserved; leave it out"
             if not self.knows(name, tools=tools):
                 return f"sets {name!r}, which this model's chat template does not know; leave it out"
         if depth(settings) > MAX_DEPTH:
-            return f"must not have more than {MAX_DEPTH} lists and objects in each other"
+            return f"must not nest lists and objects more than {MAX_DEPTH} deep"
         if len(json.dumps(settings)) > MAX_SETTINGS_CHARS:
             return f"must have at most {MAX_SETTINGS_CHARS} characters"
         return None

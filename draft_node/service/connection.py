@@ -56,11 +56,11 @@ class ConnectionStatus:
         if before:
             return []
         if known is not None and known != target:
-            what = "the verify node is back after %.1f s with another target: %s (it was %s); texts of that one end"
+            what = "the verify node is back after %.1f s with another target: %s (it was %s); texts of the old one end"
             names = [sanitize(name) for name, _ in (target, known)]
             same = ", of other weights or precision" if names[0] == names[1] else ""
             return [Sentence(what, (self._away_s, names[0], names[1] + same))]
-        texts = "; texts are the target's again" if self._was_local else ""
+        texts = "; the target writes again" if self._was_local else ""
         return [Sentence("the verify node is back after %.1f s" + texts, (self._away_s,))]
 
     def _missed(self, away_s: float, trouble: str | None, local: bool) -> list[Sentence]:
@@ -70,9 +70,9 @@ class ConnectionStatus:
             found.append(Sentence("the verify node at %s is away; texts wait for it", (self._endpoint,)))
         if trouble is not None and trouble != self._trouble:
             self._trouble = trouble
-            found.append(Sentence("the verify node at %s does not let this node in: %s", (self._endpoint, trouble)))
+            found.append(Sentence("the verify node at %s refuses this node: %s", (self._endpoint, trouble)))
         if local and not self._was_local:
-            found.append(Sentence("texts are the draft model's own from here on, as --fallback local has it", ()))
+            found.append(Sentence("the draft model now writes alone (--fallback local)", ()))
         if away_s >= self._next_s:
             self._next_s = min(3 * self._next_s, self._next_s + MOST_S)
             found.append(self._waiting(away_s))
@@ -92,7 +92,7 @@ async def tell(
 ) -> None:
     """Reports until cancelled. url: of the HTTP server, reported as ready once texts can begin; None: no server."""
     if config.fallback == "local":
-        what = "the draft model writes on alone, which is another distribution"
+        what = "the draft model continues texts alone, from its own distribution"
         reporter.say(f"--fallback local: while the verify node is away, {what}")
     status_lines = ConnectionStatus(", ".join(config.verify))
     has_connected = is_ready = False

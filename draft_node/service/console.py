@@ -82,7 +82,7 @@ class Console:
         self.prompts = prompts
         self.results: list[dict[str, Any]] = []
         self.num_failed = 0
-        self.unfinished = {index: prompt.text for index, prompt in enumerate(prompts or [])}  # and not failed
+        self.unfinished = {index: prompt.text for index, prompt in enumerate(prompts or [])}  # neither done nor failed
         self._service = Service(daemon, vocabulary, max_waiting=config.max_sessions)
 
     async def run(self) -> None:
@@ -201,7 +201,7 @@ class Console:
         self.results.append(result)
         self.events.write("finish", **result)
         if ended.num_local:
-            what = f"{ended.num_local} of its {ended.num_tokens} tokens are the draft model's own"
+            what = f"{ended.num_local} of its {ended.num_tokens} tokens were written by the draft model alone"
             print(f"prompt {serving.index + 1}: {what}", file=sys.stderr, flush=True)
         if not self.events.enabled:
             prompt = serving.prompt

@@ -123,7 +123,7 @@ MAX_CHARS = 1 << 24
 """Most characters of one user's texts that wait or are being encoded, per tokenizer (there are two): four bodies of
 4 MiB. For decoding, token ids count instead."""
 
-TOO_MUCH = "your earlier texts still wait for the tokenizer; wait for their answers, then ask again"
+TOO_MUCH = "your earlier texts still wait to be tokenized; wait for their answers, then ask again"
 
 
 def num_chat_chars(messages: Sequence[Mapping[str, Any]], inputs: Inputs = NOTHING) -> int:
@@ -187,7 +187,7 @@ class Encoder:
 MAX_FORM_CHARS = 1 << 18
 """Most characters of one user's constraints that wait or are being compiled."""
 
-TOO_MANY_FORMS = "the forms of your earlier requests are still being compiled; wait for their answers, then ask again"
+TOO_MANY_FORMS = "the schemas of your earlier requests are still being compiled; wait for the answers, then ask again"
 
 
 class Forms:

@@ -20,10 +20,10 @@ class Wanted:
     prompt: tuple[int, ...]
     sampling: Sampling
     max_tokens: int
-    min_tokens: int = 0  # neither EOS nor a stop string ends the text before
+    min_tokens: int = 0  # before these, neither EOS nor a stop string ends the text
     ignore_eos: bool = False  # generate up to max_tokens
     stop: tuple[str, ...] = ()  # strings that end the text, and are not part of it
-    stop_token_ids: tuple[int, ...] = ()  # end it in addition to the target's EOS tokens; also with ignore_eos
+    stop_token_ids: tuple[int, ...] = ()  # end the text, in addition to the target's EOS tokens; also with ignore_eos
     is_chat: bool = False  # omit the leading blank that a template leaves to the model
     num_logprobs: int | None = None  # alternatives in addition to the token itself; None: no log-probabilities
     num_prompt_logprobs: int | None = None  # likewise for the prompt's tokens but the first
@@ -52,7 +52,7 @@ def drafting(drafter: Drafter, max_draft: int) -> tuple[Drafter, int]:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The target model by the verify node; None while the verify node is out of reach."""
+    """The verify node's target model; its fields are None while the verify node is out of reach."""
 
     name: str | None = None
     fingerprint: str | None = None
@@ -75,6 +75,6 @@ class Ended:
     stop: str | None  # the stop string that ended it; None: none did
     num_tokens: int  # of the answer, including the token that completed a stop string
     statistics: Statistics
-    num_local: int = 0  # of the tokens, the draft model's own
+    num_local: int = 0  # of these, tokens that the draft model wrote alone
     kept: Kept | None = None  # SLO outcome; None: no objectives
-    num_thinking: int = 0  # of the tokens, reasoning
+    num_thinking: int = 0  # of these, reasoning tokens

@@ -74,7 +74,7 @@ class Service(NodeState):
         task) closes the session at both nodes.
         """
         with self._counted(wanted) as text:
-            self._let_in(wanted)
+            self._check_admission(wanted)
             while True:
                 try:
                     async with aclosing(self._attempt(wanted, text)) as items:
@@ -84,7 +84,7 @@ class Service(NodeState):
                 except RequestRefused as error:
                     if not begins_anew(error, text.num_tokens, restarts=wanted.restarts):
                         raise
-                    logger.info("a text begins anew: the verify node has another target")
+                    logger.info("restarting a text: the verify node has another target")
                     text.begin_anew()
                     wanted = self._renewed(wanted)
 
@@ -115,17 +115,17 @@ class Service(NodeState):
             answer.num_thinking,
         )
 
-    def _let_in(self, wanted: Wanted) -> None:
+    def _check_admission(self, wanted: Wanted) -> None:
         """Raises a ServiceError with the reason if the text is not admitted."""
         if self.draining:
             raise Draining("draining", "this draft node is shutting down; ask another one")
         if self.is_local and (wanted.num_logprobs is not None or wanted.num_prompt_logprobs is not None):
-            what = "the verify node is away, and log-probabilities are the target's own; ask without them, or later"
+            what = "the verify node is away, and only its target has log-probabilities; ask without them, or later"
             raise VerifyAway("verify_away", what)
         if not self.is_within_reach and not self.is_local:
             raise VerifyAway("verify_away", self.absence)
         if self._daemon.is_full and self.num_waiting >= self.max_waiting:
-            raise Busy("busy", f"{self.num_running} texts are written and {self.num_waiting} wait; ask again later")
+            raise Busy("busy", f"{self.num_running} texts are running and {self.num_waiting} wait; ask again later")
 
     @contextmanager
     def _counted(self, wanted: Wanted) -> Iterator[Text]:

@@ -51,7 +51,8 @@ class NodeState:
 
     @property
     def context_len(self) -> int:
-        """Most tokens of prompt and output together, by the target; 0 while the verify node is out of reach.
+        """The target's context length: most tokens of prompt and output together; 0 while the verify node is out of
+        reach.
 
         While the draft model generates alone: the smaller of both models' context lengths.
         """

@@ -25,10 +25,10 @@ from goodspeed.serving.web.bodies import ChatChunk, ChatChunkChoice, ErrorBody, 
 M = TypeVar("M", bound=BaseModel)
 
 TIMEOUT = httpx2.Timeout(10.0, read=600.0)
-"""The read timeout is long because a text may wait in the node's queue."""
+"""The read timeout is long, because a text may wait in the node's queue."""
 
 LOOK_S = 10.0
-"""Timeout of the first question, which nothing but a node answers in time: another server may wait for more."""
+"""Timeout of the first request. It is short: a server that is not a node may never answer."""
 
 INTERRUPTED = "interrupted"
 ACCEPTED, LOCAL, DIM, PLAIN = Style(color="green"), Style(color="yellow"), Style(dim=True), Style()
@@ -78,9 +78,9 @@ class Client:
                     return
                 if event.data.startswith('{"error"'):
                     what = self._parse(event.data.encode(), ErrorBody).error.message
-                    raise ChatError(f"{self.door.url} broke the answer off: {_line(what)}")
+                    raise ChatError(f"{self.door.url} ended the answer early: {_line(what)}")
                 yield self._parse(event.data.encode("utf-8", "replace"), ChatChunk)
-            raise ChatError(f"{self.door.url} broke the answer off without saying why; look at the node's log")
+            raise ChatError(f"{self.door.url} ended the answer early without a reason; see the node's log")
 
     def _parse(self, body: bytes, kind: type[M]) -> M:
         try:
@@ -220,7 +220,7 @@ class Conversation:
         return answer
 
     def _show(self, choice: ChatChunkChoice) -> None:
-        """Shows a chunk's text. Thinking is not part of the answer: dimmed, on standard error."""
+        """Shows a chunk's text. Prints thinking dimmed on standard error, because it is not part of the answer."""
         thinking, spans = choice.delta.reasoning_content or "", _spans(choice)
         if self.json:
             kind = {"event": "thinking" if thinking else "text", "turn": len(self.answers)}

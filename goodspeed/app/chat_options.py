@@ -67,7 +67,7 @@ def door(config: ChatConfig, environment: Mapping[str, str]) -> Door:
         return Door(url, api_keys.read(config.api_key)[0])
     key = environment.get(KEY_VARIABLE)
     if key and not api_keys.is_key(key):
-        raise ConfigError(f"{KEY_VARIABLE} holds no key; 8 to 512 printable ASCII characters, no blanks")
+        raise ConfigError(f"{KEY_VARIABLE} holds no key; a key has 8 to 512 printable ASCII characters and no blanks")
     return Door(url, key or None)
 
 
@@ -79,7 +79,7 @@ def base_url(url: str) -> str:
     except ValueError:  # an invalid port or IPv6 address
         is_url = False
     if not is_url or not url.isprintable() or parts.query or parts.fragment:
-        raise ConfigError(f"--url {url!r} is no address of a node; write http://HOST:PORT")
+        raise ConfigError(f"--url {url!r} is not a node's address; write http://HOST:PORT")
     if parts.username is not None or parts.password is not None:
         raise ConfigError(f"--url holds a user or a password; leave them out, and use --api-key FILE or {KEY_VARIABLE}")
     return url.rstrip("/").removesuffix("/v1")

@@ -33,9 +33,9 @@ def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(DemoConfig, namespace)
     config.check()
     if config.record and namespace.compare:
-        raise ConfigError("--record keeps one run, and --compare makes several; leave one of them out")
+        raise ConfigError("--record saves one run, but --compare makes several; leave one of them out")
     if config.http and namespace.compare:
-        raise ConfigError("--http stays with one run, and --compare makes several; leave one of them out")
+        raise ConfigError("--http serves one run, but --compare makes several; leave one of them out")
     if config.preset and namespace.compare:
         raise ConfigError("--compare runs the preset paper beside the others; leave --preset out")
     roster = clients(config)

@@ -119,8 +119,8 @@ def _result(
 def _say_if_cut(config: GenerateConfig, num_prompt: int, context_len: int) -> None:
     room = context_len - num_prompt
     if 0 < room < config.max_tokens:
-        what = "--max-tokens %d is cut to %d: the model's context has %d tokens, of which the prompt takes %d; a text "
-        what += "that fills it ends there, with finish_reason length"
+        what = "--max-tokens %d is reduced to %d: the model's context has %d tokens, and the prompt takes %d of them; "
+        what += "a text that fills the context ends with finish_reason length"
         Reporter("goodspeed").say(what, config.max_tokens, room, context_len, num_prompt)
 
 

@@ -190,7 +190,7 @@ def read_biases(given: Sequence[str], vocab_size: int) -> tuple[TokenBias, ...]:
             raise ConfigError(f"--logit-bias {each[:40]!r}: give ID=BIAS, a bias from -{MAX_BIAS:g} to {MAX_BIAS:g}")
         biases[_token_id("--logit-bias", token, vocab_size)] = number
     if len(biases) > MAX_BIASES:
-        raise ConfigError(f"--logit-bias is given for {len(biases)} tokens; {MAX_BIASES} are the most")
+        raise ConfigError(f"--logit-bias is given for {len(biases)} tokens; give at most {MAX_BIASES}")
     return tuple(TokenBias(token, bias) for token, bias in biases.items())
 
 

@@ -101,7 +101,7 @@ def _record(namespace: argparse.Namespace, public_key: str) -> enrolled.Enrolled
             | {name: value for name, value in limits.items() if value is not None}
         )
     except msgspec.ValidationError as error:
-        raise ConfigError(f"this cannot be enrolled: {error}") from None
+        raise ConfigError(f"this client cannot be enrolled: {error}") from None
 
 
 def _files(folder: Path, name: str) -> tuple[Path, Path]:
@@ -109,7 +109,7 @@ def _files(folder: Path, name: str) -> tuple[Path, Path]:
     secret, public = folder / f"{name}.key", folder / f"{name}.pub"
     for path in (secret, public):
         if path.exists() or path.is_symlink():
-            raise ConfigError(f"{path} exists already, and is kept; remove it, or write to another --folder")
+            raise ConfigError(f"{path} already exists; remove it, or write to another --folder")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

@@ -22,7 +22,7 @@ LIKE = "116m"
 """Size of the demo's target, and of the benchmarks'."""
 
 VERSION = 1
-"""Of the padded copies; a change of `padding.py` that changes them counts it up, so that cached ones are made anew."""
+"""Version of the padded copies. Increase it with each change of `padding.py` that changes them; caches are rebuilt."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def run(namespace: argparse.Namespace) -> int:
     say = Reporter("goodspeed").say
     if namespace.folder is None:
         if shape != like:
-            raise ConfigError("a copy of your own sizes needs a FOLDER; the cache has copies by --like alone")
+            raise ConfigError("a copy of your own sizes needs a FOLDER; the cache holds only copies by --like")
         print(in_cache(namespace.model, namespace.like, say))
         return 0
     num_parameters = padding.pad(namespace.model, shape, namespace.folder, say)

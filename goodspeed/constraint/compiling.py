@@ -81,7 +81,7 @@ def failure(matcher: LLMatcher, constraint: Constraint) -> str:
         said = _PLACE.sub("", said).removeprefix("failed to compile JSON schema: ")
     said = " ".join(said.split())
     if "NoExtension" in said:
-        said = "no text satisfies it; let it end, or leave a part out"
+        said = "no text satisfies it; make its recursion end, or remove a contradictory part"
     return sanitize(said if len(said) <= 2 * MAX_END else f"{said[:MAX_END]} ... {said[-MAX_END:]}")
 
 
@@ -156,7 +156,7 @@ class Constraints:
     def hold(self, session_id: bytes, constraint: Constraint) -> None:
         """Holds a session's compiled constraint until `release`. Called by the code that opens and closes sessions.
 
-        A reopened session holds at most two: that of the round in flight, and the newest. Raises as in
+        A reopened session holds at most two: the one of the round in flight, and the newest. Raises as in
         `compiled_matcher`.
         """
         if self.holds(session_id, constraint):

@@ -17,7 +17,7 @@ from goodspeed.constraint.compiling import CompiledConstraint, failure
 ANY = -1
 """A mask word that allows all of its tokens."""
 
-NOT_KEPT = "the text so far does not keep the constraint"
+NOT_KEPT = "the text so far violates the constraint"
 
 MAX_FORCED = 64
 """Most tokens that one call of `forced` returns."""
@@ -47,7 +47,7 @@ class Matcher:
         self._after = tuple(after)
         self._eos_ids = compiled.table.eos_ids
         self._closed = self._eos_ids - frozenset(stop_ids) if stop_ids is not None else frozenset()
-        self.problem = ""  # why the first empty row of the latest `allowed` call is empty; "": none is
+        self.problem = ""  # why the latest `allowed` call has an empty row (the first one); "": it has none
         self._may_begin_anew = True
         self._begun: LLMatcher | None = None
         self._tokens: list[int] = []
@@ -70,10 +70,10 @@ class Matcher:
         self._fill(rows[0])
         path: list[int] = []  # drafted nodes consumed after the output
         for node in range(len(drafted)):
-            self._go(path, _way(node, parents), drafted)
+            self._move_to(path, _path_to(node, parents), drafted)
             if self._states[-1] is not State.BROKEN or self.is_spent:
                 self._fill(rows[node + 1], is_drafted=True)
-        self._go(path, [], drafted)
+        self._move_to(path, [], drafted)
         return rows
 
     def forced(self, output: Sequence[int]) -> tuple[int, ...]:
@@ -124,8 +124,8 @@ class Matcher:
             self._pop()
         self._push_all(output[num_common:])
 
-    def _go(self, path: list[int], way: Sequence[int], drafted: Sequence[int]) -> None:
-        """Moves from one drafted node to another. path: the first node's path, becomes `way`, the second's."""
+    def _move_to(self, path: list[int], way: Sequence[int], drafted: Sequence[int]) -> None:
+        """Moves to another drafted node. path: nodes consumed so far; becomes `way`, the path to the new node."""
         num_common = _num_common(path, way)
         while len(path) > num_common:
             path.pop()
@@ -207,7 +207,7 @@ def _num_common(some: Sequence[int], others: Sequence[int]) -> int:
     return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(some), len(others)))
 
 
-def _way(node: int, parents: Sequence[int] | None) -> Sequence[int]:
+def _path_to(node: int, parents: Sequence[int] | None) -> Sequence[int]:
     """Returns the nodes on the path from the output to this node."""
     if parents is None:
         return range(node + 1)

@@ -48,7 +48,7 @@ Written: TypeAlias = tuple[str, float]
 
 def _json_object(source: str) -> Written:
     if source:
-        raise ConstraintError("json_object has no source; send a json_schema for one of your own")
+        raise ConstraintError("json_object takes no schema; send it as json_schema")
     return _json('{"type": "object"}')
 
 
@@ -59,7 +59,7 @@ def _json(source: str) -> Written:
     if not isinstance(schema, dict):
         raise ConstraintError(f"the schema is {source[:40]}; send a JSON object")
     if "x-guidance" in schema:
-        raise ConstraintError("x-guidance is not taken in a schema; leave it out")
+        raise ConstraintError("a schema must not have x-guidance; leave it out")
     return f"start: json\n{_rule('json', schema, _OPTIONS)}", of_schema(schema)
 
 
@@ -77,7 +77,7 @@ def _regex(source: str) -> Written:
 def _choice(source: str) -> Written:
     choices = _parse(source, "the choices")
     if not isinstance(choices, list) or not choices or not all(isinstance(each, str) and each for each in choices):
-        raise ConstraintError("the choices are no list of texts that are not empty; send at least one")
+        raise ConstraintError("the choices must be a list of nonempty strings; send at least one")
     # One terminal: alternatives of a rule would each cost an item in every row of the parser.
     terminal = " | ".join(json.dumps(each, ensure_ascii=False) for each in choices)
     return f"start: CHOICE\nCHOICE: {terminal}", max(len(each.encode()) for each in choices)
@@ -92,12 +92,12 @@ def _grammar(source: str) -> Written:
             rules.append(line)
             if directive := _DIRECTIVE.search(_TEXT.sub("", line)):
                 what = "only %ignore, %import, and %json in a rule alone on its line"
-                raise ConstraintError(f"{directive[0]} is not taken in a grammar, {what}; write it as rules")
+                raise ConstraintError(f"{directive[0]} is not supported in a grammar, {what}; write it as rules")
             continue
         schema = _parse(found[2], "a schema of the grammar")
         own = schema.pop("x-guidance", {})
         if own != {} and (not isinstance(own, dict) or [*own] != ["lenient"] or not isinstance(own["lenient"], bool)):
-            raise ConstraintError('x-guidance is not taken in a schema, but for {"lenient": true}; leave it out')
+            raise ConstraintError('x-guidance in a schema must be {"lenient": true}; leave it out')
         if found[1] in schemas:
             raise ConstraintError(f'the rule "{found[1]}" is defined twice; join the two by |')
         schemas[found[1]] = of_schema(schema)

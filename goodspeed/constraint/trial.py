@@ -63,14 +63,14 @@ class Trial:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the node; when the node ends, this process reads end of file
+            start_new_session=True,  # Ctrl-C reaches only the node; when the node ends, this process reads end of file
         )
         self._ending = weakref.finalize(self, _kill, process)
         self._process = process
         if not _ask(process, first, START_S):
             self._end()
             raise ConstraintError(
-                "the process that compiles constraints does not start; look at the node's memory limits"
+                "the process that compiles constraints does not start; check the node's memory limits"
             )
         return process
 

@@ -15,5 +15,5 @@ WEIGHTS = Path(__file__).parent / "weights"
 def path(name: str) -> Path:
     """Returns the checkpoint folder of an embedded model; KeyError for any other name."""
     if name not in NAMES:
-        raise KeyError(f"no embedded model is called {name!r}; there are {', '.join(NAMES)}")
+        raise KeyError(f"no embedded model is named {name!r}; choose one of: {', '.join(NAMES)}")
     return WEIGHTS / name

@@ -38,8 +38,8 @@ TOKENIZER_FILES = ("tokenizer.json", "tekken.json", "*.model", "*.tiktoken", "vo
 """Files with a vocabulary, one of which is needed; tokenizer_config.json has none."""
 
 NUM_PARALLEL = 8
-"""Tokens drafted in one pass by a PARD checkpoint whose config does not say it; the published ones are trained for 8 to
-16."""
+"""Tokens drafted in one pass by a PARD checkpoint without this number in its config. Published checkpoints are trained
+for 8 to 16."""
 
 MAX_PARALLEL = 64
 """Most tokens drafted in one pass: the limit of a draft's length."""
@@ -58,8 +58,8 @@ class Checkpoint(Vocabulary):
     device: torch.device
     dtype: torch.dtype
     num_ranks: int = 1  # processes that the model is split over
-    mask_id: int | None = None  # id of the mask that stands for an unknown token (PARD); None: the model knows no mask
-    num_parallel: int = 1  # tokens that the model drafts in one pass, with one mask less after the text
+    mask_id: int | None = None  # id of the mask token for tokens not known yet (PARD); None: the model has none
+    num_parallel: int = 1  # tokens drafted in one pass, with num_parallel - 1 masks after the text
 
 
 def load(
@@ -145,11 +145,11 @@ def load_tokenizer(name: str) -> Any:
     folder = find_folder(name)
     if not any(next(folder.glob(pattern), None) for pattern in TOKENIZER_FILES):
         what = f"{name}: the checkpoint has no tokenizer (no tokenizer.json in {folder})"
-        raise CheckpointError(f"{what}; get it again with its tokenizer's files")
+        raise CheckpointError(f"{what}; get the checkpoint again with its tokenizer's files")
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # whatever transformers raises for malformed files
-        what = f"{name}: its tokenizer cannot be loaded ({_first_line(error)})"
+        what = f"{name}: the tokenizer cannot be loaded ({_first_line(error)})"
         raise CheckpointError(f"{what}; get the checkpoint again") from error
 
 
@@ -203,7 +203,7 @@ def _eos_ids(name: str, model: Any, tokenizer: Any) -> tuple[int, ...]:
         if found is not None:
             ids = tuple(found) if isinstance(found, list | tuple) else (found,)
             if len(ids) > MAX_EOS_IDS or not all(isinstance(one, int) and 0 <= one < 1 << 31 for one in ids):
-                what = f"{name}: eos_token_id is {ascii(found)[:80]}, and must be a token id"
+                what = f"{name}: eos_token_id is {ascii(found)[:80]}, but must be a token id"
                 raise CheckpointError(f"{what} or a list of at most {MAX_EOS_IDS}; correct generation_config.json")
             return ids
     return ()
@@ -212,8 +212,8 @@ def _eos_ids(name: str, model: Any, tokenizer: Any) -> tuple[int, ...]:
 def _parallel(name: str, config: Any) -> tuple[int | None, int]:
     """Returns the mask's id and the number of tokens drafted in one pass, of a PARD checkpoint; else None and 1.
 
-    `pard_token` is the key of the published checkpoints (arXiv 2504.18583). They do not say how many tokens a pass
-    drafts; ours do, as `pard_num_tokens`.
+    `pard_token` is the key of the published checkpoints (arXiv 2504.18583). Only our checkpoints give the
+    number of tokens per pass, as `pard_num_tokens`.
     """
     mask_id = getattr(config, "pard_token", None)
     if mask_id is None:
@@ -225,7 +225,7 @@ def _parallel(name: str, config: Any) -> tuple[int | None, int]:
         ("pard_num_tokens", num_parallel, 1, MAX_PARALLEL),
     ):
         if type(value) is not int or not least <= value <= most:
-            what = f"{name}: {key} in config.json is {ascii(value)[:80]}, and must be {least} to {most}"
+            what = f"{name}: {key} in config.json is {ascii(value)[:80]}, but must be {least} to {most}"
             raise CheckpointError(f"{what}; correct config.json")
     return mask_id, num_parallel
 
@@ -243,7 +243,7 @@ def _device(device: str) -> torch.device:
     except RuntimeError as error:
         raise ConfigError(f"device {device!r} is unknown; use cpu, cuda or cuda:N") from error
     if found.type not in ("cpu", "cuda"):
-        raise ConfigError(f"device {device!r} is not served; use cpu, cuda or cuda:N")
+        raise ConfigError(f"device {device!r} is not supported; use cpu, cuda or cuda:N")
     if found.type == "cuda" and not (torch.cuda.is_available() and (found.index or 0) < torch.cuda.device_count()):
         raise ConfigError(f"device {device!r}: this machine has no such GPU (or torch is a CPU build); use cpu")
     return found
@@ -263,7 +263,7 @@ def _wrapped(name: str) -> Iterator[None]:
     except GoodSpeedError:
         raise
     except Exception as error:
-        what = f"{name}: it cannot be loaded ({_first_line(error)})"
+        what = f"{name}: the model cannot be loaded ({_first_line(error)})"
         raise CheckpointError(f"{what}; get the checkpoint again, or use another model") from error
 
 

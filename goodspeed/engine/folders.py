@@ -61,7 +61,7 @@ def find_folder(name: str, say: Callable[..., None] = say_nothing) -> Path:
 
 def _from_hub(name: str, say: Callable[..., None]) -> Path:
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", name) or name.startswith("."):
-        raise _unknown(name, "there is no such folder, and hub names are OWNER/NAME")
+        raise _unknown(name, "no such folder exists, and hub names have the form OWNER/NAME")
     try:
         folder = Path(snapshot_download(name, local_files_only=True))
         weights_known = (folder / SINGLE).exists() or (folder / INDEX).exists()
@@ -77,7 +77,7 @@ def _from_hub(name: str, say: Callable[..., None]) -> Path:
         if (why := _lacks_access(error)) is not None:
             raise CheckpointError(f"model {name!r} {why} (docs/MODELS.md)") from error
         first_line = str(error).strip().split("\n")[0].removeprefix("Got: ")
-        raise _unknown(name, f"no such folder, and the hub did not give it: {first_line}") from error
+        raise _unknown(name, f"no such folder exists, and the download from the hub failed: {first_line}") from error
 
 
 def _lacks_access(error: BaseException | None) -> str | None:
@@ -127,16 +127,14 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
     """Reads config.json; CheckpointError unless it is an object with a model_type."""
     config = _read_json(name, folder / "config.json")
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
-        raise CheckpointError(
-            f"{name}: config.json names no model_type, as that of a Hugging Face checkpoint does; use one that does"
-        )
+        raise CheckpointError(f"{name}: config.json has no model_type; use a Hugging Face checkpoint")
     return config
 
 
 def _gguf(name: str) -> UnsupportedModelError:
     return UnsupportedModelError(
-        f"{name}: GGUF is not read; use the checkpoint that it was made from, with config.json and *.safetensors, or "
-        "one that is quantised as AWQ or fp8"
+        f"{name}: GGUF is not supported; use the original checkpoint, with config.json and *.safetensors, or one "
+        "quantised as AWQ or fp8"
     )
 
 
@@ -153,12 +151,12 @@ def _refuse_files(name: str, folder: Path) -> None:
     config = read_config(name, folder)
     if "auto_map" in config:
         raise UnsupportedModelError(
-            f"{name}: auto_map in config.json asks to run code of the checkpoint's own, and it never is; use a model "
-            "that transformers knows by itself"
+            f"{name}: auto_map in config.json asks to run the checkpoint's own code, which is refused; use a model "
+            "that transformers supports by itself"
         )
     if (folder / "adapter_config.json").exists():
         raise UnsupportedModelError(
-            f"{name}: adapter_config.json: adapters are not applied; merge it into the model first"
+            f"{name}: it is an adapter (adapter_config.json), which is not supported; merge it into the model first"
         )
     if missing := _missing_shards(name, folder):
         raise CheckpointError(
@@ -180,7 +178,7 @@ def refuse_weights(name: str, folder: Path) -> None:
     """Raises CheckpointError if weight files are missing, or if a header shows a damaged or incomplete file."""
     if not (folder / SINGLE).exists() and not (folder / INDEX).exists():
         raise CheckpointError(
-            f"{name}: its weights are neither in {SINGLE} nor listed in {INDEX}; get the checkpoint again"
+            f"{name}: the weights are neither in {SINGLE} nor listed in {INDEX}; get the checkpoint again"
         )
     single = folder / SINGLE
     for file in [single] if single.exists() else sorted(folder.glob("*.safetensors")):
@@ -190,13 +188,13 @@ def refuse_weights(name: str, folder: Path) -> None:
 def _refuse_weights_in(name: str, file: Path) -> None:
     with file.open("rb") as stream:
         if stream.read(len(LFS_POINTER)) == LFS_POINTER:
-            what = f"{name}: {file.name} is a pointer of Git LFS, and not the weights themselves"
+            what = f"{name}: {file.name} is a Git LFS pointer instead of the weights"
             raise CheckpointError(f"{what}; fetch them with `git lfs pull`")
     try:
         with safe_open(file, framework="numpy"):
             pass
     except (SafetensorError, OSError) as error:
-        what = f"{name}: {file.name} is damaged, or was not copied to its end ({error})"
+        what = f"{name}: {file.name} is damaged or incomplete ({error})"
         raise CheckpointError(f"{what}; get the checkpoint again") from error
 
 

@@ -21,14 +21,14 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Architectures of this kind: RMSNorm, rotary queries and keys, a gated MLP with SiLU."""
 
 FIXED = ("default", "linear", "llama3", "yarn")
-"""Rotary embeddings whose angles depend on nothing but the position."""
+"""Rotary embeddings whose angles depend only on the position."""
 
 NUM_POSITIONS = 512
 """Fewest positions in a table of angles; it doubles with the longest text."""
 
 BLOCK_ROWS = 32
 """Most rows for which a row's bfloat16 product is bit-identical among any other rows (measured with 15 shapes). With
-more rows oneDNN sums in another order, so more rows are multiplied block by block."""
+more rows oneDNN sums in another order, so larger inputs are multiplied block by block."""
 
 
 Product: TypeAlias = Callable[[Tensor], Tensor]
@@ -81,9 +81,9 @@ class Fused(nn.Module):
 
 
 class Angles:
-    """Cosines and sines of rotary positions; a table of them where they depend on nothing but the position.
+    """Cosines and sines of rotary positions; reads them from a table if they depend only on the position.
 
-    A sine that is multiplied with the second half of a head has its sign turned (`_rotate`).
+    The sines for the second half of a head have the opposite sign (`_rotate`).
     """
 
     def __init__(self, rotary: Any) -> None:

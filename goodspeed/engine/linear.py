@@ -18,7 +18,7 @@ NARROWEST = 128
 and 96)."""
 
 FEW_ROWS = 32
-"""Most rows that are quicker with a transposed small weight (1 row by 768 x 128: 7.4 us, packed 18.8; 8 rows: 25 and
+"""Most rows for which a transposed small weight is faster (1 row by 768 x 128: 7.4 us, packed 18.8; 8 rows: 25 and
 28)."""
 
 ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 2e-2}

@@ -59,7 +59,7 @@ def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_no
     checkpoint's).
     """
     if folder.exists():
-        raise ConfigError(f"{folder} is there already; name a new folder, or remove it")
+        raise ConfigError(f"{folder} already exists; name a new folder, or remove it")
     source = find_folder(name)
     plan = Plan.of(name, read_config(name, source), shape)
     with Weights(source) as weights:
@@ -144,8 +144,8 @@ class Plan:
             raise ConfigError(f"{name} is larger than that shape ({', '.join(small)}); choose a larger one")
         if shape.queries % head or shape.keys % head or new_heads % new_key_heads or shape.hidden % new_heads:
             raise ConfigError(
-                f"queries and keys of {shape.queries} and {shape.keys} are no whole groups of heads of {head} numbers, "
-                f"or a hidden size of {shape.hidden} is no multiple of them; choose others"
+                f"queries of {shape.queries} and keys of {shape.keys} are not whole groups of heads of size {head}, "
+                f"or the hidden size {shape.hidden} is not a multiple of a head; choose other sizes"
             )
         groups = [key * (new_heads // new_key_heads) + k for key in range(key_heads) for k in range(heads // key_heads)]
         share = config["hidden_size"] / shape.hidden
@@ -236,7 +236,7 @@ def _kind(name: str) -> str:
 
 def _axes(name: str, ndim: int) -> tuple[str, ...]:
     if (kind := _kind(name)) not in KINDS:
-        raise CheckpointError(f"{name}: padding knows no such weight; use a checkpoint of {', '.join(FAMILIES)}")
+        raise CheckpointError(f"{name}: this weight cannot be padded; use a checkpoint of {', '.join(FAMILIES)}")
     return KINDS[kind][:ndim]
 
 

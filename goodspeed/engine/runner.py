@@ -32,8 +32,8 @@ __all__ = ["Chunk", "Runner", "TreePath", "try_model"]
 log = logging.getLogger(__name__)
 
 CPU_KEPT = 0.25
-"""Share of the pages retained without a session on a CPU, if no memory size was given: other processes can use
-untouched memory."""
+"""Share of the pages that the prefix cache retains on a CPU if no memory size was given. Other processes can use the
+untouched rest."""
 
 
 class Runner:
@@ -54,8 +54,8 @@ class Runner:
         others: Others | None = None,
         beside: Checkpoint | None = None,
     ) -> None:
-        """prefix_cache: pages can be published, and outlive their sessions (`pages.py`). beside: another model, whose
-        runner will have as many pages of the same share of memory.
+        """prefix_cache: pages can be published, and outlive their sessions (`pages.py`). beside: another model; its
+        runner will get equally many pages from the same share of memory.
 
         others: ranks that hold the other parts of a split model; None: the model is not split. num_pages and
         memory_bytes are per rank.
@@ -85,8 +85,8 @@ class Runner:
 
         Columns beyond the tokenizer are -inf; the result is an inference-mode tensor. Raises PoolExhausted (too few
         pages) or PromptError (a session would outgrow the context, or an id is not the tokenizer's), and changes
-        nothing then. Every node of a tree counts towards the context, since each has a row of its own. The column of a
-        checkpoint's mask is -inf, too; the keys and values of a chunk's masks are dropped.
+        nothing then. Every node of a tree counts towards the context, since each has its own row. The column of a
+        checkpoint's mask is also -inf; the keys and values of a chunk's masks are dropped.
         """
         for chunk in chunks:
             self._check(chunk)
@@ -109,7 +109,7 @@ class Runner:
     def truncate(self, key: Hashable, length: int) -> int:
         """Drops a session's positions from `length` on; returns the remaining length.
 
-        Less than `length` remains only where `length` lies in a page shared with other sessions (`PagePool.truncate`).
+        Less than `length` remains only if `length` lies in a page shared with other sessions (`PagePool.truncate`).
         """
         return self.pool.truncate(key, length)
 
@@ -119,7 +119,7 @@ class Runner:
 
     def _check(self, chunk: Chunk) -> None:
         if chunk.num_masks and self.checkpoint.mask_id is None:
-            raise ValueError("masks need a checkpoint that has one")
+            raise ValueError("masks need a checkpoint with a mask token")
         length = self.pool.length(chunk.key) + len(chunk.tokens) + chunk.num_masks
         limit = self.checkpoint.context_len
         if length > limit:
@@ -135,7 +135,7 @@ def _with_masks(chunk: Chunk, mask_id: int | None) -> Chunk:
 
 
 class Tried(NamedTuple):
-    """What the trial of a model found."""
+    """Results of a model's trial."""
 
     model: nn.Module  # the module to run
     shape: KVShape  # of a layer; of a split model, of this rank's part
@@ -179,8 +179,8 @@ def _try(checkpoint: Checkpoint, is_split: bool) -> Tried:
                     check_kernel(kernel, shape, num_heads, checkpoint.dtype, device)
                     run = check_logits(model, shape, num_layers, num_tokens, device, kernel=kernel)
                     return Tried(run, shape, num_layers, kernel)
-            except Exception as error:  # a compiler's, too: whatever it is, plain attention serves
-                log.warning("%s runs without the attention kernel and CUDA graphs: %s", checkpoint.name, error)
+            except Exception as error:  # from the compiler, too: plain attention is used after any error
+                log.warning("%s runs without the attention kernel and without CUDA graphs: %s", checkpoint.name, error)
         fuse = not is_split and can_fuse(model)
         run = check_logits(model, shape, num_layers, num_tokens, device, fuse=fuse)
     if not is_split and not fuse:

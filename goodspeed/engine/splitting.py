@@ -32,15 +32,15 @@ def refuse_heads(name: str, config: Mapping[str, Any], num_ranks: int) -> None:
         if heads % num_ranks:
             most = max(number for number in range(1, num_ranks) if not any(each % number for each in known.values()))
             what = f"{name} has {heads} {key.removeprefix('num_').replace('_', ' ')}"
-            raise ConfigError(f"--tp {num_ranks}: {what}, which cannot be shared evenly; use at most --tp {most}")
+            raise ConfigError(f"--tp {num_ranks}: {what}, which cannot be split evenly; use at most --tp {most}")
 
 
 def refuse_quantised(name: str, config: Mapping[str, Any], num_ranks: int) -> None:
     """Raises ConfigError if a checkpoint's config declares quantised weights."""
     if config.get("quantization_config") is not None:
         raise ConfigError(
-            f"--tp {num_ranks}: {name} has quantised weights (quantization_config in config.json), which are not "
-            "split; leave --tp away, or use the plain checkpoint"
+            f"--tp {num_ranks}: {name} has quantised weights (quantization_config in config.json), which cannot "
+            "be split; omit --tp, or use the plain checkpoint"
         )
 
 
@@ -61,8 +61,8 @@ def refuse_split(name: str, num_ranks: int, device: str) -> None:
     refuse_heads(name, {key: getattr(config, key, None) for key in HEADS}, num_ranks)
     if not getattr(config, "base_model_tp_plan", None):
         raise ConfigError(
-            f"--tp {num_ranks}: transformers has no plan to split {name} ({config.model_type}); leave --tp away, or "
-            "use a model that has one"
+            f"--tp {num_ranks}: transformers has no plan to split {name} ({config.model_type}); omit --tp, or use "
+            "another model"
         )
     _refuse_device(num_ranks, device)
 
@@ -89,6 +89,6 @@ def _refuse_device(num_ranks: int, device: str) -> None:
         )
     if device == "cpu" and num_gpus:  # transformers splits over GPUs if there are any
         raise ConfigError(
-            f"--tp {num_ranks} --device cpu: this machine has GPUs, over which the model would be split; use --device "
-            "cuda, or hide them (CUDA_VISIBLE_DEVICES=)"
+            f"--tp {num_ranks} --device cpu: this machine has GPUs, and transformers would split the model over them; "
+            "use --device cuda, or hide the GPUs (CUDA_VISIBLE_DEVICES=)"
         )

@@ -37,7 +37,7 @@ def refuse_architecture(name: str, model_type: str) -> None:
         )
     if CONFIG_MAPPING[model_type] not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise UnsupportedModelError(
-            f"{name}: {shown} (model_type in config.json) is no language model that goes on with a text; use one"
+            f"{name}: {shown} (model_type in config.json) is not a text-generating language model; use one"
         )
 
 
@@ -45,12 +45,11 @@ def refuse_config(config: Any) -> None:
     """Raises UnsupportedModelError for a configuration that would give wrong results. Costs nothing; call it first."""
     text = config.get_text_config(decoder=True)
     if config.is_encoder_decoder:
-        raise UnsupportedModelError("encoder-decoder: there is no cross-attention here; use a decoder-only model")
+        raise UnsupportedModelError("encoder-decoder: cross-attention is not supported; use a decoder-only model")
     for name in ("attn_logit_softcapping", "attention_chunk_size"):
         if getattr(text, name, None):
             raise UnsupportedModelError(
-                f"{name}: soft-capped or chunked attention is not computed by the kernels used here; use a model "
-                "without it"
+                f"{name}: soft-capped or chunked attention is not supported; use a model without it"
             )
     for kind in rope_types(text):
         if kind not in STATIC_ROPE:

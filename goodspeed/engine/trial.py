@@ -60,19 +60,19 @@ def kv_shapes(model: Any, device: torch.device) -> tuple[KVShape, int]:
         model(input_ids=tokens, position_ids=positions, use_cache=False, goodspeed_batch=recorder)
     except attention.NothingHandedOn as error:
         raise UnsupportedModelError(
-            f"{type(model).__name__} does not hand on to its attention what it is called with; use another model"
+            f"{type(model).__name__} does not pass its keyword arguments on to its attention; use another model"
         ) from error
     config = model.config.get_text_config(decoder=True)
     windows = expected_windows(config)
     missing = sorted(set(range(len(windows))) ^ set(recorder.shapes))
     if missing:
         raise UnsupportedModelError(
-            f"layers {missing} of {type(model).__name__} keep no keys and values of their own (recurrent, "
-            "convolutional or shared state cannot be rolled back here); use a model with plain attention in every layer"
+            f"layers {missing} of {type(model).__name__} have no keys and values of their own (recurrent, "
+            "convolutional or shared state cannot be rolled back); use a model with plain attention in every layer"
         )
     for layer, window in recorder.windows.items():
         if window != windows[layer]:
-            what = f"sliding window: layer {layer} has {windows[layer]} by its configuration, and asks for {window}"
+            what = f"sliding window: layer {layer} has {windows[layer]} in config.json, but requests {window}"
             raise UnsupportedModelError(f"{what}; correct config.json, or use another model")
     shapes = set(recorder.shapes.values())
     if len(shapes) > 1:
@@ -119,7 +119,7 @@ def check_logits(
     if not difference <= TOLERANCE[model.dtype] * largest:
         raise UnsupportedModelError(
             f"{type(model).__name__}: logits differ from the model's own by {difference:.3g} (largest {largest:.3g}); "
-            "it does something in attention or between tokens that the engine does not know; use another model"
+            "the engine does not support something in this model's attention; use another model"
         )
     return run
 

@@ -14,14 +14,14 @@ T = 1, with `tiny-draft-s`, half of the tokens below 0.05 were accepted, about 0
 nearly all above 0.9. Lower values stop drafts too soon."""
 
 BEHIND_MASKS = 0.25
-"""The same for a token drawn behind masks, whose probability does not know the tokens before it.
+"""The same for a token drawn after masks, whose probability does not depend on the tokens that the masks stand for.
 
 With `tiny-draft-p`, at T = 0 and 1, 0.3 and 0.4 of the tokens below 0.3 were accepted and nearly all above 0.9, whether
 one mask stood before them or seven."""
 
 
 def acceptance_probabilities(probs: "Tensor", tokens: "Tensor", are_behind_masks: Sequence[bool] = ()) -> "Tensor":
-    """Returns acceptance probabilities [batch] of drawn tokens [batch] (match rule).
+    """Returns acceptance probabilities [batch] of drawn tokens [batch] under the match rule.
 
     probs [batch, vocab]: the model's before temperature and truncation, which show doubt even at temperature 0.
     are_behind_masks: of each token; none of them by default.

@@ -1,8 +1,9 @@
 """Top-k and top-p truncation of rows of logits on a CPU: `Kept` lists the retained tokens, without torch.
 
-Listing a few tokens out of thousands saves all work on the others. Top-p retains the fewest of the top-k tokens (scaled
-to 1) that reach it, and tokens exactly as likely as the least likely of these, so that a device's sort order of equals
-does not matter. A row's result depends on that row alone. A token with logit -inf is never retained.
+Listing a few tokens out of thousands saves all work on the others. Top-p retains the fewest of the top-k tokens whose
+probabilities (scaled to 1) sum to at least top_p. It also retains tokens exactly as likely as the least likely of
+these, so that a device's sort order of equals does not matter. A row's result depends on that row alone. A token with
+logit -inf is never retained.
 """
 
 from collections.abc import Sequence

@@ -45,7 +45,7 @@ def hide(logits: Tensor, limits: Sequence[Limits]) -> None:
         banned = [ids for one in neighbours for ids in one.banned or [()] * one.num_rows]
         if has_bits:
             words = np.concatenate([one.allowed for one in neighbours if one.allowed is not None])
-            _hide_others(logits[first : first + len(banned)], _left(words.view(np.uint32), banned))
+            _hide_others(logits[first : first + len(banned)], _without_banned(words.view(np.uint32), banned))
         else:
             cells += [row * vocab + token for row, ids in enumerate(banned, first) for token in ids if token < vocab]
         first += len(banned)
@@ -61,7 +61,7 @@ def runs(chosen: Sequence[bool]) -> list[slice]:
     return [slice(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
 
 
-def _left(words: NDArray[np.uint32], banned: Sequence[Sequence[int]]) -> NDArray[np.uint32]:
+def _without_banned(words: NDArray[np.uint32], banned: Sequence[Sequence[int]]) -> NDArray[np.uint32]:
     """Clears banned bits in words [num_rows, num_words], except in rows where no bit would remain."""
     for row, ids in enumerate(banned):
         if not ids:

@@ -60,12 +60,12 @@ def spans(data: bytes, num_positions: int, vocab_size: int) -> list[tuple[int, i
         kind, num_entries = HEADER.unpack_from(data, start)
         start += HEADER.size
         if kind not in LAYOUTS:
-            raise InvalidProposal(f"position {position} of the proposal: no kind {kind}")
+            raise InvalidProposal(f"position {position} of the proposal: unknown kind {kind}")
         most = min(MAX_K, vocab_size) if LAYOUTS[kind].ids else vocab_size
         if not 1 <= num_entries <= most:
             raise InvalidProposal(f"position {position} of the proposal: {num_entries} entries, not 1 to {most}")
         found.append((kind, start, num_entries))
         start += num_entries * LAYOUTS[kind].entry_bytes
     if start != len(data):
-        raise InvalidProposal(f"the proposal has {len(data)} bytes, its {num_positions} positions take {start}")
+        raise InvalidProposal(f"the proposal has {len(data)} bytes, but its {num_positions} positions take {start}")
     return found

@@ -104,9 +104,9 @@ def make(probs: Tensor, kind: str = "lattice", *, k: int = 64) -> Proposal:
     if kind == "dense-fp16":
         return Dense(probs.half())
     if kind != "lattice":
-        raise ConfigError(f"no proposal of kind {kind!r}; choose one of {', '.join(KINDS)}")
+        raise ConfigError(f"no kind of proposal is named {kind!r}; choose one of {', '.join(KINDS)}")
     if not 1 <= k <= MAX_K:
-        raise ConfigError(f"a lattice of {k} tokens; choose 1 to {MAX_K}")
+        raise ConfigError(f"a lattice cannot have {k} tokens; choose 1 to {MAX_K}")
     top = probs.topk(min(k, probs.shape[1]))  # [batch, k], descending
     weights = (top.values / top.values[:, :1] * _TOP_WEIGHT).round().long()
     ids, order = top.indices.sort(1)

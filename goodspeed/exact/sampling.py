@@ -107,8 +107,9 @@ def to_probs(logits: Tensor, sampling: SamplingBatch, *, num_tokens: int | None 
     """Returns probabilities [batch, vocab] (fp32; fp64 for fp64) of logits [batch, vocab]: temperature, top-k, top-p.
 
     Temperature 0 is one-hot on the largest logit, the lowest id among equals. Top-p retains the fewest of the top-k
-    tokens (scaled to 1) that reach it, and tokens exactly as likely as the least likely of these, so that a device's
-    sort order of equals does not matter. num_tokens: columns from here on are the model's padding, and are dropped.
+    tokens whose probabilities (scaled to 1) sum to at least top_p. It also retains tokens exactly as likely as the
+    least likely of these, so that a device's sort order of equals does not matter. num_tokens: columns from here on are
+    the model's padding, and are dropped.
     """
     logits = _wide(logits[:, :num_tokens])
     if sampling.all_greedy:
@@ -172,7 +173,7 @@ def choose_scored(
 def _scores(
     logits: Tensor, sampling: SamplingBatch, positions: Tensor, noise: Noise, probs: Tensor | None = None
 ) -> Tensor:
-    """Returns p / Exp, whose largest is the first arrival at these rates, without top-k and top-p; greedy: the logits.
+    """Returns p / Exp without top-k and top-p; the largest is the first arrival at rates p. greedy: returns the logits.
 
     probs: softmax of the logits; None: not known.
     """
@@ -213,7 +214,7 @@ def _choose_kept(logits: Tensor, sampling: SamplingBatch, positions: Tensor) -> 
 
 
 def runners_up(logits: Tensor, tokens: Tensor, scores: Tensor, number: int) -> Tensor:
-    """Returns the next best tokens [batch, number] beside tokens [batch], best first; -1: there is none.
+    """Returns the next best tokens [batch, number] after tokens [batch], best first; -1: there is none.
 
     tokens, scores: by `choose_scored` of the logits. Without top-k and top-p: another model may retain other tokens.
     """

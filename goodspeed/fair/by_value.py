@@ -1,8 +1,8 @@
 """Takes nodes in the order of worth x path probability, as many as are worth the round's time.
 
-There are two implementations, since the processor's caches are cold after a forward pass. The calls of numpy then take
-at least 0.3 ms, while plain Python takes 0.1 ms for eight chains. For a thousand chains numpy takes 0.7 ms, and plain
-Python 3 ms. `take_needed` runs first: it takes the nodes that candidates need, whatever their worth.
+There are two implementations. After a forward pass the processor's caches are cold: numpy's calls then take at least
+0.3 ms, and plain Python takes 0.1 ms for eight chains. For a thousand chains numpy takes 0.7 ms, and plain Python 3 ms.
+`take_needed` runs first: it takes the nodes that candidates need, whatever their worth.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -93,7 +93,7 @@ def _take_few(
 
 
 def _num_worth_few(falling: Sequence[float], sums: Sequence[float], num_first: int, cost: Cost) -> int:
-    """Returns how many values are worth it. sums: the round's worth with none of them, with one, and so on."""
+    """Returns how many values are worth their cost. sums: the round's worth with 0, 1, 2, ... of the values."""
     round_s, price = cost
     if round_s is None:
         return len(falling)

@@ -73,7 +73,7 @@ def _unknown_ancestors(node: int, parents: Sequence[int], known: dict[int, tuple
     found: list[int] = []
     while node not in known:
         if not BASE <= parents[node] < len(parents) or len(found) == len(parents):
-            raise ConfigError(f"the parents {list(parents)} are no tree: each is an index, or -1 for the base")
+            raise ConfigError(f"the parents {list(parents)} are not a tree: each must be an index, or -1 for the base")
         found.append(node)
         node = parents[node]
     return found

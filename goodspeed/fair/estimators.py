@@ -13,8 +13,8 @@ from goodspeed.errors import ConfigError
 SMALLEST_RATE = 1e-6  # an acceptance rate stays within [SMALLEST_RATE, 1 - SMALLEST_RATE]
 SMALLEST_GOODPUT = 1e-6  # a goodput stays positive: the utility's slope is computed at it
 FULL_DRAFT = 2
-"""Drafted tokens from which a draft has full weight, where evidence is weighed. With 1 (equal weights), estimates as
-good need half the step; with 4, they follow quick changes later; measured, see the log."""
+"""Drafted tokens from which on a draft has full weight, if evidence is weighed. Measured (see the log): 1 (equal
+weights) needs half the step for equally good estimates; 4 follows quick changes later."""
 
 ROUNDING = 1e-5  # a sum of float32 ratios may exceed its number of terms by about this share
 

@@ -1,8 +1,8 @@
 """Fits the model of round time to measured samples by least squares without negative coefficients, and rates the fit.
 
 Deterministic. A single linear term is fitted exactly: with four coefficients, every subset that may be positive can be
-tried. Errors are weighed by 1 / sqrt(seconds): timing noise grows with the time, and the many rounds of a few
-milliseconds must not drown in the error of a few long ones.
+tried. Errors are weighed by 1 / sqrt(seconds), because timing noise grows with the time: otherwise the errors
+of a few long rounds would outweigh those of many short rounds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ Bools = NDArray[np.bool_]
 MAX_ALTERNATIONS = 60
 PATIENCE = 6  # alternations without a gain
 QUANTILES = (0.15, 0.3, 0.5, 0.7, 0.85)
-WORTH_A_TERM = 0.999  # a further term must reduce the error below this share
+WORTH_A_TERM = 0.999  # one more term must reduce the error below this share
 EXACT = 1e-18  # squared error, as a share, of a fit that is exact but for rounding
 RIDGE = 1e-13
 FACES = np.array(

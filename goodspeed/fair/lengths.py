@@ -1,4 +1,4 @@
-"""Expected remaining tokens of a text, from its client's finished texts, most of all those with as long a prompt."""
+"""Estimates a text's remaining tokens from its client's finished texts, mainly those with equally long prompts."""
 
 import math
 from collections import deque
@@ -11,13 +11,13 @@ PRIOR_TOKENS = 128.0
 """Expected length of a text without any evidence; chats have about 200 tokens, completions of code 30."""
 
 PRIOR_TEXTS = 2.0
-"""Weight of the prior, in finished texts; and of all the client's texts beside those with as long a prompt."""
+"""Weight in finished texts of the prior, and of all the client's texts relative to those with equally long prompts."""
 
 MAX_TEXTS = 256
 """Most texts that are remembered; the oldest are dropped."""
 
 LIKENESS = 0.1
-"""Prompts whose lengths differ by this share count 0.6 as much as equally long ones; by three times it, 0.01.
+"""A prompt whose length differs by this share has weight 0.6, by three times this share 0.01.
 
 Equally long prompts are often of one template. Of 0.1 to 0.5, 0.1 was best for the chats of `laps_sd`."""
 
@@ -25,7 +25,7 @@ Equally long prompts are often of one template. Of 0.1 to 0.5, 0.1 was best for 
 class OutputLengths:
     """Estimates E[L | L > k] from finished texts; by the memoryless prior, PRIOR_TOKENS more follow after any k tokens.
 
-    A text truncated by its max_tokens counts with its truncated length, so long texts are a little underrated.
+    A text truncated by its max_tokens counts with its truncated length, so long texts are slightly underestimated.
     """
 
     def __init__(self, prior_tokens: float = PRIOR_TOKENS, max_texts: int = MAX_TEXTS) -> None:

@@ -1,8 +1,8 @@
 """A model of round time that learns from finished rounds.
 
-It learns two numbers: how much slower the machine is than modelled, and the additional time of each token (drawing and
-verifying, which a profile of the forward pass does not include). Only two, because rounds of a running node are much
-alike: four coefficients refitted to them would drift in every direction that the rounds do not cover.
+It learns two numbers: how much slower the machine is than modelled, and the additional time of each token (sampling and
+verification, which a profile of the forward pass does not include). It learns only two, because the rounds of a running
+node are similar: four coefficients would drift in every direction that the rounds do not cover.
 """
 
 from typing import Any
@@ -12,8 +12,7 @@ import numpy as np
 from goodspeed.fair.round_time import MOST_TOKENS, CostModel, Linear
 
 MEMORY = 40
-"""Rounds after which an observation's weight is 1/e; also the pace at which a change of the machine's speed is
-followed."""
+"""Rounds after which an observation's weight is 1/e; determines how fast the model follows the machine's speed."""
 
 FIRST_ROUNDS = 8
 """Number of first rounds that are not checked for outliers if there is no profile."""

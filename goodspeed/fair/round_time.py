@@ -31,7 +31,7 @@ class Sample:
     def __post_init__(self) -> None:
         counts = (self.num_tokens, self.num_sessions, self.context_tokens)
         if min(counts) < 0 or not 0.0 < self.seconds < math.inf:
-            raise ValueError(f"{self.seconds} s for {counts} tokens, sessions and context is impossible")
+            raise ValueError(f"{self.seconds} s for {counts} tokens, sessions and context are impossible")
 
 
 class CostModel(ABC):
@@ -149,8 +149,8 @@ def knee(model: CostModel, most_tokens: int) -> int:
     """Returns the largest budget, 1 or more, whose round takes at most STRETCH times a round without drafts.
 
     The round has SESSIONS with CONTEXT each, and `most_tokens` tokens at most. A round twice as long must bring twice
-    the tokens; at usual acceptance rates (0.7 and up), drafts of three or more do. Where reading the weights bounds the
-    pass, tokens are free up to the roofline's ridge, and the budget lies beyond it. Where time is nearly linear in
+    the tokens; at usual acceptance rates (0.7 and up), drafts of three or more do. If reading the weights bounds the
+    pass, tokens are free up to the roofline's ridge, and the budget lies beyond the ridge. If time is nearly linear in
     tokens, as on a CPU, there is no ridge: drafted tokens then take as much time as the rest of the round (Hockney's
     half-performance length).
     """

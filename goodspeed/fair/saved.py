@@ -107,5 +107,5 @@ def check(profile: Profile, setting: Setting, path: str) -> None:
     ]
     if wrong:
         raise ConfigError(
-            f"profile {path} is of {' and '.join(wrong)}; measure this one with `goodspeed profile`, or leave it out"
+            f"profile {path} is for {' and '.join(wrong)}; measure with `goodspeed profile` here, or omit the option"
         )

@@ -1,7 +1,7 @@
-"""Selects the drafted tokens that are worth verifying, among all that are there when a round is packed.
+"""Selects the drafted tokens worth verifying, among all drafted tokens present when a round is packed.
 
-Verifying a node brings its client `worth` times its path probability in tokens, and costs the time that it adds to the
-round. Chains and trees share one function. Its arguments express the rules of three papers: `worth` is fairness
+Verifying a node yields its client `worth` times its path probability in tokens, and costs the time that the node adds
+to the round. Chains and trees share one function. Its arguments express the rules of three papers: `worth` is fairness
 (GoodSpeed, Eq. 5), `round_s` weighs a round's time against its tokens (AdaSpec, Eq. 6), and `need` is a client's
 requirement that comes first (AdaServe, Algorithm 1).
 """
@@ -32,7 +32,7 @@ def select(
     max_round_s: float = inf,
     others: float = 0.0,
 ) -> Selection:
-    """Chooses at most `budget` nodes, each with its parent, that bring the most for their cost.
+    """Chooses at most `budget` nodes, each with its parent, that yield the most for their cost.
 
     Needs come first, the largest first. Then nodes follow in the order of worth x path probability:
 
@@ -40,9 +40,9 @@ def select(
     - with price, while worth x path probability >= price x (round_s(n + 1) - round_s(n)), n nodes being chosen already;
     - with round_s alone, as many as maximise (others + the sum of worth x (1 + path probability)) over round_s(n).
 
-    others: worth of the round's sessions without a draft; the round brings each of them one token. round_s: seconds of
-    a round by its number of nodes. max_round_s: bound on these seconds.
-    Raises ConfigError for a negative budget, a price without round_s, or a candidate whose parents form no tree.
+    others: worth of the round's sessions without a draft, each of which gets one token in the round. round_s: seconds
+    of a round by its number of nodes. max_round_s: bound on these seconds. Raises ConfigError for a negative budget, a
+    price without round_s, or a candidate whose parents form no tree.
     """
     if budget < 0:
         raise ConfigError(f"the budget is {budget}; it must be 0 or more")

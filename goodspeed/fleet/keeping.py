@@ -10,11 +10,11 @@ from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.table import Table
 
 SILENT_S, HUNG_S = 5.0, 10.0
-"""Seconds of silence after which a replica gets no session, and after which it is to be restarted."""
+"""Seconds of silence after which a replica gets no sessions, and after which it is restarted."""
 
 FULL, SPARE, UP_AFTER_S, DOWN_AFTER_S = 0.8, 0.5, 10.0, 300.0
-"""A fleet grows once its mean fullness exceeded FULL for UP_AFTER_S seconds. It shrinks once the others would have
-stayed below SPARE for DOWN_AFTER_S: models load slowly, and load comes in waves."""
+"""A fleet grows after its mean fullness exceeded FULL for UP_AFTER_S seconds. It shrinks after the fullness with one
+replica fewer stayed below SPARE for DOWN_AFTER_S. Both are slow because models load slowly and load comes in waves."""
 
 
 class Report(Struct, frozen=True):
@@ -86,7 +86,7 @@ class Reports:
         late = [name for name, (one, at) in self._heard.items() if one.replica.load and now - at > HUNG_S]
         for name in late:
             report, heard_at = self._heard[name]
-            self._heard[name] = replace(report.with_load(None), why=f"it told nothing for {HUNG_S:g} s"), heard_at
+            self._heard[name] = replace(report.with_load(None), why=f"it reported nothing for {HUNG_S:g} s"), heard_at
         return late
 
     def least_busy(self, names: Sequence[str], now: float) -> list[str]:
@@ -95,7 +95,8 @@ class Reports:
         return sorted(names, key=lambda name: (busy.get(name, 0), -number_of(name)))
 
     def change(self, num_replicas: int, now: float) -> int:
-        """Returns 1 to grow and -1 to shrink, once all are ready and their loads called for it long enough; else 0."""
+        """Returns 1 to grow, -1 to shrink, if all replicas are ready and loads were high or low for long enough; else
+        0."""
         loads = [load for one in self.known(now) if one.state == "ready" and (load := one.replica.load)]
         asked = self._wanted(loads) if len(loads) == num_replicas else 0
         if asked != self._asked:

@@ -16,10 +16,11 @@ STALE_S = 10.0
 """Age in seconds after which a load counts as unknown: reports come every second."""
 
 MARGIN = 1.25
-"""A session that could stay moves only where it waits less by this factor; it is counted there, not here."""
+"""A session that could stay moves only if its wait here exceeds this multiple of its wait at the other replica. The
+session counts as load there, not here."""
 
 Reason: TypeAlias = Literal["slo", "load", "draining"]
-"""Why a session goes: its service level cannot be promised, others are less loaded, or its replica stops."""
+"""Why a session moves: its service level cannot be promised, others are less loaded, or its replica stops."""
 
 
 def elsewhere(
@@ -71,7 +72,8 @@ def _expected_s(load: Load, more_sessions: int, more_context: int) -> float:
 
 
 def _is_clearly_better(load: Load, own: Replica, request: Ask, now: float) -> bool:
-    """Returns whether the session waits less there by MARGIN, if counted there and not here."""
+    """Returns whether the wait here exceeds MARGIN times the wait there, with the session as load there and not
+    here."""
     if own.load is None or not _is_fresh(own.load, now):
         return False
     here_s = _expected_s(own.load, -1, -request.prompt_tokens)

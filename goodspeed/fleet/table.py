@@ -1,4 +1,4 @@
-"""The peers file: the replicas of a fleet and their loads, as JSON that a person can write, too.
+"""The peers file: the replicas of a fleet and their loads, as JSON that a person can also write.
 
 The keeper of a fleet rewrites the file each second; a file written by hand has no loads and stays the same.
 """

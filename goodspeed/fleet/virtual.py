@@ -1,6 +1,6 @@
 """Judges remotely, by a replica's load, whether it would admit a session's deadline (SLOs-Serve, 4.2).
 
-The load stands for the replica: the same admission control decides on it as on the replica's own promises.
+Runs the same admission control on the reported load as the replica runs on its own promises.
 """
 
 from collections.abc import Iterable
@@ -17,8 +17,8 @@ from goodspeed.slo.feasible import Ask, Decoding
 def fits(load: Load, request: Ask, now: float) -> bool:
     """Returns whether a replica with this load would promise the session its request.
 
-    Prompts that fell due since the report count as prefilled: their sessions decode. Best effort takes part in none of
-    the planned rounds.
+    Prompts whose deadline passed since the report count as prefilled, so their sessions decode. The planned rounds
+    contain no best effort.
     """
     if not load.promises:
         return False
@@ -56,7 +56,7 @@ def _deadline_s(request: Ask) -> float:
 
 
 def with_one_more(load: Load, request: Ask, now: float) -> Load:
-    """Returns the load with the session added, so that several sessions are not all sent into the same gap."""
+    """Returns the load with the session added, so that several sessions are not all sent to the same free capacity."""
     told = replace(
         load,
         num_sessions=load.num_sessions + 1,

@@ -20,8 +20,8 @@ from goodspeed.ngram.matching import blend, find, follow, survivors
 class Sampling(Protocol):
     """The sampling parameters used here; the wire's `messages.Sampling` has this interface.
 
-    Top-k and top-p are not used: they drop tokens that are unlikely for the target, which a distribution of the few
-    tokens seen before does not know.
+    Top-k and top-p are not used. They drop tokens that are unlikely for the target, but the blend of a few earlier
+    tokens does not show which tokens these are.
     """
 
     @property

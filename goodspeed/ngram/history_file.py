@@ -81,7 +81,7 @@ def read(path: str | Path, max_tokens: int) -> SavedHistory | None:
 def check(saved: SavedHistory, path: str | Path, tokenizer: str, per_user: bool) -> None:
     """Raises ConfigError for a file of another tokenizer, or written with another `per_user`."""
     if saved.tokenizer != tokenizer:
-        what = "was written with another tokenizer, whose token ids mean other texts"
+        what = "was written with another tokenizer, so its token ids do not fit"
     elif saved.per_user != per_user:
         what = f"keeps texts {'for each user alone' if saved.per_user else 'for all users together'}, unlike this node"
     else:
@@ -92,14 +92,14 @@ def check(saved: SavedHistory, path: str | Path, tokenizer: str, per_user: bool)
 def _decode(data: bytes) -> SavedHistory:
     file = msgspec.msgpack.decode(data, type=_File)
     if file.version != VERSION:
-        raise ValueError(f"it has version {file.version}, and this GoodSpeed reads version {VERSION}")
+        raise ValueError(f"it has version {file.version}, but this GoodSpeed reads version {VERSION}")
     if file.digest != _digest(file.contents):
         raise ValueError("its checksum is wrong")
     saved = msgspec.msgpack.decode(file.contents, type=SavedHistory)
     for user in saved.users:
         for text in user.texts:
             if len(text) % 4 or min(unpack(text), default=0) < 0:
-                raise ValueError("a text has token ids that are none")
+                raise ValueError("a text has invalid token ids")
     return saved
 
 

@@ -22,11 +22,11 @@ def read(path: str) -> list[str]:
             continue
         if not is_key(line):
             raise ConfigError(
-                f"--api-key {path}: line {number} is no key; 8 to 512 printable ASCII characters, no blanks"
+                f"--api-key {path}: line {number} is no key; write 8 to 512 printable ASCII characters, no blanks"
             )
         keys.append(line)
     if not keys:
-        raise ConfigError(f"--api-key {path}: there is no key in it; {ONE_A_LINE}")
+        raise ConfigError(f"--api-key {path}: the file has no key; {ONE_A_LINE}")
     return keys
 
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TextIO
 from goodspeed.serving.streams import Output
 
 DROPPABLE = frozenset({"round", "recorded"})
-"""Events that a daemon drops and counts while standard output is not read: one per round, and rounds do not wait. All
-other events are retained: they are few, or results whose producer waits (`streams.room`)."""
+"""Events that a daemon drops and counts while nobody reads standard output, because there is one per round and rounds
+do not wait. All other events are retained: they are few, or results whose producer waits (`streams.room`)."""
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -121,7 +121,7 @@ class Reporter:
         if self._quiet or not self._rate_limit.filter(record):
             return
         num_left_out = vars(record).get("num_left_out")
-        more = f" (lines like this left out before: {num_left_out})" if num_left_out else ""
+        more = f" (similar lines dropped before: {num_left_out})" if num_left_out else ""
         print(f"{self._name}: {record.getMessage()}{more}", file=sys.stderr, flush=True)
 
     def say_all(self, sentences: Iterable[Sentence]) -> None:

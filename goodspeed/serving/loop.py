@@ -91,7 +91,7 @@ class Failures:
         self._logger.error(f"{self._what} failed", exc_info=error, extra=extra)
         if self._num_in_a_row > MAX_FAILURES:
             times = f"{self._what} failed {self._num_in_a_row} times in a row"
-            raise NodeFailed(f"{times}, at last with {type(error).__name__}: {error}; see the log") from error
+            raise NodeFailed(f"{times}, most recently with {type(error).__name__}: {error}; see the log") from error
 
     async def _pause(self) -> None:
         if self._num_in_a_row > 1:

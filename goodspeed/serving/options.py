@@ -35,7 +35,7 @@ def device() -> Any:
 
 
 def dtype(*, auto: bool = False) -> Any:
-    """auto: the default is the quickest precision, which only moves acceptance."""
+    """auto: the default is the fastest precision; it affects only the acceptance rate."""
     kinds = ("float32", "bfloat16", "float16", *(("auto",) if auto else ()))
     about = "precision of the forward pass" + ("; auto: the quickest" if auto else "")
     return option("auto" if auto else "float32", choices=kinds, group=MODEL, help=about, metavar="TYPE")
@@ -129,6 +129,6 @@ def check_keys(key: str | None, other: str | None, name_of_other: str, *, truste
     "--enrolled FOLDER".
     """
     if (key is None) != (other is None):
-        raise ConfigError(f"--key FILE and {name_of_other} belong together: give both, or neither")
+        raise ConfigError(f"--key FILE needs {name_of_other}, and vice versa: give both, or neither")
     if key is not None and trusted_network:
-        raise ConfigError("--trusted-network is for a wire without keys, and --key is given; drop one of them")
+        raise ConfigError("--trusted-network is for a wire without keys, but --key is given; drop one of them")

@@ -36,7 +36,7 @@ def read_file(path: str | Path, *, instead: str = "") -> list[Prompt]:
 def no_prompts_error(where: str | Path, *, jsonl: bool = True) -> PromptError:
     """Returns the error for a file or standard input without prompts."""
     wanted = "one JSON object with a `prompt` per line" if jsonl else "a line of text for each prompt"
-    return PromptError(f"{where} holds no prompts, so there is nothing to do; write {wanted}")
+    return PromptError(f"{where} has no prompts; give {wanted}")
 
 
 def parse(line: str, where: str) -> Prompt:
@@ -49,7 +49,7 @@ def parse(line: str, where: str) -> Prompt:
         raise PromptError(f'{where}: not an object with a string `prompt`; write {{"prompt": "..."}}')
     if unknown := sorted(set(value) - KNOWN):
         some = ", ".join(ascii(name)[1:-1][:40] for name in unknown[:4])
-        raise PromptError(f"{where}: unknown {some}; known are {', '.join(sorted(KNOWN))}")
+        raise PromptError(f"{where}: unknown {some}; use only {', '.join(sorted(KNOWN))}")
     seed, domain = value.get("seed"), value.get("domain", "")
     if seed is not None and not (isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 1 << 63):
         raise PromptError(f"{where}: the seed must be a whole number from 0 to 2^63 - 1")

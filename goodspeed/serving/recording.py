@@ -139,7 +139,7 @@ def read_lines(path: str | Path, first: type[msgspec.Struct], others: Any, versi
     head, *rest = data.splitlines() or [b""]
     found = _decode(head, msgspec.json.Decoder(_Version), path, 1).version
     if found != version:
-        raise ConfigError(f"recording {path} has version {found}, and this program reads {version}; record it again")
+        raise ConfigError(f"recording {path} has version {found}, but this program reads {version}; record it again")
     decoder = msgspec.json.Decoder(others)
     lines = [_decode(line, decoder, path, number) for number, line in enumerate(rest, 2)]
     return [_decode(head, msgspec.json.Decoder(first), path, 1), *lines]

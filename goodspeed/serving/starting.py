@@ -22,7 +22,7 @@ exit status:
   {USAGE}    wrong usage: an option, a value, or a file of settings or keys has to be changed
   {UNWRITABLE}   standard output cannot be written to
   {INTERRUPTED}  interrupted, with something unfinished
-  {UNREAD}  whoever read standard output is gone"""
+  {UNREAD}  the reader of standard output is gone"""
 
 
 def begin() -> None:

@@ -159,7 +159,7 @@ class Log(Stream):
         self._name = name
 
     def dropped(self, num_lines: int) -> str:
-        return f"{self._name}: nobody read standard error for a while; lines dropped: {num_lines}"
+        return f"{self._name}: standard error was not read for a while; lines dropped: {num_lines}"
 
     def check(self) -> None:
         """Does nothing: a failed line is lost."""
@@ -175,7 +175,7 @@ def _cannot_be_written(error: OSError) -> OSError | OutputError:
     if isinstance(error, BrokenPipeError):
         return error
     why = error.strerror or type(error).__name__
-    return OutputError(f"standard output cannot be written to ({why}); what was to be printed is lost")
+    return OutputError(f"standard output cannot be written to ({why}); the output is lost")
 
 
 def guard(name: str = "", *, daemon: bool = False) -> None:

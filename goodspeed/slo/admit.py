@@ -38,17 +38,17 @@ def admit(
     decoding: TPOTs of promised sessions that already decode, in seconds. tokens_in: tokens that rounds carry within a
     time in seconds; must not decrease with time, and may be 0. pages: free KV pages; None: no bound.
 
-    A set is feasible if two conditions hold at each of its deadlines d, in their order. The prefill budget and the free
-    pages stay at 0 or above: pb' = pb + PB*(d_i - d_j, n) - p_i, where n are the sessions that decode since the
-    preceding deadline d_j (see `feasible.py`). And all sessions that decode from then on can do so indefinitely. Among
-    equal deadlines, the first request goes first. Promised requests always stay. If promised requests and decoding
-    sessions are not all feasible, nothing new is admitted.
+    A set is feasible if two conditions hold at each of its deadlines d, in their order. First, the prefill budget and
+    the free pages stay at 0 or above: pb' = pb + PB*(d_i - d_j, n) - p_i, where n are the sessions that decode since
+    the preceding deadline d_j (see `feasible.py`). Second, all sessions that decode after d can do so indefinitely.
+    Among equal deadlines, the first request goes first. Promised requests always stay. If promised requests and
+    decoding sessions are not all feasible, nothing new is admitted.
 
     `dp` maximises the sum of values, exactly for up to 11 requests and for more while MAX_STATES (`dp.py`) suffice;
     else it admits what `edf` admits. Raises ConfigError for an impossible number or an unknown policy.
     """
     if policy not in POLICIES:
-        raise ConfigError(f"no admission policy is called {policy!r}; choose one of: {', '.join(names())}")
+        raise ConfigError(f"no admission policy is named {policy!r}; choose one of: {', '.join(names())}")
     if not isinstance(decoding, Decoding):
         decoding = Decoding.of(_checked(decoding))
     for place, ask in enumerate(asks):

@@ -16,13 +16,13 @@ HEADROOM_S = 0.005
 authors."""
 
 SURE = 3.0
-"""Multiple of the usual relative error by which planned rounds are longer than modelled: a promise that rests on a mean
-is broken in every other round."""
+"""Planned rounds are longer than modelled by this multiple of the usual relative error. A promise based on the mean
+would be broken in every other round."""
 
 FLOOR = 0.25
-"""Guaranteed share of best effort: each client that waits with best effort gets this part of its weight's share of
-every round. All floors together are at most this part of a round. Promises use only the rest of rounds and of KV
-memory, so later arrivals break none."""
+"""Guaranteed share (floor) of best effort: each client with waiting best-effort texts gets this part of its weight's
+share of every round. All floors together are at most this part of a round. Promises use only the rest of rounds and of
+KV memory, so later arrivals break none."""
 
 FIRST_TOKEN_S = 10.0
 """TTFT in seconds of a promised text without a TTFT objective, and of a text that was under way when reopened."""
@@ -62,7 +62,7 @@ class Capacity:
     def tokens_in(self, seconds: float) -> float:
         """Tokens of these sessions that fit into `seconds`: in one round, or in several of the largest size."""
         if max(0.0, seconds) >= MOST_TOKENS * self._largest_s:
-            return MOST_TOKENS  # for example where rounds take no time
+            return MOST_TOKENS  # e.g. if rounds take no time
         rounds, left_s = divmod(max(0.0, seconds), self._largest_s)
         rest = self._cost.tokens_in(left_s / self._longer, self._num_sessions, self._context)
         return min(MOST_TOKENS, rounds * self._most + min(self._most, rest))

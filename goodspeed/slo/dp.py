@@ -1,10 +1,10 @@
 """`dp`: chooses the feasible set of requests with the largest total value (SLOs-Serve, Eq. 5).
 
 The program goes over the requests in the order of deadlines. For each number of accepted requests per tier it retains
-the Pareto set of (value, pages, prefill budget). These numbers determine the decoding sessions, and so what rounds can
-spare from then on. While no session decodes, that also depends on the latest accepted deadline. So nothing is lost by
-dropping a state that another with the same numbers equals or dominates: the result is as good as that of a search of
-all subsets.
+the Pareto set of (value, pages, prefill budget). The numbers per tier determine the decoding sessions, and thereby the
+spare tokens of later rounds; while no session decodes, these also depend on the latest accepted deadline. A state can
+be dropped if another state with the same numbers equals or dominates it. The result is as good as a search of all
+subsets.
 """
 
 from bisect import bisect_right
@@ -17,7 +17,7 @@ from goodspeed.slo.edf import earliest
 from goodspeed.slo.feasible import SLACK, Ask, Course
 
 MAX_STATES = (1 << 12) - 1
-"""Most states of one decision, so that it ends within some 40 ms. 11 requests never need more: their prefixes have
+"""Most states of one decision, so that it takes at most about 40 ms. 11 requests never need more: their prefixes have
 4,094 subsets in total."""
 
 WORTH_IT = 1e-9
@@ -108,7 +108,7 @@ class _Search:
 
 
 def _digits(tpots: Sequence[float | None]) -> dict[float | None, int]:
-    """Returns what one more session of each tier adds to `Key`'s first number. No TPOT is a tier, too."""
+    """Returns the number that one more session of each tier adds to `Key`'s first number. No TPOT is also a tier."""
     digits, weight = {}, 1
     for tpot_s, number in Counter(tpots).items():
         digits[tpot_s] = weight

@@ -41,9 +41,9 @@ class Kept(NamedTuple):
 class Times:
     """Timestamps of one text, on its reader's clock, and its objectives.
 
-    A TPOT is measured over windows: every `slo.tpot_window` tokens after the first are one, and what is left at the end
-    counts with the window before it. A text without a complete window is measured as a whole. A window may last for the
-    TPOTs of its tokens, of which those of the model's thinking may have one of their own.
+    A TPOT is measured over windows of `slo.tpot_window` tokens, from the second token on. Tokens left over at the end
+    count with the last window. A text without a complete window is measured as a whole. A window's time limit is the
+    sum of its tokens' TPOTs; thinking tokens may have another TPOT.
     """
 
     asked_at: float
@@ -51,7 +51,7 @@ class Times:
     first_at: float | None = None
     last_at: float | None = None
     num_tokens: int = 0
-    window_at: float = 0.0  # when the first token, or the last one of the latest complete window, was there
+    window_at: float = 0.0  # arrival of the final token of the latest complete window, or of the first token
     _allowed_s: float = 0.0  # for the present window, by its tokens so far
     _last: tuple[float, float] | None = None  # when the latest complete window began, and seconds allowed for it
     _slowest_s: float = 0.0  # mean seconds per token of the slowest complete window
@@ -64,9 +64,9 @@ class Times:
         return max(0, self.num_tokens - 1) // window * window if window else 0
 
     def delivered(self, num_tokens: int, now: float, num_thinking: int = 0) -> None:
-        """Records tokens that reached the reader, several at once where a draft was accepted.
+        """Records tokens that reached the reader; several at once if a draft was accepted.
 
-        num_thinking: how many of them, the first ones, are of the model's thinking.
+        num_thinking: number of leading tokens that are the model's thinking.
         """
         for place in range(num_tokens):
             self._delivered_one(now, self.slo.thinking_tpot_s if place < num_thinking else None)

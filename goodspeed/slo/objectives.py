@@ -35,7 +35,7 @@ WINDOW: Final = 10
 MAX_WINDOW: Final = 1000
 
 TIMES: Final = ("ttft", "tpot", "thinking_tpot")
-"""Times of a tier, as options name them."""
+"""Names of a tier's times in options."""
 
 OTHER: Final = "other"
 """Label of metrics for objectives that match no tier of the node. No tier may have this name."""
@@ -57,7 +57,7 @@ class Objectives(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
     ttft_s: Limit | None = None
     tpot_s: Limit | None = None
     tier: TierName = ""  # the source of the times; empty: the request itself gave them
-    tpot_window: Window = WINDOW  # tokens that the TPOT is the mean of, again and again; 0: the whole text
+    tpot_window: Window = WINDOW  # tokens of each window over which the TPOT is a mean; 0: the whole text
     thinking_tpot_s: Limit | None = None  # of the model's thinking, with a TPOT for the rest; None: the same
 
     @property
@@ -90,10 +90,10 @@ def parse_tiers(texts: Sequence[str]) -> dict[str, Objectives]:
     for text in texts:
         tier = parse_tier(text)
         if tier.tier in tiers:
-            raise ConfigError(f"--slo-tier {text}: the tier {tier.tier} is there twice; give each a name of its own")
+            raise ConfigError(f"--slo-tier {text}: the tier {tier.tier} is given twice; give each its own name")
         tiers[tier.tier] = tier
     if len(tiers) > MAX_TIERS:
-        raise ConfigError(f"--slo-tier: {len(tiers)} tiers, and at most {MAX_TIERS} can be told apart; give fewer")
+        raise ConfigError(f"--slo-tier: {len(tiers)} tiers; give at most {MAX_TIERS}")
     return tiers
 
 
@@ -101,10 +101,10 @@ def parse_tier(text: str) -> Objectives:
     """Parses one tier, `NAME:ttft=500ms,tpot=50ms,thinking_tpot=20ms,window=10`; TTFT or TPOT alone is enough."""
     name, colon, rest = text.partition(":")
     if not colon or not TIER.match(name):
-        what = "a tier is a name of letters, digits, '.', '_' and '-', a colon and what its texts are to keep"
+        what = "a tier is a name of letters, digits, '.', '_' and '-', a colon and its objectives"
         raise ConfigError(f"--slo-tier {text}: {what}, {EXAMPLE}")
     if name == OTHER:
-        raise ConfigError(f"--slo-tier {text}: metrics call {OTHER!r} what is of no tier; give it another name")
+        raise ConfigError(f"--slo-tier {text}: metrics use {OTHER!r} for texts of no tier; choose another name")
     found: dict[str, str] = {}
     for part in rest.split(","):
         key, equals, value = part.partition("=")
@@ -113,7 +113,7 @@ def parse_tier(text: str) -> Objectives:
             raise ConfigError(f"--slo-tier {text}: {part!r} {what}; {EXAMPLE}")
         found[key] = value
     if "tpot" not in found and (needs := found.keys() & {"window", "thinking_tpot"}):
-        raise ConfigError(f"--slo-tier {text}: {min(needs)} is of a TPOT; add tpot=TIME; {EXAMPLE}")
+        raise ConfigError(f"--slo-tier {text}: {min(needs)} needs a TPOT; add tpot=TIME, {EXAMPLE}")
     ttft_s, tpot_s, thinking_s = (_seconds(text, key, found[key]) if key in found else None for key in TIMES)
     return Objectives(ttft_s, tpot_s, name, _window(text, found.get("window", str(WINDOW))), thinking_s)
 

@@ -126,7 +126,7 @@ class DraftChannel:
         except TimeoutError:
             self.traffic.num_busy += 1
             raise TransportError(
-                f"the verify node at {self.endpoint} has taken no message for {self._send_timeout_s:g} s; reconnect"
+                f"the verify node at {self.endpoint} has received no message for {self._send_timeout_s:g} s; reconnect"
             ) from None
 
     async def receive(self) -> DownMessage:
@@ -277,7 +277,7 @@ def _pending(link: Link) -> Iterator[list[bytes]]:
 
 def _single(payload: list[bytes]) -> bytes:
     if len(payload) != 1:
-        raise MalformedMessage(f"{len(payload)} frames where one belongs")
+        raise MalformedMessage(f"{len(payload)} frames instead of one")
     return payload[0]
 
 

@@ -88,7 +88,7 @@ def decode_up(data: bytes, max_bytes: int) -> UpMessage:
     if isinstance(message, Hello):
         _check_version(message.version, "draft node")
     if isinstance(message, Heartbeat) and message.siblings is not None:
-        raise MalformedMessage("a draft node has no replicas to tell of")
+        raise MalformedMessage("a draft node must not report replicas")
     return message
 
 
@@ -122,7 +122,7 @@ def _decode(decoder: "msgspec.msgpack.Decoder[_M]", data: bytes, max_bytes: int)
 
 def _check_size(num_bytes: int, max_bytes: int) -> None:
     if num_bytes > max_bytes:
-        raise MessageTooLarge(f"a message of {num_bytes} bytes is over the limit of {max_bytes}")
+        raise MessageTooLarge(f"a message of {num_bytes} bytes exceeds the limit of {max_bytes}")
 
 
 def _check_foreign(data: bytes) -> None:

@@ -37,6 +37,6 @@ def check_limit() -> None:
     most = limit()
     if most is not None and most < LEAST:
         raise ConfigError(
-            f"this process may have {most} files and sockets open at once, too few for a node; "
+            f"this process may open only {most} files and sockets, too few for a node; "
             f"allow at least {LEAST} (ulimit -n {LEAST}), and more for many connections"
         )

@@ -84,7 +84,7 @@ def read_enrolled(path: str | Path) -> Enrolled:
 def _read_secret(path: str) -> KeyPair:
     pair = _read(path, "--key", KeyPair, "give a secret file (.key) that `goodspeed keygen` made")
     if Path(path).stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        logger.warning("a secret key can be read by others than its owner; chmod 600 it", extra={"path": path})
+        logger.warning("other users can read a secret key; run chmod 600 on it", extra={"path": path})
     return pair
 
 
@@ -104,7 +104,7 @@ def write_secret(path: Path, pair: KeyPair) -> None:
     """Writes a new file, created with mode 0600."""
     whose = f"the draft node {pair.name}" if pair.name else "the verify node"
     table: dict[str, object] = {"public_key": pair.public_key, "secret_key": pair.secret_key}
-    _write(path, f"SECRET key of {whose}: whoever has it, is it", {"name": pair.name} | table, 0o600)
+    _write(path, f"SECRET key of {whose}: whoever has it can act as this node", {"name": pair.name} | table, 0o600)
 
 
 def write_verify_key(path: Path, public_key: str) -> None:
@@ -129,7 +129,7 @@ def _write(path: Path, comment: str, table: dict[str, object], mode: int) -> Non
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     except FileExistsError:
-        raise ConfigError(f"{path} exists already, and is kept; remove it, or write to another --folder") from None
+        raise ConfigError(f"{path} already exists; remove it, or write to another --folder") from None
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
     with os.fdopen(descriptor, "w", encoding="ascii") as file:

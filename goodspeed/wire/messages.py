@@ -64,7 +64,7 @@ def _check_parents(tokens: Sequence[int], parents: bytes | None) -> None:
         raise ValueError(f"{len(parents)} parents for {len(tokens)} tokens")
     for node, parent in enumerate(parents):
         if parent > node:
-            raise ValueError(f"token {node} follows token {parent - 1}, which does not come before it")
+            raise ValueError(f"token {node} follows token {parent - 1}, which does not precede it")
 
 
 class OpenSession(Message, frozen=True, tag="open"):
@@ -114,7 +114,7 @@ class Draft(Message, frozen=True, tag="draft"):
     parents: Annotated[bytes, Meta(max_length=MAX_DRAFT)] | None = None
     """Each token's parent: 0 for the base, k + 1 for token k, which comes earlier. Among the children of one parent the
     first is the likeliest. None: the tokens are a chain."""
-    complete: bool = False  # no more drafts for this text: permission used up, or the drafter unsure or failed
+    complete: bool = False  # no more drafts for this text: permission used up, drafter too unsure, or drafter failed
     proposal: bytes | None = None  # ratio rule: the draft distributions (`proposals.py`)
 
     def __post_init__(self) -> None:
@@ -162,7 +162,7 @@ class Verdict(Message, frozen=True, tag="verdict"):
     may_draft: Counter = 0  # permission: drafted tokens beyond the text, allocated by the policy
     finish_reason: FinishReason | None = None
     least_probability: ProbabilityCode = (
-        255  # drafted tokens of a lower path probability would not be verified; a code; 255: no bound
+        255  # code of the least path probability of tokens worth verifying; 255: no bound
     )
     source: DraftSource | None = None  # source of the verified drafted tokens
     promised: bool | None = None  # whether its SLO is promised; None: no SLO, or undecided

@@ -73,11 +73,11 @@ def test_generate_tells_that_the_context_is_shorter_than_what_was_asked_for(run:
     prompt = "word " * 2040  # a token each
     status, out, err = run("generate", "--prompt", prompt, "--max-tokens", "5000", "--temperature", "0", "--json")
     result = json.loads(out.splitlines()[-1])
-    told = re.search(r"^goodspeed: --max-tokens 5000 is cut to (\d+): the model's context has 2048 tokens, ", err, re.M)
+    told = re.search(r"^goodspeed: --max-tokens 5000 is reduced to (\d+): the model's context has 2048 ", err, re.M)
     assert status == 0
     assert told is not None
     assert result["num_tokens"] <= int(told[1]) < 20
-    assert "is cut" not in run("generate", "--prompt", prompt, "--max-tokens", told[1], "--json")[2]
+    assert "is reduced" not in run("generate", "--prompt", prompt, "--max-tokens", told[1], "--json")[2]
 
 
 def test_generate_answers_a_chat(run: Run) -> None:
@@ -140,7 +140,7 @@ def test_profile_gives_an_object_and_saves_it(run: Run, tmp_path: Path) -> None:
             "verify, draft, fleet",
         ),
         (["nonsense"], 2, "unknown command 'nonsense'; choose one of: chat, demo"),
-        (["models", "path", "tiny"], 1, "no embedded model is called 'tiny'; choose one of: tiny-target"),
+        (["models", "path", "tiny"], 1, "no embedded model is named 'tiny'; choose one of: tiny-target"),
         (["generate"], 2, "--prompt is missing"),
         (
             ["generate", "--prompt", "x", "--speed", "9"],
@@ -154,7 +154,7 @@ def test_profile_gives_an_object_and_saves_it(run: Run, tmp_path: Path) -> None:
         (["generate", "--prompt", "x", "--temperature", "-1"], 2, "--temperature -1.0 is too small"),
         (["profile", "--model", "tiny-target", "--json", "/no/such/folder/x"], 2, "there is no such folder"),
         (["profile", "--model", "tiny-goose"], 1, "model 'tiny-goose' was not found"),
-        (["demo", "--policy", "greedy"], 2, "no policy is called 'greedy'; choose one of: fixed, gradient, random"),
+        (["demo", "--policy", "greedy"], 2, "no policy is named 'greedy'; choose one of: fixed, gradient, random"),
         (["demo", "--preset", "square"], 2, "--preset 'square' is unknown; choose one of: paper"),
         (["demo", "--clients", "0"], 2, "--clients 0 is too small"),
         (["demo", "--draft-models", ","], 2, "--draft-models names no model"),
@@ -165,7 +165,7 @@ def test_profile_gives_an_object_and_saves_it(run: Run, tmp_path: Path) -> None:
         ),
         (["demo", "--png", "/no/such/folder/x.png"], 2, "there is no folder /no/such/folder"),
         (["demo", "--record", "/no/such/folder/x.jsonl"], 2, "--record /no/such/folder/x.jsonl: there is no folder"),
-        (["demo", "--record", "x.jsonl", "--compare"], 2, "--record keeps one run, and --compare makes several"),
+        (["demo", "--record", "x.jsonl", "--compare"], 2, "--record saves one run, but --compare makes several"),
     ],
 )
 def test_a_wrong_command_line_is_one_clear_line(run: Run, words: list[str], status: int, message: str) -> None:

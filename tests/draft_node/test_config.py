@@ -47,7 +47,7 @@ def parsed(*words: str) -> DraftConfig:
         ((*MODEL, "--preset", "paper", "--drafter", "ngram"), "--preset paper has --drafter model; drop one of them"),
         ((*MODEL, "--preset", "x"), "choose one of: paper"),
         ((*MODEL, "--history", "user"), "--history user needs --api-key FILE"),
-        ((*MODEL, "--history", "off", "--history-file", "x"), "--history-file keeps a history"),
+        ((*MODEL, "--history", "off", "--history-file", "x"), "--history-file saves a history"),
         ((*MODEL, "--history", "all"), "choose one of: off, user, node"),
         ((*MODEL, "--drafter", "x"), "choose one of: auto, model, ngram, none"),
     ],

@@ -113,8 +113,8 @@ TOKEN = r"set HF_TOKEN to a token .*\(docs/MODELS.md\)$"
         (offline(raised(GatedRepoError, 401)), rf"is gated: accept its terms .*{TOKEN}"),
         (raised(RepositoryNotFoundError, 401), rf"refused by the hub: if it is private or gated, {TOKEN}"),
         (offline(raised(HfHubHTTPError, 403)), rf"refused by the hub: .*{TOKEN}"),
-        (raised(RepositoryNotFoundError, 404), "the hub did not give it: 404 Client Error"),
-        (offline(OSError("no route")), "the hub did not give it: An error happened"),
+        (raised(RepositoryNotFoundError, 404), "the download from the hub failed: 404 Client Error"),
+        (offline(OSError("no route")), "the download from the hub failed: An error happened"),
     ],
 )
 def test_a_model_that_the_hub_gives_to_others_only_names_the_token(

@@ -91,8 +91,8 @@ def test_what_a_killed_process_left_is_removed(save_checkpoint: Callable[..., Pa
         (Shape(16, 100, 4, 96, 48), "hidden 16 < 32"),
         (Shape(96, 100, 1, 96, 48), "layers 1 < 2"),
         (Shape(96, 100, 4, 96, 96), "query heads for each key head 1 < 2"),
-        (Shape(100, 100, 4, 96, 48), "no multiple of them"),
-        (Shape(96, 100, 4, 100, 48), "no whole groups of heads of 8 numbers"),
+        (Shape(100, 100, 4, 96, 48), "not a multiple of a head"),
+        (Shape(96, 100, 4, 100, 48), "not whole groups of heads of size 8"),
     ],
 )
 def test_a_shape_that_does_not_fit_is_refused(
@@ -107,7 +107,7 @@ def test_refusals_name_what_is_wrong(
     save_checkpoint: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     llama = str(save_checkpoint("llama"))
-    with pytest.raises(ConfigError, match="is there already; name a new folder"):
+    with pytest.raises(ConfigError, match="already exists; name a new folder"):
         padding.pad(llama, SHAPE, tmp_path)
     with pytest.raises(CheckpointError, match="only unquantised checkpoints of llama, mistral, qwen2, qwen3"):
         padding.pad(str(save_checkpoint("phi3")), SHAPE, tmp_path / "padded")

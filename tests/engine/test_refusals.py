@@ -48,35 +48,39 @@ def empty(folder: Path) -> None:
 WRONG: list[tuple[Damage, str, str]] = [
     (empty, "this is not a checkpoint folder: it has no config.json", "use one with config.json"),
     (with_bytes("config.json", b"nonsense"), "config.json cannot be read as JSON", "get the checkpoint again"),
-    (with_bytes("config.json", b"{}"), "config.json names no model_type", "use one that does"),
-    (with_bytes("config.json", b"[]"), "config.json names no model_type", "use one that does"),
+    (with_bytes("config.json", b"{}"), "config.json has no model_type", "use a Hugging Face checkpoint"),
+    (with_bytes("config.json", b"[]"), "config.json has no model_type", "use a Hugging Face checkpoint"),
     (with_bytes("config.json", b"[" * 100_000), "config.json cannot be read as JSON", "get the checkpoint again"),
     (config(is_encoder_decoder=True), "encoder-decoder", "use a decoder-only model"),
     (config(model_type="made_up"), "the architecture 'made_up'", "use another model, or a release of transformers"),
-    (config(model_type="vit"), "'vit' (model_type in config.json) is no language model", "use one"),
-    (config(hidden_size="x"), "it cannot be loaded (Validation error for field 'hidden_size')", "or use another model"),
+    (config(model_type="vit"), "'vit' (model_type in config.json) is not a text-generating language model", "use one"),
+    (
+        config(hidden_size="x"),
+        "the model cannot be loaded (Validation error for field 'hidden_size')",
+        "or use another model",
+    ),
     (config(attn_logit_softcapping=50.0), "attn_logit_softcapping: soft-capped", "use a model without it"),
-    (config(auto_map={"x": "y"}), "auto_map in config.json", "use a model that transformers knows by itself"),
+    (config(auto_map={"x": "y"}), "auto_map in config.json", "use a model that transformers supports by itself"),
     (config(max_position_embeddings=0), "config.json has no max_position_embeddings", "add it"),
-    (config(pard_token=300), "pard_token in config.json is 300, and must be 0 to 299", "correct config.json"),
+    (config(pard_token=300), "pard_token in config.json is 300, but must be 0 to 299", "correct config.json"),
     (config(pard_token=True), "pard_token in config.json is True", "correct config.json"),
     (config(pard_token=299, pard_num_tokens=65), "pard_num_tokens in config.json is 65", "correct config.json"),
-    (without(TOKENIZER), "the checkpoint has no tokenizer", "get it again with its tokenizer's files"),
-    (without(TOKENIZER, "tokenizer_config.json"), "the checkpoint has no tokenizer", "get it again with"),
-    (with_bytes(TOKENIZER, b"{"), "its tokenizer cannot be loaded", "get the checkpoint again"),
-    (without(WEIGHTS), "the checkpoint has no weights", "get it again with them"),
+    (without(TOKENIZER), "the checkpoint has no tokenizer", "get the checkpoint again with its tokenizer's files"),
+    (without(TOKENIZER, "tokenizer_config.json"), "the checkpoint has no tokenizer", "get the checkpoint again with"),
+    (with_bytes(TOKENIZER, b"{"), "the tokenizer cannot be loaded", "get the checkpoint again"),
+    (without(WEIGHTS), "the checkpoint has no weights", "get the checkpoint again with them"),
     (lambda f: (f / WEIGHTS).rename(f / "pytorch_model.bin"), "pytorch_model.bin are pickles", "convert them"),
     (
         lambda f: (f / WEIGHTS).rename(f / "x-Q4_K_M.gguf"),
-        "GGUF is not read",
-        "use the checkpoint that it was made from",
+        "GGUF is not supported",
+        "use the original checkpoint",
     ),
-    (lambda f: (f / WEIGHTS).rename(f / "x.safetensors"), "its weights are neither in", "get the checkpoint again"),
-    (cut(WEIGHTS, 1000), f"{WEIGHTS} is damaged, or was not copied to its end", "get the checkpoint again"),
-    (with_bytes(WEIGHTS, b""), f"{WEIGHTS} is damaged, or was not copied to its end", "get the checkpoint again"),
+    (lambda f: (f / WEIGHTS).rename(f / "x.safetensors"), "the weights are neither in", "get the checkpoint again"),
+    (cut(WEIGHTS, 1000), f"{WEIGHTS} is damaged or incomplete", "get the checkpoint again"),
+    (with_bytes(WEIGHTS, b""), f"{WEIGHTS} is damaged or incomplete", "get the checkpoint again"),
     (
         with_bytes(WEIGHTS, b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"),
-        f"{WEIGHTS} is a pointer of Git LFS",
+        f"{WEIGHTS} is a Git LFS pointer",
         "fetch them with `git lfs pull`",
     ),
 ]
@@ -114,7 +118,9 @@ def test_a_repository_of_gguf_is_named_so(
     folder = save_checkpoint()
     without(WEIGHTS, *(() if has_config else ("config.json",)))(folder)
     monkeypatch.setattr(folders, "snapshot_download", lambda *names, **options: str(folder))
-    with pytest.raises(CheckpointError, match=r"^someone/Model-GGUF: GGUF is not read; use the checkpoint"):
+    with pytest.raises(
+        CheckpointError, match=r"^someone/Model-GGUF: GGUF is not supported; use the original checkpoint"
+    ):
         checkpoints.load("someone/Model-GGUF")
 
 
@@ -124,7 +130,7 @@ def test_a_file_of_gguf_is_named_so_whether_it_is_there_or_not(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("model.gguf").touch()
-    with pytest.raises(CheckpointError, match=f"^{name}: GGUF is not read; use the checkpoint"):
+    with pytest.raises(CheckpointError, match=f"^{name}: GGUF is not supported; use the original checkpoint"):
         checkpoints.load(name)
 
 

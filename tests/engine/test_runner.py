@@ -97,7 +97,7 @@ def make_chunk(rng: random.Random, key: Hashable) -> Chunk:
 def test_an_exhausted_pool_changes_nothing_and_then_serves_again(reference: Reference) -> None:
     runner = reference.runner(num_pages=2, page_size=4)
     runner.forward([Chunk("a", [1, 2, 3], 0)])
-    with pytest.raises(PoolExhausted, match="needs 2 pages and 1 of 2"):
+    with pytest.raises(PoolExhausted, match="needs 2 pages, but 1 of 2"):
         runner.forward([Chunk("a", [4, 5], 1), Chunk("b", [1], 1)])
     assert (runner.pool.length("a"), "b" in runner.pool) == (3, False)
     found = runner.forward([Chunk("a", [4, 5], 1)])

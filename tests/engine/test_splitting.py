@@ -15,10 +15,10 @@ from verify_node.config import VerifyConfig
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "num_ranks", "said"),
     [
-        (6, 6, 4, "m has 6 attention heads, which cannot be shared evenly; use at most --tp 3"),
-        (8, 2, 4, "m has 2 key value heads, which cannot be shared evenly; use at most --tp 2"),
-        (4, 1, 2, "m has 1 key value heads, which cannot be shared evenly; use at most --tp 1"),
-        (6, 4, 4, "m has 6 attention heads, which cannot be shared evenly; use at most --tp 2"),
+        (6, 6, 4, "m has 6 attention heads, which cannot be split evenly; use at most --tp 3"),
+        (8, 2, 4, "m has 2 key value heads, which cannot be split evenly; use at most --tp 2"),
+        (4, 1, 2, "m has 1 key value heads, which cannot be split evenly; use at most --tp 1"),
+        (6, 4, 4, "m has 6 attention heads, which cannot be split evenly; use at most --tp 2"),
     ],
 )
 def test_heads_that_cannot_be_shared_are_refused(heads: int, kv_heads: int, num_ranks: int, said: str) -> None:
@@ -58,7 +58,7 @@ def test_ranks_need_a_gpu_each_or_no_gpu_at_all(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ConfigError, match="has 1 GPUs, and each rank needs one; use fewer"):
         refuse_split("tiny-target", 2, "cuda")
-    with pytest.raises(ConfigError, match="--device cuda, or hide them"):
+    with pytest.raises(ConfigError, match="--device cuda, or hide the GPUs"):
         refuse_split("tiny-target", 2, "cpu")
 
 

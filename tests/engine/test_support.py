@@ -23,7 +23,7 @@ def open_runner(folder: Path) -> Runner:
 @pytest.mark.parametrize(
     ("name", "changes", "reason"),
     [
-        ("Gemma2", {"num_key_value_heads": 2, "head_dim": 8}, "attn_logit_softcapping.*not computed"),
+        ("Gemma2", {"num_key_value_heads": 2, "head_dim": 8}, "attn_logit_softcapping.*not supported"),
         ("GptOss", {"num_key_value_heads": 2, "head_dim": 8, "num_local_experts": 2}, "s_aux: attention sinks"),
         (
             "Llama",
@@ -46,7 +46,7 @@ def open_runner(folder: Path) -> Runner:
             "'longrope'.*longest sequence",
         ),
         ("Falcon", {}, "AttentionInterface"),
-        ("Nemotron", {"num_key_value_heads": 2}, "does not hand on to its attention"),
+        ("Nemotron", {"num_key_value_heads": 2}, "does not pass its keyword arguments on"),
         ("Mamba", {"state_size": 4}, "linear_attention"),
         ("Lfm2", {"num_key_value_heads": 2, "layer_types": ["conv", "full_attention"]}, "layer types \\['conv'\\]"),
     ],
@@ -97,7 +97,7 @@ class Shifted(nn.Module):
 def test_a_window_that_attention_is_not_told(save_checkpoint: Callable[..., Path]) -> None:
     checkpoint = checkpoints.load(str(save_checkpoint("llama")))
     checkpoint.model.config.sliding_window = 9
-    with pytest.raises(UnsupportedModelError, match="layer 0 has 9 by its configuration, and asks for None"):
+    with pytest.raises(UnsupportedModelError, match=r"layer 0 has 9 in config\.json, but requests None"):
         Runner(checkpoint, num_pages=16)
 
 

@@ -108,7 +108,7 @@ GOOD = dense(0.5, 0.5)
     [
         (b"", "ends after 0 of 1"),
         (GOOD[:3], "ends after 0 of 1"),
-        (GOOD[:-1], "has 12 bytes, its 1 positions take 13"),
+        (GOOD[:-1], "has 12 bytes, but its 1 positions take 13"),
         (GOOD + b"\0", "has 14 bytes"),
         (GOOD + GOOD, "has 26 bytes"),
         (b"\0" + GOOD[1:], "no kind 0"),

@@ -135,7 +135,7 @@ def test_a_policy_that_is_none_or_wrong_ends_the_run_by_name(tmp_path):
     (tmp_path / "mine.py").write_text("class Mine:\n    def allocate(self, clients, budget):\n        return [-1]\n")
     with pytest.raises(SystemExit, match=r"some: the policy .*mine\.py:Mine gave client 0 the length -1"):
         start_comparison(tmp_path, f"--policy={tmp_path}/mine.py:Mine")
-    with pytest.raises(SystemExit, match="no policy is called 'greedy'"):
+    with pytest.raises(SystemExit, match="no policy is named 'greedy'"):
         start_comparison(tmp_path, "--policy=greedy")
     with pytest.raises(SystemExit, match=r"yours\.py cannot be imported: FileNotFoundError"):
         start_comparison(tmp_path, f"--policy={tmp_path}/yours.py:Mine")

@@ -81,7 +81,7 @@ def test_a_file_that_is_not_there(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model": "other"}, "is of model 'tiny-target' instead of 'other'"),
+        ({"model": "other"}, "is for model 'tiny-target' instead of 'other'"),
         ({"dtype": "bfloat16"}, "dtype 'float32' instead of 'bfloat16'"),
         ({"hardware": "another CPU"}, "hardware 'some CPU' instead of 'another CPU'"),
         ({"threads": 2}, "threads 1 instead of 2"),

@@ -131,7 +131,7 @@ def test_no_memory_then_a_hanging_step_and_it_works_again(model: tuple[str, ...]
         say(file, "hangs")
         finish([ask(draft.url, wanted[0])])
         assert draft.terminate() == 0
-        assert any("this node ends without it" in line.text for line in draft.log)
+        assert any("stopping without waiting for it" in line.text for line in draft.log)
 
 
 @pytest.mark.slow_faults

@@ -38,7 +38,7 @@ def test_texts_go_on_at_the_other_verify_node_when_theirs_is_killed() -> None:
         first.kill()
         for each, stream in zip(wanted, streams, strict=True):
             check(each, stream.finish())
-        [line] = [line for line in draft.log if "another verify node is tried" in line.text]
+        [line] = [line for line in draft.log if "trying another verify node" in line.text]
         assert second.endpoint in line.text
         late = ask(draft.url, wanted[0])
         check(wanted[0], late.finish())

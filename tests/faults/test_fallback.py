@@ -47,16 +47,16 @@ def test_away_beyond_the_limit(tmp_path: Path) -> None:
             verify.kill()
             wait_for_tokens(console, 10, local=True)
             console.stop()  # it would be done before the verify node is back
-            served.wait_for_line("texts are the draft model's own", after=1)
+            served.wait_for_line("the draft model writes alone", after=1)
             ask_without_verify_node(served.url)
             after = verify.num_events
             verify.restart()
             verify.wait_for("ready", after=after)
             console.go_on()
-            console.wait_for_line("texts are the target's again")
+            console.wait_for_line("the target writes again")
             wait_for_tokens(console, 30, local=False, after=console.num_events)
             console.kill()
-            served.wait_for_line("texts are the target's again")
+            served.wait_for_line("the target writes again")
             wanted = texts.mixed(20)[1]
             texts.check(wanted, texts.ask(served.url, wanted).finish())
     writers = [check(console, index) for index in range(len(PROMPTS))]

@@ -43,7 +43,7 @@ def test_what_is_old_has_no_load_and_what_hangs_is_named_once() -> None:
     assert found.hung(HUNG_S) == []
     assert found.hung(HUNG_S + 0.1) == ["replica-1"], "what has not served yet may take long to load"
     assert found.hung(HUNG_S + 0.2) == []
-    assert found.known(HUNG_S)[0].why == "it told nothing for 10 s"
+    assert found.known(HUNG_S)[0].why == "it reported nothing for 10 s"
 
 
 def test_a_new_process_counts_as_a_restart_and_one_that_never_served_as_a_failure() -> None:

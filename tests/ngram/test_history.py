@@ -215,13 +215,13 @@ def test_every_damage_is_told(saved):
 def test_token_ids_that_are_none_are_refused(saved, text):
     user = history_file.SavedUser("a", [text])
     saved.write_bytes(history_file.encode(history_file.SavedHistory("f1", True, [user])))
-    with pytest.raises(ConfigError, match="token ids that are none"):
+    with pytest.raises(ConfigError, match="invalid token ids"):
         make().load(saved)
 
 
 def test_another_version_is_refused(saved):
     saved.write_bytes(msgspec.msgpack.encode(history_file._File(2, b"", b"")))
-    with pytest.raises(ConfigError, match="version 2, and this GoodSpeed reads version 1"):
+    with pytest.raises(ConfigError, match="version 2, but this GoodSpeed reads version 1"):
         make().load(saved)
 
 

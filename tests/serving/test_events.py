@@ -106,4 +106,4 @@ def test_a_crowd_does_not_fill_a_disk(monkeypatch: pytest.MonkeyPatch, capsys: p
     now += 5.0
     reporter.say("draft node %s connected", "ana")
     left_out = 10_000 - int(BURST)
-    assert capsys.readouterr().err == f"x: draft node ana connected (lines like this left out before: {left_out})\n"
+    assert capsys.readouterr().err == f"x: draft node ana connected (similar lines dropped before: {left_out})\n"

@@ -51,7 +51,7 @@ def test_a_field_without_an_option_is_set_by_code_only():
 )
 def test_a_node_has_both_keys_or_neither_and_then_trusts_no_network(settings, other, words):
     for half in ({"key": "k"}, {other: "o"}):
-        with pytest.raises(ConfigError, match=f"--key FILE and {words} belong together"):
+        with pytest.raises(ConfigError, match=f"--key FILE needs {words}"):
             make(settings, **half)
     make(settings, **{"key": "k", other: "o"})
     make(settings, trusted_network=True)

@@ -56,7 +56,7 @@ def test_a_wrong_line_is_named(line: str, message: str) -> None:
 
 def test_a_file_without_prompts_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n \n")
-    with pytest.raises(PromptError, match="holds no prompts"):
+    with pytest.raises(PromptError, match="has no prompts"):
         read_file(tmp_path / "empty")
     with pytest.raises(PromptError, match="cannot read"):
         read_file(tmp_path / "absent")

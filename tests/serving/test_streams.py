@@ -89,7 +89,7 @@ def run(program: str, redirected: str) -> "subprocess.CompletedProcess[str]":
 def test_results_that_cannot_be_printed_are_one_line_and_a_status_of_their_own(redirected: str, why: str) -> None:
     ended = run(PRINTING, redirected)
     assert ended.returncode == 74
-    assert ended.stderr == f"name: standard output cannot be written to ({why}); what was to be printed is lost\n"
+    assert ended.stderr == f"name: standard output cannot be written to ({why}); the output is lost\n"
 
 
 @needs_full
@@ -232,7 +232,7 @@ def test_the_last_words_are_kept_and_waited_for_so_long_and_no_longer(pausing: P
     print("stopping", file=log)
     log.writer.finish(time.monotonic() - 1)  # nobody reads: at once
     told = pausing.pipe.read_until("stopping")
-    assert told[-2].startswith("name: nobody read standard error for a while; lines dropped: ")
+    assert told[-2].startswith("name: standard error was not read for a while; lines dropped: ")
     assert told[-1] == "stopping"
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from goodspeed.untrusted import MAX_CHARS, sanitize
 
-KEY = "it turned this draft node's key away (ZAP 400): copy ana.pub into the verify node's --enrolled folder, if it is"
+KEY = "it refused this draft node's key (ZAP 400): copy ana.pub into the verify node's --enrolled folder, if it is"
 
 
 @pytest.mark.parametrize(

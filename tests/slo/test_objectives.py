@@ -50,7 +50,7 @@ def test_what_is_no_tier_is_refused_with_an_example(text, why):
 def test_a_tier_is_there_once_and_there_are_not_too_many():
     with pytest.raises(ConfigError, match="the tier a is there twice"):
         parse_tiers(["a:tpot=1s", "a:tpot=2s"])
-    with pytest.raises(ConfigError, match="33 tiers, and at most 32"):
+    with pytest.raises(ConfigError, match="33 tiers; give at most 32"):
         parse_tiers([f"t{number}:tpot=1s" for number in range(33)])
 
 

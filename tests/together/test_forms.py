@@ -221,7 +221,7 @@ def test_what_cannot_be_served_is_refused_by_name():
     for wrong, why in [
         (opening(Constraint("regex", "a(")), "unclosed group"),
         (opening(Constraint("json_schema", '{"not": {}}')), '"not"'),
-        (opening(stop_ids=()), "none of stop_ids ends a text"),
+        (opening(stop_ids=()), "among stop_ids, and has none"),
     ]:
         [refusal] = desk.up("a", wrong)
         assert isinstance(refusal, Refusal)
@@ -230,7 +230,7 @@ def test_what_cannot_be_served_is_refused_by_name():
     plain.hello("a")
     [refusal] = plain.up("a", make_open(constraint=PERSON))
     assert isinstance(refusal, Refusal)
-    assert "constraint is not served" in refusal.what
+    assert "constraints are not supported" in refusal.what
 
 
 def test_committed_tokens_that_break_the_form_end_the_session_and_no_other():
@@ -241,5 +241,5 @@ def test_committed_tokens_that_break_the_form_end_the_session_and_no_other():
     messages = [message for _ in range(3) for message in desk.round()]
     refused = [message for message in messages if isinstance(message, Refusal)]
     assert [message.session_id for message in refused] == [session_id(2)]
-    assert "does not keep the constraint" in refused[0].what
+    assert "violates the constraint" in refused[0].what
     assert list(desk.core.sessions) == [session_id(1)]

@@ -49,5 +49,5 @@ def test_family_shares_one_tokenizer_and_fits_in_50_mb() -> None:
 
 
 def test_unknown_name_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(KeyError, match=r"no embedded model is called 'gpt'.*tiny-draft-s"):
+    with pytest.raises(KeyError, match=r"no embedded model is named 'gpt'.*tiny-draft-s"):
         models.path("gpt")

@@ -84,7 +84,7 @@ def test_no_pass_is_measured_that_no_round_may_have(quick):
 def test_a_profile_of_another_model_is_refused(file):
     other = make_runner(make_checkpoint(1))
     object.__setattr__(other.checkpoint, "name", "other")
-    with pytest.raises(ConfigError, match="is of model 'micro' instead of 'other'; measure this one"):
+    with pytest.raises(ConfigError, match="is for model 'micro' instead of 'other'; measure with"):
         find_profile(config(profile=file), other)
 
 

@@ -16,7 +16,7 @@ from verify_node.config import VerifyConfig
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"preset": "paper"}, "--draft-model needs rounds that wait for nobody"),
+        ({"preset": "paper"}, "--draft-model needs rounds that do not wait"),
         ({"tp": 2}, "--draft-model is not split as --tp 2 splits the target"),
     ],
 )

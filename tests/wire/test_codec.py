@@ -50,7 +50,7 @@ def refused(decode: Any, data: bytes, limit: int = LIMIT) -> bool:
 @given(messages(UP))
 def test_up_messages_come_back_as_they_were(message: UpMessage) -> None:
     if isinstance(message, Heartbeat) and message.siblings is not None:
-        with pytest.raises(MalformedMessage, match="a draft node has no replicas to tell of"):
+        with pytest.raises(MalformedMessage, match="a draft node must not report replicas"):
             decode_up(encode(message, LIMIT), LIMIT)
     else:
         assert decode_up(encode(message, LIMIT), LIMIT) == message
@@ -144,7 +144,7 @@ def test_size_is_limited_on_both_sides() -> None:
     wire = encode(DRAFT, LIMIT)
     assert encode(DRAFT, len(wire)) == wire
     assert decode_up(wire, len(wire)) == DRAFT
-    with pytest.raises(MessageTooLarge, match=f"{len(wire)} bytes is over the limit of {len(wire) - 1}"):
+    with pytest.raises(MessageTooLarge, match=f"{len(wire)} bytes exceeds the limit of {len(wire) - 1}"):
         encode(DRAFT, len(wire) - 1)
     with pytest.raises(MessageTooLarge):
         decode_up(wire, len(wire) - 1)
@@ -227,8 +227,8 @@ def test_a_refusal_of_a_later_release_is_understood_as_one() -> None:
 
 
 def test_refusals_name_the_reason() -> None:
-    too_large = refusal_for(MessageTooLarge("a message of 9 bytes is over the limit of 8"))
-    assert (too_large.code, too_large.what) == ("too_large", "a message of 9 bytes is over the limit of 8")
+    too_large = refusal_for(MessageTooLarge("a message of 9 bytes exceeds the limit of 8"))
+    assert (too_large.code, too_large.what) == ("too_large", "a message of 9 bytes exceeds the limit of 8")
     assert refusal_for(MalformedMessage("x" * 9999)).code == "malformed"
     assert len(refusal_for(MalformedMessage("x" * 9999)).what) == 2048
 

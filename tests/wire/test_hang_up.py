@@ -37,7 +37,7 @@ from tests.wire.test_transport import (
 
 pytestmark = pytest.mark.alone
 
-LAST_WORD = Refusal("barred", "this draft node sent rubbish", "come back after 30 s")
+LAST_WORD = Refusal("barred", "this draft node sent rubbish", "reconnect after 30 s")
 
 
 @contextmanager
@@ -114,7 +114,7 @@ async def test_a_message_of_very_many_frames_is_refused_and_the_rest_of_it_throw
         with raw_socket(zmq.DEALER, net.verify.endpoint, routing_id=b"hostile") as peer:
             peer.send_multipart([b""] * 20_000)
             peer.send(msgspec.msgpack.encode(ack(1)))
-            assert "4095 frames where one belongs" in str((await net.verify.receive()).message)
+            assert "4095 frames instead of one" in str((await net.verify.receive()).message)
             assert (await net.verify.receive()).message == ack(1)
             assert net.verify.traffic.num_received == 2
 

@@ -42,7 +42,7 @@ SAMPLES: list[UpMessage | DownMessage] = [
     ),
     Redirect(SESSION, 1, "tcp://10.0.0.1:5555", "k" * 40, 1, "load"),
     Verdict(session_id=SESSION, epoch=1, base_len=3, tokens=(4,), num_verified=0, num_accepted=0),
-    Refusal(code="stale_epoch", what="epoch 1 is below 2", what_to_do="drop what is left of the old epoch"),
+    Refusal(code="stale_epoch", what="epoch 1 is below 2", what_to_do="drop messages of the old epoch"),
 ]
 
 PINNED = {  # the first fields of version 4, in their order: never to be moved, renamed or given another meaning

@@ -1,4 +1,4 @@
-"""Carries out admission decisions on promises between two rounds; verdicts report them to the draft nodes."""
+"""Carries out admission decisions on promises between two rounds; verdicts report the promises to the draft nodes."""
 
 from collections.abc import Iterable
 
@@ -31,7 +31,7 @@ class Admission:
             return []
         self._decided_after = num_rounds
         self._register.free_released()  # decisions depend on how much of each text is cached
-        self._lose(self.promises.lapse(now))
+        self._withdraw_promises(self.promises.lapse(now))
         sends: list[Send] = []
         for session_id, promised in self.promises.decide(self._register.sessions, now).items():
             session = self._register.sessions[session_id]
@@ -48,11 +48,11 @@ class Admission:
         Undecided sessions get no promise; those that asked for it are refused.
         """
         lost, asking = self.promises.withdraw(self._register.sessions)
-        self._lose(lost)
+        self._withdraw_promises(lost)
         sessions = self._register.sessions
         return [send for asked in asking for send in self._carry_out(sessions[asked], now, promised=False)]
 
-    def _lose(self, session_ids: Iterable[bytes]) -> None:
+    def _withdraw_promises(self, session_ids: Iterable[bytes]) -> None:
         """Withdraws these sessions' promises."""
         for session_id in session_ids:
             if (session := self._register.sessions.get(session_id)) is not None:

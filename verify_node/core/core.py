@@ -1,4 +1,4 @@
-"""Rounds and verdicts as a state machine: events in, messages out. No I/O, no clock of its own, no torch.
+"""The verify node's rules as a state machine: events in, messages out. No I/O, no clock of its own, no torch.
 
 Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `enrol` (the keys that may take part),
 `know_replicas` (the other replicas of the fleet), `tick` (time passes), `admit` (decides on requested promises), `plan`
@@ -6,8 +6,8 @@ Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `e
 raised an exception) and `drain` (the node stops). Each event takes the time; most return the messages to send. The
 daemon feeds the core from sockets and the real clock; a simulation may feed the same class from a virtual clock.
 
-`register.py` has the connected peers and open sessions; `rounds.py` and `verify_node/scheduler` have the rounds;
-`replies.py` has the refusals and applies the limits on senders.
+`register.py` holds the connected peers and open sessions; `rounds.py` and `verify_node/scheduler` run the rounds;
+`replies.py` makes the refusals and applies the limits on senders.
 """
 
 from collections.abc import Mapping, Sequence
@@ -184,11 +184,11 @@ class VerifyCore(Rounds):
         if draft:
             found.take_draft(draft, now)
         elif found.finished or (not is_news and message.base_len < len(found.tokens)):
-            return self.replies.repeat(found, message.base_len, now)  # a repeated Ack asks for the verdict
+            return self.replies.repeat(found, message.base_len, now)  # a repeated Ack requests the verdict
         return []
 
     def reject(self, peer_id: bytes, error: ProtocolError, now: float, principal: str | None = None) -> list[Send]:
-        """Refuses bytes that are no acceptable message. Affects only their sender."""
+        """Refuses bytes that are not a valid message. Affects only their sender."""
         if (instead := self.replies.listen(peer_id, now, principal)) is not None:
             return instead
         return self.replies.refuse(peer_id, refusal_for(error), now, principal=principal)

@@ -40,10 +40,10 @@ class Counts:
     num_tokens: int = 0  # delivered
     drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # verified tokens, by their draft source
     accepted_by: Counter[DraftSource] = field(default_factory=Counter)
-    num_own: int = 0  # of the verified tokens of `self`, those of the verify node's draft model
+    num_own: int = 0  # verified tokens of source `self` from the verify node's draft model
     num_own_accepted: int = 0
-    num_own_passes: int = 0  # of that model
-    own_s: float = 0.0  # their time
+    num_own_passes: int = 0  # passes of that model
+    own_s: float = 0.0  # time of these passes
     accepted: Counter[int] = field(default_factory=Counter)  # drafts by number of accepted tokens
     num_alternatives: int = 0  # verified tokens of trees that are not first choices
     num_alternatives_accepted: int = 0

@@ -83,14 +83,14 @@ class Fleet:
         else:
             reason = "load"
         request = self._request(len(message.prompt) + len(message.committed), len(message.prompt) + message.max_tokens)
-        return self._send_on(peer.peer_id, message, request, message.hops, now, reason)
+        return self._redirect(peer.peer_id, message, request, message.hops, now, reason)
 
     def promise_elsewhere(self, session: Session, now: float) -> list[Send]:
         """Redirects a session that is declined here to a replica that would promise its objectives, and drops it."""
         request, opened = self._promises.request(session, now), session.opened
         if request is None:
             return []
-        sends = self._send_on(session.peer_id, opened, request, opened.hops, now, "slo")
+        sends = self._redirect(session.peer_id, opened, request, opened.hops, now, "slo")
         if sends:
             self._register.drop(session)
         return sends
@@ -101,14 +101,14 @@ class Fleet:
         for session in self._register.sessions.values():
             hops = session.opened.hops if len(session.tokens) == session.num_given else 0
             request = self._request(len(session.tokens), session.limit)
-            sends += self._send_on(session.peer_id, session.opened, request, hops, now, "draining")
+            sends += self._redirect(session.peer_id, session.opened, request, hops, now, "draining")
         return sends
 
     def _request(self, num_tokens: int, limit: int) -> Ask:
         """Describes a text of num_tokens tokens that may grow to `limit`, without objectives."""
         return Ask(inf, num_tokens, None, -(-limit // self._page_size))
 
-    def _send_on(
+    def _redirect(
         self,
         peer_id: bytes,
         opened: OpenSession,
@@ -124,7 +124,7 @@ class Fleet:
         found = elsewhere(own, list(self._others.values()), request, now, reason=reason, target=self.target)
         if found is None:
             return []
-        if found.load is not None:  # else all sessions redirected before its next report would go to this replica
+        if found.load is not None:  # else all sessions redirected before its next report would go there
             self._others[found.name] = replace(found, load=with_one_more(found.load, request, now))
         self._counts.redirects[reason] += 1
         redirect = Redirect(opened.session_id, opened.epoch, found.endpoint, found.public_key or "", hops + 1, reason)
@@ -141,5 +141,5 @@ def _sibling(replica: Replica) -> Sibling:
 
 
 def _members(news: Sequence[Sibling]) -> list[Sibling]:
-    """The news without loads: a change of the rest is reported at once."""
+    """Returns the news without loads: changes of all other fields are reported at once."""
     return [replace(sibling, expected_s=None) for sibling in news]

@@ -20,7 +20,7 @@ from verify_node.session.session import Session
 from verify_node.slo.promises import Promises
 
 Claim: TypeAlias = tuple[bool, str]
-"""Whether the claim holds, and the fault to report if it does not."""
+"""A claim: whether it holds, and the fault to report if it does not hold."""
 
 
 def require(what: str, claims: Iterable[Claim]) -> None:
@@ -112,9 +112,9 @@ def check_register(register: Register, clients: Mapping[str, Client]) -> None:
         require(_session(session), _membership(session_id, session, register.peers, clients))
         require(_session(session), [(register.has_form(session), "does not hold its form")])
     for session_id in register.lost_forms():
-        require(f"session {session_id.hex()}", [(False, "holds a form that will not be let go")])
+        require(f"session {session_id.hex()}", [(False, "holds a constraint that nothing will release")])
     num_own = Counter(session.client.name for session in register.sessions.values())
-    claims = [(len(register.sessions) <= register.max_sessions, "more sessions are open than may be")]
+    claims = [(len(register.sessions) <= register.max_sessions, "too many sessions are open")]
     claims += [
         (num <= register.max_client_sessions, f"{name!r} has {num} sessions open") for name, num in num_own.items()
     ]
@@ -146,7 +146,7 @@ def check_round(done: Round, taking_part: Mapping[bytes, Session], register: Reg
             require(_session(session), _entry(entry, session))
         else:
             gone = entry.session_id in register.released
-            require(_session(session), [(gone, "left its round, and its memory will not be freed")])
+            require(_session(session), [(gone, "left its round, but its memory will not be freed")])
 
 
 def _entry(entry: Entry, session: Session) -> Iterable[Claim]:
@@ -154,9 +154,9 @@ def _entry(entry: Entry, session: Session) -> Iterable[Claim]:
     yield session.phase is not Phase.FINISHED, "takes part in a round"
     yield entry.epoch == session.epoch, f"takes part in a round in epoch {entry.epoch}"
     if entry.samples:
-        yield entry.base_len == num_tokens, f"is verified from {entry.base_len} on, and has {num_tokens} tokens"
+        yield entry.base_len == num_tokens, f"is verified from {entry.base_len} on, but has {num_tokens} tokens"
     else:
-        yield entry.base_len < num_tokens, f"is fed up to {entry.base_len}, and has {num_tokens} tokens"
+        yield entry.base_len < num_tokens, f"is fed up to {entry.base_len}, but has {num_tokens} tokens"
 
 
 def check_pool(pool: PagePool, sessions: Mapping[bytes, Session], released: Container[bytes]) -> None:
@@ -178,14 +178,14 @@ def check_pool(pool: PagePool, sessions: Mapping[bytes, Session], released: Cont
         if number > 1 or pool.references(page) > 1:
             require(f"page {page}", _shared(page, number, pool, is_written=page in written))
     num_owned = pool.num_pages - pool.num_free
-    require("pool", [(len(owners) == num_owned, f"{num_owned} pages are in use and {len(owners)} have an owner")])
+    require("pool", [(len(owners) == num_owned, f"{num_owned} pages are in use, but {len(owners)} have an owner")])
 
 
 def _shared(page: int, num_owners: int, pool: PagePool, *, is_written: bool) -> Iterable[Claim]:
     counted = pool.references(page)
-    yield pool.has_prefix_cache, "has two owners, and nothing is shared here"
-    yield counted == num_owners, f"has {num_owners} owners, and {counted} are counted"
-    yield not is_written, "has two owners, and one of them is to write in it"
+    yield pool.has_prefix_cache, "has two owners, but there is no prefix cache"
+    yield counted == num_owners, f"has {num_owners} owners, but {counted} are counted"
+    yield not is_written, "has two owners, but one of them will write to it"
 
 
 def check_promises(promises: Promises, sessions: Mapping[bytes, Session], pool: PagePool) -> None:
@@ -201,10 +201,10 @@ def check_promises(promises: Promises, sessions: Mapping[bytes, Session], pool: 
 
 
 def _memory(length: int, session: Session | None) -> Iterable[Claim]:
-    yield session is not None, "is not open, and has memory that will not be freed"
+    yield session is not None, "is not open, but has memory that will not be freed"
     if session is not None:
-        yield not session.finished, "is finished, and has memory"
-        yield length < len(session.tokens), f"has {length} tokens cached of {len(session.tokens)}, and one is to be fed"
+        yield not session.finished, "is finished, but has memory"
+        yield length < len(session.tokens), f"has {length} tokens cached of {len(session.tokens)}, but one must be fed"
         yield (
             length <= session.num_readable,
             f"has {length} tokens cached, and logprobs of {session.num_readable} of them",
@@ -245,20 +245,20 @@ def _phase(session: Session) -> Iterator[Claim]:
 
 def _draft(session: Session) -> Iterator[Claim]:
     drafted = session.drafted
-    yield not session.waits or session.may_draft > 0, "a draft is waited for that nobody may make"
+    yield not session.waits or session.may_draft > 0, "rounds wait for a draft that is not permitted"
     if drafted is not None:
         is_whole = not drafted.num_gone
         yield drafted.made_on + drafted.num_gone == len(session.tokens), "its draft does not follow its text"
-        yield is_whole or drafted.proposal is None, "what is left of a draft of the ratio rule may be verified"
-        yield is_whole or bool(drafted.tokens), "nothing is left of its draft"
-        yield not session.finished, "it has a draft, and is over"
+        yield is_whole or drafted.proposal is None, "the rest of a draft of the ratio rule may be verified"
+        yield is_whole or bool(drafted.tokens), "its draft is empty"
+        yield not session.finished, "it has a draft, but is finished"
 
 
 def _text(session: Session) -> Iterator[Claim]:
     given, num_tokens, phase = session.num_given, len(session.tokens), session.phase
     yield given <= num_tokens <= session.limit, f"it has {num_tokens} tokens of {given} to {session.limit}"
     if phase is Phase.OPENED:
-        yield num_tokens == given, "it has tokens that no verdict told"
+        yield num_tokens == given, "it has tokens that no verdict sent"
     if session.finish_reason == "length":
         yield num_tokens == session.limit, f"it ended at {num_tokens} of {session.limit} tokens for its length"
     if phase is not Phase.FINISHED:
@@ -269,14 +269,14 @@ def _acknowledged(session: Session) -> Iterator[Claim]:
     num_tokens, lengths = len(session.tokens), [length for length, _ in session.sent]
     yield session.acked <= num_tokens, f"{session.acked} tokens of {num_tokens} are acknowledged"
     yield lengths == sorted(lengths), "its unacknowledged verdicts are out of order"
-    yield not lengths or session.acked <= lengths[0], "a verdict that is acknowledged is still awaited"
-    yield not lengths or lengths[-1] <= num_tokens, "a verdict told more tokens than there are"
+    yield not lengths or session.acked <= lengths[0], "an acknowledged verdict still counts as unacknowledged"
+    yield not lengths or lengths[-1] <= num_tokens, "a verdict sent more tokens than there are"
     wanted = session.num_unacknowledged if session.opened.num_logprobs is not None else 0
     known = session.prompt_logprobs
-    yield known is None or len(known) < len(session.opened.prompt), "more is told of its prompt than that has"
+    yield known is None or len(known) < len(session.opened.prompt), "it has more prompt logprobs than prompt tokens"
     yield (
         known is None or session.acked == session.num_given,
-        "what was told of its prompt is kept after its first verdict",
+        "its prompt logprobs are kept after its first verdict",
     )
-    yield not session.lacks_prompt_logprobs or session.phase is Phase.OPENED, "its prompt is not told and it went on"
+    yield not session.lacks_prompt_logprobs or session.phase is Phase.OPENED, "it continued without its prompt logprobs"
     yield len(session.logprobs) == wanted, f"{len(session.logprobs)} logprobs are kept for {wanted} tokens"

@@ -4,8 +4,8 @@ An unacceptable message is refused with a code (`checks.py`). A sender's first r
 many, refusals are only counted; after more, the sender is barred: all its messages are ignored for a while. Each sender
 has two leaky buckets: one of offences, one of messages of any kind.
 
-Honest draft nodes never come near these limits. On a bad line they repeat old messages, so a message that is late or
-rests on a wrong guess is no offence. It still counts as a message, but the message limit exceeds what a sender's
+Honest draft nodes never come near these limits. On a bad line they repeat old messages, so a late message, or one
+based on a wrong guess, is no offence. It still counts as a message, but the message limit exceeds what a sender's
 sessions can need.
 
 A sender is identified by its key, or where there are no keys by the name of its connection, which it may change at
@@ -43,19 +43,19 @@ BARRED: Final = 100.0
 """Offences at which a sender is barred: more than a client's sessions by default, in case all of them fail at once."""
 
 SESSION_MESSAGES_PER_S: Final = 4.0
-"""Messages per second that a session may send without earning them. It sends at most two (an Ack and a draft), and
-repeats them once a second at first, with backoff to once in 8 s."""
+"""Messages per second that a session may send unearned. A session sends at most two (an Ack and a draft), and repeats
+them once a second at first, with backoff to once in 8 s."""
 
 VERDICT_MESSAGES: Final = 8.0
-"""Messages that a verdict earns its receiver: an Ack and up to six drafts answer it, each draft at least twice as long
-as the previous one, or the final one; some may arrive twice."""
+"""Messages that a verdict earns its receiver. The answer is an Ack and up to six drafts: each draft is at least twice
+as long as the previous one, or the final one. Some may arrive twice."""
 
 BURST_S: Final = 20.0
 """Burst size, in seconds of the message rate: messages that a line held back, or all sessions reopened at once."""
 
 LEAST_SESSIONS: Final = 64
 TOKENS: Final = 4096
-"""Tokens of an opened session's text that cost one message more, because longer texts take longer to prefill."""
+"""An opened session costs one more message per this many tokens, because longer texts take longer to prefill."""
 
 BAR_S: Final = 30.0
 MAX_BAR_S: Final = 600.0

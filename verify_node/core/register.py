@@ -1,7 +1,7 @@
 """A register of the connected peers and their sessions. No I/O, clock or torch.
 
-Peers join with a Hello and leave with a Leave, or when their lease runs out. Where there are keys, each peer belongs to
-a key, and is removed with it. Invalid requests are answered by a `Rejection`.
+Peers join with a Hello and leave with a Leave, or when their lease runs out. With keys, each peer belongs to a
+key, and is removed with the key. Invalid requests are answered by a `Rejection`.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ MAX_CLIENTS = 4096
 """Client names remembered, because names can be invented freely; beyond that, only present clients are retained."""
 
 MAX_STEM = 56
-"""Characters retained of a name that gets a number, so that the result is still a valid name."""
+"""Characters retained of a name that gets a number, so that the numbered name stays valid."""
 
 
 class Register(Sessions):
@@ -39,12 +39,12 @@ class Register(Sessions):
         return ended
 
     def check(self, peer_id: bytes, message: UpMessage, principal: str | None, now: float) -> Rejection | None:
-        """Returns the refusal of a message that its key does not permit; None if the message is permitted."""
+        """Returns the refusal of a message that its sender's key does not permit; None if it is permitted."""
         if self.enrolled is None:
             return None
         peer = self.peers.get(peer_id)
         if principal in self.enrolled and peer is not None and peer.principal != principal:
-            self._remove(peer, now)  # its connection is gone: no message for it may use this peer id any more
+            self._remove(peer, now)  # its connection ended: no later message for it may use this peer id
             return ANOTHERS_PEER
         return check_principal(principal, self.enrolled, message)
 
@@ -65,7 +65,7 @@ class Register(Sessions):
             self.drop_all_of(old)  # the new process does not know these sessions
             old = None
         if old is None:
-            alike = f", one more that is called {hello.name}" if name != hello.name else ""
+            alike = f", another one named {hello.name}" if name != hello.name else ""
             self.diary.visit("joined", name, (hello.draft_model or "without a model") + alike, now)
         since = now if old is None else old.since
         self.peers[peer_id] = Peer(
@@ -82,7 +82,7 @@ class Register(Sessions):
         return None
 
     def _client_name(self, peer_id: bytes, hello: Hello, principal: str | None) -> str:
-        """Returns the name of a Hello's client: its key's name, or else one that no other process here has.
+        """Returns the name of a Hello's client: its key's name; without keys, a name that no other process here has.
 
         Without keys, two draft nodes of the same name would share one client's weight and estimates.
         """

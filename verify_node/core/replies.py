@@ -31,12 +31,12 @@ MAX_REPEATS = 100
 2, 4 and then every 8 s, with at most two messages: more than six minutes on a dead line."""
 
 REPEATED_TOKENS = 16
-"""Tokens of a repeated verdict that cost its receiver, which requested the repeat, one message more."""
+"""A repeated verdict costs the receiver that requested it one more message per this many tokens."""
 
-FLOOD = "more messages than its sessions call for"
+FLOOD = "more messages than its sessions need"
 
 KEEPS_OUT = frozenset({"not_enrolled", "wrong_name", "tokenizer", "version"})
-"""Codes that refuse a draft node as a whole: this node's operator sees why."""
+"""Codes that refuse a draft node as a whole; the operator of this verify node sees the reason."""
 
 
 class Replies:
@@ -64,7 +64,7 @@ class Replies:
             self.num_ignored += 1
             return []
         if self.rate_limiter.heard(sender, now, num_tokens) is Stage.BARRED:
-            return self._put_out(peer_id, sender, FLOOD, now)
+            return self._bar(peer_id, sender, FLOOD, now)
         return None
 
     def refuse(
@@ -91,11 +91,11 @@ class Replies:
                 self.num_unanswered += 1
                 return []
             case Stage.BARRED:
-                return self._put_out(peer_id, sender, f"too much that was refused, at last as {refusal.code!r}", now)
+                return self._bar(peer_id, sender, f"too many refused messages, the latest as {refusal.code!r}", now)
 
     def turned_away(self, key: str, now: float) -> None:
         """Records that a key that is not enrolled was denied a connection."""
-        self._note("", Refusal("not_enrolled", f"its key {key} is in no file of --enrolled", ""), now)
+        self._note("", Refusal("not_enrolled", f"no file in the --enrolled folder has its key {key}", ""), now)
 
     def revoke(self, peers: Iterable[Peer], now: float) -> list[Send]:
         """Notifies peers whose key was removed or changed; does not count as an offence."""
@@ -125,13 +125,14 @@ class Replies:
         return [Send(session.peer_id, verdict)]
 
     def disprove(self, moved: Iterable[Moved], now: float) -> list[Send]:
-        """Refuses proposals that a round could not use. Refuses, once, a client proven to draw otherwise."""
+        """Refuses proposals that a round could not use. Refuses once a client proven to draw from other
+        distributions."""
         sends = []
         for move in moved:
             if move.session.client.observe_evidence(move.outcome.evidence):  # see `Session.verification`
                 sends += self.refuse(move.session.peer_id, NOT_DRAWN, now, about=move.session.opened)
             if move.outcome.invalid:
-                refused = Rejection("proposal", move.outcome.invalid, "send exactly what was sampled from")
+                refused = Rejection("proposal", move.outcome.invalid, "send exactly the distributions sampled from")
                 sends += self.refuse(move.session.peer_id, refused, now, about=move.session.opened)
         return sends
 
@@ -145,11 +146,11 @@ class Replies:
         why = refusal.what if refusal.code in KEEPS_OUT else ""
         self._register.diary.refused(client, refusal.code, now, why)
 
-    def _put_out(self, peer_id: bytes, sender: bytes, why: str, now: float) -> list[Send]:
+    def _bar(self, peer_id: bytes, sender: bytes, why: str, now: float) -> list[Send]:
         """Bars the sender: ends its sessions, and sends one final message to each of its connections."""
         seconds = self.rate_limiter.bar(sender, now)
         code: RefusalCode = "barred"
-        what_to_do = f"mend that and come back after {seconds:.0f} s; nothing is heard before"
+        what_to_do = f"correct this and reconnect after {seconds:.0f} s; messages before that are ignored"
         refusal = Refusal(code, f"this draft node sent {why}", what_to_do)
         self.refusals[code] += 1
         self._register.diary.visit("barred", self._name(peer_id), why, now)

@@ -31,11 +31,11 @@ from verify_node.session.session import SMOOTHING, Session
 from verify_node.slo.allotting import Allotment
 from verify_node.slo.promises import Promises
 
-IMPOSSIBLE = "the agreement of its draft, or the evidence, is a number that it cannot be"
-"""Why a session ends whose outcome would corrupt the estimates; nothing else of the outcome is trusted."""
+IMPOSSIBLE = "the agreement of its draft, or its evidence, has an impossible value"
+"""Reason to end a session whose outcome would corrupt the estimates; the rest of the outcome is not trusted, either."""
 
 MAX_SUSPECTS = 64
-"""Sessions remembered, the newest ones, whose round failed in `finish` although they were alone in it."""
+"""Most sessions remembered (the newest) whose round failed in `finish` although they were alone in the round."""
 
 ROUNDS_KEPT = 64
 """Rounds between two clean-ups of the state of closed sessions."""
@@ -133,7 +133,7 @@ class Rounds:
         if not planned.entries:
             if planned.preempted:  # preemption freed too little: the victim shares pages with the waiter
                 self.wake_at = now
-            if self.promises.promised:  # a prompt whose final token is held back waits only for time to pass
+            if self.promises.promised:  # a prompt whose final token is held back waits only for its time
                 self.wake_at = min(self.wake_at, now + max(self.round_s, LEAST_HELD_S))
             return None
         self.taking_part = {entry.session_id: self.sessions[entry.session_id] for entry in planned.entries}
@@ -289,11 +289,11 @@ class Rounds:
         return sends
 
     def _suspect(self, session: Session) -> None:
-        """Gives a session one more try: its round failed in `finish`, maybe by no fault of its own."""
+        """Gives a session one more try: its round failed in `finish`, perhaps for another reason than this session."""
         self._suspects[session.session_id] = None
         if len(self._suspects) > MAX_SUSPECTS:
             del self._suspects[next(iter(self._suspects))]
 
     def _distrust(self, session: Session) -> None:
-        """Withdraws the session's pages from the prefix cache: their content may have made the target fail."""
+        """Withdraws the session's pages from the prefix cache: their contents may have made the target fail."""
         self.pool.withdraw(session.session_id)

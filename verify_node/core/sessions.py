@@ -30,12 +30,13 @@ from verify_node.slo.deadline import Deadline
 from verify_node.slo.terms import Tiers, granted
 
 FORGOTTEN_S = 30.0
-"""Seconds after which an unmentioned session is dropped: its draft node has given it up, and the Close was lost. (Draft
-nodes repeat themselves at least every 8 s; a draft node that returns later is told to reopen.)"""
+"""Seconds without a message about a session after which the session is dropped: its draft node gave it up, and the
+Close was lost. Draft nodes repeat messages at least every 8 s; a draft node that returns later has to reopen the
+session."""
 
 STUCK_S = 300.0
-"""Seconds after which a session is dropped that its draft node mentions but does not move. Even a very bad line
-delivers one message in that time, because it is repeated every 8 s."""
+"""Seconds without progress after which a session is dropped although its draft node sends messages about it. Even a
+very bad line delivers one message in that time, because messages are repeated every 8 s."""
 
 
 class Sessions:
@@ -65,7 +66,7 @@ class Sessions:
         self.diary = Diary()
         self.allocator = allocator
         self.pool = pool
-        self._released: dict[bytes, bool] = {}  # closed sessions with memory to free: may cached pages remain in use?
+        self._released: dict[bytes, bool] = {}  # closed sessions with memory to free; True: cached pages stay in use
         self._num_opened = 0
 
     @property
@@ -200,7 +201,7 @@ class Sessions:
         return Deadline.open(message.session_id, client.name, asked, slo, num_tokens, trip_s, now, old)
 
     def _replace(self, old: Session, new: Session, in_flight: bool) -> None:
-        """Hands a reopened session its predecessor's age, estimates, and the memory that is still valid."""
+        """Passes a reopened session its predecessor's age, estimates, and the memory that is still valid."""
         new.continue_from(old)
         if in_flight or old.session_id in self._released:
             self._released.setdefault(old.session_id, True)

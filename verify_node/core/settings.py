@@ -28,8 +28,8 @@ def check_round_tokens(max_round_tokens: int, budget: int) -> None:
     """Raises ConfigError if a round of `max_round_tokens` cannot hold more tokens than the budget."""
     if max_round_tokens <= budget:
         raise ConfigError(
-            f"--max-round-tokens {max_round_tokens} leaves no room beside --budget {budget}; "
-            "it must be larger than the budget"
+            f"--max-round-tokens {max_round_tokens} leaves no room for other tokens than --budget {budget}; "
+            "make it larger than the budget"
         )
 
 
@@ -52,7 +52,7 @@ class CoreSettings:
     max_client_sessions: int = 64
     heartbeat_s: float = 1.0
     lease_s: float = 3.0
-    tiers: tuple[Objectives, ...] = ()  # that a text may request by name
+    tiers: tuple[Objectives, ...] = ()  # tiers that a text may request by name
     admission: str | None = None  # admission policy for promises; None: see `admits`
     order: str = "fcfs"  # preemption order when memory is short, one of `preempt.ORDERS`
     prefix_cache: bool = True  # retain prefilled pages for texts with the same prefix; the pool must do so, too
@@ -62,12 +62,12 @@ class CoreSettings:
         order_of(self.order)  # raises ConfigError for an unknown name
         if self.has_draft_model and self.is_barrier:
             raise ConfigError(
-                "--draft-model needs rounds that wait for nobody: those of the paper verify draft nodes' drafts alone; "
-                "leave it out, or give no --preset"
+                "--draft-model needs rounds that do not wait for drafts, unlike the rounds of --preset paper; "
+                "omit one of the two"
             )
         if self.admission not in (None, "none") and self.is_barrier:
             raise ConfigError(
-                f"--admission {self.admission} needs rounds that wait for nobody; give --admission none, or no --preset"
+                f"--admission {self.admission} needs rounds that wait for no draft; give none, or no --preset"
             )
 
     @property

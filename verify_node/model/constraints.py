@@ -1,6 +1,6 @@
 """Token masks of a round's sessions with a constraint, and the tokens that constraints force after the round.
 
-The sessions' matchers live here, on the model thread, as long as the session has KV cache.
+Holds each session's matcher, on the model thread, while the session has KV cache.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -69,7 +69,7 @@ class ConstraintMasks:
 
     def _matcher(self, entry: Entry) -> Matcher:
         if self._matchers is None or entry.constraint is None:
-            raise ConstraintError("no constraints are served here; the core refuses sessions with a constraint")
+            raise ConstraintError("constraints are not supported here; the core refuses sessions with a constraint")
         return self._matchers.of(entry.session_id, entry.constraint, entry.stop_ids)
 
 

@@ -1,4 +1,4 @@
-"""The entries of a round that sample, in the form that both rules verify, and their outcomes."""
+"""A round's sampling entries in the form for both verification rules, and their outcomes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,7 +56,8 @@ class VerifiedEntry(Verified):
         )
 
     def outcome(self, accepted: Sequence[int], token: int, agreement: float, failed: str) -> Outcome:
-        """Builds the outcome. accepted: accepted places in the draft, in order. token: the one after them."""
+        """Builds the outcome. accepted: accepted places in the draft, in order. token: the target's token after
+        them."""
         if failed:
             return Outcome(self.entry.session_id, (), 0, 0.0, self.invalid, failed)
         tokens = (*(self.drafted[place] for place in accepted), token)

@@ -1,14 +1,14 @@
 """Evidence that drafted tokens were not drawn from the distributions sent with them (ratio rule): factors of mean 1.
 
-Each factor is a bet on a token: a function whose mean under the claimed q is 1, given all that is known before the
-token is drawn: the position, the draft before it, and the target's p there. So every drafted position counts, also
-those after a rejection. `suspicion.py` evaluates the factors. There are two kinds:
+Each factor is a bet on a token: a function of the token whose mean under the claimed q is 1. It may depend on
+everything known before the draw: the position, the draft before it, and the target's p there. So every drafted position
+counts, also after a rejection. `suspicion.py` evaluates the factors. There are two kinds:
 
 - tilts, q(x)^-λ / Σ q(y)^(1-λ), for several λ. To first order in λ, the logarithm is λ (-log q(x) - H(q)). Tilts detect
   tokens that were less likely (λ > 0) or more likely (λ < 0) than tokens drawn from q are on average. A draw at
   temperature T that is claimed to be at 1 is best detected by λ = 1 - 1/T.
 - the gain, (1 + min(1, p(x)/q(x)) / Σ min(p(y), q(y))) / 2, detects tokens that are accepted more often than tokens
-  drawn from q would be. Where q is uniform, tilts are 1 for any tokens, and only the gain detects anything. A lie whose
+  drawn from q would be. If q is uniform, all tilts are 1, and only the gain detects lies. A lie whose
   mean gain is at most 1 is not accepted more often than the truth.
 """
 

@@ -41,7 +41,7 @@ def with_logprobs(outcomes: Sequence[Outcome], places: Mapping[bytes, Place], lo
     table = iter(_look_up(logits, rows, tokens, num_top))
     found = {
         outcome.session_id: tuple(
-            _told(next(table), num_top, places[outcome.session_id].num_top) for _ in outcome.tokens
+            _to_logprobs(next(table), num_top, places[outcome.session_id].num_top) for _ in outcome.tokens
         )
         for outcome in wanted
     }
@@ -63,7 +63,7 @@ def with_prompts(
         if any(isnan(row[0]) for row in table):
             by_session[session_id] = replace(before, tokens=(), logprobs=(), num_accepted=0, failed=NOT_NUMBERS)
         else:
-            told = tuple(_told(row, num_top, num_top) for row in table)
+            told = tuple(_to_logprobs(row, num_top, num_top) for row in table)
             by_session[session_id] = replace(before, prompt_logprobs=told)
     return list(by_session.values())
 
@@ -81,7 +81,7 @@ def _look_up(logits: Tensor, rows: Sequence[int], tokens: Sequence[int], num_top
     return table
 
 
-def _told(row: Sequence[float], num_top: int, num_wanted: int) -> TokenLogprobs:
+def _to_logprobs(row: Sequence[float], num_top: int, num_wanted: int) -> TokenLogprobs:
     """Converts a row of the table to `TokenLogprobs`, with the number of alternatives that the session requests."""
     top, ids = row[1 : 1 + num_top], row[1 + num_top :]
     return TokenLogprobs(row[0], tuple(map(int, ids[:num_wanted])), tuple(top[:num_wanted]))

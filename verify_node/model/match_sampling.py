@@ -1,7 +1,6 @@
 """The match rule on a round's logits: samples the target's tokens from each session's rows, and compares drafts.
 
-`target.py` and the GPU benchmark both run it, so the benchmark times the code that is served. Needs torch and numpy
-only.
+Both `target.py` and the GPU benchmark run this code. Needs torch and numpy only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,11 +26,11 @@ from goodspeed.exact.sampling import Sampling, SamplingBatch, choose, rows_at_on
 class Verified:
     """One session's part of a round: the target samples at its base and after each of its drafted tokens."""
 
-    first_row: int  # of the logits: decides the token at `base_len`; further rows follow it
+    first_row: int  # row of logits that decides the token at `base_len`; the other rows follow
     base_len: int
     drafted: Sequence[int]
     sampling: Sampling
-    parents: Sequence[int] | None = None  # index of the token that each drafted one follows, or -1; None: a chain
+    parents: Sequence[int] | None = None  # index of each drafted token's parent, or -1; None: a chain
     rules: Rules | None = None
     counts: TextCounts | None = None  # of the committed text with its prompt, if its rules read the text
     allowed: Words | None = None  # tokens that its constraint allows each row [num_drafted + 1, num_words]
@@ -131,7 +130,7 @@ def _positions(entry: Verified) -> Sequence[int]:
 
 
 def text_rows(entries: Sequence[Verified]) -> list[TextRows]:
-    """Returns the rows of `logit_rows` in the form that rules for logits take."""
+    """Returns the rows of `logit_rows` as input for the logit rules."""
     return [_text_rows(entry) for entry in entries]
 
 

@@ -1,8 +1,8 @@
-"""Drafts with a draft model of the verify node's own, for the next round, as soon as a round is decided.
+"""Drafts for the next round with the verify node's own draft model, as soon as a round is decided.
 
-One batched forward pass per depth over all sessions, or for several depths with a PARD model, drawn with the match
-rule's noise. A pass is run only while what it may bring is worth its time. The model's KV caches follow the target's
-sessions. Runs on the model thread.
+Runs one batched forward pass per depth over all sessions (per several depths with a PARD model), and draws with the
+match rule's noise. Passes run only while the expected gain is worth their time. The model's KV caches follow the
+target's sessions. Runs on the model thread.
 """
 
 import logging
@@ -29,13 +29,14 @@ MAX_LENGTH = 8
 """Longest draft."""
 
 PREFILL = 256
-"""Most tokens fed in a round to caches that lag, over all sessions; more of a long prompt follow in later rounds."""
+"""Most tokens prefilled in a round, over all sessions; the rest of a long prompt follows in later rounds."""
 
 FIRST_PROBABILITY = 0.7
 """Expected acceptance probability of a draft's first token, before its pass."""
 
 SMOOTHING, FORGETTING = 0.1, 0.98
-"""Smoothing step of a pass's time, and factor for it in a round that ran none: one slow pass must not end drafting."""
+"""Smoothing step of a pass's time, and factor on that time in a round without passes: one slow pass must not end
+drafting forever."""
 
 RESTED_ROUNDS, MAX_RESTED_ROUNDS = 64, 1 << 14
 """Rounds without own drafts after a failure; twice as many after each further one, at most MAX_RESTED_ROUNDS."""
@@ -46,13 +47,13 @@ class Job:
     """A session's draft while it is made."""
 
     wish: OwnDraft
-    new: tuple[int, ...]  # the tokens of the round, behind the wish's text
+    new: tuple[int, ...]  # the round's new tokens, after the wish's text
     length: int  # tokens to draft; 0 only fills the cache
     num_parallel: int = 1  # most tokens that a pass draws
     num_fed: int = 0  # tokens of the text that the first pass feeds
     drafted: list[int] = field(default_factory=list)
     codes: bytes = b""  # of their claimed probabilities
-    path: float = 1.0  # calibrated probability that all are accepted
+    path: float = 1.0  # calibrated probability that all of `tokens` are accepted
 
     @property
     def key(self) -> bytes:
@@ -63,7 +64,7 @@ class Job:
         return len(self.wish.text) + len(self.new)
 
     def part(self, first: int, last: int) -> list[int]:
-        """Returns the tokens [first, last) of the text after the round, and of those drafted so far behind it."""
+        """Returns the tokens [first, last) of the text after the round followed by the tokens drafted so far."""
         text, behind = self.wish.text, [*self.new, *self.drafted]
         return [*text[first:last], *behind[max(0, first - len(text)) : max(0, last - len(text))]]
 
@@ -74,7 +75,7 @@ class Job:
 
     @property
     def expected(self) -> float:
-        """Worth that the tokens of its next pass are expected to bring: each is as probable as those so far."""
+        """Expected worth of its next pass's tokens; assumes that each is as probable as the previous tokens."""
         each = self.path ** (1.0 / len(self.drafted)) if self.drafted else FIRST_PROBABILITY
         return self.wish.worth * self.path * sum(each**depth for depth in range(1, self.num_drawn + 1))
 
@@ -124,11 +125,12 @@ class OwnDrafts:
         return [_with_draft(outcome, found.get(outcome.session_id)) for outcome in outcomes]
 
     def drafting(self, planned: Round, seconds: float) -> Drafting:
-        """Returns what was done in this round, which `add_to` had last."""
+        """Returns a summary of the drafting in this round, the latest round of `add_to`."""
         return Drafting(seconds, self._num_passes, planned.number < self._rests_until)
 
     def keep(self, sessions: Container[bytes], begun: Container[bytes] = ()) -> None:
-        """Frees the caches of all other sessions, which ended or were preempted, and of those that have begun anew."""
+        """Frees the caches of all other sessions (ended or preempted), and of the sessions in `begun`, which
+        restarted."""
         for key in [key for key in self._guessed if key not in sessions or key in begun]:
             self._forget(key)
 
@@ -140,12 +142,10 @@ class OwnDrafts:
         rests = min(RESTED_ROUNDS << min(self.num_failures, 16), MAX_RESTED_ROUNDS)
         self.num_failures += 1
         self._rests_until = number + rests
-        told = "the draft model failed (%s: %s); texts go on without it, and it is tried again after %d rounds"
+        told = "the draft model failed (%s: %s); texts continue without it; retrying after %d rounds"
         logger.error(told, type(error).__name__, error, rests, exc_info=error)
         held: BaseException | None = error
-        while (
-            held is not None
-        ):  # the frames of the error, and of those that it followed, hold the failed pass's tensors
+        while held is not None:  # frames of the error and of its causes hold the failed pass's tensors
             held.__traceback__, held = None, held.__cause__ or held.__context__
         for key in self._guessed:
             self.runner.pool.withdraw(key)
@@ -156,7 +156,7 @@ class OwnDrafts:
     # -- one round -------------------------------------------------------------------------------------------------
 
     def _jobs(self, planned: Round, outcomes: Sequence[Outcome]) -> list[Job]:
-        """Returns the drafts to make: of texts that go on, whose caches do not lag, and for which there is memory."""
+        """Returns the drafts to make: of unfinished texts with enough memory and up-to-date caches."""
         decided = {outcome.session_id: outcome.tokens for outcome in outcomes if not outcome.failed}
         context_len, found, prefilled = self.checkpoint.context_len, list[Job](), set[bytes]()
         for wish in planned.own_drafts:
@@ -167,7 +167,7 @@ class OwnDrafts:
             self._guessed.setdefault(job.key, [])
             upcoming = self.runner.pool.upcoming(job.key, wish.prefix_scope, wish.text)
             if job.key not in self.runner.pool and upcoming in prefilled:
-                continue  # next time it begins with the pages that another session prefills in this round
+                continue  # next round it starts from the pages that another session prefills now
             if upcoming is not None:
                 prefilled.add(upcoming)
             self._rewind(job)
@@ -176,9 +176,10 @@ class OwnDrafts:
         return self._fitting(sorted(found, key=lambda job: job.num_fed))
 
     def _fitting(self, found: Sequence[Job]) -> list[Job]:
-        """Returns the jobs that this round's prefill and memory suffice for; one that lags only fills its cache.
+        """Returns the jobs within this round's limits on prefill and memory; a job with much to prefill only fills its
+        cache.
 
-        found: those that lag least first, so that a long prompt holds up nobody else's drafts.
+        found: jobs in order of tokens to prefill, so that a long prompt does not delay other sessions' drafts.
         """
         room, reserved, jobs, kept = PREFILL, 0, list[Job](), {job.key for job in found}
         for job in found:
@@ -191,9 +192,9 @@ class OwnDrafts:
         return jobs
 
     def _rewind(self, job: Job) -> None:
-        """Truncates the session's cache to what it has in common with the text, without its final token.
+        """Truncates the session's cache to its common prefix with the text, without the text's final token.
 
-        A session without a cache begins with what the prefix cache has of its text.
+        A session without a cache starts from the pages of its text in the prefix cache.
         """
         pool, guessed = self.runner.pool, self._guessed.pop(job.key, [])
         self._guessed[job.key] = []  # as the most recently used
@@ -210,7 +211,7 @@ class OwnDrafts:
         return self.runner.pool.pages_needed(job.key, job.num_fed + job.length)
 
     def _reserve(self, job: Job, reserved: int, kept: Container[bytes]) -> bool:
-        """Returns whether there is memory, besides reserved pages; evicts sessions that are not `kept`."""
+        """Returns whether memory besides reserved pages suffices for the job; evicts sessions that are not `kept`."""
         while self.runner.pool.num_free - reserved < self._num_pages(job):
             idle = next((other for other in self._guessed if other not in kept), None)
             if idle is None:
@@ -235,7 +236,8 @@ class OwnDrafts:
             self.pass_s *= FORGETTING
 
     def _pass(self, jobs: Sequence[Job]) -> None:
-        """Feeds what each cache lacks, and draws what follows: one token a session, or several behind masks (PARD)."""
+        """Feeds each cache's missing tokens, and draws the next token of each session, or several after masks
+        (PARD)."""
         chunks = [self._chunk(job) for job in jobs]
         self._num_passes += 1
         logits = self.runner.forward(chunks)  # [tokens to draw, vocab]

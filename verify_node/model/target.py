@@ -27,8 +27,8 @@ from verify_node.scheduler.round import NO_DRAFTING, Decisions, Drafting, Entry,
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """The outcomes of a round, seconds of its forward pass (masks are made meanwhile), seconds of its verification, and
-    what the verify node's own draft model did for the next round."""
+    """The outcomes of a round, the seconds of its forward pass (masks are made meanwhile) and of its verification, and
+    the own draft model's work for the next round."""
 
     outcomes: list[Outcome]
     forward_s: float

@@ -1,22 +1,22 @@
 """An upper bound on the acceptance rate, from the delivered drafted tokens, which a client cannot forge.
 
-Eq. (3) counts every drafted position, also after a rejection, where the target is conditioned on the draft's own
-tokens. A client can exploit that: it drafts a first token that is always wrong, then a text with an obvious
-continuation. All tokens but the first "agree" and none is delivered, yet to Eq. (5) such long, useless drafts look like
-the best. So estimates are capped at the rate that deliveries leave possible.
+Eq. (3) counts every drafted position. Positions after a rejection count, too, and there the target is conditioned on
+the draft's own tokens. A client can exploit this: it drafts a first token that is always wrong, then a text with an
+obvious continuation. All tokens but the first "agree", and none is delivered, yet Eq. (5) rates such useless drafts
+highest. So estimates are capped at the rate that deliveries leave possible.
 """
 
 import math
 from dataclasses import dataclass
 
 MEMORY = 200.0
-"""Tokens that count; older ones decay, since texts change."""
+"""Number of tokens after which evidence decays, because texts change."""
 
 INITIAL_TOKENS = 50.0
 """Most tokens that a new session inherits from its client's counts."""
 
 DOUBT = math.log(1e4)
-"""Confidence: the true rate exceeds `most` once in 10,000 cases, so that honest clients are not held up."""
+"""Confidence: the true rate exceeds `most` in one of 10,000 cases, so that honest clients are not limited."""
 
 
 @dataclass(slots=True)

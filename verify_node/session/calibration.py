@@ -1,6 +1,6 @@
 """Calibration: the share of a client's drafted tokens that are accepted, by the probability claimed for them.
 
-A draft node knows its confidence in each token, not how often tokens of that confidence are right; or it lies. So its
+A draft node knows its confidence in each token, but not how often such tokens are right; it may also lie. So the node's
 claims are sorted into buckets, and each bucket counts its hits. A bucket's probability is (hits + k p) / (tries + k),
 where p is the claimed probability: a claim is trusted until a handful of tokens give better evidence. A higher claim
 never gets a lower probability (pool adjacent violators).
@@ -17,18 +17,18 @@ ClaimedOf: TypeAlias = DraftSource | Literal["alternative", "own"]
 tree's tokens that are not first choices."""
 
 PRIOR_TRIES = 4.0
-"""k: tries that a claim counts as."""
+"""k: weight of a claim, in tries."""
 
 UNSEEN = 0.1
-"""Prior weight of a bucket, in tries, where neighbours are pooled: observations of one bucket outweigh the claims of
-another, so a client that was wrong when sure is not trusted when less sure, either."""
+"""Prior weight of a bucket, in tries, when neighbours are pooled. One bucket's observations outweigh another's claims:
+a client that was wrong when confident is not trusted when less confident."""
 
 MEMORY = 500.0
-"""Tries of a bucket that count; older ones decay, since texts change."""
+"""Number of tries after which a bucket's evidence decays, because texts change."""
 
 BOUNDS = (0.99, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
-"""Lower bounds on the claimed probability, per bucket but the final one. Narrow where precision matters: path
-probabilities are products of high ones."""
+"""Lower bounds on the claimed probability, per bucket but the final one. High probabilities have
+narrow buckets, because errors multiply in path probabilities."""
 
 NUM_BUCKETS = len(BOUNDS) + 1
 

@@ -39,33 +39,33 @@ NOT_OWNER = Rejection("not_owner", "this session belongs to another client", "us
 NOT_ENROLLED = Rejection(
     "not_enrolled",
     "the key of this draft node is not enrolled at the verify node (any more)",
-    "have its public file put into the folder of --enrolled; this node may go on trying",
+    "ask its operator to put your public file into the --enrolled folder; you may keep trying",
 )
-CHANGED = Rejection("hello_first", "what this key stands for was changed", "send Hello again, then reopen")
-ANOTHERS_PEER = Rejection("not_owner", "another key spoke by this peer's name", "connect anew, by a name of your own")
+CHANGED = Rejection("hello_first", "the enrolment of this key was changed", "send Hello again, then reopen")
+ANOTHERS_PEER = Rejection("not_owner", "another key used this peer's name", "connect again under your own name")
 STOPPING = Rejection(
-    "draining", "this verify node is stopping", "keep what is committed, and say Hello until one is back"
+    "draining", "this verify node is stopping", "keep the committed tokens, and send Hello until a verify node answers"
 )
 NOT_DRAWN = Rejection(
     "proposal",
-    "the drafts of this client are not drawn from the distributions that it sends (but for a probability of 1e-6); its "
-    "sessions go on under match, and its distributions are not read any more",
-    "send exactly what is sampled from, or open sessions under match",
+    "the drafts of this client are not drawn from the distributions that it sends (error probability 1e-6); its "
+    "sessions continue under match, and its distributions are ignored",
+    "send exactly the distributions that you sample from, or open sessions under match",
 )
 NOT_ACKNOWLEDGED = Rejection(
     "not_acknowledged",
-    "this session was sent the same tokens too often, or was waited for too long, without an acknowledgement of more",
-    "reopen it with what is committed",
+    "this session acknowledged no new tokens for too long, or after too many repeats",
+    "reopen it with the committed tokens",
 )
 NOT_PROMISED = Rejection(
     "not_promised",
-    "this service level cannot be promised now beside what is promised already",
-    "ask again later, for a longer TTFT or TPOT, or for best_effort otherwise",
+    "this service level cannot be promised now in addition to earlier promises",
+    "ask again later, for a longer TTFT or TPOT, or with otherwise: best_effort",
 )
 HALF_DONE = Rejection(
-    "unknown_session", "this session ended with a round that failed", "reopen it with what is committed"
+    "unknown_session", "this session ended with a round that failed", "reopen it with the committed tokens"
 )
-NOT_OPEN = Rejection("unknown_session", "this session is not open here", "reopen it with what is committed")
+NOT_OPEN = Rejection("unknown_session", "this session is not open here", "reopen it with the committed tokens")
 
 
 def check_principal(principal: str | None, enrolled: Mapping[str, Enrolled], message: UpMessage) -> Rejection | None:
@@ -85,7 +85,7 @@ def check_hello(hello: Hello, welcome: Welcome) -> Rejection | None:
         return Rejection("version", what, "run the same release of GoodSpeed on both nodes")
     if hello.tokenizer != welcome.tokenizer:
         model = f"--model {hello.draft_model}" if hello.draft_model else "its --tokenizer"
-        what = f"this draft node ({model}) has another tokenizer than the target {welcome.target}"
+        what = f"this draft node ({model}) does not have the tokenizer of the target {welcome.target}"
         what_to_do = "choose a draft model of the target's family, or --model none with the target's --tokenizer"
         return Rejection("tokenizer", what, what_to_do)
     return None
@@ -94,7 +94,7 @@ def check_hello(hello: Hello, welcome: Welcome) -> Rejection | None:
 def check_open(opened: OpenSession, client: Client, known: Session | None, num_free: int) -> Rejection | None:
     """Checks that the client may open or reopen this session. known: the open session of the same id."""
     if known is None and num_free <= 0:
-        return Rejection("too_many_sessions", "no more sessions can be open for this client now", "try again later")
+        return Rejection("too_many_sessions", "this client cannot open more sessions now", "try again later")
     if known is not None and known.client is not client:
         return NOT_OWNER
     if known is not None and opened.epoch < known.epoch:
@@ -121,8 +121,8 @@ def message_failed(why: str) -> Rejection:
 
 def constraint_failed(why: str) -> Rejection:
     """The session cannot satisfy its constraint any more, because of the constraint or of its text."""
-    what = f"the text cannot go on in the form that it is to have: {why}"
-    return Rejection("constraint", what, "send a simpler form, or ask without")
+    what = f"the text cannot continue under its constraint: {why}"
+    return Rejection("constraint", what, "send a simpler constraint, or ask without one")
 
 
 def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Rejection | None:
@@ -146,10 +146,10 @@ def check_prompt_logprobs(opened: OpenSession, num_kept: int) -> Rejection | Non
     """Checks the number of requested prompt logprobs. num_kept: prompt logprobs that its client still waits for."""
     wanted = num_prompt_logprobs(opened)
     if wanted > MAX_PROMPT_LOGPROBS:
-        what = f"{wanted} logprobs of a prompt are more than the {MAX_PROMPT_LOGPROBS} that are told"
+        what = f"{wanted} prompt logprobs exceed the limit of {MAX_PROMPT_LOGPROBS}"
         return Rejection("unsupported", what, "shorten the prompt, or ask for fewer alternatives")
     if num_kept and num_kept + wanted > MAX_KEPT:
-        return Rejection("too_many_sessions", "this client waits for too many logprobs of prompts", "try again later")
+        return Rejection("too_many_sessions", "this client waits for too many prompt logprobs", "try again later")
     return None
 
 
@@ -163,11 +163,11 @@ def check_constraint(opened: OpenSession, constraints: Constraints | None) -> Re
     if opened.constraint is None:
         return None
     if constraints is None:
-        return Rejection("unsupported", "constraint is not served here", "ask only for what Welcome announces")
+        return Rejection("unsupported", "constraints are not supported here", "request only what Welcome announces")
     if (problem := constraints.problem(opened.session_id, opened.constraint)) is not None:
-        return Rejection("constraint", f"constraint: {problem}", "send another one, or ask without")
+        return Rejection("constraint", f"constraint: {problem}", "send another constraint, or ask without one")
     if not any(token in constraints.table.eos_ids for token in opened.stop_ids):
-        what = "a text with a constraint ends where that says, and none of stop_ids ends a text of this target"
+        what = "a constrained text needs an end-of-text token of the target among stop_ids, and has none"
         return Rejection("constraint", what, "send Welcome's eos_ids")
     return None
 
@@ -186,8 +186,8 @@ def _check_min_tokens(opened: OpenSession, vocab_size: int) -> Rejection | None:
         what = f"min_tokens {opened.min_tokens} is above max_tokens {opened.max_tokens}"
         return Rejection("malformed", what, "lower min_tokens")
     if opened.min_tokens and len({token for token in opened.stop_ids if token < vocab_size}) == vocab_size:
-        what = f"min_tokens {opened.min_tokens} leaves no token to draw: each of the vocabulary is a stop id"
-        return Rejection("unsupported", what, "leave min_tokens or a stop id out")
+        what = f"min_tokens {opened.min_tokens} leaves no token to draw: every token is a stop id"
+        return Rejection("unsupported", what, "omit min_tokens or a stop id")
     return None
 
 
@@ -198,12 +198,12 @@ def check_session(session: Session, client: Client, epoch: int) -> Rejection | N
     if epoch > session.epoch:
         return NOT_OPEN
     if epoch < session.epoch:
-        return Rejection("stale_epoch", f"epoch {epoch} is below {session.epoch}", "drop what is left of the old epoch")
+        return Rejection("stale_epoch", f"epoch {epoch} is below {session.epoch}", "drop messages of the old epoch")
     return None
 
 
 def check_draft(draft: Draft, session: Session, vocab_size: int) -> Rejection | None:
-    """Checks that a draft may be usable. A draft that the text has overtaken is accepted: no fault of its sender.
+    """Checks that a draft may be usable. Accepts a draft that the text has overtaken: its sender is not at fault.
 
     The target checks its distributions.
     """
@@ -214,21 +214,21 @@ def _check_drawn(draft: Draft, session: Session) -> Rejection | None:
     """Checks that a draft has a proposal if and only if its session's rule needs one; under ratio it is no tree."""
     if session.opened.verification == "match":
         if draft.proposal is not None:
-            return Rejection("proposal", "a draft of the match rule has a proposal", "leave it out, or open with ratio")
+            return Rejection("proposal", "a draft under match has a proposal", "omit it, or open with ratio")
         return None
     if not draft.tokens:
         return None
     if draft.proposal is None:
-        return Rejection("proposal", "a draft of the ratio rule has no proposal", "send what was sampled from")
+        return Rejection("proposal", "a draft under ratio has no proposal", "send the distributions sampled from")
     if draft.parents is not None:
-        return Rejection("proposal", "a draft of the ratio rule is a tree", "send one token after the other")
+        return Rejection("proposal", "a draft under ratio is a tree", "send a chain")
     return None
 
 
 def check_base(message: Ack | Draft, session: Session) -> Rejection | None:
     """Checks that the session has reached the length that its draft node reports."""
     if message.base_len > len(session.tokens):
-        what = f"{message.base_len} tokens are more than the {len(session.tokens)} committed here"
+        what = f"{message.base_len} tokens exceed the {len(session.tokens)} committed here"
         return Rejection("wrong_base", what, "reopen the session")
     return None
 

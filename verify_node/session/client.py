@@ -28,7 +28,7 @@ LEAST_ANSWER_S = 1e-6
 """Least answer time, in seconds, since 0 stands for no answer yet."""
 
 MUCH_QUICKER = 4.0
-"""Ratio of usual to observed answer time above which the observation replaces the average."""
+"""If the usual answer time is more than this multiple of the observed one, the observation replaces the average."""
 
 MOST_LATER = 4.0
 """Cap on a silence, in usual answer times: one pause predicts little about the next answer."""
@@ -40,10 +40,10 @@ MOST_LATE = 16
 """Cap on counted late drafts: no waiting for two million rounds at most."""
 
 MEMORY = 200.0
-"""Rounds that count; older ones decay, since texts change."""
+"""Number of rounds after which evidence decays, because texts change."""
 
 KNOWN = 24.0
-"""Rounds of either kind after which both means are well known, and are re-measured only now and then."""
+"""Rounds of each kind after which both means are well known, and are measured only occasionally."""
 
 FIRST_TOKENS, FIRST_ROUNDS = 1.0, 4.0
 """Prior gain of a timely draft, in tokens, and its weight in rounds: without it rounds would never wait."""
@@ -65,8 +65,8 @@ class _Mean:
 class DraftGain:
     """Tokens gained by waiting for a client's drafts: mean tokens accepted with a timely draft, minus those without.
 
-    Without it a session uses the rest of an older draft, or the verify node's draft from the session's own text. Where
-    these are as good as the drafts of an n-gram index that knows nothing else, waiting gains nothing.
+    Without a timely draft a session uses the rest of an older draft, or the verify node's draft from the session's own
+    text. If these are as good as the client's drafts, waiting gains nothing.
     """
 
     _in_time: _Mean = field(default_factory=lambda: _Mean(FIRST_TOKENS, FIRST_ROUNDS))
@@ -100,11 +100,11 @@ class Client:
     goodput: GoodputEstimator
     acceptance_bound: AcceptanceBound = field(default_factory=AcceptanceBound)  # from its delivered tokens
     calibrations: dict[ClaimedOf, Calibration] = field(default_factory=dict)  # of the claimed probabilities
-    suspicion: Suspicion = field(default_factory=Suspicion)  # that drafts are not drawn from the sent distributions
+    suspicion: Suspicion = field(default_factory=Suspicion)  # test whether drafts are drawn from the sent distributions
     weight: float = 1.0
     max_sessions: int | None = None  # most sessions that its key may have open
     max_round_tokens: int | None = None  # most tokens that its key may have drafted in one round
-    observed_round: int = 0  # verify round of its latest observation, or in which it became active
+    observed_round: int = 0  # verify round of its latest observation, or of becoming active
     round_trip_s: float = 0.0  # smoothed, of the session that answered last; initial value of new ones
     draft_fingerprint: str | None = None  # of the draft model that its estimates are of
     has_model: bool = True  # whether the draft node that sent the latest Hello has a draft model
@@ -141,7 +141,7 @@ class Client:
         """Starts observing its goodput at verify round `number`, since it was idle until then."""
         self.observed_round = number
 
-    # -- what its drafts take, and bring ---------------------------------------------------------------------------
+    # -- times and gains of its drafts -----------------------------------------------------------------------------
 
     def observe_round_trip(self, smoothed_s: float) -> None:
         """Takes over the smoothed round trip of the session that answered most recently."""

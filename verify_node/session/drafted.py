@@ -1,6 +1,6 @@
 """Drafted tokens that continue a session's current text, from any source, as a chain or a tree.
 
-A draft is read once, on arrival, and truncated as the text grows, because rounds look at it far more often.
+A draft is parsed once, on arrival, and truncated as the text grows, because rounds read drafts far more often.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Drafted(NamedTuple):
     is_forced: bool = False  # by the output's constraint: each token is certain
     is_own: bool = False  # by the verify node's draft model; `source` is `self`, as of all drafts made here
     made_on: int = 0  # draft nodes only: length of the text that the draft was made for
-    num_gone: int = 0  # draft nodes only: its tokens that are in the text by now
+    num_gone: int = 0  # draft nodes only: number of its tokens now in the text
     complete: bool = False  # draft nodes only: no more tokens come until the text grows
 
     @classmethod
@@ -78,7 +78,7 @@ class Drafted(NamedTuple):
     def pick(self, nodes: Sequence[int]) -> "Drafted":
         """Returns these nodes of a tree, ascending, each with its parent. Raises ValueError for a chain."""
         if self.parents is None:
-            raise ValueError("these tokens are a chain; cut it")
+            raise ValueError("the draft is a chain; call cut instead")
         return self._cut_to(nodes, trees.pick(self.parents, nodes)) if nodes else NOTHING
 
     def cut(self, length: int) -> "Drafted":

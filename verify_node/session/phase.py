@@ -4,8 +4,8 @@
 
 A commit that reaches the text's end leads to FINISHED, which is final. A reopened session is a new one, in OPENED. The
 KV cache is independent of the phase: a session may be prefilled in chunks, preempted and prefilled again in any phase,
-and `PagePool.length` alone gives the number of cached tokens. Drafts are independent of the phase, too: a round takes
-the draft that is there.
+and `PagePool.length` alone gives the number of cached tokens. Drafts are also independent of the phase: a round takes
+the draft that has arrived.
 
 The phase is stored although other fields imply it: `validate` finds sessions whose phase and fields disagree, and a
 transition in the wrong phase raises at once.

@@ -22,8 +22,8 @@ SMOOTHING = 0.2
 """Smoothing step of round trips, and of the durations of rounds."""
 
 LATE_TIMES, LEAST_LATE_S, MOST_LATE_S = 8.0, 3.0, 10.0
-"""A draft is late after LATE_TIMES times its usual time, but at least LEAST_LATE_S, within which a lost message is
-repeated, and at most MOST_LATE_S, the longest time that it may hold up rounds."""
+"""A draft is late after LATE_TIMES times its usual time, within two bounds: at least LEAST_LATE_S, so that a lost
+message can be repeated, and at most MOST_LATE_S, the longest time that a draft may delay rounds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -144,7 +144,7 @@ class Session(SessionState):
         if self.last_verdict is None or base_len > len(self.tokens):
             return None
         self.num_repeats += 1
-        self.sent.clear()  # an answer could belong to either verdict
+        self.sent.clear()  # it is unknown which verdict an answer belongs to
         first = max(base_len, self.acked)  # a later message that arrived first may have acknowledged more
         tokens = tuple(self.tokens[first:])
         return replace(
@@ -188,7 +188,7 @@ class Session(SessionState):
 
         The text ends before a stop id, or at its limit.
         """
-        self._leave("commit", (Phase.OPENED, Phase.RUNNING), Phase.RUNNING)
+        self._enter_phase("commit", (Phase.OPENED, Phase.RUNNING), Phase.RUNNING)
         taken: list[int] = []
         for token in tokens:
             if token in self.opened.stop_ids:
@@ -209,7 +209,7 @@ class Session(SessionState):
         return tuple(taken)
 
     def take_own(self, drafted: Drafted) -> None:
-        """Takes what the verify node's draft model drafted after the current text."""
+        """Takes the verify node's own draft after the current text."""
         self.own = None if self.finished else drafted
 
     def must_follow(self, tokens: tuple[int, ...]) -> None:
@@ -261,7 +261,7 @@ class Session(SessionState):
         if self.deadline is not None:
             self.deadline.turn_to(cause, now)
 
-    def _leave(self, transition: str, allowed: Collection[Phase], phase: Phase) -> None:
+    def _enter_phase(self, transition: str, allowed: Collection[Phase], phase: Phase) -> None:
         """Moves to another phase; raises WrongPhase if the transition is not permitted in the current phase."""
         if self.phase not in allowed:
             raise WrongPhase(self.session_id, self.phase, transition)
@@ -274,9 +274,10 @@ class Session(SessionState):
 def prefix_scope(peer: Peer, opened: OpenSession) -> bytes:
     """Returns the scope in which sessions share pages: none may learn another user's text from its timing.
 
-    Every scope contains the client's proven key and its name; neither has a zero byte, so no two clients have the same
-    scope. Within a client, the draft node's salt separates its users; without a salt the scope is the session's own, in
-    case it reopens. A session that wants prompt logprobs has no scope: all of its prompt must be prefilled.
+    Every scope contains the client's proven key and its name. Neither has a zero byte, so no two clients have the same
+    scope. Within a client, the draft node's salt separates its users. Without a salt the scope is the session's own,
+    for the case that it reopens. A session that wants prompt logprobs has no scope: all of its prompt must be
+    prefilled.
     """
     if opened.num_prompt_logprobs is not None:
         return b""

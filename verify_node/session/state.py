@@ -22,7 +22,7 @@ MAX_WINDOW = 256
 """Largest window, for long round trips."""
 
 LATER = 1.1
-"""Factor on a draft's usual time until which it is waited for."""
+"""A draft is waited for during its usual time multiplied by this factor."""
 
 
 @dataclass(slots=True)
@@ -34,9 +34,9 @@ class ModelCalls:
 
     client: Client
     _called_at: float | None = None  # time of the verdict that called the draft model; None: not called
-    _has_drafted: bool = False  # since then
-    _missed_after_s: float = 0.0  # its silence when that was last counted as a miss
-    _last: tuple[bool, int] | None = None  # of the previous round: was the draft in time, and tokens accepted
+    _has_drafted: bool = False  # since the call
+    _missed_after_s: float = 0.0  # length of its silence at the latest counted miss
+    _last: tuple[bool, int] | None = None  # of the previous round: whether the draft was in time, and tokens accepted
 
     @property
     def is_called(self) -> bool:
@@ -63,8 +63,8 @@ class ModelCalls:
     def verdict_goes_out(self, now: float, *, calls: bool) -> None:
         """Records a verdict. calls: the draft model may draft, and must do so anew, as no draft remains.
 
-        A silent draft model counts as called since its previous draft ended, even many verdicts ago. Its silence is
-        counted each time that it has doubled, so that the speed of rounds does not matter.
+        A silent draft model counts as called since its previous draft ended, even many verdicts ago. The silence counts
+        as a miss each time that it has doubled, independent of the speed of rounds.
         """
         is_silent = self._called_at is not None and not self._has_drafted
         if is_silent and (silence := now - (self._called_at or 0.0)) >= 2.0 * self._missed_after_s:
@@ -79,8 +79,7 @@ class ModelCalls:
     def observe(self, num_accepted: int, drafted: bool | None) -> None:
         """Updates the gain of model drafts. drafted: whether a new draft was in time; None: none was needed.
 
-        The gain covers that round and the next: a draft too late for the first is there for the second, and reaches
-        farther.
+        The gain covers two rounds: a draft too late for the first is there for the second, and reaches farther.
         """
         if self._last is not None:
             before, num_before = self._last
@@ -142,9 +141,9 @@ class SessionState:
 
     @property
     def verification(self) -> Verification:
-        """The rule of its next round: its own, but match, which needs no claims, once its client was found to lie.
+        """The rule of its next round: its own rule; match, which needs no claims, after its client was found to lie.
 
-        The switch keeps texts exact: it depends only on drafts already verified, and match has its own noise.
+        The switch keeps texts exact: it depends only on drafts already verified, and match has separate noise.
         """
         return "match" if self.client.suspicion.proven else self.opened.verification
 
@@ -212,7 +211,8 @@ class SessionState:
 
     @property
     def allows_ngrams(self) -> bool:
-        """True if n-gram drafts may be verified; under ratio they may not: tokens not sampled must be certain."""
+        """True if n-gram drafts may be verified; under ratio they may not: tokens that are not sampled must be
+        certain."""
         return self.opened.drafter in ("auto", "ngram") and self.verification == "match"
 
     @property
@@ -222,7 +222,7 @@ class SessionState:
 
     @property
     def allows_own(self) -> bool:
-        """True if the verify node's draft model may draft for it; that model knows no logit rules and constraints."""
+        """True if the verify node's draft model may draft for it: that model applies no logit rules or constraints."""
         opened = self.opened
         is_plain = opened.logit_rules is None and opened.constraint is None
         return is_plain and opened.drafter == "auto" and self.verification == "match" and self.max_length > 0
@@ -249,7 +249,7 @@ class SessionState:
 
     @property
     def max_length(self) -> int:
-        """Longest draft of which every token, and one more, can still be delivered."""
+        """Longest draft of which every token, and one token more, can still be delivered."""
         return max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))
 
     def window(self, round_s: float) -> int:

@@ -5,8 +5,8 @@ the sent distribution (`evidence.py`), so the stake is a martingale while the cl
 reaches 1 / FALSE_ALARM with probability at most FALSE_ALARM, however long the client drafts and however often the test
 looks (Ville 1939; Ramdas, Grünwald, Vovk, Shafer 2023, "Game-theoretic statistics and safe anytime-valid inference").
 
-A stake lost during years of honesty would take years to win back. So it is not bet at once: before each draft a part of
-the reserve is added, ever smaller, and all parts sum to 1 (a mixture over when the lying began, as in e-detectors:
+A stake lost during years of honesty would take years to win back. So the stake is not bet at once: each draft adds a
+part of a reserve. The parts shrink, and sum to 1 (a mixture over the time at which lying began, as in e-detectors:
 Shin, Ramdas, Rinaldo 2023). Bets on several kinds of lies share the stake.
 """
 
@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 
 FALSE_ALARM = 1e-6
-"""Probability that an honest client is ever taken for a liar, over all of its drafts."""
+"""Upper bound of the probability that an honest client is ever taken for a liar, over all of its drafts."""
 
 MAX_FACTOR = math.exp(300.0)
 """Largest factor of one draft; more than needed, without overflow."""

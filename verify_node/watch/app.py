@@ -62,7 +62,7 @@ def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]], is_ready
 
     async def events(request: Request) -> Response:
         if feed.is_full:
-            message = f"{MAX_VIEWERS} viewers look already; close one, or try later"
+            message = f"{MAX_VIEWERS} viewers are connected already; close one, or try later"
             return JSONResponse(error_body(message, type="overloaded"), 503, {"Retry-After": "5"})
         if request.method == "HEAD":  # gets no events, and must not wait for their end
             return Response(media_type="text/event-stream")
@@ -82,7 +82,7 @@ def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]], is_ready
 
 
 NO_TEXTS = (
-    "this is a verify node, and draft nodes serve texts: start one with "
+    "this is a verify node, but only draft nodes serve texts: start one with "
     "`goodspeed-draft --model MODEL --verify tcp://HOST:PORT --http HOST:PORT`, and send the request there"
 )
 

@@ -1,4 +1,4 @@
-"""Server-sent events of snapshots: taken only while there are viewers, a few a second, one for all viewers.
+"""Server-sent events of snapshots. Takes a few snapshots per second while there are viewers, shared by all viewers.
 
 There are no queues. A viewer gets the newest snapshot when it can receive one, so a viewer that stops reading misses
 some and costs nothing.

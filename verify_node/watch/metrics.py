@@ -32,7 +32,7 @@ CLIENT_GAUGES: tuple[tuple[str, str, Of], ...] = (
     ("client_log_utility", "Weight times the logarithm of the goodput.", lambda one: one.log_utility),
     (
         "client_draft_seconds_per_token",
-        "Time that its draft model takes for a token, smoothed.",
+        "Time of its draft model per token, smoothed.",
         lambda one: one.client.draft_s_per_token,
     ),
     ("client_round_trip_seconds", "From a verdict to the answer, smoothed.", lambda one: one.client.round_trip_s),
@@ -124,7 +124,7 @@ class VerifyCollector(Collector):
         }
         now_behind: dict[str, float] = dict(behind(core, time.monotonic()).items())
         yield counters("slo_attained", "Complete texts that were in time here.", "tier", attained)
-        what = "Complete texts that were not, by what took most of their time."
+        what = "Complete texts that were late here, by what took most of their time."
         yield counters_by("slo_violations", what, ("tier", "cause"), late)
         yield gauges("slo_behind", "Unfinished texts that are behind now.", "tier", now_behind)
         yield from self._promises()
@@ -140,7 +140,7 @@ class VerifyCollector(Collector):
         broken: dict[tuple[str, ...], float] = {
             (tier, cause): counts.broken[tier, cause] for tier in core.register.tier_names for cause in causes
         }
-        what = "Texts that asked for a promise, by what became of that."
+        what = "Texts that requested a promise, by outcome."
         yield counters_by("slo_promises", what, ("tier", "outcome"), asked)
         what = "Promised texts that were late, by what took most of their time."
         yield counters_by("slo_broken_promises", what, ("tier", "cause"), broken)
@@ -150,7 +150,7 @@ class VerifyCollector(Collector):
     def _fleet(self) -> Iterator[Metric]:
         reasons: tuple[RedirectReason, ...] = get_args(RedirectReason)
         sent_on: dict[str, float] = {reason: self._core.counts.redirects[reason] for reason in reasons}
-        yield counters("redirects", "Sessions sent to another replica.", "reason", sent_on)
+        yield counters("redirects", "Sessions redirected to another replica.", "reason", sent_on)
 
     def _wire(self) -> Iterator[Metric]:
         core, traffic = self._core, self._channel.traffic
@@ -159,17 +159,15 @@ class VerifyCollector(Collector):
         yield counter("messages_received", "Messages received, malformed and ignored ones too.", traffic.num_received)
         yield counter("uplink_bytes", "Bytes of messages received.", traffic.bytes_received)
         yield counter("downlink_bytes", "Bytes of messages sent.", traffic.bytes_sent)
-        yield counter(
-            "verdicts_repeated", "Verdicts sent again, on a message that came again.", core.counts.num_repeated
-        )
+        yield counter("verdicts_repeated", "Verdicts repeated after a repeated message.", core.counts.num_repeated)
         yield counters("refusals", "Messages refused.", "reason", refusals)
-        yield counter("refusals_unanswered", "Refusals that were counted and not told.", core.replies.num_unanswered)
+        yield counter("refusals_unanswered", "Refusals that were counted but not sent.", core.replies.num_unanswered)
         ignored = traffic.num_unheard + core.replies.num_ignored
-        yield counter("messages_ignored", "Messages of barred peers, which nobody heard.", ignored)
+        yield counter("messages_ignored", "Messages of barred peers, dropped unread.", ignored)
         yield counter("connections_cut", "Connections that this node ended.", self._channel.num_cut)
-        yield gauge("peers_barred", "Peers, or keys, that are not heard now.", len(core.rate_limiter.barred))
+        yield gauge("peers_barred", "Peers, or keys, that are barred now.", len(core.rate_limiter.barred))
         undelivered = {"busy": traffic.num_busy, "gone": traffic.num_gone}
-        yield counters("messages_undelivered", "Messages that no peer took.", "reason", undelivered)
+        yield counters("messages_undelivered", "Messages that could not be sent.", "reason", undelivered)
 
     def _clients(self) -> Iterator[Metric]:
         present = present_clients(self._core)

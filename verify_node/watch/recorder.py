@@ -49,7 +49,7 @@ class RoundRecorder:
     _idle_since: float = 0.0
 
     def heard(self, received: Received, core: VerifyCore, now: float) -> None:
-        """Records a message unless it was refused: of refused messages there may be any number, from anyone."""
+        """Records a message unless it was refused: anybody could send any number of refused messages."""
         peer, message = core.peers.get(received.peer), received.message
         if peer is None or not isinstance(message, Draft | OpenSession):
             return

@@ -1,4 +1,4 @@
-"""The window's rows about service levels: each tier's open texts, texts behind, and texts that were in time.
+"""The window's rows about service levels: for each tier its open texts, texts behind schedule, and texts in time.
 
 All times are this verify node's; draft nodes report the times that readers saw. Changes nothing.
 """

@@ -1,7 +1,7 @@
 """A session's token tree at the draft node, which grows while the target runs its rounds. No I/O.
 
-Its base is the text's end. When the text takes any way through the tree, the base moves along and the rest of the tree
-stays; when the text leaves the tree, a new one begins. So the model drafts during the target's rounds, too.
+The tree's base is the end of the text. While the text follows a path of the tree, the base moves along that path and
+the rest of the tree stays. When the text leaves the tree, a new tree begins.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from goodspeed.wire.fields import MAX_DRAFT
 AT_ONCE = 4
 """Tokens per path and request to the draft model under the match rule. Each answer costs both nodes a message. With
 more tokens per request the model learns later that the text left the tree. Measured with 1, 2, 3 and 5: no difference.
-(A model that drafts more in one forward pass is asked for these. Under the ratio rule one request is for a whole draft,
-whose length must not depend on its tokens.)"""
+A model that drafts more tokens in one forward pass gets requests for that many. Under the ratio rule one request is for
+a whole draft, because its length must not depend on its tokens."""
 
 MAX_NODES = 2 * MAX_DRAFT
-"""Most nodes from which a tree goes on: those that are too unlikely for a draft now are wanted when the text has come
-nearer to them."""
+"""Most nodes of a tree that are kept. A node too unlikely for the present draft may be sent later, when the text has
+come nearer to it."""
 
 
 class Wanted(NamedTuple):
@@ -31,7 +31,7 @@ class Wanted(NamedTuple):
     tree: Nodes  # drafted already
     length: int  # tokens to draft on one path
     max_depth: int  # of any node
-    least_probability: float  # path probability of the leaves to draft behind
+    least_probability: float  # path probability of the leaves to extend
 
 
 @dataclass(slots=True)
@@ -43,8 +43,8 @@ class Growing:
     _base_len: int = 0  # length of the text before the tree
     _nodes: Nodes = field(default_factory=Nodes)
     _num_asked: int = 0  # tokens per path that the draft model is drafting now
-    _leaf: int = trees.BASE  # the node that it drafts behind first
-    _way: tuple[int, ...] = ()  # tokens on the way there
+    _leaf: int = trees.BASE  # the leaf that the draft model extends first
+    _path: tuple[int, ...] = ()  # tokens on the path to that leaf
 
     @property
     def is_asked(self) -> bool:
@@ -56,13 +56,13 @@ class Growing:
         self._base_len, self._num_asked, self._nodes = text_len, 0, Nodes()
 
     def follows(self, tokens: Sequence[int]) -> bool:
-        """Returns whether the text `tokens` is in the tree, or goes on where the draft model is drafting now."""
+        """Returns whether the text `tokens` follows the tree, or the path that the draft model is extending now."""
         new = tokens[self._base_len :]
-        return self._nodes.after(new) is not None or (len(new) > len(self._way) and self._is_drafted_for(new))
+        return self._nodes.after(new) is not None or (len(new) > len(self._path) and self._is_drafted_for(new))
 
     def _is_drafted_for(self, new: Sequence[int]) -> bool:
         """Returns whether the draft model is drafting for a text with these tokens after the base."""
-        way, most = self._way, len(self._way) + self._num_asked
+        way, most = self._path, len(self._path) + self._num_asked
         return self.is_asked and len(new) <= most and tuple(new[: len(way)]) == way[: len(new)]
 
     def rest(self, tokens: Sequence[int]) -> Nodes:
@@ -72,7 +72,7 @@ class Growing:
     def ask(self, tokens: Sequence[int], permitted: int, least_probability: float) -> Wanted | None:
         """Returns the next request to the draft model; None: nothing to ask. The text `tokens` agrees with the tree.
 
-        If the text has taken a branch, the request replaces the one for the likeliest leaf of before.
+        If the text took a branch, the request replaces the outstanding one, which extends a leaf of another branch.
 
         permitted: tokens beyond the text. least_probability: the verify node's least path probability.
         """
@@ -87,15 +87,15 @@ class Growing:
         if not leaves:
             return None
         self._leaf = leaves[0]
-        self._way = tuple([tree.tokens[node] for node in tree.path(self._leaf)])
+        self._path = tuple([tree.tokens[node] for node in tree.path(self._leaf)])
         at_once = max(AT_ONCE, self.num_parallel) if self.request.verification == "match" else MAX_DRAFT
         self._num_asked = min(at_once, max_depth - tree.depth(self._leaf))
         return Wanted(self._nodes, self._num_asked, max_depth, least_probability)
 
     def extend(self, proposal: Proposed) -> int | None:
-        """Appends the draft model's answer. Returns the number of its nodes; None if nothing was asked.
+        """Appends the draft model's answer. Returns the number of nodes in it; None if nothing was asked.
 
-        An answer without a node behind the leaf that was asked for is not appended (0): the same would be asked again.
+        Ignores an answer that does not extend the requested leaf, and returns 0: the same request would follow again.
         """
         if not self._num_asked:
             return None

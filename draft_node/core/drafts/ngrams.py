@@ -47,9 +47,9 @@ class Ngrams:
     def _predicted(self, request: Request) -> NgramIndex | None:
         """Returns an index of the user's prediction, which drafts for this request alone; None under the ratio rule.
 
-        The user may have taken the prediction from an answer to the same request. Then it is not independent of the
-        noise that decides here. The index begins with the prompt's end, so that the prediction's beginning is drafted
-        at once.
+        The user may have taken the prediction from an answer to the same request. Such a prediction depends on the same
+        noise that verifies the draft. The index begins with the prompt's end, so that the prediction's beginning is
+        drafted at once.
         """
         if not request.prediction or request.verification != "match":
             return None
@@ -77,7 +77,7 @@ class NgramDrafter:
 
         least_probability: the verify node's least path probability, from a token's cost; 0: unknown, the draft node's
         own applies. A draft's length depends on the text and the index only, never on whether its tokens are accepted.
-        So the text stays exact under the ratio rule, too.
+        This keeps the text exact under the ratio rule.
         """
         request = self.request
         self._text.follow(tokens)
@@ -97,7 +97,7 @@ class NgramDrafter:
         """Indexes that draft for this request; under the ratio rule only those of shared texts.
 
         The target's noise follows from seed, round and position. A user may give one seed to two requests. Drafts from
-        the first text would then not be independent of the noise that decides on the second one.
+        the first text would then depend on the same noise that verifies the second text.
         """
         if self.request.verification == "match":
             expected = [self.prediction] if self.prediction is not None else []

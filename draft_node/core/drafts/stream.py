@@ -1,11 +1,12 @@
 """A session's stream of drafts: the draft sent after each verdict, and the requests to the draft model in between.
 
-The n-gram index is looked up at each verdict; its draft is sent instead of an Ack. The draft model drafts a tree
-beyond the text while the verify node permits it and its tokens come in time. The draft with more expected tokens is
-sent. The verify node stores the newest draft, and follows it as the text grows.
+Each verdict causes a lookup in the n-gram index; the draft found there is sent instead of an Ack. The draft model
+drafts a tree beyond the text while the verify node permits drafts and the model's tokens come in time. Of the two
+drafts, the stream sends the one with more expected accepted tokens. The verify node stores the newest draft while the
+text follows it.
 
-Under the ratio rule one draft is made per verdict, with noise of its own. Its length follows from the permission and
-never from its own tokens, so that the choice of verified tokens reveals nothing about the noise that decides. No I/O.
+Under the ratio rule one draft is made per verdict, with noise of its own. The draft's length depends on the permission
+and never on its tokens, so that it reveals nothing about the noise that accepts or rejects them. No I/O.
 """
 
 from collections.abc import Sequence
@@ -28,10 +29,10 @@ NGRAM_LENGTH = 32
 """Most n-gram tokens in a draft: the text may have grown by some before it arrives."""
 
 MAX_SILENT = 128
-"""Tokens by which a text may grow without an answer of the draft model before that counts against the model."""
+"""Tokens by which a text may grow without an answer from the draft model; more count against the model."""
 
 ENOUGH = NGRAM_LENGTH // 2
-"""Remaining tokens of the newest draft that suffice: a new draft at each verdict would mostly repeat it."""
+"""A newest draft with this many tokens left is not replaced: a new draft at each verdict would mostly repeat it."""
 
 LEAST_EXPECTED = 1.0
 """Under the ratio rule n-gram tokens are sent instead of the model's if at least this many of them are expected to be
@@ -136,7 +137,7 @@ class Stream:
         """Has the draft model continue its tree, or start a new one if the text has left the tree."""
         if self.tree is None:
             return []
-        if not self.tree.follows(tokens):  # an answer for the old tree will be ignored
+        if not self.tree.follows(tokens):  # ignores an outstanding answer for the old tree
             self.tree.begin(len(tokens))
         return self._ask_for(self.tree, tokens) if not self.resting.is_resting else []
 

@@ -16,7 +16,7 @@ class TextBlock(BaseModel):
 
 
 class ThinkingBlock(BaseModel):
-    """`signature`: clients send thinking back only with one; it signs nothing."""
+    """`signature`: a constant. Clients send thinking back only if it has a signature."""
 
     type: Literal["thinking"]
     thinking: str
@@ -34,7 +34,7 @@ Block: TypeAlias = TextBlock | ThinkingBlock | ToolUseBlock
 
 
 class MessageUsage(BaseModel):
-    """`input_tokens`: the whole prompt, whether or not the target had it in its KV cache; none count as cached."""
+    """`input_tokens`: the whole prompt, also the part found in the target's KV cache."""
 
     input_tokens: int
     cache_creation_input_tokens: int

@@ -1,6 +1,6 @@
 """Schemas of the bodies of `/v1/messages`, and their translation to a chat request for the same text.
 
-A message's blocks become one message of the chat, but each tool's result becomes one of its own.
+A message's blocks become one message of the chat; each tool result becomes a separate message.
 """
 
 import json
@@ -141,7 +141,7 @@ class CountRequest(Strict):
     @model_validator(mode="after")
     def _ends_with_a_question(self) -> Self:
         if self.messages[-1].role == "assistant":
-            raise refused("messages", "must not end with the assistant: no answer is continued here; add a user's turn")
+            raise refused("messages", "must not end with the assistant: answers cannot be continued; add a user's turn")
         return self
 
 
@@ -153,7 +153,7 @@ class MessagesRequest(CountRequest, Translated):
     @model_validator(mode="after")
     def _keeps_nothing(self) -> Self:
         if self.thread:
-            raise refused("thread", "is not served: no conversation is kept here; send all of it", NO_THREADS)
+            raise refused("thread", "is not supported: no conversation is stored; send the whole one", NO_THREADS)
         return self
 
 

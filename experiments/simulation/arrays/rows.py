@@ -30,7 +30,7 @@ class RowPolicy(Protocol):
         ...
 
 
-_registry: Registry[RowPolicy] = Registry("policy", "no policy is called {name!r}", UnknownPolicyError)
+_registry: Registry[RowPolicy] = Registry("policy", "no policy is named {name!r}", UnknownPolicyError)
 
 
 @_registry.register("gradient")

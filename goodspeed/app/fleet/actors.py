@@ -23,8 +23,7 @@ from goodspeed.wire.keys import read_verify_pair
 
 FLEET = "fleet"
 LOOK_S, AGAIN_S, DRAIN_S = 1.0, 5.0, 60.0
-"""Seconds: between two checks; before a replica that failed to start is restarted; until one that does not leave is
-ended."""
+"""Seconds between two checks; before a replica that failed to start is restarted; until a draining replica is ended."""
 
 
 class Node:
@@ -42,7 +41,7 @@ class Node:
     def look(self, load: Load) -> Sequence[Replica] | None:
         """Reports this load, and returns the answer to the previous report; None while that is pending. Never blocks
         rounds."""
-        told = self._told
+        told = self._answer
         if not ray.wait([told], timeout=0)[0]:
             return None
         self._tell(replace(self._report, state="draining" if load.is_draining else "ready").with_load(load))
@@ -62,7 +61,7 @@ class Node:
         os._exit(1)
 
     def _tell(self, report: Report) -> None:
-        self._report, self._told = report, self._fleet.report.remote(msgspec.json.encode(report))
+        self._report, self._answer = report, self._fleet.report.remote(msgspec.json.encode(report))
 
 
 class Fleet:

@@ -94,7 +94,7 @@ def _check(record: Record, reporter: Reporter) -> None:
     config, before = record.config, head.find(record.config.name)
     if before is not None and before.is_there:
         raise ConfigError(
-            f"the fleet {config.name} is up already; end it with `{PROGRAM} down`, or give another --name"
+            f"the fleet {config.name} is already running; end it with `{PROGRAM} down`, or give another --name"
         )
     if config.address is not None and not record.is_there:
         raise ConfigError(f"--address {config.address}: nobody listens there; `ray start --head` tells its address")

@@ -59,7 +59,7 @@ class Record(Struct, frozen=True):
             self.path.chmod(0o700)
             files.write_whole(self.path / "fleet.json", msgspec.json.encode(self))
         except OSError as error:
-            raise ConfigError(f"cannot write {self.path}: {reason(error)}; say another in XDG_STATE_HOME") from None
+            raise ConfigError(f"cannot write {self.path}: {reason(error)}; set XDG_STATE_HOME to another") from None
         return self
 
     @property
@@ -95,13 +95,13 @@ def find(name: str) -> Record | None:
         return msgspec.json.decode(read_bytes(path, 1 << 20), type=Record)
     except (OSError, msgspec.MsgspecError) as error:
         raise ConfigError(
-            f"{path} is no record of a fleet ({error}); end it with its own release, or remove the file"
+            f"{path} is not a valid fleet record ({error}); end the fleet with its own release, or remove the file"
         ) from None
 
 
 def start(record: Record) -> Record:
     """Starts our own Ray, and records its address; ProcessError if it does not start."""
-    record.keep()  # what cannot be written fails before anything is made
+    record.keep()  # fails before Ray starts if the folder is not writable
     temp = Path(tempfile.mkdtemp(prefix="goodspeed-ray-"))  # short: names of sockets may have 107 characters
     record = replace(record, temp=str(temp)).keep()
     files.write_whole(record.settings["RAY_AUTH_TOKEN_PATH"], secrets.token_hex(32).encode())

@@ -1,1 +1,1 @@
-"""Checkpoints as files of other programs: GGUF, which llama.cpp and what is built on it read."""
+"""Exports checkpoints to GGUF, the format of llama.cpp and of programs built on llama.cpp."""

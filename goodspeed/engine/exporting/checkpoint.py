@@ -25,23 +25,23 @@ KINDS = {"f32": Kind.F32, "f16": Kind.F16, "q8_0": Kind.Q8_0}
 """How matrices are stored; vectors are always float32."""
 
 SAY_BYTES = 1 << 30
-"""Bytes after which progress is said."""
+"""Bytes between two progress reports."""
 
 
 def export(name: str, file: Path, dtype: str, say: Callable[..., None] = say_nothing) -> int:
     """Writes a checkpoint as one file; returns its size in bytes.
 
-    Leaves away rows beyond the tokenizer's ids, which the engine never draws either. say: called with a %-format and
+    Omits rows beyond the tokenizer's ids: the engine never draws these ids. say: called with a %-format and
     its values. Raises CheckpointError (no such checkpoint, or one that llama.cpp would compute wrongly) or ConfigError
     (the file exists, or the disk is too full).
     """
     if file.exists():
-        raise ConfigError(f"{file} is there already; name a new file, or remove it")
+        raise ConfigError(f"{file} already exists; name a new file, or remove it")
     folder = find_folder(name)
     refuse_weights(name, folder)
     raw = read_config(name, folder)
     if raw["model_type"] not in FAMILIES or "quantization_config" in raw:
-        raise UnsupportedModelError(f"{name}: only unquantised checkpoints of {', '.join(FAMILIES)} can be written")
+        raise UnsupportedModelError(f"{name}: only unquantised checkpoints of {', '.join(FAMILIES)} can be exported")
     config: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     with naming(name):
         architecture = _architecture(config)
@@ -53,15 +53,15 @@ def export(name: str, file: Path, dtype: str, say: Callable[..., None] = say_not
 
 
 def _architecture(config: Any) -> str:
-    """Returns llama.cpp's name of the architecture. UnsupportedModelError for what it would compute otherwise."""
+    """Returns llama.cpp's name of the architecture. UnsupportedModelError if llama.cpp would compute it differently."""
     architecture = "llama" if config.model_type == "mistral" else str(config.model_type)
     (rope,) = set(rope_types(config))
     if config.hidden_act != "silu":
-        raise UnsupportedModelError(f"hidden_act {config.hidden_act!r}: only silu is computed there")
+        raise UnsupportedModelError(f"hidden_act {config.hidden_act!r}: llama.cpp has only silu; use another model")
     if any(expected_windows(config)):
         raise UnsupportedModelError("sliding windows: llama.cpp gives this architecture full attention; use another")
     if rope not in (("default", "linear", "llama3") if architecture == "llama" else ("default",)):
-        raise UnsupportedModelError(f"RoPE type {rope!r} is not written for {architecture}; use another model")
+        raise UnsupportedModelError(f"RoPE type {rope!r} cannot be exported for {architecture}; use another model")
     return architecture
 
 
@@ -83,13 +83,13 @@ class _Weights:
     def _name(self, name: str) -> str:
         found = self._names.get_name(name, try_suffixes=(".weight", ".bias"))
         if found is None:
-            raise UnsupportedModelError(f"{name}: llama.cpp has no such weight; use another model")
+            raise UnsupportedModelError(f"{name}: llama.cpp does not have this weight; use another model")
         return str(found)
 
     def shape(self, name: str) -> tuple[int, ...]:
         rows, *rest = self._stored.shape(name)
         if _is_by_token(name) and rows < self._num_tokens:
-            what = f"{name} has {rows} rows, and the tokenizer {self._num_tokens} tokens"
+            what = f"{name} has {rows} rows, but the tokenizer has {self._num_tokens} tokens"
             raise UnsupportedModelError(f"{what}; use the tokenizer that belongs to the model")
         return (min(rows, self._num_tokens) if _is_by_token(name) else rows, *rest)
 
@@ -128,7 +128,7 @@ def _interleaved(rows: Tensor, num_heads: int) -> Tensor:
 
 
 def _rope_factors(config: Any) -> np.ndarray[Any, Any] | None:
-    """Returns what each rotary frequency is divided by [head_dim / 2]; None if by nothing."""
+    """Returns the divisor of each rotary frequency [head_dim / 2]; None: no divisors."""
     (kind,) = set(rope_types(config))
     if kind == "default":
         return None
@@ -153,13 +153,13 @@ def _write(
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
-        for tensor in _said(([] if factors is None else [factors]), weights, say):
+        for tensor in _with_progress(([] if factors is None else [factors]), weights, say):
             writer.write_tensor_data(tensor)
     finally:
         writer.close()
 
 
-def _said(
+def _with_progress(
     first: list[np.ndarray[Any, Any]], weights: _Weights, say: Callable[..., None]
 ) -> Iterator[np.ndarray[Any, Any]]:
     yield from first

@@ -1,4 +1,4 @@
-"""A tokenizer as llama.cpp describes it: tokens with their types, merges, and the name of a pre-tokenizer."""
+"""Converts a tokenizer to llama.cpp's form: tokens with their types, merges, and the name of a pre-tokenizer."""
 
 import json
 from dataclasses import dataclass
@@ -18,14 +18,15 @@ PRE_TOKENIZERS = {
     (_WORDS + r"\p{N}{1,3}" + _REST, "bytes"): "llama-bpe",
     (_WORDS + r"\p{N}" + _REST, "bytes"): "qwen2",
 }
-"""llama.cpp's name of each way to split a text before the merges: it knows them by name only."""
+"""llama.cpp's name of each pre-tokenizer, by the patterns that split a text before the merges."""
 
 SPECIAL = {"bos": "bos_token_id", "eos": "eos_token_id", "unk": "unk_token_id", "pad": "pad_token_id"}
 
 
 @dataclass(frozen=True)
 class GgufVocabulary:
-    """Describes a byte-level BPE tokenizer as llama.cpp needs it. Texts that are not in NFC may get other ids there."""
+    """Describes a byte-level BPE tokenizer as llama.cpp needs it. llama.cpp may give texts that are not in NFC other
+    ids."""
 
     tokens: list[str]
     kinds: list[gguf.TokenType]
@@ -44,12 +45,10 @@ class GgufVocabulary:
             described = json.loads(backend.to_str())
         model = described["model"]
         if model["type"] != "BPE" or model.get("byte_fallback"):
-            raise UnsupportedModelError(
-                f"its tokenizer is no byte-level BPE ({model['type']}), and only that is written"
-            )
+            raise UnsupportedModelError(f"its tokenizer is {model['type']}, but only byte-level BPE can be exported")
         pre_tokenizer = _pre_tokenizer(described)
         if bool(model.get("ignore_merges")) != (pre_tokenizer == "llama-bpe"):
-            raise UnsupportedModelError(f"ignore_merges of its tokenizer is not llama.cpp's for {pre_tokenizer}")
+            raise UnsupportedModelError(f"its tokenizer's ignore_merges differs from llama.cpp's for {pre_tokenizer}")
         tokens, kinds = _tokens(model["vocab"], described["added_tokens"], num_tokens(tokenizer))
         special = {name: getattr(tokenizer, field, None) for name, field in SPECIAL.items()}
         template = getattr(tokenizer, "chat_template", None)
@@ -80,7 +79,7 @@ class GgufVocabulary:
 
 
 def _tokens(vocab: dict[str, int], added: list[dict[str, Any]], num: int) -> tuple[list[str], list[gguf.TokenType]]:
-    """Returns each id's text and type; ids without a token get a name of their own, and are never written."""
+    """Returns each id's text and type; ids without a token get a placeholder, which is never part of a text."""
     tokens = [f"[PAD{number}]" for number in range(num)]
     kinds = [gguf.TokenType.UNUSED] * num
     for token, number in vocab.items():
@@ -97,8 +96,8 @@ def _pre_tokenizer(described: dict[str, Any]) -> str:
     normalizer = (described["normalizer"] or {}).get("type", "NFC")
     if found not in PRE_TOKENIZERS or normalizer != "NFC":
         raise UnsupportedModelError(
-            f"llama.cpp's name of its pre-tokenizer ({' then '.join(found)[:120]}; {normalizer}) is not known here; "
-            "take a GGUF file that its makers offer"
+            f"llama.cpp's name of its pre-tokenizer ({' then '.join(found)[:120]}; {normalizer}) is unknown; use "
+            "a GGUF file from the model's makers"
         )
     return PRE_TOKENIZERS[found]
 
@@ -121,5 +120,5 @@ def _adds_bos(tokenizer: Any, bos: int | None) -> bool:
     if whole == plain:
         return False
     if bos is None or whole != [bos, *plain]:
-        raise UnsupportedModelError("its tokenizer puts more around a prompt than one token before it")
+        raise UnsupportedModelError("its tokenizer adds more to a prompt than one token at the beginning")
     return True

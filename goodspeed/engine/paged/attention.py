@@ -17,10 +17,10 @@ HARMLESS = frozenset({"position_ids", "cache_position", "use_cache", "output_att
 """Keywords of a model's attention call that do not change its result here."""
 
 REASONS = {
-    "softcap": "soft-capped attention scores are not computed by the kernels used here",
-    "s_aux": "attention sinks are not computed by the kernels used here",
-    "sinks": "attention sinks are not computed by the kernels used here",
-    "position_bias": "a position bias is not added by the kernels used here",
+    "softcap": "soft-capped attention scores are not supported",
+    "s_aux": "attention sinks are not supported",
+    "sinks": "attention sinks are not supported",
+    "position_bias": "a position bias is not supported",
 }
 
 

@@ -18,8 +18,8 @@ BLOCK_ROWS = 32
 """Most query rows per attention call in bfloat16 on a CPU."""
 
 LEAST_ROWS = 8
-"""Fewest of these; fewer are padded. One row is summed in another order than more, on some processors also two or three
-(an AMD EPYC with AVX512_BF16)."""
+"""Fewest such rows; smaller calls are padded. A single row is summed in another order than several rows; on some
+processors (an AMD EPYC with AVX512_BF16) so are two or three rows."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Batch:
     def following(self, layout: Layout, slots: Tensor) -> "Batch":
         """Returns the batch one token later (`Layout.following`), reusing its plans; this batch must not be used again.
 
-        Plans with a window are made anew, since the window's first page moves on.
+        Rebuilds plans with a window, because the window's first page moves.
         """
         batch, positions = Batch(self.pool, layout, slots, self.limits), self._tensor(layout.positions)
         for (window, fold), planned in self._plans.items():

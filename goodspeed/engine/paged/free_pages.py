@@ -1,4 +1,4 @@
-"""Free pages: those that were freed, and those never used.
+"""Tracks free pages: freed pages and never used ones.
 
 A session with contiguous pages attends to one slice of the KV cache, which is faster than gathering pages (`batch.py`).
 So pages are handed out in contiguous runs where possible.
@@ -10,10 +10,10 @@ from itertools import islice
 
 SCATTERED = 4
 """Scattered freed pages are handed out once there are this many times the number requested. With fewer, untouched pages
-are handed out instead; the limit keeps touched memory from growing for ever."""
+are handed out instead. The limit bounds the growth of touched memory."""
 
 NEWEST = 32
-"""A run is searched among the most recently freed pages: this many times the number requested."""
+"""The search for a run covers this many times the requested pages, the most recently freed ones."""
 
 
 class FreePages:
@@ -38,8 +38,7 @@ class FreePages:
         """Hands out `number` free pages, beginning with those that follow page `after` while these are free.
 
         number: at most the number of free pages. in_a_run: searches contiguous pages among the most recently freed,
-        then among the untouched, unless many pages are free (SCATTERED): freed pages lie scattered between retained
-        ones.
+        then among the untouched, unless many freed pages exist (SCATTERED), which are scattered.
         """
         pages: list[int] = []
         while after is not None and len(pages) < number and self._take_one(after + 1):

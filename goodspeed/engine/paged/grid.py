@@ -1,4 +1,4 @@
-"""Forward passes padded to a few numbers of rows, so that a CUDA graph can hold each; attention is one kernel.
+"""Pads forward passes to a few numbers of rows, so that each number has a CUDA graph; attention is one kernel.
 
 Everything that a pass reads lies in one buffer on the device, which one transfer fills. Padding rows write to the KV
 cache's spare page, which no session reads.
@@ -25,7 +25,7 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 BLOCK_QUERIES = 8
 """Most queries of one session that attend together: a round's draft mostly fits."""
 MAX_NODES = 62
-"""Most nodes of a tree; what a node sees of it are the bits of one integer."""
+"""Most nodes of a tree: the nodes that a node sees are the bits of one integer."""
 CAPACITY = 1 << 20
 """Numbers in the buffer; nearly all are for page lists."""
 NUM_FIELDS = 9
@@ -38,8 +38,8 @@ class Inputs:
     tokens: Tensor  # [num_rows]
     positions: Tensor  # [num_rows] in the text
     slots: Tensor  # [num_rows] row of the pool
-    limits: Tensor  # [num_rows] leading keys of its session that a row sees (those of its window, if it has one)
-    seen: Tensor  # [num_rows] bit i: the row sees key `limits + i`, too (an ancestor in its tree, or itself)
+    limits: Tensor  # [num_rows] number of leading keys of its session (or window) that a row sees
+    seen: Tensor  # [num_rows] bit i: the row also sees key `limits + i` (an ancestor in its tree, or itself)
     blocks: Tensor  # [4, num_rows] of each block: first row, number of rows, keys to read, first index into `pages`
     pages: Tensor  # pages of all sessions, one after the other
 
@@ -115,7 +115,7 @@ class Grid:
         self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}  # by number of rows; with their logits
 
     def run(self, tokens: Ints, wanted: Sequence[int], layout: Layout) -> Tensor | None:
-        """Computes logits [num_wanted, vocab_size]; None, and nothing is done, if the pass is not one for the grid."""
+        """Computes logits [num_wanted, vocab_size]; returns None and does nothing if the pass does not fit the grid."""
         num_rows = next((size for size in SIZES if size >= len(tokens)), None)
         deepest = max((int(tree.depths.max()) for tree in layout.trees.values()), default=0)
         if (
@@ -144,7 +144,7 @@ class Grid:
         if self._stream is not None and num_rows not in self._graphs:
             try:
                 self._graphs[num_rows] = self._capture(num_rows, self._stream)
-            except RuntimeError as error:  # such as a model that waits for the device between layers
+            except RuntimeError as error:  # e.g. the model synchronizes with the device between layers
                 self._stream = None
                 log.warning("passes of %d rows and more run without CUDA graphs: %s", num_rows, error)
         if num_rows not in self._graphs:
@@ -157,8 +157,8 @@ class Grid:
         here = torch.cuda.current_stream(self.memory.device)
         stream.wait_stream(here)
         graph, pool = torch.cuda.CUDAGraph(), next((one.pool() for one, _ in self._graphs.values()), None)
-        with torch.cuda.stream(stream):  # comes back to `here` from a failed capture, too
-            self._call(num_rows)  # before the capture kernels are compiled, and libraries have their workspaces
+        with torch.cuda.stream(stream):  # also returns to `here` after a failed capture
+            self._call(num_rows)  # compiles kernels and allocates libraries' workspaces before the capture
             with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
                 logits = self._call(num_rows)
         here.wait_stream(stream)
@@ -177,7 +177,7 @@ class Grid:
 
 
 def inputs_of(tokens: Ints, layout: Layout, num_rows: int, spare: int) -> Ints:
-    """Returns the numbers that `Inputs.of` divides. The padding is one more chunk, of rows that see one key."""
+    """Returns the buffer's contents for `Inputs.of`. The padding is one more chunk, of rows that see one key."""
     num, size = len(tokens), layout.page_size
     starts, counts = np.append(layout.starts, 0), np.append(layout.counts, num_rows - num)
     offsets, num_pages = counts.cumsum() - counts, np.append(-(-(layout.starts + layout.counts) // size), 1)

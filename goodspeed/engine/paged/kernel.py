@@ -17,7 +17,7 @@ from goodspeed.engine.paged.memory import KVPool
 TILE = 64
 """Most keys multiplied at a time."""
 TILE_BYTES = 16 << 10
-"""Most bytes of these keys: two tiles of keys and values, and the queries, fit into any GPU's shared memory."""
+"""Most bytes of a tile of keys. Two tiles of keys and values, and the queries, fit into any GPU's shared memory."""
 
 
 def attend(
@@ -66,7 +66,7 @@ def attend(
 
 
 def _num_parts(num_rows: int) -> int:
-    """Returns into how many parts each block's keys are divided: few rows alone do not occupy a GPU."""
+    """Returns the number of parts of each block's keys; few rows need more parts to occupy a GPU."""
     return 8 if num_rows <= 16 else 4 if num_rows <= 64 else 2
 
 

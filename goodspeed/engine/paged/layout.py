@@ -106,7 +106,7 @@ class Plan:
         found: list[tuple[int, int, Bools]] = []
         for chunk, tree in self.trees.items():
             if group.low <= chunk < group.high:
-                first = int(self.counts[chunk]) - len(tree)  # negative: its first nodes are cached
+                first = int(self.counts[chunk]) - len(tree)  # negative if its first nodes are cached
                 nodes = np.minimum(np.arange(max(-first, 0), group.num_queries - first), len(tree) - 1)
                 hidden = tree.hidden(nodes, int(self.starts[chunk]) + first - 1, num_keys, window)
                 found.append((chunk - group.low, max(first, 0), hidden))
@@ -120,7 +120,7 @@ class Plan:
         rows = [(offsets[group.low : group.high, None] + self._tokens(group)).ravel() for group in self.groups]
         padded = np.concatenate(rows)
         unpadded = np.empty(self.num_tokens, np.int64)
-        unpadded[padded] = np.arange(len(padded))  # any row of a repeated query serves: all are equal
+        unpadded[padded] = np.arange(len(padded))  # any row of a repeated query: all are equal
         return padded, unpadded
 
     def _tokens(self, group: Group) -> Ints:

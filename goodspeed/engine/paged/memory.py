@@ -73,7 +73,7 @@ class KVPool:
 
 
 def staged(array: NDArray[Any], device: torch.device) -> Tensor:
-    """Returns the array in host memory from which a copy to the device waits for nothing; on a CPU it is the array's.
+    """Returns the array in pinned host memory, so that a copy to the device need not wait; on a CPU shares its memory.
 
     Torch reuses pinned memory only after such a copy.
     """
@@ -95,14 +95,14 @@ def pages_for(page_bytes: int, device: torch.device, memory_fraction: float | No
     if memory_fraction is None:
         memory_fraction = CUDA_FRACTION if device.type == "cuda" else CPU_FRACTION
     if not 0 < memory_fraction <= 1:
-        raise ConfigError(f"memory fraction {memory_fraction} is not above 0 and at most 1")
+        raise ConfigError(f"memory fraction {memory_fraction} must be above 0 and at most 1")
     return pages_in(int(_available_bytes(device) * memory_fraction), page_bytes)
 
 
 def pages_in(memory_bytes: int, page_bytes: int) -> int:
     """Returns the number of pages that fit into `memory_bytes`; ConfigError if none does."""
     if memory_bytes < page_bytes:
-        raise ConfigError(f"{memory_bytes} bytes hold no page of {page_bytes} bytes; give the runner more memory")
+        raise ConfigError(f"{memory_bytes} bytes hold no page of {page_bytes} bytes; use more memory")
     return memory_bytes // page_bytes
 
 
@@ -119,6 +119,6 @@ def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> T
             return torch.zeros(size, dtype=dtype, device=device)
         raw = np.zeros(num_bytes + 64, np.uint8)  # unlike torch's zeros, allocated on first use
     except (MemoryError, torch.OutOfMemoryError) as error:
-        raise ConfigError(f"{num_bytes} bytes of key/value memory a layer cannot be had; ask for less") from error
+        raise ConfigError(f"{num_bytes} bytes of KV cache per layer cannot be allocated; use less memory") from error
     start = -raw.ctypes.data % 64  # aligned to cache lines
     return torch.from_numpy(raw[start : start + num_bytes]).view(dtype).view(size)

@@ -23,8 +23,8 @@ class Chunk:
     """Tokens to append to a session at its cached length; logits are returned for the final `num_logits` tokens.
 
     parents: each node's parent in the tree that the final tokens form, as an index within the tree; -1: the token
-    before the tree. Parents come first. All other tokens form a chain. None: no tree. A tree longer than the chunk goes
-    on: its first nodes are the session's final cached tokens.
+    before the tree. Parents come first. All other tokens form a chain. None: no tree. The first nodes of a tree
+    longer than the chunk are the session's final cached tokens.
 
     num_masks: masks after the tokens, of a checkpoint that predicts several tokens in one pass; the final `num_logits`
     tokens and the tree include them. `Runner.forward` appends them, and drops them from the session after the pass.
@@ -95,7 +95,7 @@ class Packed:
         twice.
         """
         if len({path.key for path in paths}) != len(paths):
-            raise ValueError("of each session one path can be kept")
+            raise ValueError("each session may keep only one path")
         for path in paths:
             self._check_path(path)
         moved = [path for path in paths if path.nodes != tuple(range(len(path.nodes)))]
@@ -110,21 +110,21 @@ class Packed:
         cached = self.pool.length(path.key)
         ascends = all(one < other for one, other in pairwise((-1, *path.nodes)))
         if not 0 <= path.length <= cached or not ascends or path.length + max(path.nodes, default=-1) >= cached:
-            raise ValueError(f"{list(path.nodes)} is no path through what follows {path.length} of {cached} tokens")
+            raise ValueError(f"{list(path.nodes)} is not a path of nodes after token {path.length} of {cached}")
 
     def _check(self, chunks: Sequence[Chunk]) -> None:
         if not chunks or len({chunk.key for chunk in chunks}) != len(chunks):
             raise ValueError("a forward pass needs sessions, each of them once")
         for chunk in chunks:
             if not 0 <= chunk.num_logits <= len(chunk.tokens) or not chunk.tokens:
-                raise ValueError(f"{chunk.num_logits} logits of {len(chunk.tokens)} tokens cannot be had")
+                raise ValueError(f"{chunk.num_logits} logits are not possible for {len(chunk.tokens)} tokens")
             num_nodes, num_cached = len(chunk.parents or ()), self.pool.length(chunk.key)
             if 0 < num_nodes >= num_cached + len(chunk.tokens):
                 raise ValueError(f"a tree of {num_nodes} nodes needs as many tokens, and one before it")
         needed = sum(self.pool.pages_needed(chunk.key, len(chunk.tokens)) for chunk in chunks)
         if needed > self.pool.num_free:
             raise PoolExhausted(
-                f"this batch needs {needed} pages and {self.pool.num_free} of {self.pool.num_pages} are free; "
+                f"this batch needs {needed} pages, but {self.pool.num_free} of {self.pool.num_pages} are free; "
                 "free a session, or start with more memory"
             )
 

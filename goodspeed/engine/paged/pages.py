@@ -1,7 +1,7 @@
 """A paged pool's bookkeeping: which session owns which KV page, and which pages sessions share.
 
-Position p of a session is in page p // page_size of its table, at row p % page_size. Every operation costs the pages
-that it touches, and at times those of a larger eviction (EVICTED_SHARE).
+Position p of a session is in page p // page_size of its table, at row p % page_size. The cost of an operation is
+proportional to the pages it touches, and at times to a larger eviction (EVICTED_SHARE).
 
 With a prefix cache, full pages can be published under their text (`prefix_cache.py`). A session that begins with the
 same text adopts the pages. Published pages outlive their sessions until the pool needs room. Only full pages are
@@ -91,7 +91,7 @@ class PagePool:
         num_new = self.pages_needed(key, num_tokens)
         if num_new > self.num_free:
             raise PoolExhausted(
-                f"{num_new} pages are needed and {self.num_free} of {self.num_pages} are free; "
+                f"{num_new} pages are needed, but {self.num_free} of {self.num_pages} are free; "
                 "free a session, or start with more memory"
             )
         length = self._lengths.get(key, 0)
@@ -168,9 +168,9 @@ class PagePool:
     def adopt(self, key: Hashable, hit: Hit) -> None:
         """Opens a session with the pages that `find` returned. ValueError if it is open, or if a page was evicted."""
         if key in self._lengths:
-            raise ValueError(f"session {key!r} has memory already; only one without can begin with kept pages")
+            raise ValueError(f"session {key!r} already has pages; only a session without pages can adopt some")
         if not all(map(self._prefix_cache.is_kept, hit.pages)):
-            raise ValueError("a page that was found is not kept any more; find again after the pool has changed")
+            raise ValueError("a found page is no longer published; call find again after the pool has changed")
         for page in hit.pages:
             self._prefix_cache.hold(page)
         self._tables[key] = np.array(hit.pages, np.int64)
@@ -212,8 +212,8 @@ class PagePool:
     def owned(self, keys: Sequence[Hashable], others: Iterable[Hashable] = (), beside: Sequence[int] = ()) -> list[int]:
         """Returns each session's number of pages; a shared page counts only for the first session that has it.
 
-        So sessions freed in reverse order free these numbers of pages. others: sessions that stay open; their pages are
-        not counted. beside: further pages that are not counted.
+        Sessions freed in reverse order thus free these numbers of pages. others: sessions that stay open; their pages
+        are not counted. beside: further pages that are not counted.
         """
         tables = [self.table(key) for key in keys]
         if not self._prefix_cache.has_shared and not beside:

@@ -1,6 +1,6 @@
-"""Forward passes already laid out: plain integers in, logits out, keys and values added to the KV cache.
+"""Computes forward passes already laid out: plain integers in, logits out, keys and values added to the KV cache.
 
-So one process can lay out a pass, and every rank of a split model can compute it.
+One process lays out a pass, and every rank of a split model can compute it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class Pass:
 
     def __post_init__(self) -> None:
         if len(self.starts) != len(self.counts) or sum(self.counts) != len(self.tokens):
-            raise ValueError(f"{len(self.tokens)} tokens are not those of chunks of {self.counts}")
+            raise ValueError(f"{len(self.tokens)} tokens do not match chunks of {self.counts}")
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Passes:
     def __init__(
         self, model: nn.Module, memory: KVPool, others: Others | None = None, kernel: Kernel | None = None
     ) -> None:
-        """kernel: attention of passes that are padded (`grid.py`); None: no pass is."""
+        """kernel: attention of padded passes (`grid.py`); None: no pass is padded."""
         self.model, self.memory, self.others = model, memory, others
         kind = memory.device.type
         row_bytes = memory.shape.num_numbers * memory.dtype.itemsize
@@ -126,7 +126,7 @@ class Passes:
             branching = {number: tree for number, tree in trees.items() if tree is not None}  # the others are chains
             return lay_out(given.starts, given.counts, given.tables, self.memory.page_size, branching)
         if last is None:
-            raise ValueError("a pass follows none that succeeded")
+            raise ValueError("there is no successful pass to follow")
         return last[0].following()
 
     def _told(self, order: Order) -> AbstractContextManager[None]:

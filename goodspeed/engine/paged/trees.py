@@ -36,10 +36,10 @@ class Tree:
         num_nodes = len(parents)
         if list(parents) == list(range(BASE, num_nodes - 1)):
             return None
-        seen: list[int] = []  # by each node, as bits: quicker than rows of an array
+        seen: list[int] = []  # nodes that each node sees, as bits: faster than rows of an array
         for node, parent in enumerate(parents):
             if not BASE <= parent < node:
-                raise ValueError(f"the parents {list(parents)} are no tree: each comes before its node, or is {BASE}")
+                raise ValueError(f"the parents {list(parents)} are not a tree: each must precede its node or be {BASE}")
             seen.append(1 << node | (seen[parent] if parent != BASE else 0))
         num_bytes = -(-num_nodes // 8)
         packed = b"".join([bits.to_bytes(num_bytes, "little") for bits in seen])

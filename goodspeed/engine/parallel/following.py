@@ -58,7 +58,7 @@ def follow(stream: BinaryIO, checkpoint: Checkpoint, shape: KVShape, num_layers:
             case Copy() if passes is not None:
                 passes.copy(order)
             case _:
-                raise MalformedMessage("the first order has to be the size of the KV cache")
+                raise MalformedMessage("the first order must be the size of the KV cache")
     return None if passes is None else passes.memory
 
 
@@ -75,7 +75,7 @@ def run(done: Callable[[KVPool | None], None] = lambda _: None) -> NoReturn:
         status = 0
     except Exception as error:
         first_line = str(error).strip().split("\n")[0] or type(error).__name__
-        print(f"a rank of --tp cannot go on: {first_line}", file=sys.stderr, flush=True)
+        print(f"a rank of --tp stopped: {first_line}", file=sys.stderr, flush=True)
     os._exit(status)  # torch's threads may still wait for a rank that is gone
 
 

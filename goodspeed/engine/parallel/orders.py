@@ -27,12 +27,12 @@ def read(stream: BinaryIO) -> Order | None:
     """Reads the next order; None at the end marker. EOFError if the stream ends, MalformedMessage for invalid bytes."""
     [size] = LENGTH.unpack(_read(stream, LENGTH.size))
     if size > MAX_BYTES:
-        raise MalformedMessage(f"{size} bytes are no order")
+        raise MalformedMessage(f"{size} bytes are not a valid size of an order")
     try:
         kind, fields = _NAMED.decode(_read(stream, size))
         order: Order | None = _BY_KIND[kind].decode(fields)
     except (msgspec.DecodeError, KeyError) as error:
-        raise MalformedMessage(f"these {size} bytes are no order: {error}") from error
+        raise MalformedMessage(f"{size} bytes cannot be decoded as an order: {error}") from error
     return order
 
 
@@ -49,7 +49,7 @@ def _pack(array: Any) -> bytes:
 
 def _unpack(_: type, data: Any) -> Any:
     if not isinstance(data, bytes) or len(data) % 8:
-        raise ValueError("an array of int64 numbers is wanted")
+        raise ValueError("expected an array of int64 numbers")
     return np.frombuffer(bytearray(data), np.int64)  # a copy: torch needs a writable array
 
 

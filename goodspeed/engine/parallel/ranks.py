@@ -71,7 +71,7 @@ class Ranks:
     def together(self) -> Iterator[None]:
         """Runs work that all ranks do together inside the block, such as testing the model.
 
-        Raises RankLost for any Exception but GoodSpeedError, which passes. After any error the ranks are out of step,
+        Turns any Exception except GoodSpeedError into RankLost. After any error the ranks are out of step,
         and none can continue.
         """
         try:
@@ -137,7 +137,7 @@ class Ranks:
                 return lost
             time.sleep(POLL_S)
         first_line = str(error).strip().split("\n")[0] or type(error).__name__
-        return self._error(f"what the ranks of --tp {self.num_ranks} compute together failed ({first_line})")
+        return self._error(f"a joint computation of the ranks of --tp {self.num_ranks} failed ({first_line})")
 
     def _error(self, what: str) -> RankLost:
         return RankLost(f"{what}; restart the verify node")

@@ -69,7 +69,7 @@ def read_scheme(config: Mapping[str, Any]) -> Scheme | None:
     """
     inner = config.get("text_config")
     if isinstance(inner, Mapping) and inner.get(KEY) is not None:
-        raise _refusal("it stands in text_config, and only that of a whole checkpoint is read")
+        raise _refusal("it is in text_config, but only that of a whole checkpoint is supported")
     settings = config.get(KEY)
     if settings is None:
         return None
@@ -82,8 +82,8 @@ def read_scheme(config: Mapping[str, Any]) -> Scheme | None:
             return _fp8(settings)
         case "compressed-tensors":
             return _compressed_tensors(settings)
-    why = OTHERS.get(method, "there is no reader for it") if isinstance(method, str) else "it names no method"
-    raise _refusal(f"quant_method is {ascii(method)[:80]}, which is not read ({why})")
+    why = OTHERS.get(method, "it is unknown") if isinstance(method, str) else "it names no method"
+    raise _refusal(f"quant_method is {ascii(method)[:80]}, which is not supported ({why})")
 
 
 def dequantising(scheme: CompressedTensors) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _awq(settings: Mapping[str, Any]) -> Awq:
         _refuse_other(settings, key, "gemm", default="gemm")
     size = settings.get("group_size", settings.get("q_group_size", 128))
     if size != -1 and not _is_positive(size):
-        raise _refusal(f"group_size is {ascii(size)[:80]}, and must be a number of inputs, or -1 for all")
+        raise _refusal(f"group_size is {ascii(size)[:80]}, but must be a number of inputs, or -1 for all")
     return Awq(None if size == -1 else size)
 
 
@@ -120,27 +120,27 @@ def _fp8(settings: Mapping[str, Any]) -> Fp8:
     _refuse_other(settings, "scale_fmt", "float", default="float")
     _refuse_other(settings, "expert_dtype", "fp8", default="fp8")
     if settings.get("modules_to_convert"):
-        raise _refusal("modules_to_convert quantises more than linear layers, which is not read")
+        raise _refusal("modules_to_convert quantises more than linear layers, which is not supported")
     block = settings.get("weight_block_size", (128, 128))
     if block is None:
         return Fp8(None)
     if not isinstance(block, list | tuple) or len(block) != 2 or not all(_is_positive(size) for size in block):
-        raise _refusal(f"weight_block_size is {ascii(block)[:80]}, and must be two numbers, or null")
+        raise _refusal(f"weight_block_size is {ascii(block)[:80]}, but must be two numbers, or null")
     return Fp8((block[0], block[1]))
 
 
 def _compressed_tensors(settings: Mapping[str, Any]) -> CompressedTensors:
     if settings.get("kv_cache_scheme"):
-        raise _refusal("kv_cache_scheme asks for quantised keys and values, which are kept as they are here")
+        raise _refusal("kv_cache_scheme requests quantised keys and values, which are not supported")
     if settings.get("transform_config"):
-        raise _refusal("transform_config asks for rotations between layers, which are not computed")
+        raise _refusal("transform_config requests rotations between layers, which are not supported")
     groups = settings.get("config_groups")
     if not isinstance(groups, Mapping) or len(groups) != 1:
         raise _refusal("config_groups must be one way of quantising, since transformers applies one to all layers")
     if sparsity := settings.get("sparsity_config"):
         layout = sparsity.get("format") if isinstance(sparsity, Mapping) else sparsity
         if layout != "dense":
-            raise _refusal(f"sparsity_config has the format {ascii(layout)[:80]}, and only dense weights are read")
+            raise _refusal(f"sparsity_config has the format {ascii(layout)[:80]}, but only dense weights are supported")
     return CompressedTensors(settings)
 
 
@@ -150,7 +150,7 @@ def _is_positive(value: object) -> bool:
 
 def _refuse_unknown(settings: Mapping[str, Any], known: frozenset[str]) -> None:
     if unknown := sorted(ascii(key)[1:-1][:80] for key in set(settings) - known):
-        raise _refusal(f"{', '.join(unknown[:4])}: such settings of {settings['quant_method']} are not known here")
+        raise _refusal(f"{', '.join(unknown[:4])}: unknown settings of {settings['quant_method']}")
 
 
 def _refuse_other(settings: Mapping[str, Any], key: str, wanted: object, default: object = None) -> None:
@@ -159,7 +159,7 @@ def _refuse_other(settings: Mapping[str, Any], key: str, wanted: object, default
     if isinstance(value, str):
         value = value.lower()
     if value != wanted or type(value) is not type(wanted):
-        raise _refusal(f"{key} is {ascii(value)[:80]}, and only {wanted!r} is read")
+        raise _refusal(f"{key} is {ascii(value)[:80]}, but only {wanted!r} is supported")
 
 
 def _refusal(what: str) -> UnsupportedModelError:

@@ -1,6 +1,6 @@
 """Linear layers with weights in 4 bits, multiplied with bfloat16 rows by torch's kernels.
 
-A weight takes 4 bits, and a scale and zero per group, instead of 16 bits; a round reads that much less. The kernels
+A weight takes 4 bits instead of 16, plus a scale and a zero per group, so a round reads less memory. The kernels
 hold scales and zeros in bfloat16, so results differ from the dequantised layer's by rounding, about as much as bfloat16
 itself does. Each row's result is independent of the others.
 """
@@ -46,7 +46,7 @@ class Int4Linear(nn.Module):
     def fill(self, codes: Codes, device: torch.device) -> None:
         """Packs a weight for a device; the layer cannot move to another device afterwards."""
         if tuple(codes.codes.shape) != (self.in_features, self.out_features):
-            raise ValueError("a weight of this layer's shape is wanted")
+            raise ValueError("the weight does not have this layer's shape")
         flat = codes.codes.reshape(-1)
         num_samples = min(NUM_SAMPLES, len(flat))
         self.sampled = flat[torch.arange(num_samples) * (len(flat) - 1) // max(num_samples - 1, 1)].to(device)

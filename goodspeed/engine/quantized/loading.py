@@ -64,20 +64,20 @@ def load_model(
 
 def _model_class(config: Any) -> Any:
     if config.get_text_config(decoder=True) is not config:
-        raise UnsupportedModelError("a quantised checkpoint of more than a language model is not read; use a plain one")
+        raise UnsupportedModelError("a quantised checkpoint must be a plain language model; use an unquantised one")
     return MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
 
 
 def _refuse_shapes(layers: Layers, outline: Any) -> None:
     """Refuses layers of another size than the model's; transformers reports layers that the model lacks."""
     if not layers.names:
-        raise CheckpointError("quantization_config says that weights are quantised, and none is; correct config.json")
+        raise CheckpointError("config.json has a quantization_config, but no weight is quantised; correct config.json")
     weights = {name: list(tensor.shape) for name, tensor in outline.state_dict().items()}
     for name in layers.names:
         shape = layers.shape(name)
         found, wanted = [shape.num_outputs, shape.num_inputs], weights.get(f"{name}.weight")
         if wanted not in (None, found):
-            what = f"{name}.weight would have shape {found}, and the model wants {wanted}"
+            what = f"{name}.weight would have shape {found}, but the model needs {wanted}"
             raise CheckpointError(f"{what}; get the checkpoint again")
 
 
@@ -98,7 +98,7 @@ def _int4_layers(layers: AwqLayers, outline: Any, device: torch.device) -> dict[
     kept = {name: Int4Linear(shape) for name, shape in shapes.items() if right[shape]}
     if others := [name for name in layers.names if name not in kept]:
         extra = {"layers": len(others), "of": len(layers.names), "first": others[0]}
-        logger.warning("some layers are not multiplied in 4 bits and are dequantised, which takes memory", extra=extra)
+        logger.warning("some layers have no 4-bit kernel and are dequantised, which takes more memory", extra=extra)
     return kept
 
 
@@ -123,8 +123,8 @@ def refuse_unplaced(names: Iterable[str]) -> None:
     if wrong := sorted(names):
         some = ", ".join(ascii(name)[1:-1][:80] for name in wrong[:4])
         raise CheckpointError(
-            f"{len(wrong)} of the tensors have no place in the model ({some}), so it would compute something else; use "
-            "a release of transformers that knows them, or the plain checkpoint"
+            f"{len(wrong)} of the tensors have no place in the model ({some}), so its results would be wrong; use a "
+            "release of transformers that supports them, or the plain checkpoint"
         )
 
 

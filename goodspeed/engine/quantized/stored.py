@@ -47,7 +47,7 @@ class StoredTensors:
         if found != shape or dtype not in dtypes:
             wanted = f"{list(shape)} of {' or '.join(dtypes)}"
             raise CheckpointError(
-                f"{name} has shape {list(found)} of {dtype}, and must be {wanted}; get the checkpoint again"
+                f"{name} has shape {list(found)} of {dtype}, but must be {wanted}; get the checkpoint again"
             )
 
     def _slice(self, name: str) -> Any:

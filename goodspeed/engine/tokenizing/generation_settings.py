@@ -90,7 +90,7 @@ def _read_file(name: str, path: Path) -> dict[str, Any]:
         what = f"{name}: {path.name} cannot be read as JSON ({error})"
         raise CheckpointError(f"{what}; {WAY_OUT}") from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{name}: {path.name} is no JSON object; {WAY_OUT}")
+        raise CheckpointError(f"{name}: {path.name} is not a JSON object; {WAY_OUT}")
     return {key: value for key, value in content.items() if value is not None}
 
 
@@ -152,5 +152,5 @@ def _is_stop(value: Any) -> bool:
 
 
 def _wrong(name: str, file: str, key: str, value: Any, wanted: str) -> CheckpointError:
-    what = f"{name}: {file}: {key} is {ascii(value)[:80]}, and must be {wanted}"
+    what = f"{name}: {file}: {key} is {ascii(value)[:80]}, but must be {wanted}"
     return CheckpointError(f"{what}; {WAY_OUT}")

@@ -1,4 +1,4 @@
-"""Text to token ids and back, and the fingerprint by which two nodes verify that they mean the same ids.
+"""Converts text to token ids and back, and computes a fingerprint of what the ids mean, which two nodes compare.
 
 Uses the tokenizer's own defaults: a prompt includes the special tokens that the tokenizer adds, and output is decoded
 without special tokens.
@@ -16,7 +16,7 @@ MEANING = ("model", "normalizer", "pre_tokenizer", "decoder")
 """Parts of a tokenizer that define the text of an id; truncation, padding and chat templates do not."""
 
 PROBE = "A probe, 1 2 3."
-"""Encoded for the fingerprint: reveals the special tokens added to a prompt, however the tokenizer declares them."""
+"""Text encoded for the fingerprint: its ids include the special tokens that the tokenizer adds to a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ NOTHING = Inputs()
 def fingerprint(tokenizer: Any) -> str:
     """Returns a hash of the ids' meaning and of the ids added to a prompt; the same on every machine.
 
-    Covers vocabulary, merges, normalisation, added tokens, and an encoded probe: a draft node encodes the prompts, so
-    it must add the ids that the target expects. Rows of a model beyond its tokenizer do not count, so checkpoints
-    padded differently agree.
+    Covers vocabulary, merges, normalisation, added tokens, and an encoded probe. The probe is included because a draft
+    node encodes the prompts, and must add the ids that the target expects. Rows of a model beyond its tokenizer do not
+    count, so that checkpoints with different padding agree.
     """
     added = {str(i): (token.content, token.special) for i, token in tokenizer.added_tokens_decoder.items()}
     parts: dict[str, Any] = {"added": added, "probe": tokenizer(PROBE, verbose=False)["input_ids"]}

@@ -65,7 +65,7 @@ def _num_open(text: str) -> int:
 class StopFinder:
     """Releases text as soon as it is certain to precede any stop string.
 
-    The first match to be complete wins; among those complete at the same character, the longest.
+    The match that ends first counts; of several that end at the same character, the longest.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:

@@ -46,7 +46,7 @@ def load(name: str) -> Vocabulary:
         )
     except Exception as error:  # whatever the libraries raise for malformed files
         first_line = str(error).strip().split("\n")[0].rstrip(".: ") or type(error).__name__
-        what = f"--tokenizer {name}: it cannot be loaded ({first_line})"
+        what = f"--tokenizer {name}: the tokenizer cannot be loaded ({first_line})"
         raise CheckpointError(f"{what}; get the tokenizer's files again") from error
 
 

@@ -1,6 +1,6 @@
 """A checkpoint's vocabulary: its tokenizer, and the properties of texts in it.
 
-Serving users needs no more of a checkpoint, so a node without a model serves them, too.
+A node needs no more than this to serve users, so a node without a model can serve them.
 """
 
 from dataclasses import dataclass, field

@@ -44,7 +44,7 @@ class Policy(Protocol):
         ...
 
 
-_registry: Registry[Policy] = Registry("policy", "no policy is called {name!r}", UnknownPolicyError)
+_registry: Registry[Policy] = Registry("policy", "no policy is named {name!r}", UnknownPolicyError)
 register = _registry.register
 names = _registry.names
 create = _registry.create

@@ -52,7 +52,7 @@ def _file(path: Path) -> ModuleType:
     name = str(path.resolve())  # no other module has such a name
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
+        raise ImportError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look up their module there
     spec.loader.exec_module(module)
@@ -68,7 +68,7 @@ class OwnPolicy:
         try:
             self._policy = make()
         except Exception as error:
-            raise ConfigError(f"the policy {name} cannot be made: {type(error).__name__}: {error}") from error
+            raise ConfigError(f"the policy {name} cannot be created: {type(error).__name__}: {error}") from error
         if not callable(getattr(self._policy, "allocate", None)):
             raise ConfigError(f"the policy {name} has no method allocate(clients, budget); see docs/POLICY.md")
 
@@ -82,20 +82,20 @@ class OwnPolicy:
             lengths = [index(length) for length in given]  # type: ignore[attr-defined]
         except TypeError:
             raise PolicyError(
-                f"the policy {self._name} gave {reprlib.repr(given)}; it must give whole numbers"
+                f"the policy {self._name} returned {reprlib.repr(given)}; it must return whole numbers"
             ) from None
         if wrong := _wrong(lengths, most, budget):
-            raise PolicyError(f"the policy {self._name} gave {wrong}")
+            raise PolicyError(f"the policy {self._name} returned {wrong}")
         return lengths
 
 
 def _wrong(lengths: Sequence[int], most: Sequence[int], budget: int) -> str | None:
     """Describes the fault of an allocation; None if there is none."""
     if len(lengths) != len(most):
-        return f"{len(lengths)} lengths for {len(most)} clients; it must give one for each, in their order"
+        return f"{len(lengths)} lengths for {len(most)} clients; it must return one for each, in their order"
     for number, (length, allowed) in enumerate(zip(lengths, most, strict=True)):
         if not 0 <= length <= allowed:
-            return f"client {number} the length {length}; it must lie within 0 and its max_length, {allowed}"
+            return f"the length {length} for client {number}; it must lie within 0 and its max_length, {allowed}"
     if sum(lengths) > budget:
         return f"{sum(lengths)} tokens in all; the budget is {budget}"
     return None

@@ -1,7 +1,7 @@
-"""Maximises accepted tokens in total, without fairness, as adaptive verification inside one server does (vLLM's).
+"""Maximises accepted tokens in total, without fairness, like adaptive verification inside one server (vLLM).
 
-Equals `gradient` without fairness: the budget goes to the C drafted tokens that are likeliest to be accepted. Clients
-that are hard to draft for get nothing while others can use the budget. Ties rotate. Goodput plays no part.
+Equals `gradient` without fairness: the budget goes to the C drafted tokens with the highest acceptance probability.
+Clients with low acceptance rates get nothing while others can use the budget. Ties rotate. Goodput plays no part.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Acceptor:
         if now - self._said_at >= WARN_INTERVAL_S:
             self._said_at = now
             logger.warning(
-                "no HTTP connection can be accepted now; allow this process more descriptors (ulimit -n)",
+                "cannot accept HTTP connections now; allow this process more descriptors (ulimit -n)",
                 extra={"error": error.strerror},
             )
         self._loop.remove_reader(self._listener)

@@ -124,7 +124,7 @@ def possible_connections(wanted: int) -> int:
     possible = _possible(wanted)
     if possible < wanted:
         logger.warning(
-            "fewer HTTP connections than usual are served; allow this process more descriptors (ulimit -n)",
+            "serving fewer HTTP connections than usual; allow this process more descriptors (ulimit -n)",
             extra={"possible": possible, "wanted": wanted},
         )
     return possible
@@ -142,7 +142,7 @@ def _possible(wanted: int) -> int:
     possible = min(wanted, free - max(KEPT, free // 4))
     if possible < min(wanted, MIN_CONNECTIONS):
         raise ConfigError(
-            f"--http: only {free} more files and sockets may be open in this process, too few to serve HTTP; allow it "
+            f"--http: this process may open only {free} more files and sockets, too few to serve HTTP; allow "
             f"at least {KEPT + MIN_CONNECTIONS - free} more (ulimit -n), or {KEPT + wanted} for {wanted} connections"
         )
     return possible

@@ -10,10 +10,10 @@ MESSAGES = "/v1/messages"
 """The path, and the paths below, where errors have Anthropic's format and statuses."""
 
 OVERLOADED = 529
-"""Anthropic's status where OpenAI has 503."""
+"""Anthropic's status for OpenAI's 503."""
 
 NO_THREADS = "thread_unsupported_request"
-"""Anthropic's code where no conversation is kept; their client then sends all of it each time."""
+"""Anthropic's code for a server that stores no conversations; their client then sends the whole one each time."""
 
 TYPES = {
     401: "authentication_error",

@@ -87,7 +87,7 @@ class TimeoutProtocol(H11Protocol):
         if not num_pending or num_taken > self._num_taken:
             self._num_taken, self._taken_at = num_taken, now
         elif now - self._taken_at >= WRITE_TIMEOUT_S:
-            logger.info("closed a connection: nothing of its answer is taken", extra={"num_bytes": num_pending})
+            logger.info("closed a connection: its client does not read the answer", extra={"num_bytes": num_pending})
             self.transport.abort()
         self._mark_busy_or_idle()
 
@@ -195,9 +195,9 @@ class StrictConnection(h11.Connection):
 def _check_lengths(request: h11.Request) -> None:
     names = {name for name, _ in request.headers}
     if ENCODING in names and LENGTH in names:
-        raise h11.RemoteProtocolError("Content-Length together with Transfer-Encoding; send one of them", 400)
+        raise h11.RemoteProtocolError("it has both Content-Length and Transfer-Encoding; send one of them", 400)
     if ENCODING in names and request.http_version < b"1.1":
-        raise h11.RemoteProtocolError("Transfer-Encoding is none of HTTP/1.0; send Content-Length", 400)
+        raise h11.RemoteProtocolError("HTTP/1.0 has no Transfer-Encoding; send Content-Length", 400)
 
 
 class CountingTransport:

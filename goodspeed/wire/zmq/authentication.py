@@ -65,7 +65,7 @@ def client_options(keys: ClientKeys) -> dict[int, int | bytes]:
 def checked_pair(pair: KeyPair) -> KeyPair:
     """Returns the pair; ConfigError if the public key does not match the secret key."""
     if zmq.curve_public(pair.secret_key.encode()) != pair.public_key.encode():
-        raise ConfigError("--key: the public and the secret key in it do not belong together; make a new pair")
+        raise ConfigError("--key: its public key does not match its secret key; make a new pair")
     return pair
 
 
@@ -116,7 +116,7 @@ class ZapHandler:
         if key is not None and self._admitted(key):
             return [b"1.0", request[1], b"200", b"OK", key.encode(), b""]
         address = request[3].decode("ascii", "replace") if len(request) > 3 else "?"
-        logger.info("turned a key away that is not enrolled, or barred", extra={"key": key, "address": address})
+        logger.info("refused a key that is not enrolled, or barred", extra={"key": key, "address": address})
         return [b"1.0", request[1] if len(request) > 1 else b"", b"400", b"this key may not connect", b"", b""]
 
     def _admitted(self, key: str) -> bool:
@@ -124,7 +124,7 @@ class ZapHandler:
         try:
             return self._admits(key)
         except Exception:
-            logger.exception("could not tell whether a key is enrolled")
+            logger.exception("cannot check whether a key is enrolled")
             return False
 
 
@@ -172,14 +172,14 @@ class ConnectionMonitor:
         if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
             name = self._keys.pair.name if self._keys is not None else None
             return (
-                f"it turned this draft node's key away (ZAP 400): copy {name or 'its'}.pub into the verify node's "
+                f"it refused this draft node's key (ZAP 400): copy {name or 'its'}.pub into the verify node's "
                 "--enrolled folder, if it is not there"
             )
         if self._keys is None:
             if event != zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
                 return None  # a connection loss: ZeroMQ reconnects at once
-            return "it does not speak without encryption, or is no verify node: give --key and --verify-key"
+            return "it requires encryption, or is not a verify node: give --key and --verify-key"
         return (
-            "the encrypted handshake failed: --verify-key is not that verify node's, or it was started without --key, "
-            "or something else listens there, or the line broke"
+            "the encrypted handshake failed: --verify-key is not that verify node's key, or that node has no --key, "
+            "or another program listens there, or the connection broke"
         )

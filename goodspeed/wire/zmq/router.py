@@ -38,7 +38,7 @@ class RouterLink(SocketLink):
         self._zap: ZapHandler | None = None
         self._barred: Container[bytes] = ()
         self._was_emptied = False
-        self._is_amid = False  # of an oversized message whose remaining frames are dropped
+        self._is_amid = False  # the remaining frames belong to an oversized message, and are dropped
         _seed_names()
         super().__init__(address, options)
         port = int(self.endpoint.rpartition(":")[2])

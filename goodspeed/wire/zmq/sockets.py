@@ -38,7 +38,7 @@ class SocketLink(Link):
             self._context.destroy(linger=0)
             if error.errno != zmq.EINVAL:
                 raise
-            raise TransportError(f"{address.endpoint}: ZeroMQ takes no such address or key; check both") from None
+            raise TransportError(f"{address.endpoint}: ZeroMQ rejects this address or key; check both") from None
         except BaseException:
             self._context.destroy(linger=0)
             raise

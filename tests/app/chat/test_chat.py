@@ -167,16 +167,16 @@ def test_a_refusal_is_one_line(stub: Stub, talk: Talk, status: int, headers: dic
             + b"data: [DONE]\n\n",
             ": the node went",
         ),
-        (b"", " without saying why; look at the node's log"),
-        (event({**FRAME, "choices": [], "usage": USAGE}), " without saying why; look at the node's log"),
+        (b"", " without a reason; see the node's log"),
+        (event({**FRAME, "choices": [], "usage": USAGE}), " without a reason; see the node's log"),
     ],
 )
 def test_an_answer_that_breaks_off(stub: Stub, talk: Talk, rest: bytes, said: str) -> None:
     stub.body = chunk("Hel") + rest
-    assert talk("hi") == (1, "Hel\n", f"goodspeed: {stub.url} broke the answer off{said}\n")
+    assert talk("hi") == (1, "Hel\n", f"goodspeed: {stub.url} ended the answer early{said}\n")
     status, out, _ = talk("hi", "--json")
     assert status == 1
-    assert json.loads(out.splitlines()[-1])["error"] == f"{stub.url} broke the answer off{said}"
+    assert json.loads(out.splitlines()[-1])["error"] == f"{stub.url} ended the answer early{said}"
 
 
 @pytest.mark.parametrize(

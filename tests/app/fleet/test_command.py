@@ -100,7 +100,7 @@ def test_without_ray_it_says_what_to_install(run: Run, monkeypatch: pytest.Monke
 
 def test_a_fleet_that_is_up_is_not_started_again(run: Run, gone: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Record, "is_there", True)
-    assert "the fleet default is up already; end it with `goodspeed-fleet down`" in run(*UP)[2]
+    assert "the fleet default is already running; end it with `goodspeed-fleet down`" in run(*UP)[2]
 
 
 def test_when_ray_is_gone_the_fleet_can_be_started_again_or_forgotten(run: Run, gone: Record) -> None:

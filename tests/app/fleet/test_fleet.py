@@ -134,7 +134,7 @@ def test_texts_go_on_through_the_deaths_of_a_replica_of_the_keeper_and_of_ray(fl
     assert told["endpoints"] == [*told["replicas"].values()]
     first = fleet.replicas()
     assert {name: replica["endpoint"] for name, replica in first.items()} == told["replicas"]
-    assert "is up already" in fleet(*words, status=2)
+    assert "is already running" in fleet(*words, status=2)
     home, other = told["endpoints"]
     with DraftNode(home, "--verify", other, "--connect-timeout-s", str(DEADLINE_S)) as draft:
         draft.wait_until_ready()

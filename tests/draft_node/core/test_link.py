@@ -139,7 +139,7 @@ def test_who_is_kept_out_goes_on_asking_and_knows_why(connected, code):
 
 
 def test_a_verify_node_that_says_it_stops_is_away_at_once_and_asked_until_it_is_back(connected):
-    stopping = Refusal("draining", "this verify node is stopping", "say Hello until one is back")
+    stopping = Refusal("draining", "this verify node is stopping", "send Hello until a verify node answers")
     assert connected.heard(stopping, 1.0) == [Command.DROP_SESSIONS]
     assert connected.away_s(1.5) == 0.5
     assert connected.tick(1.9) == []  # it would only be refused again
@@ -151,6 +151,8 @@ def test_a_verify_node_that_says_it_stops_is_away_at_once_and_asked_until_it_is_
 
 
 def test_a_session_that_a_stopping_verify_node_does_not_open_says_nothing_of_the_others(connected):
-    refused = Refusal("draining", "this verify node is stopping", "say Hello until one is back", session_id(1), 1)
+    refused = Refusal(
+        "draining", "this verify node is stopping", "send Hello until a verify node answers", session_id(1), 1
+    )
     assert connected.heard(refused, 1.0) == []
     assert connected.connected

@@ -82,7 +82,7 @@ def test_one_that_fills_the_draft_model_s_own_context_does_not_go_on():
     assert delivered == Deliver((8,), local=True)
     assert (failed.code, failed.what) == (
         "verify_away",
-        "it is away; the draft model does not go on alone: 5 tokens leave no room in the draft model's context of 5",
+        "it is away; the draft model cannot continue alone: 5 tokens leave no room in the draft model's context of 5",
     )
     assert session.done
 

@@ -62,5 +62,5 @@ def test_a_leaf_without_permitted_tokens_is_closed_and_its_way_is_known():
     tree = Tree.of(NODES)
     assert [tree.tokens[node] for node in tree.path(4)] == [3, 5]
     assert tree.reach((3, 5)) == 4
-    with pytest.raises(ValueError, match="no way"):
+    with pytest.raises(ValueError, match="not a path"):
         tree.reach((5,))

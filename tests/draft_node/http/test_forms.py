@@ -81,7 +81,7 @@ def test_structured_outputs(form, constraint):
             "response_format.json_schema.name",
             "must be given",
         ),
-        ({"response_format": {"type": "text", "more": 1}}, "response_format.more", "not a parameter that is served"),
+        ({"response_format": {"type": "text", "more": 1}}, "response_format.more", "not a supported parameter"),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}},
             "response_format.json_schema.schema",
@@ -95,11 +95,11 @@ def test_structured_outputs(form, constraint):
         ({"structured_outputs": {"json": "{"}}, "structured_outputs.json", "cannot be read as JSON"),
         ({"structured_outputs": {"json": {"enum": ["v" * 70_000]}}}, "structured_outputs.json", "are the most"),
         ({"structured_outputs": {"choice": []}}, "structured_outputs.choice", "must not be empty"),
-        ({"structured_outputs": {"regex": "a"}, "ignore_eos": True}, "ignore_eos", "ends where the form ends"),
+        ({"structured_outputs": {"regex": "a"}, "ignore_eos": True}, "ignore_eos", "ends where its form ends"),
         (
             {"structured_outputs": {"backend": "x", "regex": "a"}},
             "structured_outputs.backend",
-            "not a parameter that is served",
+            "not a supported parameter",
         ),
         ({"guided_json": SCHEMA}, "guided_json", "send structured_outputs"),
         ({"response_format": {"type": "text", "schema": SCHEMA}}, "response_format.schema", "send json_schema"),

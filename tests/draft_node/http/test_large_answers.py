@@ -114,7 +114,7 @@ def test_what_a_whole_answer_may_tell_is_bounded(ask: str, monkeypatch: pytest.M
     assert getattr(api, ask)(max_tokens=4, n=2, **wanted).status_code == 200
     error = error_of(getattr(api, ask)(max_tokens=5, n=2, **wanted))
     assert (error["param"], error["code"]) == ("logprobs", "invalid_value")
-    assert "30 tokens and alternatives are more than the 24 of one answer" in error["message"]
+    assert "30 tokens and alternatives are more than one answer's limit of 24" in error["message"]
     assert getattr(api, ask)(max_tokens=5, n=2, stream=True, **wanted).status_code == 200
     assert getattr(api, ask)(max_tokens=900, n=16).status_code == 200
 

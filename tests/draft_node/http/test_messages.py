@@ -259,7 +259,7 @@ def test_an_input_that_no_call_has_is_refused_by_its_own_name(given: dict[str, A
 def test_a_users_own_word_is_quoted_as_it_is() -> None:
     """Also where it is the name of a parameter that has another name here."""
     answer = ask(Api(service=SpeakingService("Cold.")), tools=[WEATHER | {"name": "max_completion_tokens"}] * 2)
-    message = "tools.1.name: there is a tool called 'max_completion_tokens' already; give each its own name"
+    message = "tools.1.name: another tool is named 'max_completion_tokens', too; give each its own name"
     assert error_of(answer, 400, "invalid_request_error") == message
 
 
@@ -337,8 +337,8 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
         ({"stop_sequences": ["x"] * 5}, "stop_sequences must have at most 4"),
         ({"stop_sequences": [""]}, "stop_sequences.0 must not be empty"),
         ({"model": "claude"}, "the model 'claude' is not served here"),
-        ({"mcp_servers": [{"url": "x"}]}, "mcp_servers is not a parameter"),
-        ({"container": "x"}, "container is not a parameter"),
+        ({"mcp_servers": [{"url": "x"}]}, "mcp_servers is not a supported parameter"),
+        ({"container": "x"}, "container is not a supported parameter"),
         ({"messages": []}, "messages must"),
         ({"messages": [USER, {"role": "assistant", "content": "The"}]}, "messages must not end with the assistant"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role must be"),
@@ -347,7 +347,7 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
         ({"messages": [USER | {"content": "x" * 3000}]}, "messages: 3004 characters do not fit"),
         ({"messages": [USER | {"content": "x" * 1500}]}, "messages must be shorter"),
         (content(), "messages.1.content must not be empty"),
-        (content(IMAGE), "messages.1.content.0 has the type 'image', which is not served here; send one of 'text', "),
+        (content(IMAGE), "messages.1.content.0 has the type 'image', which is not supported; send one of 'text', "),
         (content({"type": "document"}), "messages.1.content.0 has the type 'document'"),
         (content({"type": "redacted_thinking"}), "messages.1.content.0 has the type 'redacted_thinking'"),
         (content({"text": "x"}), "messages.1.content.0 has the type ''"),
@@ -365,18 +365,18 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
         (TOOLS, "tools are not supported: this model's chat template knows none"),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools.0.type must be 'custom'"),
         ({"tools": [{"name": "weather"}]}, "tools.0.input_schema must be given"),
-        ({"tool_choice": {"type": "any"}}, "tool_choice asks for a call, and there are no tools"),
+        ({"tool_choice": {"type": "any"}}, "tool_choice requires a call, but there are no tools"),
         ({"tool_choice": {"type": "tool"}, **TOOLS}, "tool_choice.name must be given"),
         ({"tool_choice": {"type": "auto", "name": "x"}, **TOOLS}, "tool_choice.name must be given"),
         ({"thinking": {"type": "sometimes"}}, "thinking.type must be"),
-        ({"thinking": {"type": "enabled", "display": "omitted"}}, "thinking.display is not a parameter"),
+        ({"thinking": {"type": "enabled", "display": "omitted"}}, "thinking.display is not a supported parameter"),
         ({"output_config": {"effort": "high"}}, "output_config.effort is not supported"),
         (
             {"output_config": {"format": {"type": "json_schema", "schema": {"type": "odd"}}}},
             "output_config.format.schema",
         ),
         ({"output_config": {"format": {"type": "json_schema", "schema": LONG}}}, "output_config.format.schema has"),
-        ({"goodspeed": {"mark_accepted": True}, "stream": True}, "goodspeed.mark_accepted is not served here"),
+        ({"goodspeed": {"mark_accepted": True}, "stream": True}, "goodspeed.mark_accepted is not supported here"),
         ({"stream_options": {}}, "stream_options needs stream"),
     ],
 )
@@ -392,9 +392,9 @@ def test_refused_by_name(api: Api, body: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"tools": [WEATHER, WEATHER]}, "tools.1.name: there is a tool called 'weather'"),
+        ({"tools": [WEATHER, WEATHER]}, "tools.1.name: another tool is named 'weather'"),
         ({"tools": [WEATHER | {"input_schema": {"type": "string"}}]}, 'tools.0.input_schema.type must be "object"'),
-        ({"tool_choice": {"type": "tool", "name": "x"}, **TOOLS}, "tool_choice.name: no tool is called 'x'"),
+        ({"tool_choice": {"type": "tool", "name": "x"}, **TOOLS}, "tool_choice.name: no tool is named 'x'"),
     ],
 )
 def test_tools_are_refused_by_the_names_of_this_api(body: dict[str, Any], message: str) -> None:
@@ -434,7 +434,9 @@ def test_how_long_an_answer_may_be_has_to_be_said(api: Api) -> None:
 
 def test_only_what_makes_the_prompt_is_counted(api: Api) -> None:
     assert count(api, system="x").json() == {"input_tokens": len("system:x;user:hello;")}
-    assert error_of(count(api, max_tokens=1), 400, "invalid_request_error").startswith("max_tokens is not a parameter")
+    assert error_of(count(api, max_tokens=1), 400, "invalid_request_error").startswith(
+        "max_tokens is not a supported parameter"
+    )
     assert error_of(count(api, model="x"), 404, "not_found_error")
     assert error_of(count(api, messages=[USER | {"content": "x" * 3000}]), 400, "invalid_request_error")
     assert not api.service.wanted
@@ -470,7 +472,7 @@ def test_what_fails_before_the_first_token_is_said_by_the_status(api: Api, strea
     ("error", "kind", "message"),
     [
         (VerifyAway("verify_away", "away"), "overloaded_error", "away"),
-        (RuntimeError("a secret"), "api_error", "this stream broke here; the log says why"),
+        (RuntimeError("a secret"), "api_error", "this stream failed here; see the log"),
     ],
 )
 def test_a_stream_that_breaks_ends_with_an_error(api: Api, error: Exception, kind: str, message: str) -> None:

@@ -116,7 +116,7 @@ def test_what_drafts_is_the_requests_choice_and_else_the_nodes(settings, extensi
         ({"drafter": "model"}, "goodspeed.drafter: this draft node has no model; send auto, ngram or none"),
         (
             {"drafter": "ngram", "speculate": False},
-            "goodspeed.drafter: ngram drafts, and the request asks for no drafts, too; drop one of them",
+            "goodspeed.drafter: ngram drafts, but the request also disables drafts; drop one of the two",
         ),
         ({"drafter": "assistant"}, "goodspeed.drafter must be 'auto', 'model', 'ngram' or 'none'"),
     ],

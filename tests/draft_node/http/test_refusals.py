@@ -45,14 +45,14 @@ BOTH: Rows = [
     ({"goodspeed": {"max_draft": -1}}, "goodspeed.max_draft must be at least 0"),
     ({"goodspeed": {"slo": "fast"}}, "goodspeed.slo: there is no tier 'fast'; there are none here; leave it out"),
     ({"goodspeed": {"slo": {}}}, "goodspeed.slo must have ttft_ms, tpot_ms or both"),
-    ({"goodspeed": {"slo": {"ttft_ms": 9, "tpot_window": 9}}}, "goodspeed.slo must have tpot_ms, which"),
+    ({"goodspeed": {"slo": {"ttft_ms": 9, "tpot_window": 9}}}, "goodspeed.slo must have tpot_ms, because"),
     ({"goodspeed": {"slo": {"tpot_ms": 9, "tpot_window": -1}}}, "goodspeed.slo.tpot_window must be at least 0"),
     ({"goodspeed": {"slo": 5}}, "goodspeed.slo must be a tier's name, or an object with ttft_ms, tpot_ms or both"),
-    ({"goodspeed": {"slo": {"tier": "x"}}}, "goodspeed.slo.tier is not a parameter that is served here; leave it out"),
+    ({"goodspeed": {"slo": {"tier": "x"}}}, "goodspeed.slo.tier is not a supported parameter; leave it out"),
     ({"goodspeed": {"slo": {"tpot_ms": 0}}}, "goodspeed.slo.tpot_ms must be at least 0.1"),
     ({"goodspeed": {"slo": {"ttft_ms": 1e9}}}, "goodspeed.slo.ttft_ms must be at most 3600000"),
     ({"goodspeed": {"slo": {"ttft_ms": "5"}}}, "goodspeed.slo.ttft_ms must be a number"),
-    ({"goodspeed": {"speed": 1}}, "goodspeed.speed is not a parameter that is served here; leave it out"),
+    ({"goodspeed": {"speed": 1}}, "goodspeed.speed is not a supported parameter; leave it out"),
     ({"logit_bias": {"256": -100}}, "logit_bias: 256 is no token id; they go from 0 to 255"),
     *(
         ({"logit_bias": {name: 1, "5": 1}}, 'logit_bias must have token ids as its names, like {"50256": -100}')
@@ -87,7 +87,7 @@ BOTH: Rows = [
     ({"stream": "yes"}, "stream must be true or false"),
     ({"stream_options": {}}, "stream_options needs stream: true; send both, or neither"),
     ({"stream": True, "stream_options": 5}, "stream_options must be an object"),
-    ({"stream": True, "stream_options": {"more": 1}}, "stream_options.more is not a parameter that is served here"),
+    ({"stream": True, "stream_options": {"more": 1}}, "stream_options.more is not a supported parameter"),
     ({"top_k": -2}, "top_k must be at least -1"),
 ]
 PROMPT = "prompt must be a string, a list of strings, a list of token ids, or a list of such lists; none of them empty"
@@ -112,7 +112,7 @@ COMPLETIONS: Rows = [
         {"prompt": "x" * 1500},
         "prompt must be shorter: the context has 1000 tokens, and the prompt takes 1500 of them",
     ),
-    ({"tools": [1]}, "tools is not a parameter that is served here; leave it out"),
+    ({"tools": [1]}, "tools is not a supported parameter; leave it out"),
 ]
 
 
@@ -139,13 +139,13 @@ CHATS: Rows = [
     (user(content=5), "messages.0.content must be a string or a list of text parts"),
     (user(content=[]), "messages.0.content must not be empty"),
     (user(content=["x"]), "messages.0.content.0 must be an object"),
-    (part(cached=[1]), "messages.0.content.0.cached is not a parameter that is served here; leave it out"),
+    (part(cached=[1]), "messages.0.content.0.cached is not a supported parameter; leave it out"),
     (user(content=[{"type": "text", "text": ""}] * 1025), "messages.0.content must have at most 1024 members"),
     (part(text=5), "messages.0.content.0.text must be a string"),
     (part(type="image_url"), "messages.0.content.0.type must be 'text'"),
     (user(name="x" * 513), "messages.0.name must have at most 512 characters"),
     (user(reasoning="x"), 'messages.0.reasoning is for messages of the role "assistant"; leave it out'),
-    (user(refusal="no"), "messages.0.refusal is not a parameter that is served here; leave it out"),
+    (user(refusal="no"), "messages.0.refusal is not a supported parameter; leave it out"),
     (user(role="tool", tool_call_id="1"), "messages.0.role: tools are not supported, since this model's chat template"),
     (
         user(role="function"),
@@ -161,14 +161,14 @@ CHATS: Rows = [
     (user(tool_calls=[{}]), "messages.0.tool_calls.0.id must be given"),
     ({"prediction": "hello"}, "prediction must be an object"),
     *(
-        ({"prediction": EXPECTED, "goodspeed": own}, "prediction: drafts come from it, and goodspeed asks for none")
+        ({"prediction": EXPECTED, "goodspeed": own}, "prediction: it is a source of drafts, but goodspeed excludes")
         for own in ({"speculate": False}, {"drafter": "model"})
     ),
     ({"prediction": {"type": "content"}}, "prediction.content must be given"),
     ({"prediction": {**EXPECTED, "type": "guess"}}, "prediction.type must be 'content'"),
-    ({"prompt": "hello"}, "prompt is not a parameter that is served here; leave it out"),
+    ({"prompt": "hello"}, "prompt is not a supported parameter; leave it out"),
     ({"reasoning_effort": "high"}, "reasoning_effort is not supported: this model's chat template knows none"),
-    ({"tool_choice": "required"}, "tool_choice asks for a call, and there are no tools; send tools"),
+    ({"tool_choice": "required"}, "tool_choice requires a call, but there are no tools; send tools"),
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools are not supported: this model's"),
     ({"tools": [{"type": "function"}]}, "tools.0.function must be given"),
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs must be at most 20"),
@@ -207,21 +207,21 @@ def test_what_is_not_served_is_named_with_advice(api: Api, name: str) -> None:
     value, advice = UNSERVED[name]
     for ask in (api.chat, api.complete):
         error = error_of(ask(**{name: value}))
-        assert (error["message"], error["param"]) == (f"{name} is not a parameter that is served here; {advice}", name)
+        assert (error["message"], error["param"]) == (f"{name} is not a supported parameter; {advice}", name)
         assert error["code"] == "unknown_parameter"
 
 
 @pytest.mark.parametrize(
     ("method", "path", "body", "expected"),
     [
-        ("GET", "/v2", None, "there is nothing at /v2; GET / lists what there is"),
+        ("GET", "/v2", None, "there is nothing at /v2; GET / lists the routes"),
         ("GET", "/v1/completions", None, "GET /v1/completions is not served; use POST"),
         ("GET", "/v1/models/gpt-5", None, "the model 'gpt-5' is not served here; ask for 'goodspeed'"),
         ("POST", "/tokenize", {"prompt": 5}, "prompt must be a string"),
         ("POST", "/tokenize", {}, "send either prompt or messages"),
         ("POST", "/tokenize", {"prompt": "x", **user()}, "send either prompt or messages"),
         ("POST", "/tokenize", {"prompt": ""}, "the prompt is empty"),
-        ("POST", "/tokenize", {"prompt": "a", "surprise": 1}, "surprise is not a parameter"),
+        ("POST", "/tokenize", {"prompt": "a", "surprise": 1}, "surprise is not a supported parameter"),
         ("POST", "/tokenize", {"prompt": "x", "model": "gpt-5"}, "the model 'gpt-5' is not served here"),
         ("POST", "/detokenize", {}, "tokens must be given"),
         ("POST", "/detokenize", {"tokens": None}, "tokens must be a list"),

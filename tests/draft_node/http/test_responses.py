@@ -307,7 +307,7 @@ def test_a_stream_that_breaks_by_a_fault_of_ours_does_so_too(api: Api) -> None:
     *_, before, last = events_of(respond(api, max_output_tokens=5, stream=True))
     assert before["type"] == "response.output_text.delta"
     assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
-    assert last["response"]["error"]["message"] == "this stream broke here; the log says why"
+    assert last["response"]["error"]["message"] == "this stream failed here; see the log"
 
 
 def test_a_text_that_begins_anew_is_one_response(api: Api) -> None:

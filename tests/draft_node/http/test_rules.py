@@ -48,7 +48,7 @@ def test_what_is_left_open_is_as_the_targets_makers_say_also_of_the_next_target(
 def test_tokens_that_end_a_text_are_too_many_together_with_the_targets_own(ask: Any) -> None:
     """A session has room for 64; the target has two, 0 and 1."""
     error = error_of(ask(Api(), stop_token_ids=list(range(2, 65))))
-    what = "stop_token_ids: 63 beside 2 of the target's own are too many; send at most 62, or ignore_eos"
+    what = "stop_token_ids: 63 in addition to 2 of the target's own are too many; send at most 62, or ignore_eos"
     assert (error["message"], error["param"], error["code"]) == (what, "stop_token_ids", "invalid_value")
     assert ask(Api(), stop_token_ids=list(range(64))).status_code == 200  # its own among them
     assert ask(Api(), stop_token_ids=list(range(2, 66)), ignore_eos=True).status_code == 200

@@ -142,7 +142,7 @@ def test_a_header_that_cannot_be_asked_for_is_refused_with_what_can(api: Api, gi
 def test_a_header_and_a_tier_are_one_too_many(api: Api) -> None:
     response = post(api, {"x-slo-ttft-ms": "200"}, goodspeed={"slo": "chat"})
     assert response.status_code == 400
-    assert "goodspeed.slo and x-slo-ttft-ms ask for two levels" in response.json()["error"]["message"]
+    assert "goodspeed.slo and x-slo-ttft-ms request two service levels" in response.json()["error"]["message"]
 
 
 def post(api: Api, headers: dict[str, str], **body: Any) -> Any:

@@ -92,8 +92,8 @@ def test_without_strict_tools_texts_are_free() -> None:
         ),
         ({"tools": [function(strict=True, a={"enum": ["x" * 70_000]})]}, "tools", "too long"),
         ({"tools": [function(a={"items": {"x-guidance": {"lenient": True}}})]}, "tools.0.function.parameters", "x-gui"),
-        ({"tools": STRICT, "ignore_eos": True}, "ignore_eos", "in a form"),
-        ({"tools": TOOLS, "structured_outputs": {"regex": "a"}}, "structured_outputs", "go together as JSON only"),
+        ({"tools": STRICT, "ignore_eos": True}, "ignore_eos", "ends where its form ends"),
+        ({"tools": TOOLS, "structured_outputs": {"regex": "a"}}, "structured_outputs", "with tools must be JSON"),
     ],
 )
 def test_forms_that_cannot_be_kept_are_refused(body: dict[str, Any], param: str, what: str) -> None:

@@ -235,7 +235,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "must match pattern",
     ),
     ({"tools": [function("x", strict="yes")]}, "tools.0.function.strict", "must be true or false"),  # type: ignore[arg-type]
-    ({"tools": [function(), function()]}, "tools.1.function.name", "there is a tool called 'weather' already"),
+    ({"tools": [function(), function()]}, "tools.1.function.name", "another tool is named 'weather', too"),
     ({"tools": [function()] * 129}, "tools", "must have at most 128 members"),
     ({"tools": [function(a=DEEP)]}, "tools.0.function.parameters", "must not have more than 32 levels"),
     ({"tool_choice": "required"}, "tool_choice", "there are no tools"),
@@ -252,7 +252,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"chat_template_kwargs": {"chat_template": "x"}}, "chat_template_kwargs", "must not set 'chat_template'"),
     ({"chat_template_kwargs": {"bos_token": "x"}}, "chat_template_kwargs", "must not set 'bos_token'"),
     ({"chat_template_kwargs": {"__class__": 1}}, "chat_template_kwargs", "must not set '__class__'"),
-    ({"chat_template_kwargs": {"enable_thinking": DEEP}}, "chat_template_kwargs", "more than 8 lists and objects"),
+    ({"chat_template_kwargs": {"enable_thinking": DEEP}}, "chat_template_kwargs", "nest lists and objects more than 8"),
     ({"chat_template_kwargs": {"enable_thinking": "x" * 20_000}}, "chat_template_kwargs", "at most 16384 characters"),
     ({"chat_template_kwargs": {f"a{i}": 1 for i in range(17)}}, "chat_template_kwargs", "at most 16 members"),
     ({"chat_template_kwargs": 1}, "chat_template_kwargs", "must be an object"),

@@ -195,7 +195,7 @@ def test_markers_that_are_no_tokens_are_text() -> None:
 
 
 def test_no_form_no_grammar() -> None:
-    with pytest.raises(ValueError, match="unknown form"):
+    with pytest.raises(ValueError, match="tool calls is unknown"):
         grammar(Form(NO_FORMATS), TOOLSET)
 
 
@@ -263,7 +263,7 @@ def test_names_that_could_not_be_read_again_are_refused(key: str) -> None:
 
 
 def test_a_required_name_that_is_no_property_is_refused() -> None:
-    with pytest.raises(ValueError, match="'b' of f is required and not one of its properties"):
+    with pytest.raises(ValueError, match="'b' of f is required, but not one of its properties"):
         grammar(CODER, [Tool("f", {"properties": {"a": {}}, "required": ["a", "b"]}, strict=True)])
 
 

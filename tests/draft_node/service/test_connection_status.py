@@ -58,13 +58,11 @@ def test_why_it_lets_nobody_in_is_told_once_and_the_advice_is_another() -> None:
     connection = ConnectionStatus(ENDPOINT)
     said = wait(connection, 0.0, 7.0, trouble="this key is not enrolled")
     assert said == [
-        f"the verify node at {ENDPOINT} does not let this node in: this key is not enrolled",
+        f"the verify node at {ENDPOINT} refuses this node: this key is not enrolled",
         f"waiting for the verify node at {ENDPOINT} (since 2 s)",
         f"waiting for the verify node at {ENDPOINT} (since 6 s)",
     ]
-    assert wait(connection, 7.1, 7.2, trouble="barred") == [
-        f"the verify node at {ENDPOINT} does not let this node in: barred"
-    ]
+    assert wait(connection, 7.1, 7.2, trouble="barred") == [f"the verify node at {ENDPOINT} refuses this node: barred"]
 
 
 def test_a_draft_model_that_goes_on_alone_is_told_and_so_is_its_end() -> None:
@@ -72,15 +70,15 @@ def test_a_draft_model_that_goes_on_alone_is_told_and_so_is_its_end() -> None:
     come(connection)
     wait(connection, 0.0, 1.0)
     alone = text(connection.look(connected=False, away_s=1.1, trouble=None, local=True))
-    assert alone == ["texts are the draft model's own from here on, as --fallback local has it"]
+    assert alone == ["the draft model now writes alone (--fallback local)"]
     assert text(connection.look(connected=False, away_s=1.2, trouble=None, local=True)) == []
-    assert come(connection) == ["the verify node is back after 1.2 s; texts are the target's again"]
+    assert come(connection) == ["the verify node is back after 1.2 s; the target writes again"]
 
 
 def test_the_verify_nodes_own_words_cannot_command_a_terminal() -> None:
     connection = ConnectionStatus("tcp://there:5555")
     said = connection.look(connected=False, away_s=0.1, trouble="no\x1b[2J\nroot: all is well")
-    assert any("does not let this node in" in sentence.text for sentence in said)
+    assert any("refuses this node" in sentence.text for sentence in said)
     assert not any(control in str(sentence.values) for sentence in said for control in ("\\x1b", "\\n"))
 
 
@@ -90,11 +88,11 @@ def test_another_target_is_told_with_both_names() -> None:
     connection.look(connected=False, away_s=3.0, trouble=None, target=("big", "1"))
     back = connection.look(connected=True, away_s=0.0, trouble=None, target=("other", "2"))
     assert text(back) == [
-        "the verify node is back after 3.0 s with another target: other (it was big); texts of that one end"
+        "the verify node is back after 3.0 s with another target: other (it was big); texts of the old one end"
     ]
     connection.look(connected=False, away_s=1.0, trouble=None, target=("other", "2"))
     again = text(connection.look(connected=True, away_s=0.0, trouble=None, target=("other", "3")))
     assert again == [
         "the verify node is back after 1.0 s with another target: other (it was other, of other weights or precision); "
-        "texts of that one end"
+        "texts of the old one end"
     ]

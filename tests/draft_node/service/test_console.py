@@ -198,14 +198,14 @@ def test_an_empty_standard_input_is_as_an_empty_file(
 ) -> None:
     give(*given)
     console = make_console(FakeDaemon().connect(), None, **options)
-    with pytest.raises(PromptError, match=f"to do; write {wanted}") as caught:
+    with pytest.raises(PromptError, match=f"; give {wanted}") as caught:
         run(console)
-    assert str(caught.value).startswith("standard input holds no prompts, so there is nothing to do; ")
+    assert str(caught.value).startswith("standard input has no prompts; ")
     file = tmp_path / "prompts.jsonl"
     file.write_text("\n".join(given))
     with pytest.raises(PromptError) as of_file:
         read_file(file)
-    assert str(of_file.value).startswith(f"{file} holds no prompts, so there is nothing to do; ")
+    assert str(of_file.value).startswith(f"{file} has no prompts; ")
 
 
 def test_who_leaves_closes_what_is_generated_and_tells_what_is_unfinished() -> None:
@@ -298,7 +298,7 @@ def test_what_the_draft_model_wrote_alone_is_told(capsys: pytest.CaptureFixture[
     told = [json.loads(line) for line in captured.out.splitlines()]
     assert [event["local"] for event in told if event["event"] == "tokens"] == [False, True]
     assert [event["num_local"] for event in told if event["event"] == "finish"] == [4]
-    assert captured.err == "prompt 1: 4 of its 5 tokens are the draft model's own\n"
+    assert captured.err == "prompt 1: 4 of its 5 tokens were written by the draft model alone\n"
 
 
 def test_tokens_are_told_with_what_drafted_them_so_far(capsys: pytest.CaptureFixture[str]) -> None:

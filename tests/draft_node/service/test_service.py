@@ -312,7 +312,7 @@ def test_few_wait_and_the_first_is_served_first() -> None:
 
             first, second, third = (asyncio.create_task(user(number)) for number in range(3))
             await until(lambda: here.service.num_waiting == 2)
-            with pytest.raises(Busy, match="1 texts are written and 2 wait"):
+            with pytest.raises(Busy, match="1 texts are running and 2 wait"):
                 await user(3)
             second.cancel()
             await until(lambda: here.service.num_waiting == 1)

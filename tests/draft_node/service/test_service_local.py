@@ -164,7 +164,7 @@ def test_log_probabilities_end_a_text_that_runs() -> None:
             reader = Reader(here.service, wanted(max_tokens=ENDLESS, ignore_eos=True, num_logprobs=0))
             await reader.until(10)
             cut(here)
-            with pytest.raises(VerifyAway, match=r"has been away for \d+ s; .*log-probabilities are the target's own"):
+            with pytest.raises(VerifyAway, match=r"has been away for \d+ s; .*only the target has the requested log"):
                 await reader.reading
             assert not reader.num_local
 

@@ -108,7 +108,7 @@ def test_a_wrong_kernel_is_found_at_load_and_the_reason_is_logged(monkeypatch, c
     checkpoint = engine_checks.make_checkpoint(CONFIGS["mistral"], torch.float32, CPU)
     with caplog.at_level(logging.WARNING):
         assert runner_module.try_model(checkpoint, is_split=False).kernel is None
-    assert "without the attention kernel and CUDA graphs: attention with a window of 40" in caplog.text
+    assert "without the attention kernel and without CUDA graphs: attention with a window of 40" in caplog.text
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton, which torch's CUDA builds bring")

@@ -126,7 +126,7 @@ def test_a_shared_page_counts_for_the_first_of_its_sessions() -> None:
 def test_a_session_with_memory_adopts_none() -> None:
     pool = make_pool()
     pool.extend("a", 1)
-    with pytest.raises(ValueError, match="has memory already"):
+    with pytest.raises(ValueError, match="already has pages"):
         pool.adopt("a", Hit())
 
 

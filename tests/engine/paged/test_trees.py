@@ -136,7 +136,7 @@ def test_what_is_no_path_is_not_kept_and_changes_nothing(reference: Reference, p
     chunk = Chunk("a", [*PROMPT, 10, 11, 12, 13, 14, 15, 16], 0, [-1, -1, 0, 0, 2, 1, 4])
     runner.forward([chunk, Chunk("b", [1, 2, 3, 4, 5], 0, [-1, -1])])
     before = [layer.clone() for layer in rows(runner, 19)]
-    with pytest.raises(ValueError, match="no path"):
+    with pytest.raises(ValueError, match="not a path"):
         runner.keep([TreePath("b", 3, (1,)), TreePath("a", len(PROMPT), tuple(path))])
     assert (runner.pool.length("a"), runner.pool.length("b")) == (19, 5), "nothing is kept of the other, either"
     assert all(map(torch.equal, before, rows(runner, 19)))
@@ -161,7 +161,7 @@ def test_a_chain_with_parents_is_computed_as_one_without(reference: Reference) -
 def test_a_failed_pass_with_a_tree_leaves_the_session_as_it_was(reference: Reference) -> None:
     runner = reference.runner(num_pages=8)
     runner.forward([Chunk("a", PROMPT, 0)])
-    for parents, why in ([1, -1], "no tree"), ([-1, 5], "no tree"), ([-1] * 15, "as many tokens"):
+    for parents, why in ([1, -1], "not a tree"), ([-1, 5], "not a tree"), ([-1] * 15, "as many tokens"):
         with pytest.raises(ValueError, match=why):
             runner.forward([Chunk("a", [1, 2, 3], 1, parents)])
         assert runner.pool.length("a") == len(PROMPT)

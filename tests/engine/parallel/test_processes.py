@@ -95,5 +95,5 @@ def test_what_cannot_be_split_is_refused_before_it_is_loaded() -> None:
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 2
     assert run.stderr.splitlines() == [
-        "goodspeed-verify: --tp 4: tiny-target has 6 attention heads, which cannot be shared evenly; use at most --tp 3"
+        "goodspeed-verify: --tp 4: tiny-target has 6 attention heads, which cannot be split evenly; use at most --tp 3"
     ]

@@ -80,5 +80,5 @@ def test_kernels_that_multiply_wrong_are_left_alone(monkeypatch):
 
 def test_what_does_not_fit():
     shape = LayerShape(64, 128, 32)
-    with pytest.raises(ValueError, match="a weight of this layer's shape"):
+    with pytest.raises(ValueError, match="this layer's shape"):
         Int4Linear(shape).fill(made(LayerShape(64, 64, 32)), CPU)

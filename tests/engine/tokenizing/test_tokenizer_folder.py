@@ -70,7 +70,7 @@ def test_no_tokenizer_there(name: str) -> None:
 def test_a_damaged_tokenizer_says_so(save: Save, damage: str) -> None:
     folder = save()
     (folder / "tokenizer.json").write_text(damage)
-    with pytest.raises(CheckpointError, match="it cannot be loaded"):
+    with pytest.raises(CheckpointError, match="the tokenizer cannot be loaded"):
         tokenizer_folder.load(str(folder))
 
 

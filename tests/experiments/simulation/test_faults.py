@@ -125,7 +125,7 @@ def test_failing_seeds_are_named_with_their_command_and_the_others_go_on(monkeyp
     assert report["num_worlds"] == 3
     for seed in report["failing_seeds"]:
         assert f"python -m experiments.simulation.faults --first {seed} --seeds 1" in err
-    assert "is finished, and has memory" in err
+    assert "is finished, but has memory" in err
 
 
 def test_no_worlds_are_refused(capsys):

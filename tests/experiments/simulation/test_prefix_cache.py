@@ -49,7 +49,7 @@ SABOTAGE = {
         PrefixCache,
         "withdraw",
         lambda cache, page: None,
-        "one of them is to write",
+        "one of them will write",
     ),
 }
 

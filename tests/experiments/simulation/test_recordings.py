@@ -211,7 +211,7 @@ def spoilt(lines, number, **changes):
 BAD = {
     "empty": (lambda lines: [], "damaged in line 1"),
     "no JSON": (lambda lines: ["hello"], "damaged in line 1"),
-    "another version": (lambda lines: spoilt(lines, 1, version=99), "has version 99, and this program reads 2"),
+    "another version": (lambda lines: spoilt(lines, 1, version=99), "has version 99, but this program reads 2"),
     "an unknown field": (lambda lines: spoilt(lines, 2, mood="good"), "damaged in line 2.*mood"),
     "no session": (lambda lines: spoilt(lines, 2), "nothing opens session 0"),
     "a wrong count": (lambda lines: spoilt(lines, 3, num_tokens=-1), "damaged in line 3"),

@@ -124,13 +124,16 @@ def one_third_of_nothing(clients: list[ClientState], budget: int) -> object:
     ("answer", "told"),
     [
         (one_third_of_nothing, "failed: ZeroDivisionError"),
-        (lambda clients, budget: None, "gave None; it must give whole numbers"),
-        (lambda clients, budget: [1.5, 1.0], r"gave \[1.5, 1.0\]; it must give whole numbers"),
-        (lambda clients, budget: [1], "gave 1 lengths for 2 clients"),
-        (lambda clients, budget: [1, 1, 1], "gave 3 lengths for 2 clients"),
-        (lambda clients, budget: [1, -1], "gave client 1 the length -1"),
-        (lambda clients, budget: [5, 0], "gave client 0 the length 5; it must lie within 0 and its max_length, 4"),
-        (lambda clients, budget: [4, 7], "gave 11 tokens in all; the budget is 10"),
+        (lambda clients, budget: None, "returned None; it must return whole numbers"),
+        (lambda clients, budget: [1.5, 1.0], r"returned \[1.5, 1.0\]; it must return whole numbers"),
+        (lambda clients, budget: [1], "returned 1 lengths for 2 clients"),
+        (lambda clients, budget: [1, 1, 1], "returned 3 lengths for 2 clients"),
+        (lambda clients, budget: [1, -1], "returned the length -1 for client 1"),
+        (
+            lambda clients, budget: [5, 0],
+            "returned the length 5 for client 0; it must lie within 0 and its max_length, 4",
+        ),
+        (lambda clients, budget: [4, 7], "returned 11 tokens in all; the budget is 10"),
     ],
 )
 def test_a_wrong_answer_is_an_error_that_names_the_policy(

@@ -19,7 +19,7 @@ from goodspeed.wire import descriptors
 from tests.descriptors import at_most
 from tests.waiting import until
 
-SCARCE = "no HTTP connection can be accepted now"
+SCARCE = "cannot accept HTTP connections now"
 
 
 class Greeting(asyncio.Protocol):

@@ -110,7 +110,7 @@ def test_bad_prompts_fail_alone(tmp_path: Path, run: Command, verify: VerifyNode
         ('{"prompt": "hello", "colour": "red"}', "unknown colour"),
         ('{"prompt": "hello", "seed": -1}', "the seed must be"),
         ('{"prompt": ""}', "the prompt is empty"),
-        ("", "holds no prompts"),
+        ("", "has no prompts"),
     ],
 )
 def test_a_bad_prompt_file(line: str, said: str, tmp_path: Path, run: Command) -> None:

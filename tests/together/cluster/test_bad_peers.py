@@ -162,7 +162,7 @@ def test_probabilities_that_do_not_add_up(verify: VerifyNode) -> None:
     with peer(verify) as hostile:
         opened, verdict = opened_session(hostile, verification="ratio")
         text = [*opened.prompt, *verdict.tokens]
-        assert hostile.refusal(draft_message(opened, verdict)).what == "a draft of the ratio rule has no proposal"
+        assert hostile.refusal(draft_message(opened, verdict)).what == "a draft under ratio has no proposal"
         for what, proposal in wrong.items():
             base: dict[str, object] = {"base_len": len(text), "tokens": (1,)}
             refused = hostile.refusal(draft_message(opened, verdict, proposal=proposal, **base))

@@ -104,7 +104,7 @@ def test_a_verify_node_serves_whoever_reads_it(streams: tuple[int, ...], client:
             assert json.loads(lines[-1])["num_lines"] > 0
         else:
             what, _, number = lines[-1].rpartition(": ")
-            assert what == "goodspeed-verify: nobody read standard error for a while; lines dropped"
+            assert what == "goodspeed-verify: standard error was not read for a while; lines dropped"
             assert int(number) > 0
         node.pipe.fill()
         assert node.interrupt() == 0

@@ -78,7 +78,7 @@ def test_draft_nodes_are_told_of_no_more_context_than_the_memory_holds():
 
 
 def test_a_round_that_the_budget_fills_is_refused():
-    with pytest.raises(ConfigError, match="--max-round-tokens 24 leaves no room beside --budget 24"):
+    with pytest.raises(ConfigError, match="--max-round-tokens 24 leaves no room for other tokens than --budget 24"):
         CoreSettings(max_round_tokens=24)
 
 

@@ -44,8 +44,8 @@ def desk():
 def test_answered_then_counted_then_put_out(desk):
     answers = rubbish(desk, num_times=101)
     assert codes(answers) == ["malformed"] * 20 + ["barred"]
-    assert answers[-1].what == "this draft node sent too much that was refused, at last as 'malformed'"
-    assert answers[-1].what_to_do == "mend that and come back after 30 s; nothing is heard before"
+    assert answers[-1].what == "this draft node sent too many refused messages, the latest as 'malformed'"
+    assert answers[-1].what_to_do == "correct this and reconnect after 30 s; messages before that are ignored"
     assert desk.core.refusals == {"malformed": 101, "barred": 1}
     assert desk.core.replies.num_unanswered == 80
     assert set(desk.core.peers) == {b"b"}
@@ -159,7 +159,7 @@ def test_the_same_draft_for_ever_is_answered_by_nothing(desk):
     draft = desk.honest_draft()
     answers = [answer for _ in range(8100) for answer in desk.up("a", draft)]
     assert codes(answers) == ["barred"]
-    assert "more messages than its sessions call for" in answers[0].what
+    assert "more messages than its sessions need" in answers[0].what
     assert set(desk.core.sessions) == {session_id(2)}
 
 

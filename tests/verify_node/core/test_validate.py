@@ -53,12 +53,15 @@ BREAKS = {
     ),
     "a draft that is used up": (
         lambda desk: drafted(desk, made_on=3, num_gone=1, tokens=()),
-        "nothing is left of its draft",
+        "its draft is empty",
     ),
-    "a wait for nobody": (lambda desk: setattr(desk.session(2), "waits", True), "waited for that nobody may make"),
+    "a wait for nobody": (
+        lambda desk: setattr(desk.session(2), "waits", True),
+        "wait for a draft that is not permitted",
+    ),
     "an end without a reason": (lambda desk: setattr(desk.session(), "phase", Phase.FINISHED), "it ends for None"),
     "acknowledged too much": (lambda desk: setattr(desk.session(), "acked", 99), "99 tokens of 4 are acknowledged"),
-    "tokens from nowhere": (lambda desk: desk.session(2).tokens.append(1), "tokens that no verdict told"),
+    "tokens from nowhere": (lambda desk: desk.session(2).tokens.append(1), "tokens that no verdict sent"),
     "all is cached": (lambda desk: desk.core.pool.extend(session_id(1), 3), "6 tokens cached of 4"),
     "memory of nobody": (lambda desk: desk.core.pool.extend(session_id(7), 3), "memory that will not be freed"),
     "an unknown peer": (lambda desk: desk.session().move_to(b"?"), "which is not connected"),
@@ -128,7 +131,7 @@ def goes_wrong(client, seconds):
 SABOTAGE = {
     "commit keeps the draft": (Session, "commit", keeps_the_draft, "its draft does not follow its text"),
     "tell keeps no verdict": (Session, "tell", forgets_the_verdict, "its phase and its last verdict disagree"),
-    "tell waits for everybody": (Session, "tell", waits_for_everybody, "that nobody may make"),
+    "tell waits for everybody": (Session, "tell", waits_for_everybody, "that is not permitted"),
     "a client's times go wrong": (Client, "observe_round_trip", goes_wrong, "is negative"),
     "drop does not release": (Register, "drop", forgets_the_memory, "its memory will not be freed"),
     "a preemption leaves the memory": (PagePool, "free", lambda pool, key: pool.truncate(key, 0), "has memory"),

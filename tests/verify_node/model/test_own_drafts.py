@@ -378,5 +378,5 @@ def test_its_time_is_no_time_of_the_target() -> None:
 
 
 def test_the_papers_rounds_refuse_it() -> None:
-    with pytest.raises(ConfigError, match="--draft-model needs rounds that wait for nobody"):
+    with pytest.raises(ConfigError, match="--draft-model needs rounds that do not wait"):
         replace(CoreSettings(rounds="barrier"), has_draft_model=True)

@@ -35,7 +35,7 @@ def test_the_rest_of_a_tree_follows_the_text():
     grow(session, 7)
     assert (of_draft(session).tokens, of_draft(session).parents) == ((8,), None), "a chain is left"
     grow(session, 8)
-    assert session.drafted is None, "nothing is left"
+    assert session.drafted is None, "its draft is empty"
 
 
 @pytest.mark.parametrize("text", [(4,), (6,), (5, 8)], ids=["no child", "a leaf", "no grandchild"])

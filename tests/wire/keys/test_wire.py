@@ -80,7 +80,7 @@ async def test_a_key_at_a_verify_node_that_has_none() -> None:
     verify = bind_verify("tcp://127.0.0.1:0")
     async with keyed() as net:
         draft = net.draft(net.enrol("a"), endpoint=verify.endpoint)
-        assert "it was started without --key" in await until(draft.failure)
+        assert "that node has no --key" in await until(draft.failure)
         assert verify.receive_ready() == []
         verify.close()
 
