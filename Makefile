@@ -39,7 +39,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "installing torch, transformers and the rest into $(VENV): 2 to 5 minutes the first time"
-	@$(BIN)/python -m pip install $(PIP_WORDS) --disable-pip-version-check -c constraints.txt -e '.[app,ray,dev]'
+	@$(BIN)/python -m pip install $(PIP_WORDS) --disable-pip-version-check -c constraints.txt -e '.[torch,app,ray,dev]'
 	@touch $(READY)
 	@echo "$(VENV) is ready"
 

@@ -113,7 +113,8 @@ find_wheels() {
 }
 
 requirements() {
-    "$HOST_PYTHON" -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")'
+    "$HOST_PYTHON" -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+        print(*p["dependencies"], *p["optional-dependencies"]["torch"], sep="\n")'
 }
 
 make_key() {

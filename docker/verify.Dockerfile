@@ -4,7 +4,7 @@
 # down to the last lines (a test keeps it so), so that the two images share all large layers.
 ARG BASE=python:3.11-slim
 
-# The libraries, from pyproject.toml alone: this layer is made anew only when they change.
+# The libraries and the extra `torch`, from pyproject.toml alone: this layer is made anew only when they change.
 FROM ${BASE} AS libraries
 # PyTorch's CPU builds, which are a tenth of those with CUDA. For a GPU: --build-arg PIP_EXTRA_INDEX_URL=
 ARG PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
@@ -15,8 +15,8 @@ COPY docker/wheels /wheels
 COPY pyproject.toml constraints.txt /build/
 WORKDIR /build
 RUN python3 -m venv /opt/libraries \
-    && python3 -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
-        > requirements.txt \
+    && python3 -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+        print(*p["dependencies"], *p["optional-dependencies"]["torch"], sep="\n")' > requirements.txt \
     && /opt/libraries/bin/pip install --constraint constraints.txt --requirement requirements.txt \
     && /opt/libraries/bin/pip uninstall --yes pip
 

@@ -198,7 +198,7 @@ class DraftConfig(Settings):
     @property
     def is_llamacpp(self) -> bool:
         """True if llama.cpp runs the draft model: of a GGUF file, or at a running server."""
-        return self.model.endswith(".gguf") or self.is_url
+        return self.model.lower().endswith(".gguf") or self.is_url
 
     @property
     def is_url(self) -> bool:

@@ -46,7 +46,8 @@ def _check_model(config: "DraftConfig") -> None:
     if config.has_model:
         if config.tokenizer is not None:
             raise ConfigError(
-                f"--tokenizer is for --model {NO_MODEL}; {config.model} brings its own tokenizer, so leave it out"
+                f"--tokenizer is for --model {NO_MODEL}, FILE.gguf and http://HOST:PORT; {config.model} brings its own "
+                "tokenizer, so leave it out"
             )
         return
     if config.tokenizer is None:

@@ -2,8 +2,8 @@
 
     GoodSpeedError
     ├── ConfigError             an option or a setting is wrong
-    │   ├── UnknownPolicyError  no policy of that name
-    │   └── NotInstalled        a package of an extra is missing
+    │   └── UnknownPolicyError  no policy of that name
+    ├── NotInstalled            a package of an extra is missing
     ├── CheckpointError         a model folder or name cannot be loaded
     │   └── UnsupportedModelError  the model would load, but compute wrong outputs
     ├── PromptError             a prompt is empty, too long, or not text
@@ -31,6 +31,8 @@
 Each message states the problem and what to do. Broken invariants of our own are bugs and not in this tree.
 """
 
+from importlib.util import find_spec
+
 
 def reason(error: OSError | UnicodeDecodeError) -> str:
     """Returns the system's reason why a file cannot be read, without path and error number."""
@@ -49,14 +51,23 @@ class UnknownPolicyError(ConfigError):
     """No policy of that name is registered."""
 
 
-class NotInstalled(ConfigError):
+class NotInstalled(GoodSpeedError):
     """Packages of one of this project's extras are not installed."""
 
     def __init__(self, what: str, extra: str, *packages: str) -> None:
-        """what: the feature that needs the packages. GoodSpeed is in no package index: pip installs from its folder."""
+        """what: the feature that needs the packages. extra: one or, with commas, several.
+
+        GoodSpeed is in no package index: pip installs from its folder.
+        """
         missing = f"{', '.join(packages)}, which {'is' if len(packages) == 1 else 'are'} not installed"
         install = f"pip install -c constraints.txt '.[{extra}]'"
         super().__init__(f"{what} needs {missing}; in GoodSpeed's folder, try: {install}")
+
+
+def need(what: str, extra: str, *packages: str) -> None:
+    """Raises NotInstalled if some of these packages are missing; what, extra: as there."""
+    if missing := [name for name in packages if find_spec(name.replace("-", "_")) is None]:
+        raise NotInstalled(what, extra, *missing)
 
 
 class CheckpointError(GoodSpeedError):

@@ -19,11 +19,10 @@ from torch import Tensor
 
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.caches import Caches, Feed
-from draft_node.model.job import Job, Row, allowed
+from draft_node.model.job import Job, Jobs, Row
 from draft_node.model.noise_ahead import noise_ahead
 from draft_node.model.widths import MAX_WIDTH, Widths
 from goodspeed.constraint.compiling import Constraints
-from goodspeed.constraint.masks import Matchers
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.exact import proposals
@@ -35,7 +34,7 @@ from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.fields import MAX_DRAFT
 
 
-class Drafter:
+class Drafter(Jobs):
     """A draft model with its KV caches; `add` proposals, then `step` until they are complete."""
 
     def __init__(
@@ -53,16 +52,14 @@ class Drafter:
         constraints: compiler for structured output; None: drafts ignore constraints. max_width: most leaves per session
         and step; 1: alternatives are not extended.
         """
+        super().__init__(constraints)
         self.checkpoint = checkpoint
         self.runner = runner
         self.num_tokens = checkpoint.num_tokens  # drafted ids are below it; the target has the same tokenizer
         self.max_proposal_bytes = MAX_MESSAGE_BYTES
         self.kind = kind
         self.k = k
-        self.constraints = constraints
-        self._matchers = None if constraints is None else Matchers(constraints)
         self._counted = CountedTexts()
-        self._jobs: dict[bytes, Job] = {}
         self.caches = Caches(runner)
         self.widths = Widths(max_width, checkpoint.num_parallel)
 
@@ -76,32 +73,18 @@ class Drafter:
     def num_parallel(self) -> int:
         return self.checkpoint.num_parallel
 
-    @property
-    def busy(self) -> bool:
-        return bool(self._jobs)
-
     def add(self, propose: Propose) -> None:
         """Starts a proposal, which replaces an unfinished one of the same session."""
         length = propose.length if propose.local else min(propose.length, self._longest(propose.request))
         job = Job(propose, length, is_narrow=self.widths.max_width == 1)
-        if (replaced := self._jobs.get(job.session_id)) is not None:
-            job.take_over(replaced)
-        self._jobs[job.session_id] = job  # first: a request is answered even if the cache cannot be rewound
+        self._begin(job)  # first: a request is answered even if the cache cannot be rewound
         self.caches.rewind(job)
 
     def forget(self, session_id: bytes) -> None:
         """Drops the state of a closed session and frees its memory."""
-        self._jobs.pop(session_id, None)
-        if self._matchers is not None:
-            self._matchers.forget(session_id)
+        super().forget(session_id)
         self._counted.forget(session_id)
         self.caches.forget(session_id)
-
-    def give_up(self) -> list[Proposed]:
-        """Drops all unfinished proposals; returns an empty one for each, so that sessions continue without drafts."""
-        given_up = [job.proposed(empty=True) for job in self._jobs.values()]
-        self._jobs.clear()
-        return given_up
 
     def abandon(self) -> list[Proposed]:
         """Gives up after the model failed, and drops all caches: their contents are uncertain."""
@@ -137,10 +120,7 @@ class Drafter:
             self._draw_all([row for job, feed in fed for row in _rows(job, feed)], logits)
             if all(feed.leaves for _, feed in fed):
                 self.widths.observe(sum(feed.num_rows for _, feed in fed), time.monotonic() - began)
-        done += [job for job, _ in fed if self._is_complete(job)]
-        for job in done:
-            del self._jobs[job.session_id]
-        return [job.proposed() for job in done]
+        return self._end(done + [job for job, _ in fed if self._is_complete(job)])
 
     def _longest(self, request: Request) -> int:
         """Returns the most tokens of a draft; under the ratio rule their distributions must fit into one message."""
@@ -195,7 +175,7 @@ class Drafter:
         """Returns the input of `process` for the token of a row."""
         job, request = row.job, row.job.propose.request
         rules, path = request.logit_rules, job.path(row.parent)
-        banned, words = request.banned_at(row.position), allowed(self._matchers, job, path)
+        banned, words = request.banned_at(row.position), self._allowed(job, path)
         if rules is None:
             return TextRows(banned=[banned] if banned else None, allowed=words)
         is_read = rules.reads_text

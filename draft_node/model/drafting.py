@@ -14,6 +14,7 @@ from draft_node.core.actions import Propose, Proposed
 from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.model.circuit_breaker import CircuitBreaker
 from goodspeed.constraint.compiling import Constraints
+from goodspeed.errors import GoodSpeedError
 from goodspeed.serving.loop import ModelThread
 
 if TYPE_CHECKING:  # torch
@@ -121,8 +122,9 @@ class Drafting:
                 if proposed:
                     self.breaker.worked()
                     return proposed
-        except Exception:  # such as out of memory
-            logger.exception("the draft model failed; its sessions go on without drafts")
+        except Exception as error:  # such as out of memory; a named one, of a server that is away, needs no traceback
+            where = None if isinstance(error, GoodSpeedError) else error
+            logger.error("the draft model failed; its sessions go on without drafts: %s", error, exc_info=where)
             self.breaker.failed(time.monotonic())
             return self.drafter.abandon()
 

@@ -1,4 +1,4 @@
-"""An unfinished proposal with the tree drafted so far. Plain data."""
+"""An unfinished proposal with the tree drafted so far, and those of all sessions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from draft_node.core.actions import Propose, Proposed
 from draft_node.core.tree import LEAST, Nodes, Tree
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.masks import Matchers
 from goodspeed.errors import ConstraintError
 from goodspeed.exact import trees
@@ -147,22 +148,59 @@ class Row(NamedTuple):
             self.job.newest = node
 
 
-def allowed(matchers: Matchers | None, job: Job, path: Sequence[int] = ()) -> NDArray[np.int32] | None:
-    """Returns the bit mask of the tokens permitted after a job's text and these drafted ones [1, num_words]; None: any.
+class Jobs:
+    """The unfinished proposals of a draft model, and the matchers of their constraints. On the model thread."""
 
-    The verify node applies its own masks, so that a missing mask here only costs acceptance. On the model thread, only
-    the constraints of local texts are compiled.
-    """
-    request = job.propose.request
-    if matchers is None or request.constraint is None:
-        return None
-    if not job.propose.local and not matchers.constraints.holds(request.session_id, request.constraint):
-        return None
-    try:
-        matcher = matchers.of(request.session_id, request.constraint, request.stop_ids)
-    except ConstraintError:
-        return None
-    return matcher.allowed([*job.text[len(request.prompt) :], *path])
+    def __init__(self, constraints: Constraints | None) -> None:
+        """constraints: compiler for structured output; None: drafts ignore constraints."""
+        self.constraints = constraints
+        self._matchers = None if constraints is None else Matchers(constraints)
+        self._jobs: dict[bytes, Job] = {}
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._jobs)
+
+    def forget(self, session_id: bytes) -> None:
+        """Drops the state of a closed session."""
+        self._jobs.pop(session_id, None)
+        if self._matchers is not None:
+            self._matchers.forget(session_id)
+
+    def give_up(self) -> list[Proposed]:
+        """Drops all unfinished proposals; returns an empty one for each, so that sessions continue without drafts."""
+        given_up = [job.proposed(empty=True) for job in self._jobs.values()]
+        self._jobs.clear()
+        return given_up
+
+    def _begin(self, job: Job) -> None:
+        """Adds a proposal, which replaces an unfinished one of the same session."""
+        if (replaced := self._jobs.get(job.session_id)) is not None:
+            job.take_over(replaced)
+        self._jobs[job.session_id] = job
+
+    def _end(self, done: Sequence[Job]) -> list[Proposed]:
+        """Removes complete proposals, and returns them."""
+        for job in done:
+            del self._jobs[job.session_id]
+        return [job.proposed() for job in done]
+
+    def _allowed(self, job: Job, path: Sequence[int]) -> NDArray[np.int32] | None:
+        """Returns the bit mask of what may follow a job's text and these drafted tokens [1, num_words]; None: anything.
+
+        The verify node applies its own masks, so that a missing mask here only costs acceptance. Only the constraints
+        of local texts are compiled here.
+        """
+        request, matchers = job.propose.request, self._matchers
+        if matchers is None or request.constraint is None:
+            return None
+        if not job.propose.local and not matchers.constraints.holds(request.session_id, request.constraint):
+            return None
+        try:
+            matcher = matchers.of(request.session_id, request.constraint, request.stop_ids)
+        except ConstraintError:
+            return None
+        return matcher.allowed([*job.text[len(request.prompt) :], *path])
 
 
 def num_common(cached: tuple[int, ...], text: tuple[int, ...]) -> int:

@@ -6,12 +6,11 @@ options.
 
 import argparse
 import sys
-from importlib.util import find_spec
 from typing import Protocol
 
 from goodspeed.app import chat_command, daemons, demo_command, export_gguf, generate, keygen, models, pad, profile
 from goodspeed.app.daemons import DAEMONS, HINTS
-from goodspeed.errors import NotInstalled
+from goodspeed.errors import need
 from goodspeed.serving import running
 from goodspeed.serving.parser import CommandLine
 
@@ -37,10 +36,17 @@ class Subcommand(Protocol):
         ...
 
 
-LIBRARIES = ("rich", "matplotlib", "httpx2")
-"""Libraries of the extra `app`, needed by the demo and the chat only."""
-
 SUBCOMMANDS: tuple[Subcommand, ...] = (chat_command, demo_command, export_gguf, generate, keygen, models, pad, profile)
+
+NEEDS: dict[Subcommand, tuple[str, ...]] = {
+    chat_command: ("app", "rich", "httpx2"),
+    demo_command: ("torch,app", "torch", "rich", "matplotlib", "httpx2"),
+    export_gguf: ("torch,llamacpp", "torch", "gguf"),
+    generate: ("torch", "torch"),
+    pad: ("torch", "torch"),
+    profile: ("torch", "torch"),
+}
+"""What a subcommand cannot run without: the extras to install, and their packages."""
 
 
 def main() -> int:
@@ -50,11 +56,10 @@ def main() -> int:
 
 
 def _run(namespace: argparse.Namespace) -> int:
-    """Runs a subcommand; NotInstalled if it needs a missing library of the extra `app`."""
+    """Runs a subcommand; NotInstalled if it needs a missing library of an extra."""
     subcommand: Subcommand = namespace.subcommand
-    missing = [name for name in LIBRARIES if find_spec(name) is None]
-    if missing and subcommand in (chat_command, demo_command):
-        raise NotInstalled(f"`goodspeed {subcommand.NAME}`", "app", *missing)
+    if subcommand in NEEDS:
+        need(f"`goodspeed {subcommand.NAME}`", *NEEDS[subcommand])
     return subcommand.run(namespace)
 
 

@@ -1,10 +1,9 @@
 """Writes a model as a GGUF file, with which llama.cpp runs it: as a draft model, without torch."""
 
 import argparse
-from importlib.util import find_spec
 from pathlib import Path
 
-from goodspeed.errors import ConfigError, NotInstalled
+from goodspeed.errors import ConfigError
 from goodspeed.serving.events import Reporter
 
 NAME = "export-gguf"
@@ -23,8 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     if namespace.file.suffix != ".gguf":
         raise ConfigError(f"{namespace.file} does not end in .gguf, by which such files are known; name it so")
-    if find_spec("gguf") is None:
-        raise NotInstalled("`goodspeed export-gguf`", "llamacpp", "gguf")
     from goodspeed.engine.exporting.checkpoint import export  # late: it imports torch
 
     num_bytes = export(namespace.model, namespace.file, namespace.dtype, Reporter("goodspeed").say)

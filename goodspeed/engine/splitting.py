@@ -6,11 +6,10 @@ by name, before anything is loaded.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from goodspeed.engine.folders import find_folder, read_config
-from goodspeed.errors import ConfigError, NotInstalled
+from goodspeed.errors import ConfigError, need
 
 HEADS = ("num_attention_heads", "num_key_value_heads")
 
@@ -45,12 +44,11 @@ def refuse_quantised(name: str, config: Mapping[str, Any], num_ranks: int) -> No
 
 
 def refuse_folder(name: str, num_ranks: int) -> None:
-    """Raises ConfigError for causes visible without torch: in config.json, and in the installed packages."""
+    """Raises ConfigError for causes in config.json, and NotInstalled without accelerate. Loads no torch."""
     config = read_config(name, find_folder(name))
     refuse_heads(name, config, num_ranks)
     refuse_quantised(name, config, num_ranks)
-    if find_spec("accelerate") is None:
-        raise NotInstalled(f"--tp {num_ranks}", "tp", "accelerate")
+    need(f"--tp {num_ranks}", "tp", "accelerate")
 
 
 def refuse_split(name: str, num_ranks: int, device: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from goodspeed.errors import ConfigError, GoodSpeedError, OutputError
+from goodspeed.errors import ConfigError, GoodSpeedError, OutputError, need
 from goodspeed.serving import starting, streams
 from goodspeed.serving.config import Settings, add_options, group_of
 from goodspeed.serving.events import LOG_LEVELS, Reporter, setup_logging
@@ -214,7 +214,8 @@ def bind_http(http: str | None, api_key: str | None) -> "web.BoundAddress | None
 
 
 def find_model(name: str, reporter: Reporter) -> None:
-    """Downloads a hub model unless it is on disk; raises a GoodSpeedError if there is none."""
+    """Downloads a hub model unless it is on disk; raises a GoodSpeedError if there is none, or no torch to run it."""
+    need(f"--model {name}", "torch", "torch")
     from goodspeed.engine.folders import find_folder
 
     find_folder(name, reporter.say)

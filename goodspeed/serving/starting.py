@@ -18,7 +18,7 @@ UNREAD = 141  # 128 + SIGPIPE
 STATUSES = f"""\
 exit status:
   0    done
-  {FAILED}    a named error: a model, a port, a prompt or the network, in one line on standard error
+  {FAILED}    a named error: a model, a package, a port, a prompt or the network, in one line on standard error
   {USAGE}    wrong usage: an option, a value, or a file of settings or keys has to be changed
   {UNWRITABLE}   standard output cannot be written to
   {INTERRUPTED}  interrupted, with something unfinished

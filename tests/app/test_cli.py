@@ -13,6 +13,7 @@ import pytest
 from goodspeed.app import cli
 from goodspeed.embedded import models
 from goodspeed.fair import saved
+from tests import gguf_files
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., tuple[int, str, str]]
@@ -197,32 +198,76 @@ def test_what_needs_no_model_loads_no_torch(words: list[str]) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-# -- the extra `app` --------------------------------------------------------------------------------------------------
+# -- extras -----------------------------------------------------------------------------------------------------------
 
-WITHOUT = f"""
-import importlib.util, sys
-missing = {cli.LIBRARIES!r}
-find_spec = importlib.util.find_spec
-importlib.util.find_spec = lambda name, package=None: None if name in missing else find_spec(name, package)
+WITHOUT = """
+import sys
+from importlib.machinery import PathFinder
+find_spec = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *rest: None if name in {} else find_spec(name, *rest)
+from goodspeed.app import cli
+sys.argv = ["goodspeed", *{}]
+sys.exit(cli.main())
 """
+"""Runs a command where packages are not installed."""
+
+APP = ("rich", "matplotlib", "httpx2")
+VERIFY = ("verify", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0")
+DRAFT = ("draft", "--verify", "tcp://127.0.0.1:9", "--connect-timeout-s", "0.1")
 
 
-def program(text: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, "-c", WITHOUT + text], cwd=ROOT, capture_output=True, text=True)
+def without(missing: tuple[str, ...], *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", WITHOUT.format(missing, words)]
+    return subprocess.run(command, cwd=ROOT, input="A prompt\n", capture_output=True, text=True)
 
 
-def test_the_extra_is_what_the_project_file_has() -> None:
+def test_extras_are_what_the_project_file_has() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    named = [line.split(">")[0] for line in project["optional-dependencies"]["app"]]
-    assert tuple(named) == cli.LIBRARIES
-    assert not [line for line in project["dependencies"] if line.startswith(cli.LIBRARIES)]
+    extras = {name: {line.split(">")[0] for line in lines} for name, lines in project["optional-dependencies"].items()}
+    assert extras["app"] == set(APP)
+    for names, *packages in cli.NEEDS.values():
+        assert set(packages) <= set().union(*(extras[name] for name in names.split(",")))
+    assert not [line for line in project["dependencies"] if line.startswith((*APP, "torch"))]
 
 
-@pytest.mark.parametrize("words", [["demo"], ["chat"]])
-def test_without_it_the_demo_and_the_chat_say_what_to_install(words: list[str]) -> None:
-    ended = program(f"from goodspeed.app import cli\nsys.argv = ['goodspeed', *{words!r}]\nsys.exit(cli.main())")
-    assert ended.returncode != 0
+@pytest.mark.parametrize(
+    ("missing", "words", "what", "packages", "extra"),
+    [
+        (APP, ("chat",), "`goodspeed chat`", "rich, httpx2", "app"),
+        (APP, ("demo",), "`goodspeed demo`", "rich, matplotlib, httpx2", "torch,app"),
+        (("torch",), ("demo",), "`goodspeed demo`", "torch", "torch,app"),
+        (("torch",), ("generate", "--prompt", "x"), "`goodspeed generate`", "torch", "torch"),
+        (("torch",), ("pad", "tiny-target"), "`goodspeed pad`", "torch", "torch"),
+        (("torch",), ("profile", "--model", "tiny-target"), "`goodspeed profile`", "torch", "torch"),
+        (("torch", "gguf"), ("export-gguf", "x", "y.gguf"), "`goodspeed export-gguf`", "torch, gguf", "torch,llamacpp"),
+        (("torch",), VERIFY, "--model tiny-target", "torch", "torch"),
+        (("torch",), (*DRAFT, "--model", "tiny-draft-s"), "--model tiny-draft-s", "torch", "torch"),
+    ],
+)
+def test_without_an_extra_a_command_says_what_to_install(
+    missing: tuple[str, ...], words: tuple[str, ...], what: str, packages: str, extra: str
+) -> None:
+    ended = without(missing, *words)
+    assert ended.returncode == 1
+    program = f"goodspeed-{words[0]}" if words[0] in ("verify", "draft") else "goodspeed"
     assert ended.stderr.splitlines() == [
-        f"goodspeed: `goodspeed {words[0]}` needs rich, matplotlib, httpx2, which are not installed; "
-        "in GoodSpeed's folder, try: pip install -c constraints.txt '.[app]'"
+        f"{program}: {what} needs {packages}, which {'are' if ',' in packages else 'is'} not installed; "
+        f"in GoodSpeed's folder, try: pip install -c constraints.txt '.[{extra}]'"
     ]
+
+
+@pytest.mark.parametrize("model", ["none", "a GGUF file"])
+def test_a_draft_node_without_weights_needs_no_torch(model: str) -> None:
+    name = model if model == "none" else gguf_files.made("tiny-draft-s")
+    ended = without(("torch",), *DRAFT, "--model", name, "--tokenizer", "tiny-target")
+    assert "torch" not in ended.stderr.lower()
+    assert "verify node" in ended.stderr.splitlines()[-1]  # it got as far as to miss it
+
+
+@pytest.mark.parametrize(
+    "words", [("models",), ("keygen", "draft", "x", "--help"), ("chat", "--url", "http://127.0.0.1:9")]
+)
+def test_other_commands_need_no_torch(words: tuple[str, ...]) -> None:
+    ended = without(("torch",), *words)
+    assert "torch" not in ended.stderr
+    assert "Traceback" not in ended.stderr

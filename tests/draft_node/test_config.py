@@ -23,7 +23,7 @@ def parsed(*words: str) -> DraftConfig:
     ("words", "message"),
     [
         (("--model", "none"), "--model none needs --tokenizer NAME|FOLDER"),
-        ((*MODEL, "--tokenizer", "tiny-target"), "--tokenizer is for --model none; tiny-draft-s brings its own"),
+        ((*MODEL, "--tokenizer", "tiny-target"), "http://HOST:PORT; tiny-draft-s brings its own tokenizer"),
         ((*BARE, "--fallback", "local"), "--fallback needs a draft model; leave it out, or give a model with --model"),
         ((*BARE, "--device", "cuda"), "--device needs a draft model"),
         ((*BARE, "--dtype", "bfloat16"), "--dtype needs"),

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from goodspeed.engine import splitting
 from goodspeed.engine.splitting import refuse_folder, refuse_heads, refuse_split
-from goodspeed.errors import ConfigError
+from goodspeed.errors import ConfigError, NotInstalled
 from verify_node.config import VerifyConfig
 
 
@@ -39,8 +38,8 @@ def test_a_folder_is_refused_by_its_config_and_without_accelerate(
     with pytest.raises(ConfigError, match="1 key value heads"):
         refuse_folder(str(save_checkpoint("phi3")), 2)
     refuse_folder("tiny-target", 2)
-    monkeypatch.setattr(splitting, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"pip install -c constraints.txt '\.\[tp\]'"):
+    monkeypatch.setattr("goodspeed.errors.find_spec", lambda _: None)
+    with pytest.raises(NotInstalled, match=r"pip install -c constraints.txt '\.\[tp\]'"):
         refuse_folder("tiny-target", 2)
 
 

@@ -17,10 +17,9 @@ from math import exp, log
 import numpy as np
 
 from draft_node.core.actions import Propose, Proposed
-from draft_node.model.job import Job, allowed, num_common
+from draft_node.model.job import Job, Jobs, num_common
 from draft_node.model.llamacpp.server import Ask, Choice, Place, Server
 from goodspeed.constraint.compiling import Constraints
-from goodspeed.constraint.masks import Matchers
 from goodspeed.exact.confidence import AT_NO_CONFIDENCE
 from goodspeed.exact.kept import Kept
 from goodspeed.exact.noise_at import match_key, noise_at
@@ -49,7 +48,7 @@ class _Slot:
     tokens: tuple[int, ...] = ()  # empty: what it has is not used, since it is another text's
 
 
-class LlamaDrafter:
+class LlamaDrafter(Jobs):
     """`add` proposals, then `step` until they are complete."""
 
     num_parallel = 1
@@ -57,39 +56,22 @@ class LlamaDrafter:
 
     def __init__(self, server: Server, num_tokens: int, constraints: Constraints | None = None) -> None:
         """num_tokens: drafted ids are below it. constraints: compiler for structured output; None: it is ignored."""
+        super().__init__(constraints)
         self.server = server
         self.num_tokens = num_tokens
         self.context_len = server.context_len
-        self.constraints = constraints
         self.max_proposal_bytes = 0  # under the ratio rule nothing is drafted
-        self._matchers = None if constraints is None else Matchers(constraints)
         self._slots = self._unused_slots()
-        self._jobs: dict[bytes, Job] = {}
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._jobs)
 
     def add(self, propose: Propose) -> None:
         """Starts a proposal, which replaces an unfinished one of the same session."""
-        job = Job(propose, min(propose.length, MAX_DRAFT))
-        if (replaced := self._jobs.get(job.session_id)) is not None:
-            job.take_over(replaced)
-        self._jobs[job.session_id] = job
+        self._begin(Job(propose, min(propose.length, MAX_DRAFT)))
 
     def forget(self, session_id: bytes) -> None:
         """Drops the state of a closed session; its slot is the next to be taken."""
-        self._jobs.pop(session_id, None)
+        super().forget(session_id)
         if session_id in self._slots:
             self._slots.move_to_end(session_id, last=False)
-        if self._matchers is not None:
-            self._matchers.forget(session_id)
-
-    def give_up(self) -> list[Proposed]:
-        """Drops all unfinished proposals; returns an empty one for each, so that sessions continue without drafts."""
-        given_up = [job.proposed(empty=True) for job in self._jobs.values()]
-        self._jobs.clear()
-        return given_up
 
     def abandon(self) -> list[Proposed]:
         """Gives up after the server failed; what its slots have is uncertain."""
@@ -97,7 +79,7 @@ class LlamaDrafter:
         return self.give_up()
 
     def close(self) -> None:
-        self.server.end()
+        self.server.close()
 
     def step(self) -> list[Proposed]:
         """Asks the server once for every unfinished proposal; returns those that are complete."""
@@ -122,9 +104,7 @@ class LlamaDrafter:
         for (job, leaf, slot, ask), places in zip(asked, answers, strict=True):
             if places is None or self._take(job, leaf, slot, ask, places):
                 done.append(job)
-        for job in done:
-            del self._jobs[job.session_id]
-        return [job.proposed() for job in done]
+        return self._end(done)
 
     def _unused_slots(self) -> OrderedDict[bytes, _Slot]:
         """Returns the slots by session, the least recently used first; no session has these keys."""
@@ -153,10 +133,10 @@ class LlamaDrafter:
         if end < len(prompt):
             return Ask(slot.number, prompt[:end], 0, 0, is_new=not slot.tokens)
         depth = job.tree.depth(leaf)
-        longest = min(job.length - job.num_drafted, job.propose.max_depth - depth, self.context_len - len(prompt))
-        if job.propose.request.sampling.temperature == 0:
-            return Ask(slot.number, prompt, longest, NUM_GREEDY, is_new=not slot.tokens)
-        return Ask(slot.number, prompt, min(AT_ONCE, longest), NUM_DRAWN, is_new=not slot.tokens)
+        most = min(job.length - job.num_drafted, job.propose.max_depth - depth, self.context_len - len(prompt))
+        is_drawn = job.propose.request.sampling.temperature > 0
+        num_tokens, num_top = (min(AT_ONCE, most), NUM_DRAWN) if is_drawn else (most, NUM_GREEDY)
+        return Ask(slot.number, prompt, num_tokens, num_top, is_new=not slot.tokens)
 
     def _take(self, job: Job, leaf: int, slot: _Slot, ask: Ask, places: Sequence[Place]) -> bool:
         """Takes an answer; returns whether the proposal is complete."""
@@ -213,7 +193,7 @@ class LlamaDrafter:
     def _permitted(self, job: Job, parent: int, position: int, top: Sequence[Choice]) -> dict[int, float]:
         """Returns the logits of the likeliest tokens that the rules permit after a node."""
         request = job.propose.request
-        banned, words = request.banned_at(position), allowed(self._matchers, job, job.path(parent))
+        banned, words = request.banned_at(position), self._allowed(job, job.path(parent))
         bits = None if words is None else words[0].tolist()
         logits = {
             choice.id: choice.logprob

@@ -1,14 +1,15 @@
 """A client of llama.cpp's server: asks for completions of token ids, and checks all that it answers.
 
 The server is another program, perhaps on another machine. Sizes, ids and probabilities are bounded before they are
-used, and an answer that takes too long or cannot be read is an error. Each header line has the time of a step anew, so
-a server that sends them slowly holds the model thread; texts go on without drafts. Called on the model thread.
+used, and an answer that takes too long, however slowly it comes, or cannot be read is an error. Called on the model
+thread.
 """
 
+import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -96,18 +97,60 @@ class Ask(NamedTuple):
     is_new: bool = False  # what the slot has is another text's, and is not used
 
 
+class _Socket(socket.socket):
+    """A socket with one deadline for all that is received: no header, however slowly it comes, has time of its own."""
+
+    until = 0.0
+
+    def recv_into(self, *arguments: Any) -> int:
+        if (left := self.until - time.monotonic()) <= 0:
+            raise TimeoutError("its answer takes too long")
+        self.settimeout(left)
+        return super().recv_into(*arguments)
+
+
+class _Connection(HTTPConnection):
+    """A connection that sends a request and receives all of its answer by one deadline."""
+
+    sock: _Socket | None
+    used_at = 0.0
+
+    def ask(self, path: str, body: object, headers: dict[str, str], until: float) -> None:
+        left = max(1e-3, until - time.monotonic())
+        if self.sock is None:
+            opened = socket.create_connection((self.host, self.port), left)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.sock = _Socket(fileno=opened.detach())
+        self.sock.settimeout(left)
+        self.sock.until = until
+        encoded = None if body is None else msgspec.json.encode(body)
+        self.request("GET" if body is None else "POST", path, encoded, headers)
+
+    def answer(self) -> tuple[int, bytes]:
+        """Returns status and body, of which more than MAX_ANSWER_BYTES is not read."""
+        response = self.getresponse()
+        found = response.read(MAX_ANSWER_BYTES + 1)
+        self.used_at = time.monotonic()
+        return response.status, found
+
+
 class Server:
     """A server with one connection per slot, so that all slots compute at the same time."""
 
-    def __init__(self, name: str, connect: Callable[[float], HTTPConnection], key: str | None = None) -> None:
-        """name: in messages. connect: makes a connection with a timeout in seconds. key: the server's API key."""
+    def __init__(
+        self, name: str, host: str, port: int, key: str | None = None, running: object = None, num_cells: int = 1 << 62
+    ) -> None:
+        """name: in messages. key: the server's API key. running: the server itself, if it is in this process.
+
+        num_cells: tokens that all slots together hold; a running server does not tell.
+        """
         self.name = name
         self.num_slots = 0
         self.context_len = 0  # of one slot
-        self.num_cells = 1 << 62  # tokens that all slots together hold; a running server does not tell
-        self._connect = connect
+        self.num_cells = num_cells
+        self._address, self._running = (host, port), running
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        self._connections: dict[int, tuple[HTTPConnection, float]] = {}  # by slot, with the time of the latest use
+        self._connections: dict[int, _Connection] = {}  # by slot
         self._completions = msgspec.json.Decoder(_Completion)
 
     def check(self, vocabulary: Vocabulary) -> None:
@@ -133,34 +176,30 @@ class Server:
         try:
             for ask in asks:
                 self._send(ask, until)
-            return [self._receive(ask.slot, until) for ask in asks]
+            return [self._receive(ask.slot) for ask in asks]
+        except (OSError, HTTPException) as error:
+            self._hang_up()
+            raise self._unreachable(error) from error
         except BaseException:
-            self.close()  # answers to come would be taken for those of later requests
+            self._hang_up()  # answers to come would be taken for those of later requests
             raise
 
     def close(self) -> None:
-        """Closes all connections; the next request opens new ones."""
-        for connection, _ in self._connections.values():
-            connection.close()
-        self._connections.clear()
-
-    def end(self) -> None:
-        """Closes the connections for good."""
-        self.close()
+        """Closes all connections, and ends a server in this process."""
+        self._hang_up()
+        self._running = None  # waits for its threads
 
     # -- HTTP ------------------------------------------------------------------------------------------------------
 
-    def _send(self, ask: Ask, until: float) -> None:
-        connection, used_at = self._connections.pop(ask.slot, (None, 0.0))
-        now = time.monotonic()
-        if connection is not None and now - used_at > IDLE_S:
+    def _hang_up(self) -> None:
+        for connection in self._connections.values():
             connection.close()
-            connection = None
-        left = max(1e-3, until - now)
-        connection = connection or self._connect(left)
-        if connection.sock is not None:  # what was left of the last request's time
-            connection.sock.settimeout(left)
-        self._connections[ask.slot] = connection, now
+        self._connections.clear()
+
+    def _send(self, ask: Ask, until: float) -> None:
+        connection = self._connections.setdefault(ask.slot, _Connection(*self._address))
+        if time.monotonic() - connection.used_at > IDLE_S:
+            connection.close()  # asking opens it anew
         body = {
             "prompt": ask.prompt,
             "id_slot": ask.slot,
@@ -171,65 +210,38 @@ class Server:
             "top_k": 1,
             "response_fields": ["completion_probabilities"],
         }
-        self._request(connection, "/completion", body)
+        connection.ask("/completion", body, self._headers, until)
 
-    def _receive(self, slot: int, until: float) -> list[Place] | None:
-        connection, _ = self._connections[slot]
-        status, body = self._answer(connection, until)
-        self._connections[slot] = connection, time.monotonic()
+    def _receive(self, slot: int) -> list[Place] | None:
+        status, body = self._connections[slot].answer()
         if status == 400:  # such as a text that is too long for the server
             return None
         return self._parsed(status, body, self._completions).completion_probabilities
 
     def _fetch(self, path: str, kind: type[T], body: object = None) -> T:
         """Asks for one thing on a connection of its own."""
-        connection = self._connect(START_TIMEOUT_S)
+        connection = _Connection(*self._address)
         try:
-            self._request(connection, path, body)
-            status, answer = self._answer(connection, time.monotonic() + START_TIMEOUT_S)
-            return self._parsed(status, answer, msgspec.json.Decoder(kind))
+            connection.ask(path, body, self._headers, time.monotonic() + START_TIMEOUT_S)
+            return self._parsed(*connection.answer(), msgspec.json.Decoder(kind))
+        except (OSError, HTTPException) as error:
+            raise self._unreachable(error) from error
         finally:
             connection.close()
 
-    def _request(self, connection: HTTPConnection, path: str, body: object) -> None:
-        encoded = None if body is None else msgspec.json.encode(body)
-        try:
-            connection.request("GET" if body is None else "POST", path, encoded, self._headers)
-        except (OSError, HTTPException) as error:
-            raise self._unreachable(error) from error
-
-    def _answer(self, connection: HTTPConnection, until: float) -> tuple[int, bytes]:
-        """Returns status and body of an answer."""
-        found = bytearray()
-        try:
-            if connection.sock is not None:
-                connection.sock.settimeout(max(1e-3, until - time.monotonic()))
-            response = connection.getresponse()
-            while chunk := response.read1(1 << 16):
-                found += chunk
-                if len(found) > MAX_ANSWER_BYTES:
-                    raise MalformedMessage(f"{self.name} answers with more than {MAX_ANSWER_BYTES} bytes")
-                if (left := until - time.monotonic()) <= 0:
-                    raise TimeoutError("its answer takes too long")
-                if connection.sock is not None:
-                    connection.sock.settimeout(left)
-            response.close()  # `read1` leaves it open, and the connection with it
-        except (OSError, HTTPException) as error:
-            raise self._unreachable(error) from error
-        return response.status, bytes(found)
-
     def _unreachable(self, error: Exception) -> TransportError:
         why = sanitize(str(error)) or type(error).__name__
-        return TransportError(
-            f"llama.cpp's server at {self.name} does not answer ({why}); start it, or look at its log"
-        )
+        what = f"llama.cpp's server at {self.name} does not answer ({why})"
+        return TransportError(f"{what}; start it, or look at its log")
 
     def _parsed(self, status: int, body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
         if status == 401:
-            raise TransportError(f"{self.name} wants its API key; set {KEY_VARIABLE}")
+            raise TransportError(f"{self.name} wants its API key; set {KEY_VARIABLE} to it")
         if status != 200:
             why = sanitize(body[:200].decode(errors="replace"))
             raise TransportError(f"{self.name} answers with status {status}: {why}")
+        if len(body) > MAX_ANSWER_BYTES:
+            raise MalformedMessage(f"{self.name} answers with more than {MAX_ANSWER_BYTES} bytes")
         try:
             return decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,7 +21,7 @@ from goodspeed.app.daemons import DAEMONS
 from goodspeed.app.fleet import head
 from goodspeed.app.fleet.head import Record
 from goodspeed.app.fleet.options import NAME, WHAT_NAME, UpConfig
-from goodspeed.errors import ConfigError, NotInstalled, ProcessError
+from goodspeed.errors import ConfigError, ProcessError, need
 from goodspeed.fleet.replicas import MAX_REPLICAS
 from goodspeed.serving import running
 from goodspeed.serving.config import add_options, from_namespace, group_of
@@ -39,8 +38,7 @@ def main() -> int:
 
 
 def _run(namespace: argparse.Namespace) -> int:
-    if find_spec("ray") is None:
-        raise NotInstalled(f"`{PROGRAM}`", "ray", "ray")
+    need(f"`{PROGRAM}`", "ray", "ray")
     namespace.body(namespace, Reporter(PROGRAM))
     return 0
 

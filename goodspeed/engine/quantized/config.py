@@ -5,11 +5,10 @@ An unknown setting may change the meaning of the numbers, so it is refused.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from inspect import signature
 from typing import Any
 
-from goodspeed.errors import ConfigError, NotInstalled, UnsupportedModelError
+from goodspeed.errors import ConfigError, UnsupportedModelError, need
 
 KEY = "quantization_config"
 
@@ -89,11 +88,10 @@ def read_scheme(config: Mapping[str, Any]) -> Scheme | None:
 def dequantising(scheme: CompressedTensors) -> dict[str, Any]:
     """Returns the settings with which transformers dequantises such a checkpoint as it loads.
 
-    Raises ConfigError if compressed-tensors is not installed, or transformers is too old.
+    Raises NotInstalled without compressed-tensors, and ConfigError if transformers is too old.
     """
     what = "a checkpoint of compressed-tensors"
-    if find_spec("compressed_tensors") is None:
-        raise NotInstalled(what, "compressed-tensors", "compressed-tensors")
+    need(what, "compressed-tensors", "compressed-tensors")
     from transformers import CompressedTensorsConfig
 
     if "dequantize" not in signature(CompressedTensorsConfig.__init__).parameters:

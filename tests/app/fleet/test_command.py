@@ -93,7 +93,7 @@ def test_an_address_without_a_ray_is_told_at_once(run: Run, tmp_path: Path) -> N
 
 
 def test_without_ray_it_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "find_spec", lambda _: None)
+    monkeypatch.setattr("goodspeed.errors.find_spec", lambda _: None)
     for words in (UP, ("status",)):
         assert "needs ray, which is not installed; in GoodSpeed's folder, try: pip install" in run(*words)[2]
 

@@ -2,10 +2,10 @@
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.client import HTTPConnection
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def running(file: Path) -> Iterator[Server]:
     found = opening.in_process(file, 1, 2)
     found.check(VOCABULARY)
     yield found
-    found.end()
+    found.close()
 
 
 @pytest.fixture
@@ -191,6 +191,7 @@ def test_a_file_that_cannot_be_loaded(content: bytes | None, why: str, tmp_path:
         ("http://127.0.0.1:99999", "write http://HOST:PORT"),
         ("http://127.0.0.1:0", "write http://HOST:PORT"),
         ("http://[::1", "write http://HOST:PORT"),
+        ("http://127.0.0.1:8080\n", "write http://HOST:PORT"),
         ("http://192.0.2.1:8080", "is beyond this machine: .* or --trusted-network"),
     ],
 )
@@ -261,10 +262,10 @@ def fake(answer: Any) -> Iterator[Server]:
     with Listening(("127.0.0.1", 0), Handler) as listening:
         threading.Thread(target=listening.serve_forever, daemon=True).start()
         port = listening.server_address[1]
-        found = Server("fake", lambda timeout_s: HTTPConnection("127.0.0.1", port, timeout=timeout_s), "key")
+        found = Server("fake", "127.0.0.1", port, "key")
         found.num_slots, found.context_len = 2, 1000
         yield found
-        found.end()
+        found.close()
         listening.shutdown()
 
 
@@ -348,3 +349,30 @@ def test_a_slow_server_is_an_error_after_the_time_for_a_step(monkeypatch: pytest
                 run(LlamaDrafter(bad, 100), wanted())
         finally:
             may_end.set()
+
+
+@pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n"])
+def test_a_server_that_drips_has_the_time_for_a_step_and_no_more(begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("draft_node.core.drafts.asking.DRAFTING_TIMEOUT_S", 0.3)
+    may_end = threading.Event()
+
+    def drip(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection, suppress(OSError):
+            connection.sendall(begin)
+            while not may_end.wait(0.02):
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        dripping = threading.Thread(target=drip, args=(listening,))
+        dripping.start()
+        slow = Server("fake", "127.0.0.1", listening.getsockname()[1])
+        slow.num_slots, slow.context_len = 2, 1000
+        guard = threading.Timer(30.0, may_end.set)
+        guard.start()
+        with pytest.raises(TransportError, match=r"takes too long|timed out"):
+            run(LlamaDrafter(slow, 100), wanted())
+        assert not may_end.is_set()
+        guard.cancel()
+        may_end.set()
+        dripping.join()

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from draft_node.core.actions import Propose, Request
-from draft_node.model.job import Job, allowed
+from draft_node.model.job import Job, Jobs
 from draft_node.service.queues import Forms
 from goodspeed.constraint import compiling
 from goodspeed.constraint.compiling import Constraints
-from goodspeed.constraint.masks import Matchers
 from goodspeed.errors import Busy, ConstraintError
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
@@ -31,7 +30,7 @@ def masks(constraints: Constraints, request: Request) -> bool:
     job = Job(Propose(request, 1, 0, request.prompt, 1), 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiling, "compiled_matcher", _refuse)
-        return allowed(Matchers(constraints), job) is not None
+        return Jobs(constraints)._allowed(job, ()) is not None
 
 
 def _refuse(constraint: Constraint, table: object) -> None:

@@ -22,7 +22,7 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.exporting import vocabulary
 from goodspeed.engine.exporting.checkpoint import export
 from goodspeed.engine.tokenizing.text import encode_part
-from goodspeed.errors import CheckpointError, ConfigError, NotInstalled, UnsupportedModelError
+from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError
 from tests.engine.conftest import SMALL
 
 TEXTS = (
@@ -220,6 +220,3 @@ def test_the_command_tells_what_it_wrote(
     assert capsys.readouterr().out == f"{file}: {megabytes:.1f} MB; tiny-draft-s in f32, with its tokenizer\n"
     with pytest.raises(ConfigError, match="does not end in"):
         command("tiny-draft-s", str(tmp_path / "it.bin"))
-    monkeypatch.setattr("goodspeed.app.export_gguf.find_spec", lambda name: None)
-    with pytest.raises(NotInstalled, match="needs gguf"):
-        command("tiny-draft-s", str(file))

@@ -7,7 +7,7 @@ import pytest
 
 from goodspeed.engine.quantized import config
 from goodspeed.engine.quantized.config import Awq, CompressedTensors, Fp8, read_scheme
-from goodspeed.errors import ConfigError, UnsupportedModelError
+from goodspeed.errors import ConfigError, NotInstalled, UnsupportedModelError
 
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, "version": "gemm"}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 64}
@@ -86,8 +86,8 @@ def test_refused_by_place(place):
 def test_compressed_tensors_says_what_is_missing(monkeypatch):
     scheme = CompressedTensors(PACKED)
     assert config.dequantising(scheme) == PACKED | {"dequantize": True}
-    monkeypatch.setattr(config, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install -c constraints.txt '\.\[compressed-tensors\]'"):
+    monkeypatch.setattr("goodspeed.errors.find_spec", lambda _: None)
+    with pytest.raises(NotInstalled, match=r"pip install -c constraints.txt '\.\[compressed-tensors\]'"):
         config.dequantising(scheme)
     monkeypatch.undo()
 
