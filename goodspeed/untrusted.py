@@ -29,7 +29,7 @@ def read_bytes(path: str | Path, max_bytes: int) -> bytes:
 def file_state(path: str | Path) -> tuple[int, ...] | None:
     """Returns values that change with a file; None if there is no file."""
     try:
-        seen = os.stat(path)
+        seen = Path(path).stat()
     except OSError:
         return None
     return seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino

@@ -43,8 +43,8 @@ class ConnectionStatus:
         """Returns the sentences to report now.
 
         away_s: seconds that the verify node has been away; trouble: why the verify node refuses this node, None: no
-        refusal; local: the draft model generates alone; target: name and fingerprint of the connected target; endpoint: of
-        the connected verify node, None: unchanged.
+        refusal; local: the draft model generates alone; target: name and fingerprint of the connected target;
+        endpoint: of the connected verify node, None: unchanged.
         """
         trouble = None if trouble is None else sanitize(trouble)  # from the verify node, untrusted
         found = self._arrived(target, endpoint or self._home) if connected else self._missed(away_s, trouble, local)

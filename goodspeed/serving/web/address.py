@@ -77,7 +77,7 @@ def bind(address: Address, keys: Keys | None) -> socket.socket:
 
 @dataclass(frozen=True)
 class BoundAddress:
-    """The bound socket of `--http`, not yet listening, and the keys of `--api-key`, read again when the file changes."""
+    """The bound socket of `--http`, not yet listening, and the keys of `--api-key`, which follow their file."""
 
     keys: Keys | None
     listener: socket.socket
