@@ -41,11 +41,14 @@ class Record(Struct, frozen=True):
     pid: int | None = None  # of our own Ray's first process; None: the user runs Ray
     temp: str = ""  # folder of our own Ray's sockets and logs
 
-    def words(self, port: int) -> list[str]:
-        """Returns the options of goodspeed-verify for a replica at this port."""
+    def words(self, port: int, number: int) -> list[str]:
+        """Returns the options of goodspeed-verify for a replica at this port. number: of the replica, from 1."""
         config = self.config
         words = [f"--model={config.model}", f"--bind=tcp://{config.host}:{port}", f"--tp={config.tp}"]
         words += [f"--key={config.key}", f"--enrolled={config.enrolled}"] if config.key is not None else []
+        if config.http is not None:
+            host, _, first = config.http.rpartition(":")
+            words.append(f"--http={host}:{int(first) and int(first) + number - 1}")
         return [*words, *(["--trusted-network"] if config.trusted_network else []), *self.further]
 
     @property
