@@ -109,7 +109,17 @@ def start(record: Record) -> Record:
     record = replace(record, temp=str(temp)).keep()
     write_whole(record.settings["RAY_AUTH_TOKEN_PATH"], secrets.token_hex(32).encode())
     command = [
-        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--temp-dir={temp}", "--port=0"),
+        *(
+            sys.executable,
+            "-P",
+            "-m",
+            "ray.scripts.scripts",
+            "start",
+            "--head",
+            "--block",
+            f"--temp-dir={temp}",
+            "--port=0",
+        ),
         *("--node-ip-address=127.0.0.1", "--include-dashboard=false", "--include-log-monitor=false"),
         "--object-store-memory=80000000",  # Ray's minimum: nothing is stored there
         f"--num-cpus={MAX_REPLICAS * record.config.cpus}",  # on the user's own machine, whose cores are not counted

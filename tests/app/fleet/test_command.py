@@ -62,7 +62,7 @@ UP = ("up", "--model", "tiny-target")
         ((*UP, "--key", "none.key", "--enrolled", "x"), "--key none.key: cannot read it"),
         ((*UP, "--max-replicas", "1"), "--max-replicas not below --replicas 2"),
         ((*UP, "--http", "9000"), "--http '9000'"),
-        ((*UP, "--http", "0.0.0.0:9000"), "--http 0.0.0.0:9000 reaches beyond this machine"),
+        ((*UP, "--port", "0", "--http", "0.0.0.0:9000"), "--http 0.0.0.0:9000 reaches beyond this machine"),
         ((*UP, "--", "--buget", "3"), "unknown option --buget; did you mean --budget?"),
         ((*UP, "--", "--budget", "many"), "goodspeed-verify: --budget"),
         (("up", "--model", "nowhere", "--port", "0"), "model 'nowhere' was not found"),
