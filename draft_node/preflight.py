@@ -3,6 +3,7 @@
 Loading takes seconds to minutes; a port in use or an unreadable key should fail sooner.
 """
 
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,6 +70,8 @@ def _check_folders(config: DraftConfig) -> None:
         parent = Path(config.history_file).absolute().parent
         if not parent.is_dir():
             raise ConfigError(f"--history-file {config.history_file}: there is no folder {parent}; make it")
+        if not os.access(parent, os.W_OK):
+            raise ConfigError(f"--history-file {config.history_file}: {parent} cannot be written to; choose another")
         history_file.read(config.history_file, config.ngram.history_tokens)  # raises for a damaged file
 
 

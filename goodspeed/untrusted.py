@@ -1,4 +1,4 @@
-"""Untrusted input: reads files up to a size limit, and sanitizes text for logs and terminals."""
+"""Files and untrusted input: reads up to a size limit, detects changes, and sanitizes text for logs and terminals."""
 
 import os
 import re
@@ -24,6 +24,15 @@ def read_bytes(path: str | Path, max_bytes: int) -> bytes:
     if len(data) > max_bytes:
         raise OSError(0, f"it has more than {max_bytes} bytes")
     return data
+
+
+def file_state(path: str | Path) -> tuple[int, ...] | None:
+    """Returns values that change with a file; None if there is no file."""
+    try:
+        seen = Path(path).stat()
+    except OSError:
+        return None
+    return seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino
 
 
 def sanitize(text: str) -> str:

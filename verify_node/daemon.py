@@ -67,6 +67,7 @@ class VerifyDaemon:
             self.core.enrol(self.enrolment.enrolled, time.monotonic())
             self.enrolment.barred = self.core.rate_limiter.barred
             self.enrolment.on_change = self._enrol
+            self.enrolment.say = lambda sentences: self.reporter.say_all(sentences)
             self.enrolment.on_refused = self._turned_away
 
     async def serve(self) -> None:

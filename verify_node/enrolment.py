@@ -3,11 +3,14 @@
 import logging
 import os
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec.structs import asdict
+
 from goodspeed.errors import ConfigError
+from goodspeed.serving.events import Sentence
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.keys import read_enrolled
 
@@ -24,11 +27,16 @@ State: TypeAlias = tuple[int, ...]  # values that change with a file
 class Enrolment:
     """Clients by key, from the public files in a folder. A broken or clashing file enrols no client."""
 
-    def __init__(self, folder: str) -> None:
-        """Raises ConfigError for an unreadable folder, or one with two files of the same key or name."""
+    def __init__(self, folder: str, tiers: Container[str] = ()) -> None:
+        """Raises ConfigError for an unreadable folder, or one with two files of the same key or name.
+
+        tiers: names of this node's service levels.
+        """
         self.folder = Path(folder)
+        self._tiers = tiers
         self.enrolled: dict[str, Enrolled] = {}
         self.on_change: Callable[[], None] = lambda: None
+        self.say: Callable[[Iterator[Sentence]], None] = lambda sentences: None  # status lines of changes
         self.on_refused: Callable[[str], None] = lambda key: None
         self.barred: Container[bytes] = ()  # enrolled keys that may not connect for a while
         self._files: dict[str, tuple[State, Enrolled | None]] = {}  # by file name; None: broken
@@ -78,10 +86,11 @@ class Enrolment:
             what_to_do = "it stays refused until it is changed: give it a name and a key of its own, or remove it"
             logger.error("a file enrols nobody", extra={"folder": self.folder, "why": clash, "what_to_do": what_to_do})
         if enrolled != self.enrolled or not self._is_told:
-            self.enrolled, self._is_told = enrolled, False
+            before, self.enrolled, self._is_told = self.enrolled, enrolled, False
             logger.info("the enrolment changed", extra={"num_enrolled": len(enrolled)})
             self.on_change()
             self._is_told = True
+            self.say(changes(before, enrolled))
 
     def _states(self) -> dict[str, State]:
         """Returns the files' states by name, without hidden files, which editors and secret mounts create."""
@@ -112,10 +121,14 @@ class Enrolment:
         try:
             if not name.endswith(MARK):
                 raise ConfigError(f"{path}: only public files ({MARK}) belong here; remove it")
-            return read_enrolled(path)
+            one = read_enrolled(path)
         except ConfigError as error:
             logger.error("a file enrols nobody", extra={"file": name, "why": error})
             return None
+        if unknown := [tier for tier in one.tiers or () if tier not in self._tiers]:
+            what = "a file names tiers that this node does not have; its users cannot ask for them"
+            logger.warning(what, extra={"file": name, "tiers": ", ".join(unknown), "what_to_do": "see --slo-tier"})
+        return one
 
     def _resolve_clashes(self) -> tuple[dict[str, Enrolled], list[str]]:
         """Returns the keys that the files enrol, and the clashes: files with the key or name of another file.
@@ -144,3 +157,27 @@ class Enrolment:
                 continue
             self._refused[name] = one
         return enrolled, clashes
+
+
+def changes(before: Mapping[str, Enrolled], after: Mapping[str, Enrolled]) -> Iterator[Sentence]:
+    """Yields a status line for each draft node whose enrolment differs. Both by key."""
+    old, new = ({one.name: asdict(one) for one in enrolled.values()} for enrolled in (before, after))
+    for name in sorted(old.keys() | new.keys()):
+        if name not in new:
+            yield Sentence("draft node %s is revoked", (name,))
+        elif name not in old:
+            yield Sentence("draft node %s is enrolled", (name,))
+        elif old[name] != new[name]:
+            what = ", ".join(
+                filter(None, (_difference(field, old[name][field], new[name][field]) for field in new[name]))
+            )
+            yield Sentence("draft node %s is enrolled anew: %s", (name, what))
+
+
+def _difference(field: str, before: object, after: object) -> str:
+    if before == after:
+        return ""
+    if field == "public_key":
+        return "a new key"
+    old, new = (", ".join(one) if isinstance(one, tuple) else one for one in (before, after))
+    return f"{field} {new} instead of {old}"

@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Protocol
 
 from goodspeed.errors import ConfigError
 from goodspeed.fleet import table as peers
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.table import Table
+from goodspeed.untrusted import file_state
 
 logger = logging.getLogger("goodspeed.fleet")
 
@@ -39,7 +39,7 @@ class PeersFile:
 
     def look(self, load: Load) -> Sequence[Replica] | None:
         table = self._table
-        if (seen := _state(self._path)) != self._seen:
+        if (seen := file_state(self._path)) != self._seen:
             self._seen = seen
             table = self._read(table)
         if table == self._table and self._told:
@@ -85,12 +85,3 @@ def name_in(table: Table, path: str, name: str | None, key: str | None, endpoint
             f"say which it is with --replica NAME, one of: {known}"
         )
     return found[0].name
-
-
-def _state(path: str) -> tuple[int, ...] | None:
-    """Returns values that change with a file; None if there is no file."""
-    try:
-        seen = Path(path).stat()
-    except OSError:
-        return None
-    return seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from goodspeed.fair import policies, saved
 from goodspeed.serving.events import QUIET, Reporter
 from goodspeed.serving.running import bind_http, find_model, warn_trusted_network
+from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.endpoints import check_free, parse_endpoint
 from goodspeed.wire.keys import read_verify_pair
 from goodspeed.wire.zmq.authentication import checked_pair
@@ -62,5 +63,6 @@ def read_keys(config: VerifyConfig) -> tuple[ServerKeys, Enrolment] | tuple[None
     """Reads this node's key and the enrolled keys; None for both where the wire has no keys."""
     if config.key is None or config.enrolled is None:
         return None, None
-    pair, enrolment = checked_pair(read_verify_pair(config.key)), Enrolment(config.enrolled)
+    pair = checked_pair(read_verify_pair(config.key))
+    enrolment = Enrolment(config.enrolled, parse_tiers(config.slo_tier))
     return ServerKeys(pair, enrolment.admits), enrolment

@@ -51,6 +51,7 @@ INSTEAD = {
     "grammar": "send structured_outputs",
     "json_schema": "send response_format",
     **dict.fromkeys(("previous_response_id", "conversation"), "no response is kept here; send all of it as input"),
+    "slo": "send goodspeed.slo",
     "store": "no answer is kept here",
     "background": "a request waits for its response, or streams it",
 }

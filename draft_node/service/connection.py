@@ -20,7 +20,9 @@ class ConnectionStatus:
     """Tracks the latest report, and when to report waiting again."""
 
     def __init__(self, endpoint: str) -> None:
+        """endpoint: all addresses of --verify, for the reports before a connection."""
         self._endpoint = endpoint
+        self._home = endpoint  # of the latest connection
         self._was_connected: bool | None = None  # None: never connected
         self._was_local = False
         self._trouble: str | None = None
@@ -36,38 +38,43 @@ class ConnectionStatus:
         trouble: str | None,
         local: bool = False,
         target: tuple[str, str] = ("", ""),
+        endpoint: str | None = None,
     ) -> list[Sentence]:
         """Returns the sentences to report now.
 
         away_s: seconds that the verify node has been away; trouble: why the verify node refuses this node, None: no
-        refusal; local: the draft model generates alone; target: name and fingerprint of the connected target.
+        refusal; local: the draft model generates alone; target: name and fingerprint of the connected target;
+        endpoint: of the connected verify node, None: unchanged.
         """
         trouble = None if trouble is None else sanitize(trouble)  # from the verify node, untrusted
-        found = self._arrived(target) if connected else self._missed(away_s, trouble, local)
+        found = self._arrived(target, endpoint or self._home) if connected else self._missed(away_s, trouble, local)
         self._away_s, self._was_local = away_s, local and not connected
         return found
 
-    def _arrived(self, target: tuple[str, str]) -> list[Sentence]:
+    def _arrived(self, target: tuple[str, str], endpoint: str) -> list[Sentence]:
         before, self._was_connected = self._was_connected, True
         known, self._target = self._target, target
+        home, self._home = self._home, endpoint
         self._next_s, self._trouble = FIRST_S, None
         if before is None:
-            return [Sentence("connected to %s", (self._endpoint,))]
+            return [Sentence("connected to %s", (endpoint,))]
         if before:
-            return []
+            return [] if home == endpoint else [Sentence("new texts go to the verify node at %s", (endpoint,))]
         if known is not None and known != target:
             what = "the verify node is back after %.1f s with another target: %s (it was %s); texts of the old one end"
             names = [sanitize(name) for name, _ in (target, known)]
             same = ", of other weights or precision" if names[0] == names[1] else ""
             return [Sentence(what, (self._away_s, names[0], names[1] + same))]
         texts = "; the target writes again" if self._was_local else ""
+        if home != endpoint:
+            return [Sentence("texts go on at another verify node, %s, after %.1f s" + texts, (endpoint, self._away_s))]
         return [Sentence("the verify node is back after %.1f s" + texts, (self._away_s,))]
 
     def _missed(self, away_s: float, trouble: str | None, local: bool) -> list[Sentence]:
         found = []
         if self._was_connected:
             self._was_connected = False
-            found.append(Sentence("the verify node at %s is away; texts wait for it", (self._endpoint,)))
+            found.append(Sentence("the verify node at %s is away; texts wait for it", (self._home,)))
         if trouble is not None and trouble != self._trouble:
             self._trouble = trouble
             found.append(Sentence("the verify node at %s refuses this node: %s", (self._endpoint, trouble)))
@@ -102,7 +109,12 @@ async def tell(
         welcome = daemon.link.welcome
         target = (welcome.target, welcome.target_fingerprint) if welcome is not None else ("", "")
         said = status_lines.look(
-            connected=connected, away_s=away_s, trouble=trouble, local=daemon.is_local, target=target
+            connected=connected,
+            away_s=away_s,
+            trouble=trouble,
+            local=daemon.is_local,
+            target=target,
+            endpoint=daemon.channel.endpoint,
         )
         reporter.say_all(said)
         if connected and not has_connected:

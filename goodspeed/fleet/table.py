@@ -19,6 +19,8 @@ MAX_BYTES = 4 << 20
 
 EXAMPLE = '{"replicas": [{"name": "a", "endpoint": "tcp://10.0.0.1:5555"}, ...]}'
 
+PUBLIC_KEY = "a public_key must be that of the replica's verify.pub, or be left out where the wire has no keys"
+
 
 class Table(Struct, frozen=True, forbid_unknown_fields=True):
     """The replicas of a fleet. Names and endpoints are unique; keys may be shared."""
@@ -43,7 +45,8 @@ def read(path: str | Path) -> Table:
     except OSError as error:
         raise ConfigError(f"--peers {path}: cannot read it ({reason(error)}); it looks like {EXAMPLE}") from None
     except msgspec.ValidationError as error:
-        raise ConfigError(f"--peers {path}: {sanitize(str(error))}; it looks like {EXAMPLE}") from None
+        why = PUBLIC_KEY if str(error).endswith(".public_key`") else sanitize(str(error))
+        raise ConfigError(f"--peers {path}: {why}; it looks like {EXAMPLE}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ConfigError(f"--peers {path}: it is not JSON; it looks like {EXAMPLE}") from None
 

@@ -2,12 +2,20 @@
 
 import hashlib
 import hmac
+import logging
 import re
+import time
 from pathlib import Path
 
 from goodspeed.errors import ConfigError, reason
+from goodspeed.untrusted import file_state
+
+logger = logging.getLogger("goodspeed.api_keys")
 
 ONE_A_LINE = "write a file with one key a line"
+
+LOOK_S = 1.0
+"""Least time between two checks of a node's key file, in seconds."""
 
 
 def read(path: str) -> list[str]:
@@ -39,11 +47,41 @@ class Keys:
 
     def __init__(self, keys: list[str]) -> None:
         self._digests = [_digest(key.encode()) for key in keys]
+        self._path: str | None = None  # of the file that is read again when it changes
+        self._seen: tuple[int, ...] | None = None  # the file's state when last read
+        self._looked_at = 0.0
+
+    @classmethod
+    def of_file(cls, path: str) -> "Keys":
+        """The keys of a file, now and after each change of it. ConfigError if it is bad now."""
+        seen = file_state(path)
+        keys = cls(read(path))
+        if Path(path).is_file():  # a pipe can be read only once
+            keys._path, keys._seen = path, seen
+        return keys
 
     def know(self, key: bytes) -> bool:
         """True for one of the keys. Compares with all keys, so that the time reveals nothing."""
+        self._look()
         digest = _digest(key)
         return sum(hmac.compare_digest(digest, known) for known in self._digests) > 0
+
+    def _look(self) -> None:
+        """Reads a changed file, at most every LOOK_S. A bad or missing one leaves the keys as they were."""
+        now = time.monotonic()
+        if self._path is None or now - self._looked_at < LOOK_S:
+            return
+        self._looked_at = now
+        if (seen := file_state(self._path)) == self._seen:
+            return
+        self._seen = seen
+        try:
+            keys = read(self._path)
+        except ConfigError as error:
+            logger.error("the API keys stay as they were", extra={"why": error})
+            return
+        self._digests = [_digest(key.encode()) for key in keys]
+        logger.warning("the API keys were read again", extra={"file": self._path, "num_keys": len(keys)})
 
 
 def _digest(key: bytes) -> bytes:

@@ -1,5 +1,6 @@
 """A node without a model reads its history file and its corpora when it is built, and says so."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,11 @@ def test_a_file_that_cannot_be_had_is_found_before_anything_is_loaded(name: str,
     path = tmp_path / name
     with pytest.raises(ConfigError, match=f"{path}.* {why}"):
         check(DraftConfig(model="none", tokenizer="tiny-target", history_file=str(path)))
+
+
+def test_a_folder_that_cannot_be_written_to_is_found_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: (path, mode) != (tmp_path, os.W_OK))
+    with pytest.raises(ConfigError, match=f"--history-file {tmp_path}/x: {tmp_path} cannot be written to"):
+        check(DraftConfig(model="none", tokenizer="tiny-target", history_file=str(tmp_path / "x")))

@@ -57,7 +57,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         ({"replicas": [entry(1), entry(2, endpoint="tcp://10.0.0.1:5555")]}, "the endpoint tcp://10.0.0.1:5555"),
         ({"replicas": [entry(1, endpoint="ipc://x/yz")]}, "matching regex"),
         ({"replicas": [entry(1, name="a b")]}, "matching regex"),
-        ({"replicas": [entry(1, public_key="short")]}, "matching regex"),
+        ({"replicas": [entry(1, public_key="short")]}, "a public_key must be that of the replica's verify.pub"),
         ({"replicas": [entry(1, colour="red")]}, "unknown field `colour`"),
         ({"replicas": [entry(1, load={"told_at": 1, "num_sessions": -1})]}, ">= 0"),
     ],

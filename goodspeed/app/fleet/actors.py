@@ -36,7 +36,7 @@ class Node:
         host = get_node_ip_address() if told.config.host in ("*", "0.0.0.0", "[::]") else told.config.host
         key = read_verify_pair(told.config.key).public_key if told.config.key is not None else None
         self._tell(Report(Replica(name, f"tcp://{host}:{port}", key), pid=os.getpid()))
-        self._hosted = import_module(HOSTING).Hosted(told.words(port), self, self._failed)
+        self._hosted = import_module(HOSTING).Hosted(told.words(port, number_of(name)), self, self._failed)
 
     def look(self, load: Load) -> Sequence[Replica] | None:
         """Reports this load, and returns the answer to the previous report; None while that is pending. Never blocks

@@ -41,11 +41,14 @@ class Record(Struct, frozen=True):
     pid: int | None = None  # of our own Ray's first process; None: the user runs Ray
     temp: str = ""  # folder of our own Ray's sockets and logs
 
-    def words(self, port: int) -> list[str]:
-        """Returns the options of goodspeed-verify for a replica at this port."""
+    def words(self, port: int, number: int) -> list[str]:
+        """Returns the options of goodspeed-verify for a replica at this port. number: of the replica, from 1."""
         config = self.config
         words = [f"--model={config.model}", f"--bind=tcp://{config.host}:{port}", f"--tp={config.tp}"]
         words += [f"--key={config.key}", f"--enrolled={config.enrolled}"] if config.key is not None else []
+        if config.http is not None:
+            host, _, first = config.http.rpartition(":")
+            words.append(f"--http={host}:{int(first) and int(first) + number - 1}")
         return [*words, *(["--trusted-network"] if config.trusted_network else []), *self.further]
 
     @property
@@ -106,7 +109,17 @@ def start(record: Record) -> Record:
     record = replace(record, temp=str(temp)).keep()
     files.write_whole(record.settings["RAY_AUTH_TOKEN_PATH"], secrets.token_hex(32).encode())
     command = [
-        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--temp-dir={temp}", "--port=0"),
+        *(
+            sys.executable,
+            "-P",
+            "-m",
+            "ray.scripts.scripts",
+            "start",
+            "--head",
+            "--block",
+            f"--temp-dir={temp}",
+            "--port=0",
+        ),
         *("--node-ip-address=127.0.0.1", "--include-dashboard=false", "--include-log-monitor=false"),
         "--object-store-memory=80000000",  # Ray's minimum: nothing is stored there
         f"--num-cpus={MAX_REPLICAS * record.config.cpus}",  # on the user's own machine, whose cores are not counted

@@ -14,6 +14,8 @@ GPUS = "GPUs that Ray reserves for each, on one machine; say --device cuda, too"
 RAY = "the Ray to run on; auto finds one on this machine. Its network has to be trusted"
 HOST = "where the replicas listen; 0.0.0.0 is every address of their machines"
 PORT = "of the first replica, each next one has the next; 0: any that are free"
+HTTP = "the live page and /metrics of the first replica, each next one has the next port"
+ADDRESS = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}"
 ENROLLED = "folder with the public files of the draft nodes that may connect"
 
 
@@ -37,6 +39,9 @@ class UpConfig(Settings):
     )
     host: str = option("127.0.0.1", group="connection", help=HOST)
     port: int = option(5555, minimum=0, maximum=65535 - MAX_REPLICAS, group="connection", help=PORT)
+    http: str | None = option(
+        None, pattern=ADDRESS, group="connection", metavar="HOST:PORT", shown="no page", help=HTTP
+    )
     trusted_network: bool = options.trusted_network()
     key: str | None = option(None, group="keys", metavar="FILE", shown="none: loopback only", help="secret key of all")
     enrolled: str | None = option(None, group="keys", metavar="FOLDER", shown="nobody is asked", help=ENROLLED)

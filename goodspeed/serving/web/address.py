@@ -6,7 +6,6 @@ import socket
 from dataclasses import dataclass
 
 from goodspeed.errors import ConfigError, TransportError
-from goodspeed.serving import api_keys
 from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.web.connection_limit import check_capacity
 from goodspeed.wire.endpoints import cannot_bind
@@ -78,7 +77,7 @@ def bind(address: Address, keys: Keys | None) -> socket.socket:
 
 @dataclass(frozen=True)
 class BoundAddress:
-    """The bound socket of `--http`, not yet listening, and the keys of `--api-key`."""
+    """The bound socket of `--http`, not yet listening, and the keys of `--api-key`, which follow their file."""
 
     keys: Keys | None
     listener: socket.socket
@@ -87,7 +86,7 @@ class BoundAddress:
 def bind_http(text: str, key_file: str | None) -> BoundAddress:
     """Binds the address of `--http`. ConfigError for a bad address, bad keys or few descriptors; else as `bind`."""
     check_capacity()
-    keys = Keys(api_keys.read(key_file)) if key_file is not None else None
+    keys = Keys.of_file(key_file) if key_file is not None else None
     return BoundAddress(keys, bind(parse_address(text), keys))
 
 

@@ -61,6 +61,8 @@ UP = ("up", "--model", "tiny-target")
         ((*UP, "--key", "x"), "--key FILE and --enrolled FOLDER belong together"),
         ((*UP, "--key", "none.key", "--enrolled", "x"), "--key none.key: cannot read it"),
         ((*UP, "--max-replicas", "1"), "--max-replicas not below --replicas 2"),
+        ((*UP, "--http", "9000"), "--http '9000'"),
+        ((*UP, "--port", "0", "--http", "0.0.0.0:9000"), "--http 0.0.0.0:9000 reaches beyond this machine"),
         ((*UP, "--", "--buget", "3"), "unknown option --buget; did you mean --budget?"),
         ((*UP, "--", "--budget", "many"), "goodspeed-verify: --budget"),
         (("up", "--model", "nowhere", "--port", "0"), "model 'nowhere' was not found"),
@@ -137,11 +139,17 @@ def test_another_process_with_the_id_of_ray_is_left_alone(run: Run, tmp_path: Pa
 
 def test_words_for_a_replica_name_keys_by_their_files() -> None:
     config = UpConfig(model="m", host="0.0.0.0", key="v.key", enrolled="e", tp=2)
-    assert Record(config, ("--budget=8",)).words(5556) == [
+    assert Record(config, ("--budget=8",)).words(5556, 2) == [
         *("--model=m", "--bind=tcp://0.0.0.0:5556", "--tp=2", "--key=v.key", "--enrolled=e", "--budget=8"),
     ]
     assert (config.cpus, config.num_gpus) == (1, 2)
     assert UpConfig(model="m", tp=2, gpus=0).num_gpus == UpConfig(model="m").num_gpus == 0
+
+
+def test_each_replica_has_a_page_of_its_own() -> None:
+    record = Record(UpConfig(model="m", http="[::1]:9000"))
+    assert [record.words(5555, number)[-1] for number in (1, 3)] == ["--http=[::1]:9000", "--http=[::1]:9002"]
+    assert Record(UpConfig(model="m", http="h:0")).words(5555, 2)[-1] == "--http=h:0"
 
 
 def reports(*states: str) -> list[dict[str, object]]:

@@ -18,6 +18,7 @@ UNSERVED = {
     "store": (True, "no answer is kept here"),
     "best_of": (2, "send n for several choices"),
     "modalities": (["audio"], "leave it out"),
+    "slo": ("urgent", "send goodspeed.slo"),
     **dict.fromkeys(("suffix", "continue_final_message", "use_beam_search", "surprise"), (1, "leave it out")),
     **dict.fromkeys(("bad_words", "cache_salt", "documents", "n_predict", "thinking_budget"), (1, "leave it out")),
     **dict.fromkeys(("audio", "prompt_logprobs"), (1, "leave it out")),

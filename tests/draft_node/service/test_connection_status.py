@@ -54,6 +54,23 @@ def test_one_that_was_there_is_away_and_comes_back() -> None:
     assert come(connection) == ["the verify node is back after 0.3 s"]
 
 
+def test_of_several_verify_nodes_the_one_in_question_is_named() -> None:
+    connection = ConnectionStatus("tcp://a:1, tcp://b:1")
+    assert wait(connection, 2.0, 2.0)[0].startswith("waiting for the verify node at tcp://a:1, tcp://b:1 ")
+
+    def look(endpoint: str, away_s: float = 0.0) -> list[str]:
+        there = not away_s
+        return text(connection.look(connected=there, away_s=away_s, trouble=None, endpoint=endpoint))
+
+    assert look("tcp://b:1") == ["connected to tcp://b:1"]
+    assert look("tcp://b:1", 0.7) == ["the verify node at tcp://b:1 is away; texts wait for it"]
+    assert look("tcp://a:1") == ["texts go on at another verify node, tcp://a:1, after 0.7 s"]
+    assert look("tcp://c:1") == ["new texts go to the verify node at tcp://c:1"]
+    assert look("tcp://c:1") == []
+    look("tcp://c:1", 0.2)
+    assert look("tcp://c:1") == ["the verify node is back after 0.2 s"]
+
+
 def test_why_it_lets_nobody_in_is_told_once_and_the_advice_is_another() -> None:
     connection = ConnectionStatus(ENDPOINT)
     said = wait(connection, 0.0, 7.0, trouble="this key is not enrolled")

@@ -145,6 +145,40 @@ def test_a_bad_file_of_keys_is_said_without_showing_it(content: str, what: str, 
         api_keys.read(str(tmp_path / "missing"))
 
 
+def test_a_file_of_keys_is_read_again_when_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(api_keys, "LOOK_S", 0.0)
+    file = tmp_path / "keys"
+    file.write_text("first-key\n")
+    keys = Keys.of_file(str(file))
+    file.write_text("first-key\nsecond-key\n")
+    assert keys.know(b"second-key")
+    (tmp_path / "new").write_text("second-key\n")
+    (tmp_path / "new").replace(file)
+    assert not keys.know(b"first-key"), "a key that was taken out"
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    for spoil in (lambda: file.write_text("short\n"), lambda: file.write_text(""), file.unlink):
+        caplog.clear()
+        spoil()
+        assert keys.know(b"second-key"), "a bad file changes nothing"
+        assert not keys.know(b"short")
+        assert [record.levelname for record in caplog.records] == ["ERROR"], "and is told once"
+        assert "second-key" not in caplog.text
+    file.write_text("third-key\n")
+    assert keys.know(b"third-key")
+    assert not keys.know(b"second-key")
+
+
+def test_a_file_of_keys_is_looked_at_once_a_second(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("first-key\n")
+    keys = Keys.of_file(str(file))
+    assert keys.know(b"first-key")
+    file.write_text("second-key\n")
+    assert not keys.know(b"second-key"), "strangers must not make the node read"
+
+
 def test_served_until_told_to_stop() -> None:
     assert ask_a_server(hello) == (200, b"hello")
 

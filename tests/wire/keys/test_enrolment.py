@@ -44,6 +44,30 @@ def test_files_come_change_and_go(tmp_path: Path) -> None:
     assert told == [{"a", "b"}, {"a", "b"}, {"b"}]
 
 
+def test_what_changed_is_told_by_name(tmp_path: Path) -> None:
+    a, b = enrol(tmp_path, "a"), enrol(tmp_path, "b")
+    found = Enrolment(str(tmp_path))
+    told: list[str] = []
+    found.say = lambda sentences: told.extend(sentence.text % sentence.values for sentence in sentences)
+    enrol(tmp_path, "a", key=a.public_key, weight=3.0, max_sessions=2)
+    found.look()
+    assert told.pop() == "draft node a is enrolled anew: weight 3.0 instead of 1.0, max_sessions 2 instead of None"
+    enrol(tmp_path, "b")
+    enrol(tmp_path, "c")
+    (tmp_path / "a.pub").unlink()
+    found.look()
+    assert told == ["draft node a is revoked", "draft node b is enrolled anew: a new key", "draft node c is enrolled"]
+    assert b.public_key not in found.enrolled
+
+
+def test_a_tier_that_the_node_does_not_have_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    enrol(tmp_path, "a", tiers=("fast", "fsat"))  # type: ignore[arg-type]
+    enrol(tmp_path, "b")
+    found = Enrolment(str(tmp_path), {"fast"})
+    assert [(record.__dict__["file"], record.__dict__["tiers"]) for record in caplog.records] == [("a.pub", "fsat")]
+    assert len(found.enrolled) == 2
+
+
 def test_a_file_written_again_as_it_was_changes_nothing(tmp_path: Path) -> None:
     a = enrol(tmp_path, "a")
     found, told = watched(tmp_path)

@@ -184,3 +184,11 @@ def test_a_number_of_more_digits_than_are_read_is_refused(tmp_path: Path) -> Non
             keys.read_enrolled(path)
     finally:
         sys.set_int_max_str_digits(4300)
+
+
+def test_where_a_file_is_not_toml_is_told_without_its_contents(tmp_path: Path) -> None:
+    path = tmp_path / "edge.pub"
+    path.write_text('name = "edge"\nweight = heavy-secret\n')
+    with pytest.raises(ConfigError, match=r"edge\.pub: it is not TOML \(at line 2, column 10\); give") as error:
+        keys.read_enrolled(path)
+    assert "heavy" not in str(error.value)
