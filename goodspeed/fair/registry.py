@@ -38,8 +38,8 @@ class Registry(Generic[T]):
     def create(self, name: str, *args: Any, **options: Any) -> T:
         """Creates a T; raises the registry's error for an unknown name, ConfigError for an unknown option."""
         if name not in self._factories:
-            known = ", ".join(self.names())
-            raise self._error(f"{self._unknown.format(name=name)}; choose one of: {known}{self._besides}")
+            choose = f"; choose one of: {', '.join(self.names())}{self._besides}"
+            raise self._error(self._unknown.format(name=name) + choose)
         factory = self._factories[name]
         known = list(inspect.signature(factory).parameters)[len(args) :]
         unknown = [option for option in options if option not in known]
