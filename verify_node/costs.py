@@ -21,10 +21,6 @@ QUICK = profiler.Grid(max_tokens=512, max_context=128, max_sessions=8, session_s
 and finished rounds refine the measurements."""
 
 POOR_R2 = 0.9
-POOR = (
-    "; a poor fit, as on a busy machine: rounds will correct it; "
-    "for a better start give --profile FILE, of `goodspeed profile --json FILE`"
-)
 
 
 def find_profile(config: VerifyConfig, runner: Runner, reporter: Reporter = QUIET) -> Profile | None:
@@ -69,5 +65,5 @@ def with_budget(config: VerifyConfig, profile: Profile | None, reporter: Reporte
 
 
 def _fit(profile: Profile) -> str:
-    poor = "" if profile.roofline_r2 >= POOR_R2 else POOR
+    poor = "" if profile.roofline_r2 >= POOR_R2 else "; a poor fit: give --profile, measured longer on a quiet machine"
     return f"R2 is {profile.linear_r2:.3f} for the linear model and {profile.roofline_r2:.3f} for the roofline{poor}"

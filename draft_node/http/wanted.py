@@ -34,9 +34,6 @@ from goodspeed.wire.generation import Constraint, TokenBias
 DEFAULT_MAX_TOKENS = 16
 """Default max_tokens of a completion, as in the OpenAI API."""
 
-DEFAULT_CHAT_TOKENS = 4096
-"""Default max_tokens of a chat: room for thinking and JSON, which a cut makes worthless; the model ends most sooner."""
-
 MAX_SEED = (1 << 63) - 1
 
 MAX_PROMPTS = 64
@@ -109,7 +106,7 @@ async def of_chat(
         request.structured_outputs, request.response_format, service, user, ignore_eos=request.ignore_eos
     )
     ids = [await encode_chat(request.messages, service, user, talk.inputs)]
-    max_tokens = max_tokens_of(request, config.max_tokens or DEFAULT_CHAT_TOKENS, ids, service)
+    max_tokens = max_tokens_of(request, config.max_tokens, ids, service)
     of = "response_format" if request.structured_outputs is None else "structured_outputs"
     kept = await form_with_tools(form, talk, service, ids[0], user, param=of, ignore_eos=request.ignore_eos)
     texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, kept, is_chat=True)

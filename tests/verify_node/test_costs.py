@@ -1,6 +1,5 @@
 """Where a verify node's model of a round's time comes from, and the budget that it leads to."""
 
-import math
 import re
 
 import pytest
@@ -57,19 +56,11 @@ def test_an_automatic_budget_is_measured_and_said(quick, capsys):
     chosen = with_budget(config(budget="auto"), profile, Reporter("x"))
     said = capsys.readouterr().err
     assert re.match(r"x: profiling \w+ for about [\d.]+ s \.\.\.\nx: profiled micro on ", said)
-    assert re.search(r"R2 is -?[\d.]+ for the linear model and -?[\d.]+ for the roofline", said)
+    assert re.search(r"R2 is [\d.]+ for the linear model and [\d.]+ for the roofline", said)
     assert "\nx: --budget auto: " in said
     assert f"{chosen.budget} drafted tokens a round" in said
     assert 1 <= chosen.num_drafted < chosen.round_tokens
     assert make_cost(profile).profiled
-
-
-@pytest.mark.parametrize(("least", "is_poor"), [(-math.inf, False), (2.0, True)])
-def test_a_poor_fit_is_said_with_what_to_do(file, monkeypatch, capsys, least, is_poor):
-    monkeypatch.setattr(costs, "POOR_R2", least)
-    find_profile(config(profile=file), RUNNER, Reporter("x"))
-    assert ("a poor fit" in (said := capsys.readouterr().err)) == is_poor
-    assert ("--profile FILE, of `goodspeed profile --json FILE`" in said) == is_poor
 
 
 def test_a_saved_profile_is_not_measured_again(file, monkeypatch, capsys):
