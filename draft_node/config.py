@@ -68,8 +68,9 @@ class DraftConfig(Settings):
         help="JSONL with `prompt`, `domain`, `seed`; - is standard input",
         metavar="FILE",
     )
-    max_tokens: int = option(
-        150,
+    max_tokens: int | None = option(
+        None,
+        shown="150; of chats over HTTP 4096",
         minimum=1,
         maximum=MAX_CONTEXT,
         group="prompts",

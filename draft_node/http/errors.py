@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import Scope
 
 from draft_node.http.strict import MEMBER
@@ -153,18 +154,29 @@ def install(app: FastAPI) -> None:
         _, version, *rest = request.url.path.split("/")
         if error.status_code == 404 and version == "v1" and rest:
             # For proxies, 404 means a broken node, to which they send nothing for a while.
-            what = f"/v1/{'/'.join(rest)[:64]} is not served: this node only generates texts; GET / lists its routes"
+            found = _meant(request) or ": this node only generates texts; GET / lists its routes"
+            what = f"/v1/{'/'.join(rest)[:64]} is not served{found}"
             return ApiError(400, what, code="not_served").response(request.scope)
-        what = _route(error.status_code, request.method, request.url.path[:200], headers.get("Allow", ""))
+        what = _route(error.status_code, request, headers.get("Allow", ""))
         return ApiError(error.status_code, what or error.detail).response(request.scope, headers)
 
 
-def _route(status: int, method: str, path: str, allowed: str) -> str:
+def _meant(request: Request) -> str:
+    """Returns the end of the message where a client's base URL has /v1 once too often or too rarely; else empty."""
+    path = "/v1/" + re.sub("^/*(v1/+)*", "", request.url.path[:200])
+    scope = {**request.scope, "path": path}
+    if all(route.matches(scope)[0] is Match.NONE for route in request.app.routes):
+        return ""
+    return f", but {path} is: a base URL ends with /v1 for clients of OpenAI's API, and without it for Anthropic's"
+
+
+def _route(status: int, request: Request, allowed: str) -> str:
     """Returns the message for 404 and 405; empty for other statuses."""
+    path = request.url.path[:200]
     if status == 404:
-        return f"there is nothing at {path}; GET / lists the routes"
+        return f"there is nothing at {path}{_meant(request) or '; GET / lists the routes'}"
     if status == 405:
-        return f"{method} {path} is not served" + (f"; use {allowed.replace(', ', ' or ')}" if allowed else "")
+        return f"{request.method} {path} is not served" + (f"; use {allowed.replace(', ', ' or ')}" if allowed else "")
     return ""
 
 

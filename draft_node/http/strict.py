@@ -4,7 +4,9 @@ Accepts unknown members that request nothing: null, false and empty values, and 
 `IGNORED`, which a header of the answer lists.
 """
 
+import difflib
 import re
+from collections.abc import Iterable
 from typing import Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, model_validator
@@ -57,6 +59,9 @@ INSTEAD = {
 }
 """Advice for unsupported members."""
 
+MAX_NAME = 64
+"""Longer names of members are not compared with known ones, since that takes time."""
+
 
 def refused(name: str, what: str, code: str = "") -> PydanticCustomError:
     """Returns the error for a member of the validated object. what: the message after the member's name."""
@@ -81,11 +86,17 @@ class Strict(BaseModel):
             if value is None or value is False or value in ("", [], {}) or _is_neutral(name, value):
                 continue
             if name not in IGNORED:
-                advice = INSTEAD.get(name, "leave it out")
+                advice = INSTEAD.get(name) or _nearest(name, type(self).model_fields) or "leave it out"
                 raise refused(name, f"is not a supported parameter; {advice}", "unknown_parameter")
             if info.context is not None:
                 info.context.add(name)
         return self
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    """Returns advice for a misspelt member."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.8) if len(name) <= MAX_NAME else []
+    return f"did you mean {near[0]}?" if near else None
 
 
 def _is_neutral(name: str, value: Any) -> bool:

@@ -23,6 +23,9 @@ from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.prompts import Prompt, no_prompts_error, parse
 
+DEFAULT_MAX_TOKENS = 150
+"""Without an instruction to follow, a text may never end by itself."""
+
 
 @dataclass(slots=True)
 class _Serving:
@@ -142,7 +145,7 @@ class Console:
         return Wanted(
             prompt=token_ids,
             sampling=sampling,
-            max_tokens=config.max_tokens,
+            max_tokens=config.max_tokens or DEFAULT_MAX_TOKENS,
             stop=stop,
             logit_rules=rules,
             verification=config.verification,

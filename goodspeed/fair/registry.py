@@ -13,12 +13,13 @@ Factory = TypeVar("Factory", bound=Callable[..., Any])
 class Registry(Generic[T]):
     """Creates a T by name, with the keyword options of its factory."""
 
-    def __init__(self, kind: str, unknown: str, error: type[ConfigError] = ConfigError) -> None:
+    def __init__(self, kind: str, unknown: str, error: type[ConfigError] = ConfigError, *, besides: str = "") -> None:
         """kind: word for a T in messages. unknown: beginning of the `error` for an unknown name, which `{name!r}`
-        stands for."""
+        stands for. besides: end of it, what a user may give instead of a name."""
         self._kind = kind
         self._unknown = unknown
         self._error = error
+        self._besides = besides
         self._factories: dict[str, Callable[..., T]] = {}
 
     def register(self, name: str) -> Callable[[Factory], Factory]:
@@ -37,7 +38,8 @@ class Registry(Generic[T]):
     def create(self, name: str, *args: Any, **options: Any) -> T:
         """Creates a T; raises the registry's error for an unknown name, ConfigError for an unknown option."""
         if name not in self._factories:
-            raise self._error(f"{self._unknown.format(name=name)}; choose one of: {', '.join(self.names())}")
+            choose = f"; choose one of: {', '.join(self.names())}{self._besides}"
+            raise self._error(self._unknown.format(name=name) + choose)
         factory = self._factories[name]
         known = list(inspect.signature(factory).parameters)[len(args) :]
         unknown = [option for option in options if option not in known]

@@ -552,6 +552,16 @@ async def test_loopback_by_any_name(bind: str, connect: str) -> None:
     await hello_arrives(bind_verify(f"tcp://{bind}:0"), connect)
 
 
+def test_a_port_that_was_taken_meanwhile_is_told_once() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = f"tcp://127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(TransportError) as error:
+            bind_verify(taken)
+    assert str(error.value).startswith(f"cannot bind {taken}: Address already in use; another program listens there")
+
+
 @pytest.mark.parametrize(
     "endpoint",
     ["", "127.0.0.1:5555", "http://127.0.0.1:5555", "ipc:///tmp/x", "tcp://127.0.0.1", "tcp://127.0.0.1:65536",

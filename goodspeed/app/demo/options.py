@@ -77,6 +77,7 @@ class DemoConfig(Settings):
         shown="one of each domain",
         group="prompts",
         help="JSONL, a `prompt` and optionally `domain` and `seed` a line",
+        metavar="FILE",
     )
     record: str | None = option(
         None,

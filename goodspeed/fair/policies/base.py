@@ -44,7 +44,12 @@ class Policy(Protocol):
         ...
 
 
-_registry: Registry[Policy] = Registry("policy", "no policy is named {name!r}", UnknownPolicyError)
+_registry: Registry[Policy] = Registry(
+    "policy",
+    "no policy is named {name!r}",
+    UnknownPolicyError,
+    besides="; or name a class of your own, as MODULE:CLASS or FILE.py:CLASS",
+)
 register = _registry.register
 names = _registry.names
 create = _registry.create

@@ -53,7 +53,8 @@ class RouterLink(SocketLink):
         try:
             self._socket.bind(self.endpoint)
         except zmq.ZMQError as error:
-            raise cannot_bind(self.endpoint, int(error.errno or 0), str(error.strerror)) from None
+            number = int(error.errno or 0)  # error.strerror repeats the address
+            raise cannot_bind(self.endpoint, number, zmq.strerror(number)) from None
         self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def bar(self, names: Container[bytes]) -> None:

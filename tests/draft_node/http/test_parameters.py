@@ -159,6 +159,14 @@ def test_how_long_an_answer_is_that_does_not_say() -> None:
     assert [wanted.max_tokens for wanted in api.service.wanted] == [16, 150, 20 - len("user:;")]
 
 
+def test_a_node_that_does_not_say_leaves_chats_room_to_think() -> None:
+    api = Api()
+    api.chat()
+    api.service.context_len = 1 << 15
+    api.chat()
+    assert [wanted.max_tokens for wanted in api.service.wanted] == [CONTEXT_LEN - len("user:hi;"), 4096]
+
+
 def test_what_does_not_fit_into_the_context_is_refused() -> None:
     api = Api()
     assert api.complete(max_tokens=CONTEXT_LEN - 5).status_code == 200

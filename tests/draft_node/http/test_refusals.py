@@ -21,6 +21,10 @@ UNSERVED = {
     "slo": ("urgent", "send goodspeed.slo"),
     **dict.fromkeys(("suffix", "continue_final_message", "use_beam_search", "surprise"), (1, "leave it out")),
     **dict.fromkeys(("bad_words", "cache_salt", "documents", "n_predict", "thinking_budget"), (1, "leave it out")),
+    "max_token": (5, "did you mean max_tokens?"),
+    "maxTokens": (5, "did you mean max_tokens?"),
+    "temprature": (0.5, "did you mean temperature?"),
+    f"{'max_token':_<64}": (5, "leave it out"),
     **dict.fromkeys(("audio", "prompt_logprobs"), (1, "leave it out")),
 }
 """Members that would change the answer, and advice."""
@@ -216,6 +220,11 @@ def test_what_is_not_served_is_named_with_advice(api: Api, name: str) -> None:
     ("method", "path", "body", "expected"),
     [
         ("GET", "/v2", None, "there is nothing at /v2; GET / lists the routes"),
+        ("GET", "/models", None, "there is nothing at /models, but /v1/models is: a base URL ends with /v1 for"),
+        ("POST", "/chat/completions", {}, "there is nothing at /chat/completions, but /v1/chat/completions is"),
+        ("POST", "/v1/v1/messages", {}, "/v1/v1/messages is not served, but /v1/messages is: a base URL"),
+        ("POST", "/v1/" * 50 + "messages", {}, "/v1//v1/"),
+        ("POST", "/v1/embeddings", {}, "/v1/embeddings is not served: this node only generates texts"),
         ("GET", "/v1/completions", None, "GET /v1/completions is not served; use POST"),
         ("GET", "/v1/models/gpt-5", None, "the model 'gpt-5' is not served here; ask for 'goodspeed'"),
         ("POST", "/tokenize", {"prompt": 5}, "prompt must be a string"),

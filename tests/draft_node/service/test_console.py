@@ -127,6 +127,12 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return give
 
 
+@pytest.mark.parametrize(("options", "num_tokens"), [({}, 150), ({"max_tokens": 4}, 4)])
+def test_how_long_a_prompts_text_may_be(options: dict[str, int], num_tokens: int) -> None:
+    console = make_console(FakeDaemon().connect(), None, **options)
+    assert asyncio.run(console.wanted(Prompt("hi"))).max_tokens == num_tokens
+
+
 def test_the_target_says_where_a_text_ends() -> None:
     daemon = FakeDaemon()
     console = make_console(daemon, [Prompt("The river")])

@@ -59,7 +59,7 @@ def test_a_max_length_that_is_none_is_refused(name, max_length):
 
 
 def test_an_unknown_policy_is_refused_with_the_names_there_are():
-    with pytest.raises(UnknownPolicyError, match=r"'gradiant'.*fixed, gradient, random, throughput"):
+    with pytest.raises(UnknownPolicyError, match=r"'gradiant'.*fixed, gradient, random, throughput; or .*MODULE:CLASS"):
         create("gradiant")
 
 
