@@ -65,5 +65,5 @@ def with_budget(config: VerifyConfig, profile: Profile | None, reporter: Reporte
 
 
 def _fit(profile: Profile) -> str:
-    poor = "" if profile.roofline_r2 >= POOR_R2 else "; a poor fit: give --profile, measured longer on a quiet machine"
-    return f"R2 of the roofline is {profile.roofline_r2:.3f}{poor}"
+    poor = "; a poor fit, which rounds correct: give --profile FILE, measured on a quiet machine, for a better start"
+    return f"R2 of the roofline is {profile.roofline_r2:.3f}" + poor * (profile.roofline_r2 < POOR_R2)
