@@ -68,7 +68,7 @@ WRONG: list[tuple[Damage, str, str]] = [
     (without(TOKENIZER), "the checkpoint has no tokenizer", "get the checkpoint again with its tokenizer's files"),
     (without(TOKENIZER, "tokenizer_config.json"), "the checkpoint has no tokenizer", "get the checkpoint again with"),
     (with_bytes(TOKENIZER, b"{"), "the tokenizer cannot be loaded", "get the checkpoint again"),
-    (without(WEIGHTS), "the checkpoint has no weights", "get the checkpoint again with them"),
+    (without(WEIGHTS), "the checkpoint has no weights", "get it again with them"),
     (lambda f: (f / WEIGHTS).rename(f / "pytorch_model.bin"), "pytorch_model.bin are pickles", "convert them"),
     (
         lambda f: (f / WEIGHTS).rename(f / "x-Q4_K_M.gguf"),

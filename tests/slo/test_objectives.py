@@ -35,8 +35,8 @@ def test_tiers_are_read_with_their_units():
         ("chat:tpot=0ms", "must be a time"),
         ("chat:tpot=2e3s", "must be a time"),
         ("chat:tpot=3601s", "must be a time"),
-        ("chat:ttft=1s,window=5", "window is of a TPOT; add tpot=TIME"),
-        ("chat:thinking_tpot=1s", "thinking_tpot is of a TPOT; add tpot=TIME"),
+        ("chat:ttft=1s,window=5", "window needs a TPOT; add tpot=TIME"),
+        ("chat:thinking_tpot=1s", "thinking_tpot needs a TPOT; add tpot=TIME"),
         ("chat:tpot=1s,window=ten", "window is 'ten' and must be a number of tokens from 1 to 1000, or 0"),
         ("chat:tpot=1s,window=1001", "must be a number of tokens"),
     ],
@@ -48,7 +48,7 @@ def test_what_is_no_tier_is_refused_with_an_example(text, why):
 
 
 def test_a_tier_is_there_once_and_there_are_not_too_many():
-    with pytest.raises(ConfigError, match="the tier a is there twice"):
+    with pytest.raises(ConfigError, match="the tier a is given twice"):
         parse_tiers(["a:tpot=1s", "a:tpot=2s"])
     with pytest.raises(ConfigError, match="33 tiers; give at most 32"):
         parse_tiers([f"t{number}:tpot=1s" for number in range(33)])

@@ -39,7 +39,8 @@ def test_a_text_is_written_to_its_end_under_a_policy_that_is_always_wrong(caplog
 
     assert asyncio.run(asyncio.wait_for(story(), 60)) == list(alone(request_of(make_open(1, max_tokens=8))))
     assert (
-        "the policy mine:Greedy gave client 0 the length 7; it must lie within 0 and its max_length, 6" in caplog.text
+        "the policy mine:Greedy returned the length 7 for client 0; it must lie within 0 and its max_length, 6"
+        in caplog.text
     )
 
 

@@ -85,7 +85,7 @@ def check_hello(hello: Hello, welcome: Welcome) -> Rejection | None:
         return Rejection("version", what, "run the same release of GoodSpeed on both nodes")
     if hello.tokenizer != welcome.tokenizer:
         model = f"--model {hello.draft_model}" if hello.draft_model else "its --tokenizer"
-        what = f"this draft node ({model}) does not have the tokenizer of the target {welcome.target}"
+        what = f"this draft node ({model}) has another tokenizer than the target {welcome.target}"
         what_to_do = "choose a draft model of the target's family, or --model none with the target's --tokenizer"
         return Rejection("tokenizer", what, what_to_do)
     return None

@@ -99,7 +99,7 @@ def test_only_command_lines_have_a_policy_imported() -> None:
         ("own_policies:Yours", "own_policies has no class 'Yours'"),
         ("own_policies:", "own_policies has no class ''"),
         ("own_policies:Plain", r"own_policies:Plain has no method allocate\(clients, budget\)"),
-        ("own_policies:Broken", "own_policies:Broken cannot be made: RuntimeError: no table"),
+        ("own_policies:Broken", "own_policies:Broken cannot be created: RuntimeError: no table"),
         (":", "cannot be imported"),
     ],
 )
@@ -152,5 +152,5 @@ def test_a_policy_cannot_raise_what_it_may_give(monkeypatch: pytest.MonkeyPatch)
 
     load("own_policies:Mine")
     monkeypatch.setattr(sys.modules["own_policies"].Mine, "allocate", allocate)
-    with pytest.raises(PolicyError, match="client 0 the length 10"):
+    with pytest.raises(PolicyError, match="the length 10 for client 0"):
         create("own_policies:Mine").allocate([ClientState(0.9, 1.0, max_length=4), ClientState(0.2, 1.0)], 10)

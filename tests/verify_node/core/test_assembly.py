@@ -59,7 +59,7 @@ def test_the_papers_rounds_are_one_switch():
 def test_there_are_promises_where_there_are_tiers_and_rounds_wait_for_nobody():
     assert VerifyConfig(model="m", slo_tier=("chat:tpot=50ms",)).core.admits == "dp"
     assert VerifyConfig(model="m").core.admits == "none"
-    with pytest.raises(ConfigError, match="--admission dp needs rounds that wait for nobody"):
+    with pytest.raises(ConfigError, match="--admission dp needs rounds that wait for no draft"):
         VerifyConfig(model="m", admission="dp", preset="paper", budget="auto")
     assert VerifyConfig(model="m", preset="paper", slo_tier=("chat:tpot=50ms",)).core.admits == "none"
 

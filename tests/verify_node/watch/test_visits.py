@@ -81,14 +81,16 @@ def test_who_is_not_let_in_is_told_once_with_the_whole_reason() -> None:
     assert said(visits) == [
         "draft node ana is refused (tokenizer): this draft node (--model fake-draft) has another tokenizer than the "
         "target ",
-        "draft node (without a name) is refused (not_enrolled): its key KEY is in no file of --enrolled",
+        "draft node (without a name) is refused (not_enrolled): no file in the --enrolled folder has its key KEY",
     ]
     desk.core.turned_away("KEY", desk.now)
     assert said(visits) == []
     desk.core.turned_away("ANOTHER", desk.now)
-    assert [line.rpartition(": ")[2] for line in said(visits)] == ["its key ANOTHER is in no file of --enrolled"]
+    assert [line.rpartition(": ")[2] for line in said(visits)] == [
+        "no file in the --enrolled folder has its key ANOTHER"
+    ]
     desk.core.turned_away("KEY", 2 * AGAIN_S)
-    assert [line.rpartition(": ")[2] for line in said(visits)] == ["its key KEY is in no file of --enrolled"]
+    assert [line.rpartition(": ")[2] for line in said(visits)] == ["no file in the --enrolled folder has its key KEY"]
 
 
 def test_a_crowd_that_is_not_let_in_is_remembered_within_a_bound() -> None:
