@@ -86,5 +86,5 @@ def test_what_is_no_token_is_refused_by_name(given: str) -> None:
 
 
 def test_there_are_only_so_many_biases() -> None:
-    with pytest.raises(ConfigError, match="1025 tokens; 1024 are the most"):
+    with pytest.raises(ConfigError, match="1025 tokens; give at most 1024"):
         read_biases([f"{token}=1" for token in range(1025)], 5000)

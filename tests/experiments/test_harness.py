@@ -133,7 +133,7 @@ def test_a_policy_of_ones_own_is_compared_with_the_others(tmp_path, capsys):
 @pytest.mark.usefixtures("forgets_policies")
 def test_a_policy_that_is_none_or_wrong_ends_the_run_by_name(tmp_path):
     (tmp_path / "mine.py").write_text("class Mine:\n    def allocate(self, clients, budget):\n        return [-1]\n")
-    with pytest.raises(SystemExit, match=r"some: the policy .*mine\.py:Mine gave client 0 the length -1"):
+    with pytest.raises(SystemExit, match=r"some: the policy .*mine\.py:Mine returned the length -1 for client 0"):
         start_comparison(tmp_path, f"--policy={tmp_path}/mine.py:Mine")
     with pytest.raises(SystemExit, match="no policy is named 'greedy'"):
         start_comparison(tmp_path, "--policy=greedy")
