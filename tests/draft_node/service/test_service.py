@@ -365,7 +365,7 @@ def test_the_verify_node_goes_and_comes_back(caplog: pytest.LogCaptureFixture, m
             failures = await asyncio.gather(*texts, return_exceptions=True)
             assert [type(failure) for failure in failures] == [VerifyAway, VerifyAway]
             assert all(re.fullmatch(SHUT_OUT, str(failure)) for failure in failures)
-            told = [vars(record)["why"] for record in caplog.records if "texts end" in record.message]
+            told = [vars(record)["why"] for record in caplog.records if "ending the texts" in record.message]
             assert told
             assert all(ADDRESS in why and "its key is another one" in why for why in told)
             here.network.fate = lambda packet: (packet,)

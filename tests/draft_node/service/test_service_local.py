@@ -131,8 +131,8 @@ def test_the_draft_model_goes_on_and_the_target_after_it(sampling: Sampling, cap
         before = (*what.prompt, *reader.ids[:first])
         assert reader.ids[first:last] == alone(DRAFT if local else TARGET, before, sampling, last - first)
     assert 0 < len(reader.local_text) < len(reader.text)
-    switches = [record.message for record in caplog.records if "from here on" in record.message]
-    assert [message.startswith("from here on") for message in switches] == [True, False, True, False]
+    switches = [record.message.partition(" writes ")[0] for record in caplog.records if " writes " in record.message]
+    assert switches == ["the draft model now", "the verify node is back: the target"] * 2
 
 
 def test_a_text_that_begins_without_the_verify_node() -> None:
