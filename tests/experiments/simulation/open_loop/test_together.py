@@ -11,8 +11,7 @@ from experiments.simulation.open_loop.drafters import Adaptive, Fixed, Threshold
 from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.open_loop.together import Batch, Server, Text
-from experiments.simulation.settings import Settings
-from experiments.slo.service_policies import PLAIN
+from experiments.simulation.settings import PLAIN, Settings
 from goodspeed.fair.round_time import Linear
 
 TARGET = Linear(fixed_s=0.010, token_s=0.001)
