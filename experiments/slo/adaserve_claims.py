@@ -130,7 +130,8 @@ def _edge(rows: Sequence[Row], model: str) -> list[Finding]:
         own, waited = world[OURS]["goodput_tokens_s"], max(world[name]["goodput_tokens_s"] for name in SLED)
         what = f"{model}, edge {number}: goodput over "
         found += [Finding(f"{what}the GPU alone", own / alone, WISP[0]), Finding(f"{what}SLED", own / waited, WISP[1])]
-        found.append(Finding(f"{what}`{BESIDE}`", own / world[BESIDE]["goodput_tokens_s"]))
+        if BESIDE in world:  # results of earlier runs lack it
+            found.append(Finding(f"{what}`{BESIDE}`", own / world[BESIDE]["goodput_tokens_s"]))
     return found
 
 
