@@ -5,7 +5,7 @@ quick as a machine without load, chats, and summaries that may take their time. 
 measured on four and two A100. Every policy meets the same requests, with texts that are as hard to draft. On the
 paper's hardware the draft model shares the target's devices, and all wait for it (`open_loop/together.py`): so its
 baselines run, and `adaptive`, AdaSpec's lengths. `gradient` is our default, with draft nodes of their own;
-*edge* ones are some way off, which baselines wait for.
+*edge* ones are some way off, and there every text of `fixed` has one of its own for whose drafts it waits (SLED).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from experiments.simulation.open_loop.service import Service, serve
 from experiments.simulation.open_loop.together import Drafter, Served, Server
 from experiments.simulation.open_loop.traffic import Tabled, rescaled
 from experiments.simulation.settings import Settings
-from experiments.slo.adaserve_claims import BURSTY, HERE, OURS, RATIOS, findings, ratios, worlds
+from experiments.slo.adaserve_claims import BESIDE, BURSTY, HERE, OURS, RATIOS, SLED, findings, ratios, worlds
 from goodspeed.fair.round_time import Linear
 
 TOGETHER: dict[str, Callable[[], Drafter]] = {
@@ -125,7 +125,7 @@ def points(config: Config) -> Iterator[tuple[Point, Sequence[str]]]:
         for rate in model.requests_per_s:
             yield Point("rates", name, rate), POLICIES
         for latency_s in config.edge_s:
-            yield Point("edge", name, highest, latency_s=latency_s), POLICIES
+            yield Point("edge", name, highest, latency_s=latency_s), (*SLED, BESIDE, OURS)
         for share in config.urgent_shares:
             yield Point("urgent", name, config.requests_per_s, urgent_share=share), POLICIES
         for scale in config.slo_scales:
@@ -157,7 +157,8 @@ def served(config: Config, point: Point, policy: str, seed: int) -> Service | Se
     step = Linear(fixed_s=model.step_ms / 1000)
     if policy in TOGETHER:
         first = policy == "prefill first"
-        server = Server(model.cost, step, config.max_round_tokens, first, 2 * point.latency_s)
+        line_s = 2 * point.latency_s if point.figure == "edge" else None
+        server = Server(model.cost, step, config.max_round_tokens, first, line_s)
         return server.serve(arrivals, TOGETHER[policy]())
     settings = Settings(
         num_clients=config.clients,
@@ -169,6 +170,8 @@ def served(config: Config, point: Point, policy: str, seed: int) -> Service | Se
         latency_s=(point.latency_s,),
         self_draft=False,
     )
+    if policy == BESIDE:
+        settings = replace(settings, policy="fixed", max_draft=4)
     return serve(settings, arrivals, seed)
 
 

@@ -18,7 +18,17 @@ from experiments.harness import styles
 from experiments.harness.experiment import Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
 from experiments.order.laps_sd_claims import BEST_QUEUES, error_of, fig1, findings
-from experiments.order.laps_sd_runs import POLICIES, Cell, Settings, chosen, mean_seconds, measured, requests, times
+from experiments.order.laps_sd_runs import (
+    POLICIES,
+    Cell,
+    Settings,
+    best_las,
+    chosen,
+    mean_seconds,
+    measured,
+    requests,
+    times,
+)
 
 OURS = "laps"
 ORDERS_SHOWN = {
@@ -36,6 +46,7 @@ class Config(Settings):
     """One section of `configs/laps_sd.toml`."""
 
     num_queues: int  # K
+    las: list[tuple[int, float, float]]  # K, M and S_1 that LAS is tried with; the best of a kind count
     numbers: list[int]  # of requests for each place
     window_s: float  # in which they come
     seeds: int
@@ -49,16 +60,8 @@ class Config(Settings):
 
 
 def experiment(config: Config) -> Outcome:
-    rows = [
-        measured(config, cell, policy, config.num_queues)
-        for cell in parts("requests at once", bursts(config))
-        for policy in POLICIES
-    ]
-    streams = [
-        measured(config, cell, policy, config.num_queues)
-        for cell in parts("streams", stream_cells(config))
-        for policy in POLICIES
-    ]
+    rows = served("requests at once", config, bursts(config))
+    streams = served("streams", config, stream_cells(config))
     small = replace(config, growth=config.queues_growth, first_s=config.queues_first_s)
     curves = [
         measured(small, Cell(config.headline, number, 1, config.window_s, seed), policy, num_queues)
@@ -73,6 +76,17 @@ def experiment(config: Config) -> Outcome:
         findings=findings(rows, streams, curves),
         facts=facts(config, rows, streams, curves),
     )
+
+
+def served(what: str, config: Config, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """The rows of all policies in these cells."""
+    rows = []
+    for cell in parts(what, cells):
+        for policy in POLICIES:
+            tried = config.las if policy == "las" else [(config.num_queues, config.growth, config.first_s)]
+            for num_queues, growth, first_s in tried:
+                rows.append(measured(replace(config, growth=growth, first_s=first_s), cell, policy, num_queues))
+    return best_las(rows)
 
 
 def bursts(config: Config) -> list[Cell]:

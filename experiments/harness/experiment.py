@@ -13,7 +13,7 @@ import json
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from goodspeed.errors import ConfigError, PolicyError
 from goodspeed.serving.parser import CommandLine
 
 HERE = Path(__file__).parents[1]
-RESULTS, CURVES, FIGURE = "results.parquet", "curves.parquet", "figure.png"
+RESULTS, CURVES, FINDINGS, FIGURE = "results.parquet", "curves.parquet", "findings.json", "figure.png"
 Config = TypeVar("Config")
 
 
@@ -94,12 +94,13 @@ def run(
     except PolicyError as error:
         raise SystemExit(f"{name}: {error}") from error
     seconds = time.perf_counter() - started
-    save(outcome, out)
+    told = report(name, section, settings, outcome, seconds)
+    save(outcome, told, out)
     write_figure(draw(settings, outcome), out)
     say(outcome.text or table(outcome.findings))
     say("\n".join([*outcome.notes, f"{seconds:.0f} s; results and figure: {out}"]))
     if options.json:
-        print(json.dumps(report(name, section, settings, outcome, seconds)))
+        print(json.dumps(told))
     return 0
 
 
@@ -137,14 +138,15 @@ def load(path: Path, section: str, config: type[Config]) -> Config:
         raise SystemExit(f"{path}, section {section}: {type(error).__name__}: {error}") from None
 
 
-def save(outcome: Outcome, out: Path) -> None:
-    """results.parquet and results.csv; curves.parquet where there are any."""
+def save(outcome: Outcome, told: Mapping[str, Any], out: Path) -> None:
+    """results.parquet and results.csv; curves.parquet where there are any; what --json prints in findings.json."""
     out.mkdir(parents=True, exist_ok=True)
     results = pa.Table.from_pylist(outcome.rows)
     pyarrow.parquet.write_table(results, out / RESULTS)
     pyarrow.csv.write_csv(results, out / "results.csv")
     if outcome.curves:
         pyarrow.parquet.write_table(pa.Table.from_pylist(outcome.curves), out / CURVES)
+    (out / FINDINGS).write_text(json.dumps(told, indent=1) + "\n")
 
 
 def stored(out: Path) -> Results:

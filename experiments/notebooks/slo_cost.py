@@ -22,8 +22,7 @@ from random import Random
 from experiments.harness import plots
 from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import serve
-from experiments.simulation.settings import Settings
-from experiments.slo.service_policies import PLAIN
+from experiments.simulation.settings import PLAIN, Settings
 from goodspeed.fair.round_time import Linear
 
 quick = "GOODSPEED_QUICK" in os.environ

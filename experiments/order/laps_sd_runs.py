@@ -1,7 +1,8 @@
 """One cell of the LAPS-SD experiment: a number of requests, served at some places by one policy. Knows no figures.
 
-Every policy meets the same requests, rounds and costs of switching. All orders with queues have the same queues, and
-nobody's wait is bounded by aging but where the settings say so, which then holds for all.
+Every policy meets the same requests, rounds and costs of switching. LAPS has the same queues everywhere; LAS is tried
+with several, of which the best count. Nobody's wait is bounded by aging but where the settings say so, which then holds
+for all.
 """
 
 from __future__ import annotations
@@ -153,6 +154,8 @@ def measured(settings: Settings, cell: Cell, policy: str, num_queues: int) -> di
         "seed": cell.seed,
         "policy": policy,
         "queues": num_queues,
+        "growth": settings.growth,
+        "first_s": settings.first_s,
         "mean_latency_s": float(np.mean([text.latency_s for text in texts])),
         "p99_latency_s": float(np.quantile([text.latency_s for text in texts], 0.99)),
         "switches": float(np.mean([text.num_switches for text in texts])),
@@ -165,6 +168,19 @@ def measured(settings: Settings, cell: Cell, policy: str, num_queues: int) -> di
 def _error(pairs: Sequence[tuple[float, float]]) -> float | None:
     """Mean absolute error, as a share of what was true; None without any."""
     return float(np.mean([abs(guessed / true - 1.0) for guessed, true in pairs])) if pairs else None
+
+
+def best_las(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leaves out LAS but with the queues that are the best in hindsight for each kind and number of places."""
+    tried: dict[tuple[str, int], dict[tuple[float, ...], list[dict[str, Any]]]] = {}
+    for row in chosen(rows, policy="las"):
+        tried.setdefault((row["kind"], row["places"]), {}).setdefault(_queues(row), []).append(row)
+    best = {where: min(own, key=lambda queues: mean_seconds(own[queues])) for where, own in tried.items()}
+    return [row for row in rows if row["policy"] != "las" or _queues(row) == best[row["kind"], row["places"]]]
+
+
+def _queues(row: dict[str, Any]) -> tuple[float, ...]:
+    return row["queues"], row["growth"], row["first_s"]
 
 
 def mean_seconds(rows: Sequence[dict[str, Any]], **where: object) -> float:

@@ -22,8 +22,12 @@ POLICIES: dict[str, dict[str, Any]] = {
 
 VLLM, VLLM_SPEC, SARATHI, DISTSERVE = "vLLM", "vLLM (Spec)", "Sarathi", "DistServe"
 
-LENGTHS = (2, 4)
+LENGTHS = (1, 2, 3, 4, 5, 6)
 """Fixed numbers of drafted tokens that vLLM is tried with."""
+
+CHUNKS = (256, 512, 1024, 2048)
+"""Tokens of a round that Sarathi is tried with, beside those that keep the tightest TPOT: ten tokens have to be in
+time, so a round may take longer."""
 
 SHAPES = ((1, 1), (2, 1), (1, 2))
 """Numbers of DistServe's devices for prompts and for texts."""
@@ -42,9 +46,9 @@ def variants(kind: Kind, tightest: int) -> Mapping[str, Mapping[str, Variant]]:
     for reserves in (True, False):
         memory = "reserved" if reserves else "preempted"
         vllm = replace(kind, reserves=reserves, num_drafted=0)
-        sarathi = replace(vllm, decode_first=tightest)
         found[VLLM][memory] = 1, partial(alone, vllm)
-        found[SARATHI][memory] = 1, partial(alone, sarathi)
+        for chunk in sorted({tightest, *CHUNKS}):
+            found[SARATHI][f"{chunk}, {memory}"] = 1, partial(alone, replace(vllm, decode_first=chunk))
         for length in LENGTHS:
             drafting = replace(vllm, num_drafted=length)
             found[VLLM_SPEC][f"{length}, {memory}"] = 1, partial(alone, drafting)

@@ -61,7 +61,6 @@ def facts(rows: Sequence[Row], loads: Sequence[Row] = ()) -> dict[str, Any]:
         "over_vllm": over[VLLM],
         "geometric_mean": geometric_mean(over[VLLM].values()),
         "over": over,
-        "over_interval": {scenario: interval(near, scenario, VLLM) for scenario in capacity},
         "over_best": ratios(capacity, COLOCATED),
         "over_few": {name: ratios(few, [name]) for name in PAPER_FEW},
         "without": {name: ratios(capacity, [name]) for name in PAPER_WITHOUT},
@@ -92,16 +91,6 @@ def ratios(found: Capacities, theirs: Collection[str]) -> dict[str, float]:
 
 def ratio(ours: float, theirs: float) -> float:
     return max(ours, LEAST_CAPACITY) / max(theirs, LEAST_CAPACITY)
-
-
-def interval(rows: Sequence[Row], scenario: str, policy: str) -> tuple[float, float]:
-    """The smallest and the largest ratio of all seeds, each with its own requests."""
-    by_seed = {
-        name: {row["seed"]: row["capacity"] for row in rows if (row["scenario"], row["policy"]) == (scenario, name)}
-        for name in (OURS, policy)
-    }
-    found = [ratio(ours, by_seed[policy][seed]) for seed, ours in by_seed[OURS].items()]
-    return min(found), max(found)
 
 
 def geometric_mean(values: Iterable[float]) -> float:

@@ -67,6 +67,7 @@ def test_results_are_written_and_the_last_line_is_json(tmp_path, capsys):
     assert rows == [{"alpha": 0.5, "rounds": 600}, {"alpha": 0.9, "rounds": 600}]
     assert (tmp_path / "out" / "results.csv").read_text().splitlines() == ['"alpha","rounds"', "0.5,600", "0.9,600"]
     assert (tmp_path / "out" / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "out" / "findings.json").read_text()) == result
 
 
 def test_a_picture_is_drawn_again_from_what_is_stored(tmp_path, capsys, monkeypatch):

@@ -2,7 +2,7 @@
 
 The paper gives every system the lengths of texts. So memory for a whole text may be reserved before its prompt is read;
 otherwise the latest text makes room, and is read again. Requests are taken first come, first served. The draft model
-shares the target's device, and its steps take time of every round that drafts, as with vLLM.
+shares the target's device: how long a round takes depends on its steps, too.
 """
 
 from collections import deque
@@ -21,13 +21,12 @@ from goodspeed.slo.kept import NO_OBJECTIVES, Times
 class Kind:
     """The way in which a device forms its rounds."""
 
-    cost: CostModel
+    cost: Callable[[int], CostModel]  # of a round, by the steps of the draft model in it
     pool_tokens: int  # of its memory
     reserves: bool = True  # memory for whole texts
     most_prompt_tokens: int = 2048  # of a round that only reads prompts
     decode_first: int | None = None  # tokens of every round, of which prompts get what texts leave; None: prompts first
     num_drafted: int = 0  # of each text in every round without prompts
-    step_s: float = 0.0  # of the draft model
     only_prompts: bool = False  # texts go on elsewhere, after their first token
 
 
@@ -100,7 +99,7 @@ class Device:
             taken = min(text.unread, room - read[0])
             text.unread -= taken
             read[0] += taken
-        seconds = kind.cost.round_s(num_tokens + read[0], len(decodes), 0) + num_drafted * kind.step_s
+        seconds = kind.cost(num_drafted).round_s(num_tokens + read[0], len(decodes), 0)
         self.now += seconds
         self.busy_s += seconds
         self.num_rounds += 1

@@ -1,12 +1,14 @@
 """One device drafts for its whole batch, step by step, and then verifies: AdaSpec's and AdaServe's rounds.
 
-A step drafts one token for each text that goes on drafting, and everybody waits for all steps. Prompts are read in
-chunks, beside the texts that are written. Whether a drafted token is right depends on its text and position alone, so
-every drafter meets the same luck; its confidence is the probability that it is right.
+A step drafts one token for each text that goes on drafting, and everybody waits for all steps. Or every text has a
+draft model elsewhere, and waits for its own draft alone: SLED's rounds. Prompts are read in chunks, beside the texts
+that are written. Whether a drafted token is right depends on its text and position alone, so every drafter meets the
+same luck; its confidence is the probability that it is right.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Protocol
 
 from experiments.simulation.arrivals import Arrival
@@ -24,6 +26,7 @@ class Text:
     num_written: int = 0
     first_at: float = 0.0
     last_at: float = 0.0
+    ready_at: float = 0.0  # when its draft is there, which is made elsewhere
     confidences: list[float] = field(default_factory=list)  # of this round's draft
     paths: list[float] = field(default_factory=list)  # Eq. (7): of each drafted token, that all up to it are right
 
@@ -81,7 +84,6 @@ class Batch:
     texts: list[Text]
     target: CostModel
     draft: CostModel
-    line_s: float = 0.0  # the way to a draft model that is elsewhere, and back
     drafting_s: float = 0.0
 
     @property
@@ -90,7 +92,7 @@ class Batch:
 
     def step(self, texts: Sequence[Text]) -> None:
         """One more drafted token for each of these."""
-        self.drafting_s += self.step_s(texts) + (0.0 if self.drafting_s else self.line_s)
+        self.drafting_s += self.step_s(texts)
         for text in texts:
             text.draft()
 
@@ -162,7 +164,7 @@ class Server:
     draft: CostModel
     max_round_tokens: int  # with prompts; texts that are written come first
     prompts_first: bool = False  # or rounds are of prompts only, as long as one is not read (vLLM)
-    line_s: float = 0.0  # the way to a draft model that is elsewhere, and back, which every draft takes
+    line_s: float | None = None  # the way to a draft model of each text's own, and back; None: it shares the device
 
     def serve(self, arrivals: Sequence[Arrival], drafter: Drafter) -> Served:
         """All requests, to the last."""
@@ -174,16 +176,21 @@ class Server:
                 served.seconds = max(served.seconds, coming[-1].arrival.at_s)
             while coming and coming[-1].arrival.at_s <= served.seconds:
                 present.append(coming.pop())
-            self._round(present, drafter, served)
+            self._round(present, drafter, served, coming[-1].arrival.at_s if coming else inf)
             served.texts += [text for text in present if not text.num_wanted]
             present = [text for text in present if text.num_wanted]
         return served
 
-    def _round(self, present: Sequence[Text], drafter: Drafter, served: Served) -> None:
+    def _round(self, present: Sequence[Text], drafter: Drafter, served: Served, next_at: float) -> None:
+        """One round; where all wait for drafts, time passes. next_at: when the next request comes."""
         unread = [text for text in present if not text.num_written]
-        writing = [] if unread and self.prompts_first else [text for text in present if text.num_written]
-        batch = Batch(writing, self.target, self.draft, self.line_s)
-        if writing:
+        begun = [text for text in present if text.num_written and text.ready_at <= served.seconds]
+        if not (unread or begun):
+            served.seconds = min(next_at, *(text.ready_at for text in present))
+            return
+        writing = [] if unread and self.prompts_first else begun
+        batch = Batch(writing, self.target, self.draft)
+        if writing and self.line_s is None:
             drafter.draft(batch)
         num_own = len(writing) + batch.num_drafted
         reading = _chunks(unread, self.max_round_tokens - num_own)
@@ -197,10 +204,20 @@ class Server:
             served.num_verdicts += 1
             served.num_drafted += len(text.paths)
             served.num_accepted += text.accept(served.seconds)
+            self._draft_elsewhere(text, drafter)
         for text, number in reading:
             text.num_read += number
             if text.num_read == text.arrival.prompt_tokens:
                 text.num_written, text.first_at, text.last_at = 1, served.seconds, served.seconds
+                self._draft_elsewhere(text, drafter)
+
+    def _draft_elsewhere(self, text: Text, drafter: Drafter) -> None:
+        """The text's next draft, by its own model, from its latest token on."""
+        if self.line_s is None or not text.num_wanted:
+            return
+        own = Batch([text], self.target, self.draft)
+        drafter.draft(own)
+        text.ready_at = text.last_at + (self.line_s + own.drafting_s if text.paths else 0.0)
 
 
 def _chunks(unread: Sequence[Text], room: int) -> list[tuple[Text, int]]:

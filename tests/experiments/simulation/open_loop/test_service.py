@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.baselines import PrefillFirst
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.open_loop.traffic import Tabled
 from experiments.simulation.settings import PAPER, Settings
@@ -14,6 +13,7 @@ from experiments.simulation.texts.acceptance import Independent
 from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
+from tests.experiments.simulation.open_loop.prefill_first import PrefillFirst
 
 PLAIN = Settings(
     num_clients=1,

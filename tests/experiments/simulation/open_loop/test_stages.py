@@ -7,7 +7,6 @@ from statistics import fmean, quantiles
 import pytest
 
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.baselines import PrefillFirst
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.open_loop.stages import Lengths, Stage, Texts, requests
 from experiments.simulation.open_loop.threshold import highest
@@ -17,6 +16,7 @@ from experiments.simulation.texts.acceptance import Independent
 from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
+from tests.experiments.simulation.open_loop.prefill_first import PrefillFirst
 
 
 @pytest.mark.parametrize(

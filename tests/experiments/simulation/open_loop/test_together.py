@@ -11,8 +11,7 @@ from experiments.simulation.open_loop.drafters import Adaptive, Fixed, Threshold
 from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.open_loop.together import Batch, Server, Text
-from experiments.simulation.settings import Settings
-from experiments.slo.service_policies import PLAIN
+from experiments.simulation.settings import PLAIN, Settings
 from goodspeed.fair.round_time import Linear
 
 TARGET = Linear(fixed_s=0.010, token_s=0.001)
@@ -101,11 +100,26 @@ def test_no_round_exceeds_the_service_level():
     assert lengths(made) == [2]  # 2 steps, 13 ms: 15 ms; a third would be 17
 
 
-def test_a_draft_model_elsewhere_is_waited_for_once_a_round():
+def test_a_draft_model_elsewhere_is_waited_for_by_each_draft():
     done = replace(ALONE, line_s=0.04).serve([Arrival(0.0, 7, 9, Known((1.0,)))], Fixed(3))
     assert done.texts[0].last_at == pytest.approx(0.017 + 2 * (0.04 + 0.003 + 0.014))
     plain = replace(ALONE, line_s=0.04).serve([Arrival(0.0, 7, 3, Known((1.0,)))], Fixed(0))
     assert plain.texts[0].last_at == pytest.approx(0.017 + 2 * 0.011)
+
+
+def test_a_text_waits_for_its_own_draft_alone():
+    """The second text's prompt is read, and its drafts verified, while the first one's drafts are on their way.
+
+    First: 17 ms, a draft until 60 ms, a round of 14 ms until 74 ms, and so on. Second: read from 20 to 37 ms, a draft
+    until 80 ms, verified at once, until 94 ms.
+    """
+    arrivals = [Arrival(0.0, 7, 9, Known((1.0,))), Arrival(0.020, 7, 5, Known((1.0,)))]
+    done = replace(ALONE, line_s=0.04).serve(arrivals, Fixed(3))
+    assert {text.number: text.last_at for text in done.texts} == {
+        1: pytest.approx(0.020 + 0.017 + 0.043 + 0.014),
+        0: pytest.approx(0.017 + 2 * (0.043 + 0.014)),
+    }
+    assert done.busy_s == pytest.approx(2 * 0.017 + 3 * 0.014), "the device's own time, without the drafts'"
 
 
 def test_prompts_first_holds_up_who_writes():

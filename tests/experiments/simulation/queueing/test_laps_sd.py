@@ -9,7 +9,7 @@ import pytest
 from experiments import laps_sd
 from experiments.harness.experiment import HERE
 from experiments.order.laps_sd_claims import fig1
-from experiments.order.laps_sd_runs import POLICIES, Cell, served
+from experiments.order.laps_sd_runs import POLICIES, Cell, best_las, served
 
 
 def config(**changes: Any) -> laps_sd.Config:
@@ -34,6 +34,17 @@ def test_every_policy_meets_the_same_requests():
         for policy in POLICIES
     }
     assert all(future == futures["fcfs"] for future in futures.values())
+
+
+def test_las_has_the_best_queues_of_those_tried_for_each_kind():
+    def row(kind, first_s, seconds, policy="las"):
+        queues = {"queues": 4, "growth": 4.0, "first_s": first_s}
+        return {"policy": policy, "kind": kind, "places": 1, "mean_latency_s": seconds} | queues
+
+    chat = [row("chat", 0.5, 3.0), row("chat", 0.5, 5.0), row("chat", 10.0, 2.0), row("chat", 10.0, 5.0)]
+    code = [row("code", 0.5, 1.0), row("code", 10.0, 2.0)]
+    others = [row("chat", 0.5, 9.0, "laps")]
+    assert best_las([*others, *chat, *code]) == [*others, *chat[2:], code[0]]
 
 
 def test_what_is_told():
