@@ -130,13 +130,8 @@ def check_within_reach(service: Service) -> None:
         raise VerifyAway("verify_away", service.absence)
 
 
-def max_tokens_of(
-    request: Generation, default: int | None, ids: Sequence[tuple[int, ...]], service: Service
-) -> list[int]:
-    """Returns each prompt's max_tokens. A requested one must fit into the context; the default is reduced to fit.
-
-    default: None is `DEFAULT_CHAT_TOKENS`.
-    """
+def max_tokens_of(request: Generation, default: int, ids: Sequence[tuple[int, ...]], service: Service) -> list[int]:
+    """Returns each prompt's max_tokens. A requested one must fit into the context; the default is reduced to fit."""
     check_within_reach(service)  # the node may have gone while prompts were encoded
     asked = _one_of(request)
     left = [service.context_len - len(prompt) for prompt in ids]
@@ -147,7 +142,7 @@ def max_tokens_of(
         raise ApiError(400, "max_tokens must be at least 1; 0 is for echo: true alone", param="max_tokens")
     if asked == 0 and request.min_tokens:
         raise ApiError(400, "min_tokens must not be more than max_tokens, which is 0", param="min_tokens")
-    return [min(default or DEFAULT_CHAT_TOKENS, room) if asked is None else max(asked, 1) for room in left]
+    return [min(default, room) if asked is None else max(asked, 1) for room in left]
 
 
 def _too_long(request: Generation, context_len: int, num_tokens: int, asked: int | None) -> ApiError:

@@ -80,6 +80,11 @@ def check_told(texts: Sequence[Wanted], request: ChatRequest | CompletionRequest
         raise ApiError(400, f"{what}; {ask}", param="logprobs")
 
 
+def most_told(request: ChatRequest, num_logprobs: int) -> int:
+    """Returns the most tokens of each choice of a whole answer with so many alternatives per token."""
+    return MAX_LOGPROBS_TOLD // ((request.n or 1) * (1 + num_logprobs))
+
+
 def predicted(texts: Sequence[Wanted], expected: tuple[int, ...], request: ChatRequest) -> list[Wanted]:
     """Adds the expected output as a source of drafts, unless the node drafts nothing; returns the changed texts.
 

@@ -86,7 +86,11 @@ class Strict(BaseModel):
             if value is None or value is False or value in ("", [], {}) or _is_neutral(name, value):
                 continue
             if name not in IGNORED:
-                advice = INSTEAD.get(name) or _nearest(name, type(self).model_fields) or "leave it out"
+                advice = (
+                    INSTEAD.get(name)
+                    or _nearest(name, [field.alias or own for own, field in type(self).model_fields.items()])
+                    or "leave it out"
+                )
                 raise refused(name, f"is not a supported parameter; {advice}", "unknown_parameter")
             if info.context is not None:
                 info.context.add(name)

@@ -11,6 +11,7 @@ from draft_node.config import DraftConfig
 from draft_node.http.errors import ApiError
 from draft_node.http.forms import form_of, form_with_tools
 from draft_node.http.prompts import (
+    DEFAULT_CHAT_TOKENS,
     check_model,
     check_within_reach,
     decoded,
@@ -22,7 +23,7 @@ from draft_node.http.prompts import (
     prompts_of,
 )
 from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, Generation
-from draft_node.http.sampling import asked_slo, biases, check_told, echoed, predicted, stop_token_ids
+from draft_node.http.sampling import asked_slo, biases, check_told, echoed, most_told, predicted, stop_token_ids
 from draft_node.http.tools import Talk, talk_of
 from draft_node.parsing.formats import Formats
 from draft_node.service.request import Wanted, drafting
@@ -114,7 +115,10 @@ async def of_chat(request: ChatRequest, caller: Caller) -> Wish:
         request.structured_outputs, request.response_format, service, user, ignore_eos=request.ignore_eos
     )
     ids = [await encode_chat(request.messages, service, user, talk.inputs)]
-    max_tokens = max_tokens_of(request, caller.config.max_tokens, ids, service)
+    default = caller.config.max_tokens or DEFAULT_CHAT_TOKENS
+    if num_logprobs is not None and not request.stream:
+        default = min(default, most_told(request, num_logprobs))
+    max_tokens = max_tokens_of(request, default, ids, service)
     of = "response_format" if request.structured_outputs is None else "structured_outputs"
     kept = await form_with_tools(form, talk, service, ids[0], user, param=of, ignore_eos=request.ignore_eos)
     texts = _wanted(request, caller, ids, max_tokens, num_logprobs, kept)

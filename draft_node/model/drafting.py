@@ -14,7 +14,7 @@ from draft_node.core.actions import Propose, Proposed
 from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.model.circuit_breaker import CircuitBreaker
 from goodspeed.constraint.compiling import Constraints
-from goodspeed.errors import GoodSpeedError
+from goodspeed.errors import MalformedMessage, TransportError
 from goodspeed.serving.loop import ModelThread
 
 if TYPE_CHECKING:  # torch
@@ -122,9 +122,9 @@ class Drafting:
                 if proposed:
                     self.breaker.worked()
                     return proposed
-        except Exception as error:  # such as out of memory; a named one, of a server that is away, needs no traceback
-            where = None if isinstance(error, GoodSpeedError) else error
-            logger.error("the draft model failed; its sessions go on without drafts: %s", error, exc_info=where)
+        except Exception as error:  # such as out of memory; a server that is away needs no traceback
+            where = None if isinstance(error, (TransportError, MalformedMessage)) else error
+            logger.error("the draft model failed; its sessions continue without drafts: %s", error, exc_info=where)
             self.breaker.failed(time.monotonic())
             return self.drafter.abandon()
 

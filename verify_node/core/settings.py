@@ -67,7 +67,7 @@ class CoreSettings:
             )
         if self.admission not in (None, "none") and self.is_barrier:
             raise ConfigError(
-                f"--admission {self.admission} needs rounds that wait for no draft; give none, or no --preset"
+                f"--admission {self.admission} needs rounds that wait for no draft; give none there, or no --preset"
             )
 
     @property

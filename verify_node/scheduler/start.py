@@ -13,10 +13,12 @@ from typing import NamedTuple
 from verify_node.scheduler.select import Choice, Hope
 from verify_node.session.session import Session
 
-SHARE = 0.5
-"""Most time that drafts may hold up a round, as a share of a round's time. Bounds the loss if they do not arrive.
+SHARE, SHARE_ALONE = 0.25, 0.5
+"""Most time that drafts may hold up a round of several sessions, and of one, as a share of a round's time.
 
-With 0.25, a draft model beside a padded target came too late for four in ten of the rounds after a wrong token."""
+Bounds the loss if they do not arrive. With a quarter, one session's draft model beside a padded target came too late
+for four in ten of the rounds after a wrong token. With a half, many sessions at a loaded node lost a quarter of their
+tokens/s (AdaServe's Llama, 10 ms away)."""
 
 SLACK_S = 0.0005
 """Accepted delay of an awaited draft, in seconds."""
@@ -97,7 +99,7 @@ def earliest(
     if awaited:
         return Earliest(inf, awaited[-1])
     first = min(session.ready_since for session in ready)
-    last = first + SHARE * round_s
+    last = first + (SHARE if len(ready) > 1 else SHARE_ALONE) * round_s
     soon = [hope for hope in hopes if first - SLACK_S < hope.due_at <= last]
     latest = _worth_waiting_for(sorted(soon, key=_due_at), len(ready), first, round_s)
     if latest is None:

@@ -60,7 +60,7 @@ NOT_ACKNOWLEDGED = Rejection(
 NOT_PROMISED = Rejection(
     "not_promised",
     "this service level cannot be promised now in addition to earlier promises",
-    "ask again later, for a longer TTFT or TPOT, or with otherwise: best_effort",
+    "ask again later, for a longer TTFT or TPOT, with a smaller max_tokens, or with otherwise: best_effort",
 )
 HALF_DONE = Rejection(
     "unknown_session", "this session ended with a round that failed", "reopen it with the committed tokens"

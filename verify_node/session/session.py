@@ -109,7 +109,7 @@ class Session(SessionState):
         if is_new and draft.source == "model" and draft.tokens:
             self.model_calls.answered(now)
         elif is_new and draft.tokens:
-            self.model_calls.end()  # the index's draft is sent instead of the model's
+            self.model_calls.answered_by_index(now, only=draft.proposal is not None)
         self.drafted = drafted
         if is_new and draft.complete:
             self.client.complete_draft()

@@ -56,9 +56,14 @@ class ModelCalls:
             self.client.observe_answer_time(now - self._called_at)
         self._has_drafted = True
 
-    def end(self) -> None:
-        """Ends the call, because its draft node answered by other means."""
-        self._called_at = None
+    def answered_by_index(self, now: float, *, only: bool) -> None:
+        """Ends the call, because the draft of the index was the better one.
+
+        A late one does not: a node could be silent while rounds wait for its model, and hide that by such a draft.
+        only: under the ratio rule nothing else comes.
+        """
+        if only or now <= self.due_at:
+            self._called_at = None
 
     def verdict_goes_out(self, now: float, *, calls: bool) -> None:
         """Records a verdict. calls: the draft model may draft, and must do so anew, as no draft remains.

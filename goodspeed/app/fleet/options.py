@@ -14,8 +14,9 @@ GPUS = "GPUs that Ray reserves for each, on one machine; say --device cuda, too"
 RAY = "the Ray to run on; auto finds one on this machine. Its network has to be trusted"
 HOST = "where the replicas listen; 0.0.0.0 is every address of their machines"
 PORT = "of the first replica, each next one has the next; 0: any that are free"
-HTTP = "the live page and /metrics of the first replica, each next one has the next port"
+HTTP = "HOST:PORT of the first replica's live page and /metrics; each next replica has the next port"
 ADDRESS = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}"
+LAST_PORT = 65535 - MAX_REPLICAS
 ENROLLED = "folder with the public files of the draft nodes that may connect"
 
 
@@ -38,7 +39,7 @@ class UpConfig(Settings):
         None, group="fleet", metavar="HOST:PORT|auto", shown="one of its own, on loopback", help=RAY
     )
     host: str = option("127.0.0.1", group="connection", help=HOST)
-    port: int = option(5555, minimum=0, maximum=65535 - MAX_REPLICAS, group="connection", help=PORT)
+    port: int = option(5555, minimum=0, maximum=LAST_PORT, group="connection", help=PORT)
     http: str | None = option(
         None, pattern=ADDRESS, group="connection", metavar="HOST:PORT", shown="no page", help=HTTP
     )
@@ -51,6 +52,8 @@ class UpConfig(Settings):
         options.check_keys(self.key, self.enrolled, "--enrolled FOLDER", trusted_network=self.trusted_network)
         if (self.max_replicas or self.replicas) < self.replicas:
             raise ConfigError(f"give a --max-replicas not below --replicas {self.replicas}")
+        if self.http is not None and int(self.http.rpartition(":")[2]) > LAST_PORT:
+            raise ConfigError(f"--http {self.http}: give a port up to {LAST_PORT}; each next replica has the next port")
 
     @property
     def num_gpus(self) -> int:

@@ -39,6 +39,7 @@ def shares(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> tuple[float, 
     """The time that it takes with waits for drafts, and without any."""
     waiting = seconds(settings)
     monkeypatch.setattr(starting, "SHARE", 0.0)
+    monkeypatch.setattr(starting, "SHARE_ALONE", 0.0)
     return waiting, seconds(settings)
 
 

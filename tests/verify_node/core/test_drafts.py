@@ -9,7 +9,7 @@ from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Ack, Draft, Verdict
 from tests.fakes import VOCAB, Desk, alone, make_open, replace_message, request_of, session_id
 from verify_node.scheduler.select import ALL, SELDOM_UNWAITED, UNWAITED
-from verify_node.scheduler.start import SHARE
+from verify_node.scheduler.start import SHARE_ALONE
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ def test_a_draft_that_does_not_come_holds_up_a_share_of_a_round() -> None:
     started = desk.now
     while desk.core.plan(desk.now) is None:
         desk.now += 0.001
-    assert desk.now - started <= SHARE * desk.core.round_s
+    assert desk.now - started <= SHARE_ALONE * desk.core.round_s
 
 
 def test_drafts_that_bring_nothing_are_soon_not_waited_for() -> None:

@@ -57,6 +57,12 @@ def test_nobody_is_waited_for_beyond_a_share_of_a_round(two_ready):
     assert earliest(two_ready, [], ROUND_S, [beyond]) == (5.0, None)
 
 
+def test_a_session_alone_waits_for_a_larger_share(two_ready):
+    hoped = hope(3, 5.0 + 0.99 * starting.SHARE_ALONE * ROUND_S, 99.0)
+    assert earliest(two_ready[:1], [], ROUND_S, [hoped]).whom is hoped.session
+    assert earliest(two_ready, [], ROUND_S, [hoped]) == (5.0, None)
+
+
 def test_how_long_a_round_takes_is_not_known_at_first(two_ready):
     assert earliest(two_ready, [], 0.0, [hope(3, 5.1, 99.0)]) == (5.0, None)
 

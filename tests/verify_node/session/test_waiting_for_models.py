@@ -110,6 +110,17 @@ def test_a_draft_of_the_index_is_no_silence_of_the_model():
     assert session.client.answer_s == pytest.approx(0.004)
 
 
+def test_a_late_draft_of_the_index_hides_no_silence_of_the_model():
+    """Else a node whose model was quick once could have every round wait for it, for nothing."""
+    session = told()
+    draft(session, NOW + 0.004)
+    for number in range(1, 20):
+        grow(session, 9)
+        tell(session, NOW + number)
+        draft(session, NOW + number + 0.5, source="ngram")
+    assert session.client.answer_s > 0.01
+
+
 def test_one_pause_does_not_spoil_what_is_known():
     session = told()
     draft(session, NOW + 0.004)
