@@ -17,7 +17,7 @@ SHARE, SHARE_ALONE = 0.25, 0.5
 """Most time that drafts may hold up a round of several sessions, and of one, as a share of a round's time.
 
 Bounds the loss if they do not arrive. With a quarter, one session's draft model beside a padded target came too late
-for four in ten of the rounds after a wrong token. With a half, many sessions at a loaded node lost a quarter of their
+for a third of the rounds after a wrong token. With a half, many sessions at a loaded node lost a quarter of their
 tokens/s (AdaServe's Llama, 10 ms away)."""
 
 SLACK_S = 0.0005
