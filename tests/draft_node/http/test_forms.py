@@ -101,6 +101,11 @@ def test_structured_outputs(form, constraint):
             "structured_outputs.backend",
             "not a supported parameter",
         ),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schemas": SCHEMA}}},
+            "response_format.json_schema.schemas",
+            "did you mean schema?",
+        ),
         ({"guided_json": SCHEMA}, "guided_json", "send structured_outputs"),
         ({"response_format": {"type": "text", "schema": SCHEMA}}, "response_format.schema", "send json_schema"),
         ({"guided_choice": ["a"]}, "guided_choice", "send structured_outputs"),

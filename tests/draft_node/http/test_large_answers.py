@@ -119,6 +119,13 @@ def test_what_a_whole_answer_may_tell_is_bounded(ask: str, monkeypatch: pytest.M
     assert getattr(api, ask)(max_tokens=900, n=16).status_code == 200
 
 
+def test_the_default_length_of_a_chat_leaves_room_for_its_log_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Api()
+    monkeypatch.setattr(sampling, "MAX_LOGPROBS_TOLD", 4 * 3 * 2)
+    assert api.chat(n=2, logprobs=True, top_logprobs=2).status_code == 200
+    assert [wanted.max_tokens for wanted in api.service.wanted] == [4, 4]
+
+
 def sent_by(**wanted: Any) -> list[Message]:
     """Returns what the application gives to the connection, for a completion."""
     sent: list[Message] = []
