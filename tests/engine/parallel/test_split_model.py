@@ -75,7 +75,7 @@ def test_what_is_refused_before_it_is_told_costs_nothing_and_what_fails_after_en
     with world(tiny(save_checkpoint), tmp_path / "left.npy") as both:
         with pytest.raises(PromptError):
             both.split.forward([Chunk("a", [NUM_KNOWN], 1)])
-        with pytest.raises(ValueError, match="no tree"):
+        with pytest.raises(ValueError, match="not a tree"):
             both.split.forward([Chunk("a", [1, 2, 3], 3, [1, 0])])
         both.forward([Chunk("a", [1, 2, 3], 3)])
         assert both.largest_difference < TOLERANCE
