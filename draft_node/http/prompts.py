@@ -28,9 +28,6 @@ from goodspeed.errors import PromptError, VerifyAway
 from goodspeed.serving.web import user_of
 from goodspeed.serving.web.bodies import Detokenized, Tokenized, json_with
 
-DEFAULT_CHAT_TOKENS = 4096
-"""Default max_tokens of a chat: room for thinking and JSON, which a cut makes worthless; the model ends most sooner."""
-
 
 def check_model(name: str | None, config: DraftConfig) -> None:
     if name is not None and name != config.served_model_name:

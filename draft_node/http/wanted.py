@@ -11,7 +11,6 @@ from draft_node.config import DraftConfig
 from draft_node.http.errors import ApiError
 from draft_node.http.forms import form_of, form_with_tools
 from draft_node.http.prompts import (
-    DEFAULT_CHAT_TOKENS,
     check_model,
     check_within_reach,
     decoded,
@@ -32,8 +31,11 @@ from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.wire.fields import Drafter
 from goodspeed.wire.generation import Constraint, TokenBias
 
-DEFAULT_MAX_TOKENS = 16
-"""Default max_tokens of a completion, as in the OpenAI API."""
+DEFAULT_MAX_TOKENS, DEFAULT_CHAT_TOKENS = 16, 4096
+"""Default max_tokens of a completion, as in the OpenAI API, and of a chat.
+
+A chat needs room for thinking and JSON, which are worthless if cut; the model ends most chats sooner.
+"""
 
 MAX_SEED = (1 << 63) - 1
 

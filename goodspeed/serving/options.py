@@ -18,6 +18,9 @@ NO_MODEL = "none"
 History: TypeAlias = Literal["off", "user", "node"]
 """Owners of the finished texts whose n-grams draft for a user: nobody, the user, or all users of the draft node."""
 
+ADDRESS = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})"
+"""Pattern of HOST:PORT, its groups."""
+
 PAPER = {"verification": "ratio", "proposal": "dense-fp32", "drafter": "model", "drafters": "model"}
 """Settings of `--preset paper`, by name; a command has those of these settings that it knows."""
 

@@ -15,7 +15,6 @@ RAY = "the Ray to run on; auto finds one on this machine. Its network has to be 
 HOST = "where the replicas listen; 0.0.0.0 is every address of their machines"
 PORT = "of the first replica, each next one has the next; 0: any that are free"
 HTTP = "HOST:PORT of the first replica's live page and /metrics; each next replica has the next port"
-ADDRESS = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}"
 LAST_PORT = 65535 - MAX_REPLICAS
 ENROLLED = "folder with the public files of the draft nodes that may connect"
 
@@ -41,7 +40,7 @@ class UpConfig(Settings):
     host: str = option("127.0.0.1", group="connection", help=HOST)
     port: int = option(5555, minimum=0, maximum=LAST_PORT, group="connection", help=PORT)
     http: str | None = option(
-        None, pattern=ADDRESS, group="connection", metavar="HOST:PORT", shown="no page", help=HTTP
+        None, pattern=options.ADDRESS, group="connection", metavar="HOST:PORT", shown="no page", help=HTTP
     )
     trusted_network: bool = options.trusted_network()
     key: str | None = option(None, group="keys", metavar="FILE", shown="none: loopback only", help="secret key of all")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.serving.api_keys import Keys
+from goodspeed.serving.options import ADDRESS
 from goodspeed.serving.web.connection_limit import check_capacity
 from goodspeed.wire.endpoints import cannot_bind
 
@@ -28,7 +29,7 @@ class Address:
 
 def parse_address(text: str) -> Address:
     """Parses HOST:PORT or [IPv6]:PORT. ConfigError for other text, TransportError for an unknown host."""
-    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", text)
+    match = re.fullmatch(ADDRESS, text)
     if not match or int(match[2]) > 65535:
         raise ConfigError(f"--http {text!r} is not an address; write HOST:PORT, for example 127.0.0.1:8000")
     try:
