@@ -67,7 +67,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, and the node that is asked."""
+    """A request's user and headers, and the node that serves it."""
 
     service: Service
     config: DraftConfig

@@ -14,7 +14,7 @@ from goodspeed.engine.tokenizing.text_stream import LeadingWhitespace, StopFinde
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """How to parse a text."""
+    """Settings for parsing a text."""
 
     formats: Formats = NO_FORMATS  # tools=None: no calls allowed
     hidden: Collection[int] | None = None  # special tokens omitted from the text (no markers); None: all

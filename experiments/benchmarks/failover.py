@@ -40,7 +40,7 @@ from goodspeed.fleet.table import Table, write
 
 TARGET = "tiny-target"
 INTO_S = 2.0
-"""How far the texts are when something happens."""
+"""Seconds from the first texts to the failure."""
 
 
 class Replicas(Protocol):

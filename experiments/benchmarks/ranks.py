@@ -1,4 +1,4 @@
-"""Where the target's own token ranks among what a drafter finds likeliest: what a second choice in a token tree brings.
+"""Ranks the target's own token among a drafter's likeliest: what a second choice in a token tree brings.
 
 The embedded target writes 150 tokens from held-out prompts of each domain at temperatures 0, 0.7 and 1. At every
 position of these texts a drafter orders the tokens as it would draft them under match: by its probability over the

@@ -1,4 +1,4 @@
-"""How many users of a service level a GPU can promise it to: **computed, not measured**, and without drafts.
+"""Computes how many users a GPU can promise a service level, without drafts; **not measured**.
 
 In the steady state by the prefill budget (`goodspeed/slo/feasible.py`); and by deciding on requests that come at
 random, one after the other, as a verify node does. All decode as slowly as they were promised, which is the worst case:
@@ -36,7 +36,7 @@ class Tier:
 
     @property
     def tokens(self) -> int:
-        """That it has reserved in memory."""
+        """Number of tokens that it reserves in memory."""
         return self.prompt_tokens + self.output_tokens
 
     @property
@@ -67,7 +67,7 @@ class Plan:
         return min(tier.tpot_s for tier, _ in self.tiers)
 
     def mean(self, measure: Callable[[Tier], float]) -> float:
-        """Of a request."""
+        """Returns the mean of a measure over requests."""
         return sum(share * measure(tier) for tier, share in self.tiers)
 
 

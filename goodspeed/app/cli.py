@@ -46,7 +46,7 @@ NEEDS: dict[Subcommand, tuple[str, ...]] = {
     pad: ("torch", "torch"),
     profile: ("torch", "torch"),
 }
-"""What a subcommand cannot run without: the extras to install, and their packages."""
+"""Requirements of a subcommand: the extras to install, and their packages."""
 
 
 def main() -> int:

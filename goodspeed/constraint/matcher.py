@@ -24,7 +24,7 @@ MAX_FORCED = 64
 
 
 class State(Enum):
-    """What restricts the next token of a text."""
+    """Tells what restricts the next token of a text."""
 
     FREE = auto()  # nothing, but the text may not end: the free part goes on until the `after` tokens
     WITHIN = auto()  # the grammar

@@ -1,4 +1,4 @@
-"""Whether a text may end where it is."""
+"""Tells whether a text may end where it is."""
 
 from collections.abc import Sequence
 

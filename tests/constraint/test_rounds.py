@@ -117,7 +117,7 @@ def test_what_is_drafted_into_a_dead_end_is_rejected_and_no_more(sampling):
 
 
 def test_the_core_takes_what_came_of_a_dead_end():
-    """What the target says of such a draft is no NaN, which would end the verify node for everybody."""
+    """The target's logits for such a draft have no NaN, which would end the verify node for everybody."""
     desk = Desk(vocab_size=NUM_TOKENS)
     desk.hello()
     desk.open(verification="ratio", max_tokens=50)

@@ -1,4 +1,4 @@
-"""What `--tp` cannot split is refused by name, before anything is loaded or started."""
+"""`--tp` refuses models that it cannot split by name, before anything is loaded or started."""
 
 from collections.abc import Callable
 from pathlib import Path

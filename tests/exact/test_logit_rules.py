@@ -173,7 +173,7 @@ def test_a_rows_result_does_not_depend_on_its_neighbours_to_the_last_bit(texts, 
 
 
 def test_no_text_is_counted_for_rules_that_do_not_read_it():
-    """What is no token would be told if it were."""
+    """A text with an invalid token would fail if it were counted."""
     rules = LogitRules(min_p=1.0, logit_bias=(TokenBias(1, 2.0),))
     assert not rules.reads_text
     assert one([1, 0, 1], rules=rules, prompt=["no token"], output=["no token"]) == [-INF, 2, -INF]

@@ -66,7 +66,7 @@ MAX_SENDERS: Final = 4096
 
 
 class Stage(Enum):
-    """How a sender is treated."""
+    """Treatment of a sender."""
 
     ANSWERED = "answered"  # each refusal is sent
     COUNTED = "counted"  # refusals are counted, not sent

@@ -56,10 +56,10 @@ class Order(Protocol):
     """Ranks jobs that wait for places or have them."""
 
     displaces: bool
-    """Whether any holder ever yields. Otherwise it is enough to rank the waiters."""
+    """True if holders may yield; otherwise it is enough to rank the waiters."""
 
     by_arrival: bool
-    """Whether jobs rank by arrival alone. Then no accounts are kept, and the first job stays first to its end."""
+    """True if jobs rank by arrival alone: no accounts are kept, and the first job stays first to its end."""
 
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
         """Returns all jobs, the first to be served first. Deterministic: ties go to the earliest arrival."""

@@ -106,7 +106,7 @@ class OwnDraft(Struct, frozen=True):
 
 
 class Drafting(Struct, frozen=True):
-    """What the verify node's own draft model did in a round."""
+    """Report of the verify node's own draft model about a round."""
 
     seconds: float = 0.0
     num_passes: int = 0

@@ -1,4 +1,4 @@
-"""How benchmarks start daemons of their own."""
+"""Starts daemons for benchmarks."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""How long drafts become where one device drafts for all and then verifies (`together.py`)."""
+"""Chooses lengths of drafts where one device drafts for all and then verifies (`together.py`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

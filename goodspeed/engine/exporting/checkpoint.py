@@ -22,7 +22,7 @@ from goodspeed.engine.support import expected_windows, naming, rope_types
 from goodspeed.errors import ConfigError, UnsupportedModelError
 
 KINDS = {"f32": Kind.F32, "f16": Kind.F16, "q8_0": Kind.Q8_0}
-"""How matrices are stored; vectors are always float32."""
+"""Storage types of matrices; vectors are always float32."""
 
 SAY_BYTES = 1 << 30
 """Bytes between two progress reports."""

@@ -33,7 +33,7 @@ NUM_FIELDS = 9
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a padded pass reads: views of the buffer, in place from pass to pass."""
+    """Inputs of a padded pass: views of the buffer, in place from pass to pass."""
 
     tokens: Tensor  # [num_rows]
     positions: Tensor  # [num_rows] in the text

@@ -224,7 +224,7 @@ def test_a_text_beyond_the_target_s_context_is_complete_when_that_is_seen() -> N
 
 
 def test_a_ratio_text_goes_on_too() -> None:
-    """What the draft model writes alone is repeatable, which drafts under the ratio rule are not."""
+    """Text that the draft model writes alone is repeatable; drafts under the ratio rule are not."""
     what = wanted(1, ENDLESS, SEEDED, ignore_eos=True, verification="ratio")
 
     async def work() -> Reader:
