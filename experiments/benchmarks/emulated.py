@@ -7,7 +7,7 @@ than 1 % of those fail the run. So figures are ratios only. What is not emulated
 real time, which is next to nothing beside that.
 
 *default*: GoodSpeed as it comes. *none*: the same without drafts. *paper*: --preset paper. *fixed*: --policy fixed.
-One and eight clients, T = 1, several texts each, one after the other; the same texts are then simulated. Speeds are
+One and eight clients, several texts each, one after the other; with T = 1 the same texts are then simulated. Speeds are
 measured in three ways, live and simulated alike: *own*, the sum of the clients' own, as in `table1`; *until_last*, of
 all until the last client is done; *all_active*, until the first one is. *drafted* is the share of all tokens that were.
 Ratios are medians over repetitions that have other texts and in which all ways take turns.
@@ -35,6 +35,9 @@ from goodspeed.wire.fields import MAX_DRAFT
 
 MOST_LATE = 0.01
 """Largest share of the verify nodes' passes, or of the draft nodes', that may really take longer than emulated."""
+
+RECORDED = 1.0
+"""Temperature of the recorded texts, which are simulated."""
 
 RATIOS = {"ratio_1": (1, "none"), "ratio_8": (8, "none"), "over_paper": (8, "paper"), "over_fixed": (8, "fixed")}
 """The default's speed over that of another way, by clients."""
@@ -71,8 +74,9 @@ class Live:
     def serve(self, name: str, num_clients: int, seed: int) -> Found:
         way = WAYS[name]
         texts = wanted(num_clients, self.options.turns, seed)
+        num_tokens, temperature = self.options.tokens, self.options.temperature
         max_draft = MAX_DRAFT if way.drafts else 0
-        asked = [[Wanted(one.ids, self.options.tokens, 1.0, one.seed, max_draft) for one in own] for own in texts]
+        asked = [[Wanted(one.ids, num_tokens, temperature, one.seed, max_draft) for one in own] for own in texts]
         _, served = serve_all(self.nodes[name][:num_clients], asked)
         if way.is_exact:
             for own, ours in zip(asked, served, strict=True):
@@ -107,8 +111,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         for seed in range(options.repetitions):
             for num_clients, name in turns(sorted({1, options.clients}), list(ways), seed):
                 live[num_clients, name].append(asking.serve(name, num_clients, seed).measures())
-                expected = simulate(ways[name], num_clients, options.turns, options.tokens, seed)
-                simulated[num_clients, name].append(expected.measures())
+                if options.temperature == RECORDED:
+                    expected = simulate(ways[name], num_clients, options.turns, options.tokens, seed)
+                    simulated[num_clients, name].append(expected.measures())
                 tell(options, seed, num_clients, name, live, simulated)
         late = hardware.late(began)
     found = ratios(live, options.clients)
@@ -122,6 +127,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "share_late": max(num / max(1, num_passes) for num, num_passes in late.values()),
         "late": late,
         "num_different": asking.num_different,
+        "temperature": options.temperature,
         "factor": options.factor,
         "num_clients": options.clients,
     }
@@ -138,8 +144,10 @@ def turns(numbers: Sequence[int], ways: Sequence[str], repetition: int) -> Itera
 def tell(
     options: argparse.Namespace, repetition: int, num_clients: int, name: str, live: Speeds, simulated: Speeds
 ) -> None:
-    ours, theirs = live[num_clients, name][-1][MEASURE], simulated[num_clients, name][-1][MEASURE]
-    what = f"{options.factor * ours / theirs:.2f} times the simulated speed"
+    what = f"{live[num_clients, name][-1][MEASURE]:.1f} tokens/s"
+    if theirs := simulated.get((num_clients, name)):
+        ours = options.factor * live[num_clients, name][-1][MEASURE]
+        what = f"{ours / theirs[-1][MEASURE]:.2f} times the simulated speed"
     print(f"repetition {repetition + 1} of {options.repetitions}: {num_clients}, {name}: {what}", file=sys.stderr)
 
 
@@ -168,6 +176,7 @@ def over(live: Speeds, simulated: Speeds, factor: float) -> dict[str, dict[str, 
             for measure in MEASURES
         }
         for (num_clients, name), repetitions in live.items()
+        if (num_clients, name) in simulated
     }
 
 
@@ -180,11 +189,12 @@ def drafted(measured: Speeds) -> dict[str, float]:
 
 def show(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
     few = "" if options.clients == 8 else f", with {options.clients} clients instead of 8"
-    benchmark.say(options, f"{SETTING.family}, C = {SETTING.budget}, T = 1, time dilated {options.factor:g} times{few}")
+    what = f"{SETTING.family}, C = {SETTING.budget}, T = {options.temperature:g}"
+    benchmark.say(options, f"{what}, time dilated {options.factor:g} times{few}")
     benchmark.say(options, f"{'':<22}" + "".join(f"{f'{one}: live, simulated':>30}" for one in MEASURES))
     for name, live in found["by_measure"]["live"].items():
-        simulated = found["by_measure"]["simulated"][name]
-        cells = (f"{live[one]:.2f}, {simulated[one]:.2f}" for one in MEASURES)
+        simulated = found["by_measure"]["simulated"].get(name)
+        cells = (f"{live[one]:.2f}, " + (f"{simulated[one]:.2f}" if simulated else "-") for one in MEASURES)
         benchmark.say(options, f"{name:<22}" + "".join(f"{cell:>30}" for cell in cells))
     for name, live in found["speed_over_simulated"].items():
         cells = (f"{live[one]:.2f} of simulated" for one in MEASURES)
@@ -198,6 +208,9 @@ def parse() -> argparse.Namespace:
     parser = benchmark.parser("emulated", __doc__, "two clients instead of eight, one short text, --factor 2")
     parser.add_argument("--factor", type=float, default=12.0, help="how much slower than there (default 12)")
     parser.add_argument("--tokens", type=int, default=48, help="length of every text (default 48)")
+    parser.add_argument(
+        "--temperature", type=float, default=RECORDED, help="0: live only, as the recorded texts are of 1 (default 1)"
+    )
     parser.add_argument("--turns", type=int, default=4, help="texts of each client (default 4)")
     parser.add_argument("--repetitions", type=int, default=3, help="default 3")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="default: all")
