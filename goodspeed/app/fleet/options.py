@@ -60,8 +60,8 @@ class UpConfig(Settings):
         page = int(self.http.rpartition(":")[2]) if self.http is not None else 0
         if self.port and page and abs(self.port - page) < num_replicas:
             raise ConfigError(
-                f"--port {self.port} and --http {self.http} overlap, since each of {num_replicas} replicas has the next "
-                f"port of both; put them {num_replicas} ports apart or more"
+                f"--port {self.port} and --http {self.http} overlap, since each of {num_replicas} replicas has the "
+                f"next port of both; put them {num_replicas} ports apart or more"
             )
 
     @property
