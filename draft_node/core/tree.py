@@ -3,8 +3,7 @@
 The tree is extended at the nodes with the highest path probability (AdaServe, arXiv 2501.12162, Eq. 4): the probability
 that the text contains all tokens up to the node. When the text takes an alternative, its continuation is thus already
 drafted. Measured with both embedded draft models at every temperature: if the first choice is wrong, the second is
-right in two of five cases, the third in one of six, the fourth in one of eleven
-(`python -m experiments.benchmarks.ranks`).
+right in two of five cases, the third in one of six, the fourth in one of eleven (experiments/LOG.md).
 """
 
 from collections.abc import Collection, Sequence

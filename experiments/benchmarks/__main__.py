@@ -4,8 +4,6 @@ A benchmark is a module with a function `main`; it takes --quick and --json and 
 under --json. Then the last line here is one object too, with theirs by module name.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path

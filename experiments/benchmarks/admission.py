@@ -12,8 +12,6 @@ Below stands what each round takes: what it owes to 200 promised sessions that d
 It takes about 5 s on two cores; about 1 s with --quick.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 import sys

@@ -8,8 +8,6 @@ processes of the machine do not count. Wanted: 50 ms at most for each.
 It takes about 5 s; about 3 s with --quick.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

@@ -14,8 +14,6 @@ the p95s; the median of the pairs is what counts.
 It takes about 13 minutes on two cores; about 25 s with --quick.
 """
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 import sys
@@ -30,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.nodes.processes import START_S, command
+from experiments.benchmarks.nodes.processes import START_S, command, ignore
 from experiments.harness import benchmark
 from goodspeed.app.demo.processes import Child, Event, Processes, environment
 from goodspeed.embedded.prompts import load
@@ -196,10 +194,6 @@ async def start(processes: Processes, site: Site, endpoint: str, file: Path) -> 
     assert site.flood.process.stdin is not None
     site.flood.process.stdin.write(f"{checkpoints.load('tiny-target').tokenizer_fingerprint}\n".encode())
     await asyncio.gather(site.flood.expect("ready", START_S), *(child.expect("tokens", START_S) for child in children))
-
-
-def ignore(event: Event) -> None:
-    """Ignores an event: the verify node prints one for every round."""
 
 
 def verify_command() -> list[str]:

@@ -13,8 +13,6 @@ one thread, and ratios medians of the ratios within a repetition.
 It takes about 4 minutes on two cores; about 15 s with --quick.
 """
 
-from __future__ import annotations
-
 import atexit
 import copy
 import importlib.util

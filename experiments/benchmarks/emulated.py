@@ -15,8 +15,6 @@ Ratios are medians over repetitions that have other texts and in which all ways 
 It takes about 15 minutes on two cores; about 30 s with --quick, at sizes at which its figures mean nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import statistics

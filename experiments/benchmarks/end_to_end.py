@@ -23,8 +23,6 @@ It takes about 8 minutes with the tiny target on two cores, with --history 15 ab
 padded one; about a minute with --quick.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import statistics

@@ -11,8 +11,6 @@ one thread the time is the process's own, without waiting for a core; otherwise 
 It takes about 5 minutes on two cores; about 15 s with --quick.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 import statistics

@@ -10,8 +10,6 @@ The replicas are kept by `goodspeed-fleet` with Ray, or, with --quick, started a
 about 3 minutes on two cores, and half a minute with --quick.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -30,8 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from experiments.benchmarks.nodes.processes import START_S, command
-from experiments.benchmarks.nodes.workers import free_port
+from experiments.benchmarks.nodes.processes import START_S, command, free_port, ignore
 from experiments.harness import benchmark
 from goodspeed.app.demo.processes import Processes, environment
 from goodspeed.embedded import prompts
@@ -169,7 +166,7 @@ class Stream:
         """The longest time between two pieces."""
         return max(later - earlier for earlier, later in zip(self.pieces_at, self.pieces_at[1:], strict=False))
 
-    def finish(self) -> Stream:
+    def finish(self) -> "Stream":
         self._thread.join()
         return self
 
@@ -202,7 +199,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
                 own, other = pair.endpoints[number % 2], pair.endpoints[1 - number % 2]
                 words = ["--model=none", f"--tokenizer={TARGET}", f"--verify={own}", f"--verify={other}"]
                 line = command("draft_node", *words, f"--name=draft-{number}", "--http=127.0.0.1:0", "--history=off")
-                node = await processes.start(f"draft-{number}", line, lambda event: None)
+                node = await processes.start(f"draft-{number}", line, ignore)
                 urls.append(str((await node.expect("ready", START_S))["url"]))
             return await asyncio.to_thread(play, pair, urls, options)
 

@@ -17,8 +17,6 @@ It takes about as long as that (nobody has run it on a GPU); with --quick and wi
 micro size; those figures mean nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

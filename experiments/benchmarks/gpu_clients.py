@@ -3,8 +3,6 @@
 Drafts are made between the rounds, so their whole time counts. Live draft nodes draft while the target verifies.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import NamedTuple

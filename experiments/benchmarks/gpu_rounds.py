@@ -3,8 +3,6 @@
 Like `gpu.py` it needs torch, transformers and numpy only.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass

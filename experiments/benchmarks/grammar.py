@@ -12,8 +12,6 @@ wanted. Masks need a core of their own: the target's threads are one less than t
 It takes about a minute on two cores; about 15 s with --quick.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -10,8 +10,6 @@ a grammar's bits for every row, which are only read here: making them is not in 
 It takes about half a minute on two cores; about 3 s with --quick.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from typing import Any

@@ -12,8 +12,6 @@ domains mixed; the least of several calls at each place, since others use the ma
 It takes about 3 minutes on two cores; about 15 s with --quick.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 import time

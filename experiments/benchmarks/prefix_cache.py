@@ -10,24 +10,21 @@ own.
 It takes about 2 minutes on two cores; about 50 s with --quick.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from experiments.benchmarks.nodes.processes import START_S
-from experiments.benchmarks.nodes.workers import free_port
+from experiments.benchmarks.nodes.processes import START_S, free_port, http_nodes
 from experiments.harness import benchmark
-from goodspeed.app.demo.processes import Processes, environment
 from goodspeed.embedded import prompts
 
 KEYS = ("key-of-alice", "key-of-bob")
@@ -217,21 +214,15 @@ async def measure(sizes: Sizes) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         keys = Path(folder) / "keys"
         keys.write_text("\n".join(KEYS), "utf-8")
-        async with Processes(environment()) as processes:
-            pairs = {way: await start(processes, keys, prefix_cache=way == "on") for way in ("off", "on")}
-            return await asyncio.to_thread(play, pairs, sizes)
+        async with start(keys, prefix_cache=False) as off, start(keys, prefix_cache=True) as on:
+            return await asyncio.to_thread(play, {"off": off, "on": on}, sizes)
 
 
-async def start(processes: Processes, keys: Path, *, prefix_cache: bool) -> Nodes:
-    endpoint, same = f"tcp://127.0.0.1:{free_port()}", ["--http=127.0.0.1:0", "--json"]
-    words = ["--model=tiny-target", f"--bind={endpoint}", *same]
-    verify = await processes.start("the verify node", [sys.executable, "-m", "verify_node", *words], lambda event: None)
-    words = ["--model=tiny-draft-s", f"--verify={endpoint}", f"--api-key={keys}", "--history=off", *same]
-    draft = await processes.start("the draft node", [sys.executable, "-m", "draft_node", *words], lambda event: None)
-    verify_url = str((await verify.expect("ready", START_S))["url"])
-    draft_url = str((await draft.expect("ready", START_S))["url"])
-    await draft.expect("connected", START_S)
-    return Nodes(draft_url.rstrip("/"), verify_url.rstrip("/"), prefix_cache)
+@asynccontextmanager
+async def start(keys: Path, *, prefix_cache: bool) -> AsyncIterator[Nodes]:
+    draft, port = ["--model=tiny-draft-s", f"--api-key={keys}", "--history=off"], free_port()
+    async with http_nodes([draft], f"--http=127.0.0.1:{port}") as nodes:
+        yield Nodes(nodes.urls[0].rstrip("/"), f"http://127.0.0.1:{port}", prefix_cache)
 
 
 def play(pairs: dict[str, Nodes], sizes: Sizes) -> dict[str, Any]:

@@ -17,8 +17,6 @@ Wanted: 0.95 of what is promised attained. Every text is compared with what the 
 is 1 if one differs. It takes about 9 minutes on two cores, and half a minute with --quick.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys
@@ -32,7 +30,8 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from experiments.benchmarks.load.bursts import LEAD_S, LENGTHS, Asked, arrivals, asked, requests
-from experiments.benchmarks.nodes.workers import NO_MODEL, DraftWorker, Served, cluster, free_port, serve_all
+from experiments.benchmarks.nodes.processes import free_port
+from experiments.benchmarks.nodes.workers import NO_MODEL, DraftWorker, Served, cluster, serve_all
 from experiments.benchmarks.slo import PATIENCE, TIERS, say
 from experiments.harness import benchmark
 from experiments.simulation.texts import target_texts

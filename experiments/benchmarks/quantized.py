@@ -10,8 +10,6 @@ largest difference from float32, relative to float32's largest number: rounding 
 It takes about a minute and a half on two cores; about 15 s with --quick. With --device cuda it was not run yet.
 """
 
-from __future__ import annotations
-
 import copy
 import statistics
 import sys

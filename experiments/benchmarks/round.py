@@ -11,8 +11,6 @@ thread's own CPU time, so that a busy machine does not show in it; the second is
 It takes about 2 minutes on two cores; about 10 s with --quick.
 """
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 import sys

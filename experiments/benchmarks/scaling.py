@@ -12,8 +12,6 @@ the process's own, without waiting for a core.
 It takes about 2 minutes; about 10 s with --quick.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import resource

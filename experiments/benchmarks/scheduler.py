@@ -1,16 +1,14 @@
-"""How long the gradient scheduler takes at three sizes, whether it is exact, and what an integer program takes instead.
+"""How long the gradient scheduler takes at three sizes, and whether it is exact.
 
 Measured is Eq. (5), as the verify node calls it (the list form) and as arrays. The clients are drawn from a seed:
 acceptance from 0.3 to 0.95, goodput from 1 to 6 tokens a round, weights 1 or 2, drafts of 32 tokens at most.
 
-Figures are medians of the thread's own CPU time, so that waiting for a core does not count (the integer program's is
-the clock's). Exact is checked without the code under test: with a heap over the marginal gains where that is quick
-enough, and always by the certificate that no gain left out is larger than one taken.
+Figures are medians of the thread's own CPU time, so that waiting for a core does not count. Exact is checked without
+the code under test: with a heap over the marginal gains where that is quick enough, and always by the certificate that
+no gain left out is larger than one taken.
 
 It takes about 15 s on two cores; about 5 s with --quick.
 """
-
-from __future__ import annotations
 
 import heapq
 import math
@@ -20,7 +18,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,7 +27,7 @@ from goodspeed.fair.policies.gradient import allocate_arrays
 
 MAX_LENGTH = 32
 INPUT = "acceptance 0.3 to 0.95, goodput 1 to 6, weights 1 or 2, drafts up to 32 tokens"
-LIST_LIMIT, HEAP_LIMIT, PROGRAM_LIMIT = 10_000, 100_000, 1_000  # clients beyond which a check or a form is left out
+LIST_LIMIT, HEAP_LIMIT = 10_000, 100_000  # clients beyond which a check or a form is left out
 
 
 @dataclass(frozen=True)
@@ -86,10 +83,6 @@ def measure(size: Size) -> dict[str, object]:
         exact &= create("gradient").allocate(states, size.budget) == lengths.tolist()
     if size.num_clients <= HEAP_LIMIT:
         exact &= by_heap(clients, size.budget) == lengths.tolist()
-    if size.num_clients <= PROGRAM_LIMIT:
-        program_s, best = by_program(clients, size.budget)
-        result |= {"cvxpy_s": program_s}
-        exact &= math.isclose(value(clients, lengths), best, rel_tol=1e-6)
     median_s = float(str(result.get("list_median_s", result["array_median_s"])))
     return result | {"exact": bool(exact), "within_limit": median_s <= size.limit_s}
 
@@ -132,31 +125,8 @@ def by_heap(clients: Clients, budget: int) -> list[int]:
     return lengths
 
 
-def by_program(clients: Clients, budget: int) -> tuple[float, float]:
-    """Returns seconds and optimum of the same problem as an integer program, by cvxpy with HiGHS.
-
-    Falling gains need no constraint that a client's tokens are taken in order; with one, HiGHS takes far longer.
-    """
-    tokens = np.arange(1, MAX_LENGTH + 1)
-    worth = np.exp(np.log(clients.weight / clients.goodput)[:, None] + tokens * np.log(clients.acceptance)[:, None])
-    start = time.perf_counter()
-    taken = cp.Variable(worth.shape, boolean=True)
-    problem = cp.Problem(cp.Maximize(cp.sum(cp.multiply(worth, taken))), [cp.sum(taken) <= budget])
-    problem.solve(solver=cp.HIGHS)
-    return time.perf_counter() - start, float(problem.value)
-
-
-def value(clients: Clients, lengths: NDArray[np.int64]) -> float:
-    alpha = clients.acceptance
-    return float((clients.weight / clients.goodput * alpha * (1 - alpha**lengths) / (1 - alpha)).sum())
-
-
 def table(results: list[dict[str, object]]) -> str:
-    rows = {
-        "list_median_s": "Eq. (5), as the verify node calls it",
-        "array_median_s": "Eq. (5), arrays",
-        "cvxpy_s": "the integer program of Eq. (5), by cvxpy and HiGHS",
-    }
+    rows = {"list_median_s": "Eq. (5), as the verify node calls it", "array_median_s": "Eq. (5), arrays"}
     lines = [f"{INPUT} (times in us)"]
     for result in results:
         exact = "exact" if result["exact"] else "NOT EXACT"

@@ -1,20 +1,14 @@
-"""Serving over HTTP: waiting and writing times at rising request rates, and the cost of the HTTP layer.
+"""Serving over HTTP: waiting and writing times at rising request rates.
 
-*sweep*: streamed completions arrive at random (Poisson, from a seed) at two draft nodes in turn (one with --quick),
-each a process; their prompts are of all domains, their texts of one length (nothing ends early). The same arrivals are
-served with speculation and, as `goodspeed: {"speculate": false}` asks, by plain decoding of the same target. Times
-count from when a request was due: *first* to its first text, *per token* from there to its last, *gap* between two
-pieces of text (a piece is one token or more). A request that is not answered completely is lost; if any is, the exit
-status is 1.
+Streamed completions arrive at random (Poisson, from a seed) at two draft nodes in turn (one with --quick), each a
+process; their prompts are of all domains, their texts of one length (nothing ends early). The same arrivals are served
+with speculation and, as `goodspeed: {"speculate": false}` asks, by plain decoding of the same target. Times count from
+when a request was due: *first* to its first text, *per token* from there to its last, *gap* between two pieces of text
+(a piece is one token or more). A request that is not answered completely is lost; if any is, the exit status is 1. The
+load generator shares the machine's cores with the nodes; its CPU time is told apart.
 
-*overhead*: eight texts at once from one draft node over HTTP, and the same written by the same process without HTTP
-(its `Service` asked directly: the same sessions, tokens and text, but no server, requests, chunks or sockets), in turn;
-medians of the pairs. The load generator shares the machine's cores with the nodes; its CPU time is told apart.
-
-It takes about 2 minutes on two cores; about 20 s with --quick.
+It takes about a minute on two cores; about 15 s with --quick.
 """
-
-from __future__ import annotations
 
 import argparse
 import asyncio
@@ -27,14 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.load.serving_overhead import compare
-from experiments.benchmarks.nodes.http_load import Answer, BadAnswer, Sent, poisson, send_all
-from experiments.benchmarks.nodes.serving_nodes import Nodes, Text, nodes
+from experiments.benchmarks.nodes.http_load import Address, Answer, BadAnswer, Sent, poisson, send_all
+from experiments.benchmarks.nodes.processes import http_nodes
 from experiments.harness import benchmark
 from goodspeed.embedded import prompts
 
-NUM_STREAMS = 8
-WANTED_OVERHEAD = 0.10
+DRAFT_MODELS = ("tiny-draft-s", "tiny-draft-m")
 MODES = {"speculative": True, "plain": False}
 TIMES = {"first_s": "first", "per_token_s": "per token", "gap_s": "gap"}
 
@@ -44,13 +36,26 @@ class Plan:
     num_draft_nodes: int
     rates: tuple[float, ...]  # requests a second, all draft nodes together
     duration_s: float  # of each rate, in each mode
-    num_tokens: int  # of each text of the sweep
-    num_pairs: int
-    num_pair_tokens: int  # of each text of the pairs
+    num_tokens: int  # of each text
 
 
-FULL = Plan(2, (2.0, 4.0, 8.0), 6.0, 48, 5, 96)
-QUICK = Plan(1, (2.0,), 1.5, 16, 1, 16)
+FULL = Plan(2, (2.0, 4.0, 8.0), 6.0, 48)
+QUICK = Plan(1, (2.0,), 1.5, 16)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A request for one text, which does not end before `max_tokens`."""
+
+    prompt: str
+    max_tokens: int
+    temperature: float
+    seed: int
+    speculate: bool  # False: the target alone decodes, token by token
+
+    def body(self) -> dict[str, Any]:
+        body = asdict(self)
+        return {"ignore_eos": True, "goodspeed": {"speculate": body.pop("speculate")}, **body}
 
 
 def texts(count: int, num_tokens: int, *, speculate: bool) -> list[Text]:
@@ -59,20 +64,20 @@ def texts(count: int, num_tokens: int, *, speculate: bool) -> list[Text]:
     return [Text(lines[i % len(lines)].prompt, num_tokens, 1.0, i, speculate) for i in range(count)]
 
 
-async def sweep(nodes: Nodes, plan: Plan, options: argparse.Namespace) -> list[dict[str, Any]]:
+async def sweep(addresses: Sequence[Address], plan: Plan, options: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     for seed, rate in enumerate(plan.rates):
         due = poisson(rate, plan.duration_s, seed)
         for mode, speculate in MODES.items():
-            row = await serve(nodes, texts(len(due), plan.num_tokens, speculate=speculate), due)
+            row = await serve(addresses, texts(len(due), plan.num_tokens, speculate=speculate), due)
             rows.append({"mode": mode, "rate": rate, **row})
             show(rows[-1], options)
     return rows
 
 
-async def serve(nodes: Nodes, wanted: Sequence[Text], due: Sequence[float]) -> dict[str, Any]:
+async def serve(addresses: Sequence[Address], wanted: Sequence[Text], due: Sequence[float]) -> dict[str, Any]:
     began, cpu_s = time.perf_counter(), time.process_time()
-    sent = await send_all(nodes.addresses, [text.body() for text in wanted], due)
+    sent = await send_all(addresses, [text.body() for text in wanted], due)
     elapsed_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_s
     answers = read(sent, wanted)
     return {
@@ -111,14 +116,6 @@ def quantiles(seconds: Sequence[float]) -> dict[str, float] | None:
     return dict(zip(("median", "p95", "p99"), map(float, np.quantile(seconds, (0.5, 0.95, 0.99))), strict=True))
 
 
-async def overhead(nodes: Nodes, plan: Plan) -> dict[str, Any]:
-    """Returns the overhead by mode."""
-    return {
-        mode: await compare(nodes, texts(NUM_STREAMS, plan.num_pair_tokens, speculate=speculate), plan.num_pairs)
-        for mode, speculate in MODES.items()
-    }
-
-
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 HEADER = f"{'rate':>5} {'mode':<12} {'lost':>9} {'tokens/s':>9}" + "".join(
@@ -136,46 +133,25 @@ def show(row: dict[str, Any], options: argparse.Namespace) -> None:
     )
 
 
-def show_overhead(mode: str, result: dict[str, Any], options: argparse.Namespace) -> None:
-    http, direct = result["http"], result["direct"]
-    benchmark.say(
-        options,
-        f"{NUM_STREAMS} streams, {mode}: {http['clock_s'] * 1e3:.2f} ms per token of a stream over HTTP,"
-        f" {direct['clock_s'] * 1e3:.2f} without: {result['http_overhead']:+.1%}"
-        f" (wanted: at most {WANTED_OVERHEAD:.0%});"
-        f" CPU of the draft node {http['draft_cpu_s'] * 1e3:.2f} and {direct['draft_cpu_s'] * 1e3:.2f} ms a token"
-        f" ({result['draft_cpu_overhead']:+.1%}), of both nodes {result['nodes_cpu_overhead']:+.1%};"
-        f" of the load generator {http['load_generator_cpu_s'] * 1e3:.2f}",
-    )
-
-
 async def run(plan: Plan, options: argparse.Namespace) -> dict[str, Any]:
-    async with nodes(plan.num_draft_nodes) as running:
-        compared = await overhead(running, plan)
-        for mode, result in compared.items():
-            show_overhead(mode, result, options)
+    models = [DRAFT_MODELS[number % 2] for number in range(plan.num_draft_nodes)]
+    drafts = [[f"--name=draft-{number}", f"--model={model}"] for number, model in enumerate(models)]
+    async with http_nodes(drafts) as nodes:
         benchmark.say(options, HEADER)
-        rows = await sweep(running, plan, options)
+        rows = await sweep(list(map(Address.of, nodes.urls)), plan, options)
     return {
         "benchmark": "serving",
         "plan": asdict(plan),
-        "http_overhead": compared["speculative"]["http_overhead"],
-        "http_overhead_plain": compared["plain"]["http_overhead"],
-        "wanted": {"http_overhead": WANTED_OVERHEAD, "num_lost": 0},
+        "wanted": {"num_lost": 0},
         "num_lost": sum(row["num_lost"] for row in rows),
         "load_generator_cpu_s": sum(row["load_generator_cpu_s"] for row in rows),
-        "overhead": compared,
         "rows": rows,
     }
 
 
 def main() -> int:
     options = benchmark.parser("serving", __doc__, "one draft node, one rate, fewer and shorter texts").parse_args()
-    try:
-        result = asyncio.run(run(QUICK if options.quick else FULL, options))
-    except BadAnswer as error:  # of a text that was compared with and without HTTP
-        print(f"a request is lost: {error}", file=sys.stderr)
-        return 1
+    result = asyncio.run(run(QUICK if options.quick else FULL, options))
     benchmark.report(options, result)
     return 1 if result["num_lost"] else 0
 

@@ -14,8 +14,6 @@ second. Wanted: *drafts* at least 1.3 times plain's attainment of the urgent tie
 It takes about 3 minutes on two cores, and half a minute with --quick.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

@@ -8,8 +8,6 @@ of its threads held Python's lock, or a page was fetched). What is not waiting i
 It takes about 10 minutes, or as many as `--minutes` says; about 20 s with --quick.
 """
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import sys
@@ -21,16 +19,12 @@ from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 
 from experiments.benchmarks.nodes import http_load
-from experiments.benchmarks.nodes.processes import START_S
-from experiments.benchmarks.nodes.serving_nodes import command, draft_options
-from experiments.benchmarks.nodes.workers import free_port
+from experiments.benchmarks.nodes.processes import START_S, free_port, http_nodes
 from experiments.harness import benchmark
-from goodspeed.app.demo.processes import Processes, environment
 from goodspeed.embedded import prompts
 
 EVERY_S = 0.02
@@ -99,21 +93,15 @@ def _scheduled_ms(pid: int) -> tuple[float, float]:
 
 
 async def measure(minutes: float, num_users: int) -> dict[str, Any]:
-    endpoint = f"tcp://127.0.0.1:{free_port()}"
-    places = [http_load.Address("127.0.0.1", free_port()), http_load.Address("127.0.0.1", free_port())]
-    options = ["--model=tiny-target", f"--bind={endpoint}", f"--http=127.0.0.1:{places[0].port}", "--log-level=error"]
-    async with Processes(environment()) as processes:
-        verify = await processes.start("the verify node", command("verify_node", options), lambda event: None)
-        words = [*draft_options("ana", "tiny-draft-s", endpoint), f"--http=127.0.0.1:{places[1].port}"]
-        draft = await processes.start("the draft node", command("draft_node", words), lambda event: None)
-        url = urlsplit((await draft.expect("ready", START_S))["url"])
-        await draft.expect("connected", START_S)
-        places[1] = http_load.Address(url.hostname or "", url.port or 0)
+    verify_port = free_port()
+    draft = ["--name=ana", "--model=tiny-draft-s"]
+    async with http_nodes([draft], f"--http=127.0.0.1:{verify_port}") as nodes:
+        places = [http_load.Address("127.0.0.1", verify_port), http_load.Address.of(nodes.urls[0])]
         await _write_until(time.perf_counter() + 5.0, places[1], num_users)  # what is loaded at first use is loaded
         began = time.perf_counter()
         probes = [
             Probe(name, place, child.process.pid, began)
-            for name, place, child in zip(("verify", "draft"), places, (verify, draft), strict=True)
+            for name, place, child in zip(("verify", "draft"), places, (nodes.verify, *nodes.drafts), strict=True)
         ]
         for probe in probes:
             probe.begin()

@@ -11,13 +11,11 @@ choice that have nothing to verify.
 It takes about 4 minutes on one core; about 30 s with --quick.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from argparse import Namespace
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 from typing import Any
@@ -29,12 +27,14 @@ from draft_node.core.drafts.growing import Growing, Wanted
 from draft_node.core.tree import Nodes
 from draft_node.model.drafter import Drafter
 from draft_node.model.widths import MAX_WIDTH, Widths
-from experiments.benchmarks.ranks import model_ranks
 from experiments.harness import benchmark
-from experiments.simulation.texts.target_texts import TargetText, grouped, write
+from experiments.simulation.texts.target_texts import TargetText, grouped, write, written_logits
 from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.exact import trees
+from goodspeed.exact.noise import match_noise
+from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.messages import Sampling
 
 TEMPERATURES = (0.0, 1.0)
@@ -68,7 +68,7 @@ class Replay:
 class Drafting:
     """A draft node's tree and model for one text, on a clock of steps."""
 
-    def __init__(self, drafter: Drafter, clock: Clock, text: TargetText, number: int, mode: str) -> None:
+    def __init__(self, drafter: Drafter, clock: "Clock", text: TargetText, number: int, mode: str) -> None:
         sampling = Sampling(text.sampling.temperature, seed=text.sampling.seed)
         room = len(text.written) + PERMITTED + 1
         self.request = Request(number.to_bytes(16, "little"), tuple(text.prompt), sampling, room)
@@ -155,7 +155,7 @@ def _accepted(nodes: Nodes, text: Sequence[int]) -> int:
 def measure(texts: Sequence[TargetText]) -> tuple[list[dict[str, Any]], dict[str, dict[int, float]]]:
     """Returns a row of each domain and temperature, and by mode the seconds of a step by its rows' bit length."""
     checkpoint = checkpoints.load(MODEL)
-    ranks = dict(zip(map(id, texts), model_ranks(MODEL, texts), strict=True))
+    first = dict(zip(map(id, texts), firsts(checkpoint, texts), strict=True))
     drafter = Drafter(checkpoint, Runner(checkpoint, num_pages=1024))
     step_s = {mode: _step_s(drafter, mode, texts) for mode in MODES}
     clocks = {mode: Clock(step_s[mode], _max_width(mode)) for mode in MODES}
@@ -175,12 +175,25 @@ def measure(texts: Sequence[TargetText]) -> tuple[list[dict[str, Any]], dict[str
             {
                 "domain": group[0].domain,
                 "temperature": group[0].sampling.temperature,
-                "acceptance": mean(rank == 0 for text in group for rank in ranks[id(text)]),
+                "acceptance": mean(is_first for text in group for is_first in first[id(text)]),
                 "tokens_a_round": {mode: found[mode].tokens_a_round for mode in MODES},
                 "empty_after_wrong": {mode: found[mode].empty_after_wrong for mode in MODES},
             }
         )
     return rows, step_s
+
+
+@torch.inference_mode()
+def firsts(drafter: Checkpoint, texts: Sequence[TargetText]) -> Iterator[list[bool]]:
+    """Yields for each written token of each text whether it is the drafter's first choice after the target's text."""
+    for text, logits in zip(texts, written_logits(drafter, texts), strict=True):
+        scores = logits[:, : drafter.num_tokens]
+        if text.sampling.temperature:
+            batch = SamplingBatch.of([text.sampling] * len(logits))
+            positions = torch.arange(len(text.prompt), len(text.prompt) + len(logits))
+            probs = to_probs(logits, batch, num_tokens=drafter.num_tokens)
+            scores = probs / match_noise(batch.seeds, positions, drafter.num_tokens)
+        yield (scores.argmax(1) == torch.tensor(text.written)).tolist()
 
 
 class Clock(Widths):

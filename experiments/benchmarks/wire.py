@@ -14,8 +14,6 @@ ranks dealt to random ids: real models are steeper, and dense proposals do not c
 It takes about a minute on two cores; about 10 s with --quick.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 from dataclasses import dataclass

@@ -1,15 +1,17 @@
 """The command line of `goodspeed`: its subcommands, and the daemons by their short names.
 
-Each subcommand except the daemons is a file in this folder. torch is imported only after a subcommand has checked its
-options.
+Each subcommand except the daemons is a file in this folder, or the file `command` of a room in it. torch is imported
+only after a subcommand has checked its options.
 """
 
 import argparse
 import sys
 from typing import Protocol
 
-from goodspeed.app import chat_command, daemons, demo_command, export_gguf, generate, keygen, models, pad, profile
+from goodspeed.app import daemons, export_gguf, generate, keygen, models, pad, profile
+from goodspeed.app.chat import command as chat
 from goodspeed.app.daemons import DAEMONS, HINTS
+from goodspeed.app.demo import command as demo
 from goodspeed.errors import need
 from goodspeed.serving import running
 from goodspeed.serving.parser import CommandLine
@@ -36,11 +38,11 @@ class Subcommand(Protocol):
         ...
 
 
-SUBCOMMANDS: tuple[Subcommand, ...] = (chat_command, demo_command, export_gguf, generate, keygen, models, pad, profile)
+SUBCOMMANDS: tuple[Subcommand, ...] = (chat, demo, export_gguf, generate, keygen, models, pad, profile)
 
 NEEDS: dict[Subcommand, tuple[str, ...]] = {
-    chat_command: ("app", "rich", "httpx2"),
-    demo_command: ("torch,app", "torch", "rich", "matplotlib", "httpx2"),
+    chat: ("app", "rich", "httpx2"),
+    demo: ("torch,app", "torch", "rich", "matplotlib", "httpx2"),
     export_gguf: ("torch,llamacpp", "torch", "gguf"),
     generate: ("torch", "torch"),
     pad: ("torch", "torch"),

@@ -5,16 +5,13 @@ import itertools
 import json
 import socket
 import time
-from dataclasses import astuple
 
 import pytest
 
 from experiments.benchmarks import serving
-from experiments.benchmarks.load import serving_overhead
-from experiments.benchmarks.load.serving_overhead import Took
 from experiments.benchmarks.nodes import http_load
 from experiments.benchmarks.nodes.http_load import Address, BadAnswer, Sent, events, poisson, send_all
-from experiments.benchmarks.nodes.serving_nodes import Text
+from experiments.benchmarks.serving import Text
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 DONE = b"data: [DONE]\n\n"
@@ -136,6 +133,3 @@ def test_the_sums_are_right():
     assert serving.quantiles([1.0, 2.0, 3.0]) == {"median": 2.0, "p95": pytest.approx(2.9), "p99": pytest.approx(2.98)}
     texts = serving.texts(8, 10, speculate=True)
     assert len({text.prompt for text in texts}) == 8
-    took = serving_overhead.took(texts, 2.0, (1.0, 2.0, 3.0), (1.8, 4.0, 3.0))
-    assert astuple(took) == pytest.approx((0.2, 0.01, 0.025, 0.0))
-    assert serving_overhead.median([Took(1, 5, 0, 0), Took(3, 4, 1, 0), Took(2, 9, 1, 0)]) == Took(2, 5, 1, 0)

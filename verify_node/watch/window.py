@@ -10,8 +10,7 @@ from goodspeed.serving import metrics, web
 from goodspeed.wire.channels import VerifyChannel
 from verify_node.config import VerifyConfig
 from verify_node.core.core import VerifyCore
-from verify_node.watch.app import create_app
-from verify_node.watch.feed import Feed
+from verify_node.watch.app import Feed, create_app
 from verify_node.watch.metrics import create_registry
 from verify_node.watch.round_events import WallTime
 from verify_node.watch.snapshot import Node, Watch
@@ -40,10 +39,9 @@ class Window:
 
     async def serve(self, beside: Callable[[], Coroutine[None, None, None]]) -> None:
         """Serves the window while `beside` runs, until cancelled."""
-        view = self._core
-        watch = Watch(view, self._wall, self._node(), time.time() - time.monotonic())
+        watch = Watch(self._core, self._wall, self._node(), time.time() - time.monotonic())
         feed = Feed(watch.take, time.monotonic)
-        registry = create_registry(view, self._wall, self._channel)
+        registry = create_registry(self._core, self._wall, self._channel)
         app = create_app(feed, partial(metrics.exposition, registry), lambda: not self._core.draining)
         async with asyncio.TaskGroup() as tasks:
             guarded = web.LocalHost(app) if self._keys is None else web.KeyCheck(app, self._keys, REALM)

@@ -5,8 +5,6 @@ the recorded texts of one domain after the other, beginning with another one tha
 the seed says, so the nodes are asked for exactly those that the simulation replays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache

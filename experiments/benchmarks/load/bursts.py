@@ -1,7 +1,5 @@
 """Requests in the bursts of a recorded coding service, of two tiers: when, for which text, and what comes of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random

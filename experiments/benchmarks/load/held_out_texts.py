@@ -1,7 +1,5 @@
 """Prompts that no model was trained on and that nobody is asked twice: for measuring, and for a history before it."""
 
-from __future__ import annotations
-
 from itertools import chain, islice
 
 from goodspeed.embedded import prompts

@@ -1,7 +1,5 @@
 """The ways of writing the same texts that `end_to_end` compares."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -8,8 +8,6 @@ its start has that factor more time, so that it is as good as there. A verify no
 loopback, for processes of other machines. A line is written for every pass.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Sequence

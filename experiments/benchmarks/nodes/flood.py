@@ -7,8 +7,6 @@ what it sent at the rate before, how often it was cut, and how many refusals cam
 the first are answered). Run as a process of its own: `python -m experiments.benchmarks.nodes.flood ENDPOINT NAME`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

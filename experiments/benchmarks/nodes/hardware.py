@@ -1,7 +1,5 @@
 """Hardware that is emulated: what a forward pass costs there, which node has which, and the passes that took longer."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

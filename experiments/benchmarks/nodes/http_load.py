@@ -3,8 +3,6 @@
 Each request is a user with a connection of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random
@@ -12,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 ANSWER_TIMEOUT_S = 60.0
 CLOSED = {"Connection": "close", "Content-Type": "application/json"}
@@ -25,6 +24,11 @@ class BadAnswer(Exception):
 class Address:
     host: str
     port: int
+
+    @classmethod
+    def of(cls, url: str) -> "Address":
+        parts = urlsplit(url)
+        return cls(parts.hostname or "", parts.port or 80)
 
 
 @dataclass(frozen=True)

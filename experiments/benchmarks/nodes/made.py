@@ -1,7 +1,5 @@
 """Checkpoints of made models: random weights, no tokenizer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from goodspeed.engine.checkpoints import Checkpoint

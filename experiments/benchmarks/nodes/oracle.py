@@ -6,8 +6,6 @@ by session and position alone. The target model, the core and the draft nodes' s
 draft models, no sockets and no waiting.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -43,7 +41,7 @@ class Text:
     continuation: tuple[int, ...]
 
     @classmethod
-    def write(cls, checkpoint: Checkpoint, context: int, num_new: int) -> Text:
+    def write(cls, checkpoint: Checkpoint, context: int, num_new: int) -> "Text":
         """Prompt and continuation are `context` tokens together."""
         corpus = encode_prompt(checkpoint.tokenizer, "\n\n".join(line.prompt for line in prompts.load()))
         prompt = (corpus * (context // len(corpus) + 1))[: context - num_new]

@@ -1,11 +1,56 @@
-"""Starts daemons for benchmarks."""
+"""Starts daemons for benchmarks, and ends them."""
 
+import asyncio
+import socket
 import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from goodspeed.app.demo.processes import Child, Event, Processes, environment
 
 START_S = 120.0
 """The longest that a daemon may take to be ready."""
 
 
+class Nodes(NamedTuple):
+    """A verify node, and draft nodes that serve HTTP."""
+
+    verify: Child
+    drafts: list[Child]
+    urls: list[str]  # of the draft nodes
+
+
 def command(module: str, *options: str) -> list[str]:
     """A daemon that tells its events."""
     return [sys.executable, "-m", module, *options, "--json", "--log-level=error"]
+
+
+def ignore(event: Event) -> None:
+    """Ignores a daemon's event."""
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@asynccontextmanager
+async def http_nodes(drafts: Sequence[Sequence[str]], *verify_options: str) -> AsyncIterator[Nodes]:
+    """Yields nodes that are connected and ready, and ends their processes at the end. drafts: options of each one.
+
+    The verify node tells no events: those of every round would be work for it and for us.
+    """
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
+    async with Processes(environment()) as processes:
+        words = ["--model=tiny-target", f"--bind={endpoint}", "--log-level=error", *verify_options]
+        verify = await processes.start("the verify node", [sys.executable, "-m", "verify_node", *words], ignore)
+        shared = [f"--verify={endpoint}", "--http=127.0.0.1:0", "--drain-timeout-s=0"]
+        children = [
+            await processes.start(f"draft node {number}", command("draft_node", *shared, *own), ignore)
+            for number, own in enumerate(drafts, 1)
+        ]
+        ready = [await child.expect("ready", START_S) for child in children]
+        await asyncio.gather(*(child.expect("connected", START_S) for child in children))
+        yield Nodes(verify, children, [str(event["url"]) for event in ready])

@@ -5,8 +5,6 @@ again, with other code, at another pace, gets the same drafts; and a draft is th
 same text. Used by the benchmarks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from draft_node.core.actions import Action, Propose, Proposed, Request, Send
@@ -31,7 +29,7 @@ class Recording:
     num_made: int = 0
 
     @classmethod
-    def empty(cls) -> Recording:
+    def empty(cls) -> "Recording":
         models = [checkpoints.load(name) for name in DRAFT_MODELS]
         return cls([Drafter(model, Runner(model, num_pages=1024)) for model in models])
 

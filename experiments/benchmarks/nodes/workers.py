@@ -5,14 +5,11 @@ list of requests a line, serves them one after the other, or each when it is due
 their results. So the parent starts everybody at once, and times nothing but serving.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -26,6 +23,7 @@ from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Fail, Request
 from experiments.benchmarks.nodes.hardware import Emulation
+from experiments.benchmarks.nodes.processes import free_port
 from goodspeed.serving.config import from_namespace
 from goodspeed.slo.kept import NO_OBJECTIVES, Outcome, Times
 from goodspeed.slo.objectives import Objectives
@@ -154,12 +152,6 @@ def serve_all(workers: Sequence[DraftWorker], wanted: Sequence[Sequence[Wanted]]
         worker.ask(own)
     served = [worker.answer() for worker in workers]
     return time.perf_counter() - started, served
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def draft_node_has(option: str) -> bool:

@@ -3,7 +3,6 @@
 import asyncio
 import sys
 import time
-import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,7 +19,7 @@ START_S = 300.0
 """Time for a node to get ready; long, because all nodes import their libraries at once."""
 
 REPEAT_S = 10.0
-"""Time without progress after which the view repeats the current step."""
+"""Time after which the view repeats the current step."""
 
 MAX_NAMED = 4
 """Most awaited nodes that the view names."""
@@ -66,16 +65,16 @@ async def start_verify(
 
 
 async def wait_for_verify(config: DemoConfig, verify: Child, view: View) -> str:
-    """Waits until the verify node is ready; returns its endpoint. With --http, opens the window at a terminal."""
+    """Waits until the verify node is ready; returns its endpoint."""
 
     def detail() -> str:
-        return f"it said last: {verify.last_said}" if verify.last_said else ""
+        return f"; it said last: {verify.last_said}" if verify.last_said else ""
 
     async with waiting(view, lambda: f"the verify node is loading {config.model_name}", detail):
         ready = await verify.expect("ready", START_S)
     view.say(f"the verify node is ready at {ready['endpoint']}; starting {_draft_nodes(config.clients)}")
     if config.http:
-        await _show_window(config, ready["url"], view)
+        view.say(f"the window is at {ready['url']}")
     return str(ready["endpoint"])
 
 
@@ -89,23 +88,11 @@ async def start_drafts(
     view: View,
 ) -> list[Child]:
     """Starts all draft nodes at once; waits until all are connected to the verify node at `endpoint`."""
-    drafts = [
-        await processes.start(
-            client.name,
-            draft_command(config, client, endpoint, log_level),
-            partial(listen, client.name),
-            takes_input=not config.http,
-        )
-        for client in clients
-    ]
-    await _wait_for_drafts(drafts, view)
-    if config.http:
-        for draft in drafts:
-            view.say(f"{draft.name} serves the OpenAI API at {(await draft.expect('ready', START_S))['url']}/v1")
-    return drafts
-
-
-async def _wait_for_drafts(drafts: list[Child], view: View) -> None:
+    drafts = []
+    for client in clients:
+        command = draft_command(config, client, endpoint, log_level)
+        heard = partial(listen, client.name)
+        drafts.append(await processes.start(client.name, command, heard, takes_input=not config.http))
     missing = [draft.name for draft in drafts]
 
     def told() -> str:
@@ -115,8 +102,8 @@ async def _wait_for_drafts(drafts: list[Child], view: View) -> None:
 
     def detail() -> str:
         if len(missing) > MAX_NAMED:
-            return "the others are loading their libraries and models"
-        return f"waiting for {', '.join(missing)}"
+            return "; the others are loading their libraries and models"
+        return f"; waiting for {', '.join(missing)}"
 
     async def wait_for(draft: Child) -> None:
         await draft.expect("connected", START_S)
@@ -125,35 +112,21 @@ async def _wait_for_drafts(drafts: list[Child], view: View) -> None:
 
     async with waiting(view, told, detail):
         await asyncio.gather(*map(wait_for, drafts))
-
-
-async def _show_window(config: DemoConfig, url: str, view: View) -> None:
-    view.say(f"the window is at {url}")
-    if config.open_page and sys.stdout.isatty():
-        is_open = await asyncio.to_thread(open_page, url)
-        view.say("it was opened in a browser" if is_open else "no browser was found; open that address in one")
-
-
-def open_page(url: str) -> bool:
-    """Opens the URL; True if a browser was started. May take some seconds."""
-    try:
-        found = webbrowser.get()
-    except webbrowser.Error:  # for example without a display
-        return False
-    if type(found) is webbrowser.GenericBrowser:  # a terminal browser: it would block and take over our terminal
-        return False
-    return found.open(url)
+    if config.http:
+        for draft in drafts:
+            view.say(f"{draft.name} serves the OpenAI API at {(await draft.expect('ready', START_S))['url']}/v1")
+    return drafts
 
 
 @asynccontextmanager
-async def waiting(view: View, told: Callable[[], str], detail: Callable[[], str]) -> AsyncIterator[None]:
+async def waiting(view: View, told: Callable[[], str], detail: Callable[[], str] = str) -> AsyncIterator[None]:
     """Shows the current step, and repeats it with a detail every REPEAT_S, until the block ends."""
 
     async def repeat() -> None:
         started = time.monotonic()
         while True:
             await asyncio.sleep(REPEAT_S)
-            view.doing("; ".join(filter(None, [told(), detail()])), time.monotonic() - started)
+            view.doing(told() + detail(), time.monotonic() - started)
 
     repeating = asyncio.create_task(repeat())
     view.doing(told())

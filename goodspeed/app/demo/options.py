@@ -94,11 +94,6 @@ class DemoConfig(Settings):
     png: str = option(
         "goodspeed-demo.png", group="results", help="picture of goodput and utility over rounds", metavar="PATH"
     )
-    open_page: bool = option(
-        True,
-        group="results",
-        help="with --http: open the page in no browser",
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -140,7 +135,14 @@ class DemoConfig(Settings):
         policies.load(self.policy)
         policies.create(self.policy)  # raises
         parse_tiers(self.slo_tier)
-        self._check_memory()
+        each = NGRAM_NODE_BYTES if self.drafters == "ngram" else DRAFT_NODE_BYTES
+        available = host_memory.available_bytes()
+        if self.clients > DemoConfig.clients and self.clients * each > available:  # a small machine may swap eight
+            raise ConfigError(
+                f"--clients {self.clients}: so many processes take {self.clients * each / 1e9:.1f} GB of memory or "
+                f"more, and {available / 1e9:.1f} GB are available; ask for at most "
+                f"{max(DemoConfig.clients, available // each)}"
+            )
         if self.http and self.temperature > MAX_HTTP_TEMPERATURE:
             raise ConfigError(f"--temperature {self.temperature:g}: over HTTP it is {MAX_HTTP_TEMPERATURE:g} at most")
         for name in ("draft_models", "proposal") if self.drafters == "ngram" else ():
@@ -151,20 +153,6 @@ class DemoConfig(Settings):
             folder = Path(path or ".").absolute().parent
             if path is not None and not folder.is_dir():
                 raise ConfigError(f"{name} {path}: there is no folder {folder}; make it, or choose another")
-
-    def _check_memory(self) -> None:
-        """Raises ConfigError for more draft node processes than fit into memory.
-
-        Never refuses the default number: available memory is only an estimate on a small machine, which may swap.
-        """
-        each = NGRAM_NODE_BYTES if self.drafters == "ngram" else DRAFT_NODE_BYTES
-        available = host_memory.available_bytes()
-        if self.clients > DemoConfig.clients and self.clients * each > available:
-            what = f"so many processes take {self.clients * each / 1e9:.1f} GB of memory or more"
-            raise ConfigError(
-                f"--clients {self.clients}: {what}, and {available / 1e9:.1f} GB are available; ask for at most "
-                f"{max(DemoConfig.clients, available // each)}"
-            )
 
     def draft_model_names(self) -> list[str]:
         """Returns the draft models, assigned to the clients in turn; [NO_MODEL] for draft nodes without a model."""
@@ -189,33 +177,19 @@ class Client:
     def domain(self) -> str:
         return self.prompt.domain
 
-    @property
-    def seed(self) -> int:
-        return self.prompt.seed or 0
-
 
 def clients(config: DemoConfig) -> list[Client]:
     """Returns the clients; client i gets prompt i, modulo the number of prompts."""
-    lines = prompts.read_file(config.prompts) if config.prompts else _held_out()
+    lines = prompts.read_file(config.prompts or HELD_OUT)
+    if config.prompts is None:
+        lines = [replace(line, seed=None) for line in lines]  # so that --seed applies
     models = config.draft_model_names()
     tiers: Sequence[str | None] = [*parse_tiers(config.slo_tier)] or [None]
     if config.clients > len(lines):
         print(f"{config.clients} clients share {len(lines)} prompts: some texts come twice", file=sys.stderr)
-    return [
-        Client(
-            name=f"client-{index + 1}",
-            draft_model=models[index % len(models)],
-            prompt=_with_seed(lines[index % len(lines)], config.seed),
-            tier=tiers[index % len(tiers)],
-        )
-        for index in range(config.clients)
-    ]
-
-
-def _held_out() -> list[Prompt]:
-    """Returns the held-out prompts, domains in turn, without their seeds, so that `--seed` applies."""
-    return [Prompt(line.text, line.domain) for line in prompts.read_file(HELD_OUT)]
-
-
-def _with_seed(prompt: Prompt, seed: int) -> Prompt:
-    return Prompt(prompt.text, prompt.domain, seed if prompt.seed is None else prompt.seed)
+    found = []
+    for index in range(config.clients):
+        line = lines[index % len(lines)]
+        prompt = replace(line, seed=config.seed if line.seed is None else line.seed)
+        found.append(Client(f"client-{index + 1}", models[index % len(models)], prompt, tiers[index % len(tiers)]))
+    return found

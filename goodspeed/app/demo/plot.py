@@ -36,14 +36,11 @@ def goodput_series(state: DemoState, name: str) -> tuple[list[int], list[float]]
 
 def utility_series(state: DemoState) -> tuple[list[int], list[float]]:
     """Returns (rounds, sums of log goodput over clients); a finished client counts with its final estimate."""
-    latest = dict.fromkeys(state.progress, INITIAL_GOODPUT)
-    numbers: list[int] = []
-    utilities: list[float] = []
-    for number, goodputs in state.history:
+    latest, utilities = dict.fromkeys(state.progress, INITIAL_GOODPUT), list[float]()
+    for _, goodputs in state.history:
         latest |= goodputs
-        numbers.append(number)
         utilities.append(sum(math.log(max(value, 1e-9)) for value in latest.values()))
-    return numbers, utilities
+    return [number for number, _ in state.history], utilities
 
 
 def draw_goodput(axes: Axes, state: DemoState, title: str) -> None:

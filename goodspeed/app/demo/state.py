@@ -6,10 +6,20 @@ Draft nodes report the tokens that their users got; the verify node reports its 
 from dataclasses import dataclass, field
 from typing import Any
 
-from goodspeed.app.demo.options import Client
+import msgspec
+
+from goodspeed.app.demo.options import Client, DemoConfig
+from goodspeed.errors import ProcessError
+from goodspeed.serving.recording import VERSION, AnyLine, Header, Opened, Recording, Round
 
 INITIAL_GOODPUT = 1.0
 """Goodput estimate of a client before its first round: that of plain decoding."""
+
+FINISH = (
+    *("text", "token_ids", "finish_reason", "elapsed_s", "slo"),
+    *("num_tokens", "num_rounds", "num_drafted", "num_accepted"),
+)
+"""Fields of `Progress` that a text's last event has."""
 
 
 @dataclass
@@ -67,6 +77,8 @@ class DemoState:
     finished_s: float = 0.0
     is_over: bool = False  # later requests are not part of this run
     alone: "DemoState | None" = None  # the same texts by the target without drafts
+    sessions: list[Opened] = field(default_factory=list)  # these two with --record
+    rounds: list[Round] = field(default_factory=list)
     _idle_s: float = 0.0  # the verify node's wait for the first prompt
 
     @classmethod
@@ -86,12 +98,24 @@ class DemoState:
         self.started_s = self.finished_s = now
 
     def apply_verify(self, event: dict[str, Any]) -> None:
-        """Applies an event of the verify node: a round, or the totals at the end."""
-        if event["event"] == "stopped":
+        """Applies an event of the verify node: a round, the totals at the end, or a line of the recording.
+
+        ProcessError if events were dropped.
+        """
+        kind = event["event"]
+        if kind == "stopped":
             self.policy_error = event["policy_error"]
         if self.is_over:
             return
-        if event["event"] == "round":
+        if kind == "dropped":
+            raise ProcessError("this demo read the verify node's events too slowly, so that the recording has gaps")
+        if kind == "recorded":
+            line: AnyLine = msgspec.convert(event["line"], AnyLine)
+            if isinstance(line, Opened):
+                self.sessions.append(msgspec.structs.replace(line, domain=self.progress[line.client].client.domain))
+            else:
+                self.rounds.append(line)
+        if kind == "round":
             if not self.wall_s:
                 self._idle_s = event["wall_s"]["receive"]
             self.num_rounds = event["number"]
@@ -99,7 +123,7 @@ class DemoState:
             for row in event["sessions"]:
                 self._count(event["number"], row)
             self.history.append((event["number"], {row["client"]: row["goodput"] for row in event["sessions"]}))
-        if event["event"] in ("round", "stopped"):
+        if kind in ("round", "stopped"):
             self.uplink_bytes = event["uplink_bytes"]
             self.wall_s = {**event["wall_s"], "receive": event["wall_s"]["receive"] - self._idle_s}
 
@@ -112,12 +136,16 @@ class DemoState:
             one.drafted_by, one.accepted_by = event["drafted"], event["accepted"]
             one.elapsed_s = now - self.started_s
         elif event["event"] == "finish":
-            for key in ("text", "token_ids", "finish_reason", "elapsed_s", "slo"):
-                setattr(one, key, event[key])
-            for key in ("num_tokens", "num_rounds", "num_drafted", "num_accepted"):
+            for key in FINISH:
                 setattr(one, key, event[key])
             one.drafted_by, one.accepted_by = event["drafted"], event["accepted"]
             self.finished_s = now
+
+    def recording(self, config: DemoConfig, versions: dict[str, str]) -> Recording:
+        """Returns the recording of all events so far. versions: of libraries."""
+        shared = {name: getattr(config, name) for name in Header.__struct_fields__ if hasattr(config, name)}
+        header = Header(version=VERSION, versions=versions, **shared | {"model": config.model_name})
+        return Recording(header, tuple(self.sessions), tuple(self.rounds))
 
     def _count(self, number: int, row: dict[str, Any]) -> None:
         one = self.progress[row["client"]]

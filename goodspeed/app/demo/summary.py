@@ -1,16 +1,20 @@
-"""Summarizes a run: figures, JSON result and text table."""
+"""Summarizes a run, or several that are compared: figures, JSON result and text table."""
 
 import importlib.metadata
 import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean, geometric_mean
 from typing import Any, get_args
 
 from goodspeed import __version__
 from goodspeed.app.demo.options import DemoConfig
 from goodspeed.app.demo.state import DemoState, Progress
+from goodspeed.serving.options import PAPER
 from goodspeed.wire.fields import DraftSource
+
+POLICIES = ("gradient", "fixed", "random")
 
 WALL = ("receive", "forward", "verify", "schedule", "send")
 """Parts of the verify node's time, as in Fig. 3 of the GoodSpeed paper."""
@@ -122,7 +126,7 @@ def _client(one: Progress, config: DemoConfig) -> dict[str, Any]:
         "domain": one.client.domain,
         "draft_model": one.client.draft_model,
         "prompt": one.client.prompt.text,
-        "seed": one.client.seed,
+        "seed": one.client.prompt.seed,
         **{name: getattr(one, name) for name in OF_CLIENT},
         "token_ids": None if config.http else one.token_ids,  # not available over HTTP
     }
@@ -137,11 +141,12 @@ def to_text(result: dict[str, Any]) -> str:
         f"{'client':<11} {'domain':<9} {'draft model':<14} {'tokens':>6} {'rounds':>8} {'acceptance':>10} "
         f"{'goodput':>8} {'tokens/s':>8}",
     ]
-    lines += [
-        f"{one['name']:<11} {printable(one['domain']) or '-':<9} {one['draft_model']:<14} {one['num_tokens']:>6} "
-        f"{_rounds(one):>8} {one['acceptance_rate']:>10.2f} {one['goodput']:>8.2f} {one['tokens_per_s']:>8.1f}"
-        for one in result["clients"]
-    ]
+    for one in result["clients"]:
+        rounds = f"{one['num_rounds']}/{one['num_rounds_passed']}"
+        lines.append(
+            f"{one['name']:<11} {printable(one['domain']) or '-':<9} {one['draft_model']:<14} {one['num_tokens']:>6} "
+            f"{rounds:>8} {one['acceptance_rate']:>10.2f} {one['goodput']:>8.2f} {one['tokens_per_s']:>8.1f}"
+        )
     lines += ["", *(f"{one['name']:<11} {printable(one['text'])[:TEXT_WIDTH]}" for one in result["clients"])]
     lines += ["", *(f"{name:<28} {value}" for name, value in figures(result).items())]
     return "\n".join(lines)
@@ -161,10 +166,6 @@ def closing(result: dict[str, Any]) -> str:
         f"{num_texts} at once), all together {together:.2f} times ({result['tokens_per_s']:.1f} and "
         f"{alone['tokens_per_s']:.1f} tokens/s); {texts}."
     )
-
-
-def _rounds(one: Mapping[str, Any]) -> str:
-    return f"{one['num_rounds']}/{one['num_rounds_passed']}"
 
 
 def printable(text: str) -> str:
@@ -191,21 +192,17 @@ def _tiers(clients: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     for one in clients:
         if one["slo"] is not None:
             found.setdefault(one["slo"]["tier"], []).append(one["slo"])
-    return {f"in time, {tier}": _in_time(kept) for tier, kept in found.items()}
-
-
-def _in_time(kept: Sequence[Mapping[str, Any]]) -> str:
-    times = [one["tpot_ms"] for one in kept if one["tpot_ms"] is not None]
-    took = f", {fmean(times):.1f} ms per token" if times else ""
-    return f"{sum(one['attained'] for one in kept)} of {len(kept)} texts{took}{_promised(kept)}"
-
-
-def _promised(kept: Sequence[Mapping[str, Any]]) -> str:
-    """Returns how many promised texts attained their level; empty if the node makes no promises."""
-    if all(one["promised"] is None for one in kept):
-        return ""
-    promised = [one["attained"] for one in kept if one["promised"]]
-    return f"; {sum(promised)} of {len(promised)} promised ones" if promised else "; none was promised"
+    told = {}
+    for tier, kept in found.items():
+        line = f"{sum(one['attained'] for one in kept)} of {len(kept)} texts"
+        if times := [one["tpot_ms"] for one in kept if one["tpot_ms"] is not None]:
+            line += f", {fmean(times):.1f} ms per token"
+        if promised := [one["attained"] for one in kept if one["promised"]]:
+            line += f"; {sum(promised)} of {len(promised)} promised ones"
+        elif any(one["promised"] is not None for one in kept):  # None: the node makes no promises
+            line += "; none was promised"
+        told[f"in time, {tier}"] = line
+    return told
 
 
 def sources(drafted_by: Mapping[str, int], accepted_by: Mapping[str, int]) -> str:
@@ -226,3 +223,39 @@ def short_figures(result: dict[str, Any]) -> dict[str, str]:
         "worst client's share": f"{result['worst_share']:.3f}",
         "uplink bytes / drafted token": f"{result['uplink_bytes_per_token']:.1f}",
     }
+
+
+# -- several runs ------------------------------------------------------------------------------------------------------
+
+
+def ways(config: DemoConfig) -> dict[str, DemoConfig]:
+    """Returns the configurations to compare: three policies, the requested policy, and the paper's preset."""
+    found = {policy: replace(config, policy=policy) for policy in (*POLICIES, config.policy)}
+    # without what the preset sets itself
+    shared = {name: getattr(DemoConfig, name) for name in PAPER if hasattr(DemoConfig, name)}
+    return found | {"paper": replace(config, policy="gradient", **shared, preset="paper")}
+
+
+def compare(config: DemoConfig, states: Mapping[str, DemoState]) -> dict[str, Any]:
+    """Returns the results by configuration, and whether all texts under the match rule are equal, as they must be."""
+    compared = ways(config)
+    results = {name: summarize(compared[name], state) for name, state in states.items()}
+    matched = [result for result in results.values() if result["verification"] == "match"]
+    texts = [[client["token_ids"] for client in result["clients"]] for result in matched]
+    return {"compare": results, "texts_identical": all(text == texts[0] for text in texts)}
+
+
+def comparison_to_text(result: dict[str, Any]) -> str:
+    """Returns a table with one column per configuration."""
+    results = result["compare"]
+    rows: list[tuple[str, list[str]]] = [("", list(results))]
+    figures = [short_figures(one) for one in results.values()]
+    rows += [(name, [column[name] for column in figures]) for name in figures[0]]
+    rows += [("", [])]
+    for index, client in enumerate(next(iter(results.values()))["clients"]):
+        label = f"goodput {client['name']} {client['domain']}"
+        rows.append((label, [f"{one['clients'][index]['goodput']:.2f}" for one in results.values()]))
+    rows += [("", []), ("texts identical", ["yes" if result["texts_identical"] else "no"])]
+    width = max(12, *(len(name) + 2 for name in results))
+    lines = (f"{label:<28}" + "".join(f"{cell:>{width}}" for cell in cells) for label, cells in rows)
+    return "\n".join(line.rstrip() for line in lines)

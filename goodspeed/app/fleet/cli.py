@@ -139,6 +139,7 @@ def scale(namespace: argparse.Namespace, reporter: Reporter) -> None:
     fewest, most = (1, MAX_REPLICAS) if config.max_replicas is None else (config.replicas, config.max_replicas)
     if not fewest <= number <= most:
         raise ConfigError(f"the fleet {config.name} may have {fewest} to {most} replicas, not {number}")
+    config.check_ports(number)
     with _asking(record) as ask:
         _scale(ask, number, reporter)
 

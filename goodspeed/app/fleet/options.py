@@ -53,6 +53,16 @@ class UpConfig(Settings):
             raise ConfigError(f"give a --max-replicas not below --replicas {self.replicas}")
         if self.http is not None and int(self.http.rpartition(":")[2]) > LAST_PORT:
             raise ConfigError(f"--http {self.http}: give a port up to {LAST_PORT}; each next replica has the next port")
+        self.check_ports(self.max_replicas or self.replicas)
+
+    def check_ports(self, num_replicas: int) -> None:
+        """Raises ConfigError if one replica's --port would be another's --http."""
+        page = int(self.http.rpartition(":")[2]) if self.http is not None else 0
+        if self.port and page and abs(self.port - page) < num_replicas:
+            raise ConfigError(
+                f"--port {self.port} and --http {self.http} overlap, since each of {num_replicas} replicas has the "
+                f"next port of both; put them {num_replicas} ports apart or more"
+            )
 
     @property
     def num_gpus(self) -> int:

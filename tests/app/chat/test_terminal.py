@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from goodspeed.app import chat
-from goodspeed.app.chat import HELP, Client, Conversation, converse
-from goodspeed.app.chat_options import ChatConfig, Door
+from goodspeed.app.chat import talk as chat
+from goodspeed.app.chat.client import Client
+from goodspeed.app.chat.command import ChatConfig, Door
+from goodspeed.app.chat.talk import HELP, Conversation, converse
 from goodspeed.errors import ChatError
 from goodspeed.serving.web.bodies import ChatChunk, ChatChunkChoice, Delta, Usage
 
@@ -93,7 +94,7 @@ def test_a_turn_without_an_answer_is_forgotten(talk: Callable[..., tuple[str, st
 
 def test_times_are_from_the_question_on(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter([10.0, 12.0, 14.0])
-    monkeypatch.setattr("goodspeed.app.chat.time.perf_counter", lambda: next(ticks))
+    monkeypatch.setattr("goodspeed.app.chat.talk.time.perf_counter", lambda: next(ticks))
     answer = Conversation(ChatConfig(), Node(), "model").ask("a")
     assert (answer.first_s, answer.elapsed_s, answer.figures()["tokens_per_s"]) == (2.0, 4.0, 0.5)
     assert (answer.reason, answer.figures()["acceptance_rate"]) == ("stop", None)

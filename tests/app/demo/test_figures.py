@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from goodspeed.app.demo import compare, plot, summary
+from goodspeed.app.demo import plot, summary
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.state import DemoState
 from goodspeed.serving.prompts import Prompt
@@ -217,25 +217,25 @@ def test_what_is_wrong_with_a_policy_of_ones_own_is_told(state: DemoState) -> No
 
 
 def test_a_comparison_has_the_policy_that_was_asked_for_and_the_paper(state: DemoState) -> None:
-    ways = compare.ways(DemoConfig(temperature=0.5, verification="ratio", proposal="dense-fp16"))
+    ways = summary.ways(DemoConfig(temperature=0.5, verification="ratio", proposal="dense-fp16"))
     assert list(ways) == ["gradient", "fixed", "random", "paper"]
     assert [way.preset for way in ways.values()] == [None, None, None, "paper"]
     assert {way.temperature for way in ways.values()} == {0.5}
     assert (ways["fixed"].policy, ways["paper"].proposal) == ("fixed", "dense-fp32")
-    assert list(compare.ways(DemoConfig(policy="./some/where/mine.py:Mine")))[3:4] == ["./some/where/mine.py:Mine"]
+    assert list(summary.ways(DemoConfig(policy="./some/where/mine.py:Mine")))[3:4] == ["./some/where/mine.py:Mine"]
     own = DemoConfig(policy="./some/where/mine.py:Mine")
-    table = compare.to_text(compare.summarize(own, {"fixed": state, "./some/where/mine.py:Mine": state}))
+    table = summary.comparison_to_text(summary.compare(own, {"fixed": state, "./some/where/mine.py:Mine": state}))
     assert "  ./some/where/mine.py:Mine\n" in table
     for figure in ("log-utility", "Jain index of goodput", "worst client's share"):
         assert f"\n{figure} " in table
 
 
 def test_texts_are_compared_between_policies(state: DemoState) -> None:
-    same = compare.summarize(DemoConfig(clients=2), {"gradient": state, "fixed": state})
+    same = summary.compare(DemoConfig(clients=2), {"gradient": state, "fixed": state})
     assert same["texts_identical"] is True
-    assert "texts identical                      yes" in compare.to_text(same)
+    assert "texts identical                      yes" in summary.comparison_to_text(same)
     other = DemoState.of([one.client for one in state.progress.values()])
-    assert compare.summarize(DemoConfig(clients=2), {"gradient": state, "fixed": other})["texts_identical"] is False
+    assert summary.compare(DemoConfig(clients=2), {"gradient": state, "fixed": other})["texts_identical"] is False
 
 
 def test_texts_in_time_are_counted_by_tier() -> None:

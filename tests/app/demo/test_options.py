@@ -21,8 +21,8 @@ def test_by_default_every_domain_comes_once() -> None:
     dealt = clients(DemoConfig())
     assert [client.domain for client in dealt] == list(domains.NAMES)
     assert [client.prompt.text for client in dealt] == [prompt.prompt for prompt in prompts.demo()]
-    assert {client.seed for client in dealt} == {0}
-    assert {client.seed for client in clients(DemoConfig(seed=7))} == {7}  # shipped prompts bring no seeds
+    assert {client.prompt.seed for client in dealt} == {0}
+    assert {client.prompt.seed for client in clients(DemoConfig(seed=7))} == {7}  # shipped prompts bring no seeds
     assert [client.draft_model for client in dealt] == ["tiny-draft-s", "tiny-draft-m"] * 4
     assert len({client.name for client in dealt}) == 8
 
@@ -31,7 +31,7 @@ def test_lines_come_again_and_their_seeds_go_before_ours(tmp_path: Path, capsys:
     file = tmp_path / "prompts.jsonl"
     file.write_text("\n".join(map(json.dumps, [{"prompt": "one", "seed": 0}, {"prompt": "two", "domain": "x"}])))
     dealt = clients(DemoConfig(clients=3, prompts=str(file), seed=9, draft_models=" m "))
-    assert [(client.prompt.text, client.seed) for client in dealt] == [("one", 0), ("two", 9), ("one", 0)]
+    assert [(client.prompt.text, client.prompt.seed) for client in dealt] == [("one", 0), ("two", 9), ("one", 0)]
     assert {client.draft_model for client in dealt} == {"m"}
     assert "3 clients share 2 prompts" in capsys.readouterr().err
 

@@ -63,6 +63,7 @@ UP = ("up", "--model", "tiny-target")
         ((*UP, "--max-replicas", "1"), "--max-replicas not below --replicas 2"),
         ((*UP, "--http", "9000"), "--http '9000'"),
         ((*UP, "--port", "0", "--http", "127.0.0.1:65535"), "give a port up to 65"),
+        ((*UP, "--http", "127.0.0.1:5556"), "--port 5555 and --http 127.0.0.1:5556 overlap"),
         ((*UP, "--port", "0", "--http", "0.0.0.0:9000"), "--http 0.0.0.0:9000 reaches beyond this machine"),
         ((*UP, "--", "--buget", "3"), "unknown option --buget; did you mean --budget?"),
         ((*UP, "--", "--budget", "many"), "goodspeed-verify: --budget"),
@@ -117,6 +118,8 @@ def test_when_ray_is_gone_the_fleet_can_be_started_again_or_forgotten(run: Run, 
 
 
 def test_a_fleet_that_scales_itself_keeps_its_limits(run: Run, gone: Record) -> None:
+    Record(UpConfig(model="tiny-target", http="127.0.0.1:5557"), address=gone.address).keep()
+    assert "put them 3 ports apart or more" in run("scale", "3")[2]
     Record(UpConfig(model="tiny-target", max_replicas=4), address=gone.address).keep()
     assert "may have 2 to 4 replicas, not 5" in run("scale", "5")[2]
     assert "may have 2 to 4 replicas, not 1" in run("scale", "1")[2]

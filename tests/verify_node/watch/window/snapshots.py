@@ -5,10 +5,8 @@ from collections.abc import Callable
 from msgspec.structs import replace
 from starlette.applications import Starlette
 
-from verify_node.watch.app import create_app
-from verify_node.watch.feed import Feed
-from verify_node.watch.recent import Rates
-from verify_node.watch.snapshot import ClientRow, Node, Pool, Snapshot
+from verify_node.watch.app import Feed, create_app
+from verify_node.watch.snapshot import ClientRow, Node, Pool, Rates, Snapshot
 
 EMPTY = Snapshot(
     at=0.0,

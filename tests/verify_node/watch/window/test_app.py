@@ -19,8 +19,7 @@ from goodspeed.serving import web
 from tests.verify_node.watch.window.snapshots import EMPTY, make_app, take
 from verify_node.watch import app as window_app
 from verify_node.watch import feed as feeds
-from verify_node.watch.app import FILES, PAGE
-from verify_node.watch.feed import MAX_VIEWERS, Feed
+from verify_node.watch.app import FILES, MAX_VIEWERS, PAGE, Feed
 from verify_node.watch.snapshot import Snapshot
 
 KEYS = web.Keys(["first-key"])

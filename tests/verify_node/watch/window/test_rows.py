@@ -15,7 +15,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from tests.verify_node.watch.window.browser import browser, need_browser
 from tests.verify_node.watch.window.serving import served
 from tests.verify_node.watch.window.snapshots import EMPTY, WRITES, make_app
-from verify_node.watch.feed import Feed
+from verify_node.watch.app import Feed
 from verify_node.watch.snapshot import Node, Snapshot, Source
 from verify_node.watch.tiers import TierRow
 

@@ -9,9 +9,8 @@ import pytest
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.messages import Ack, Slo
 from tests.fakes import Desk
-from verify_node.watch.recent import WINDOW_S
 from verify_node.watch.round_events import WallTime
-from verify_node.watch.snapshot import LOST_SHOWN_S, STALLED_S, ClientRow, Node, Snapshot, Source, Watch
+from verify_node.watch.snapshot import LOST_SHOWN_S, STALLED_S, WINDOW_S, ClientRow, Node, Snapshot, Source, Watch
 from verify_node.watch.tiers import JUDGED_S, TierRow
 
 NODE = Node("00", "1.2.3", "tiny-target", "gradient", "continuous", 8)

@@ -14,8 +14,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from tests.verify_node.watch.window.browser import browser, need_browser, resize
 from tests.verify_node.watch.window.serving import served
 from tests.verify_node.watch.window.snapshots import EMPTY, WRITES, make_app
-from verify_node.watch.app import PAGE
-from verify_node.watch.feed import Feed
+from verify_node.watch.app import PAGE, Feed
 from verify_node.watch.snapshot import Snapshot
 from verify_node.watch.tiers import TierRow
 

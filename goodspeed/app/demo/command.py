@@ -30,32 +30,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(namespace: argparse.Namespace) -> int:
-    config = from_namespace(DemoConfig, namespace)
+    config, compares = from_namespace(DemoConfig, namespace), namespace.compare
     config.check()
-    if config.record and namespace.compare:
+    if config.record and compares:
         raise ConfigError("--record saves one run, but --compare makes several; leave one of them out")
-    if config.http and namespace.compare:
+    if config.http and compares:
         raise ConfigError("--http serves one run, but --compare makes several; leave one of them out")
-    if config.preset and namespace.compare:
+    if config.preset and compares:
         raise ConfigError("--compare runs the preset paper beside the others; leave --preset out")
     roster = clients(config)
     # Imported after the options are checked: plotting and version lookups are slow to import.
-    from goodspeed.app.demo import compare, summary, view
+    from goodspeed.app.demo import summary, view
     from goodspeed.app.demo.processes import run_interruptible
     from goodspeed.app.demo.run import run as run_once
+    from goodspeed.app.demo.run import run_all
 
     watcher = view.create()
     config = config.with_target(lambda text, *values: watcher.say(text % values))
-    if namespace.compare:
-        states = run_interruptible(compare.run_all(config, roster, watcher, namespace.log_level))
-        result, to_text, meaning = compare.summarize(config, states), compare.to_text, summary.OF_COMPARISON
+    if compares:
+        states = run_interruptible(run_all(config, roster, watcher, namespace.log_level))
+        result = summary.compare(config, states)
         if not result["texts_identical"]:
             print("the texts differ between policies; under the match rule they must not", file=sys.stderr)
     else:
         state = run_interruptible(run_once(config, roster, watcher, namespace.log_level, compares=not config.http))
         states = {config.policy: state}
-        result, to_text = summary.summarize(config, state), summary.to_text
-        meaning = summary.OF_ONE_RUN
+        result = summary.summarize(config, state)
     watcher.doing("drawing the picture")
     try:
         result["png"] = save_picture(states, config.png)
@@ -64,8 +64,9 @@ def run(namespace: argparse.Namespace) -> int:
     if namespace.json:
         print_json(result)
     else:
-        print(f"{to_text(result)}\n{'picture':<28} {result['png']}\n\n{meaning}")
-        if not namespace.compare and (line := summary.closing(result)):
+        print((summary.comparison_to_text if compares else summary.to_text)(result))
+        print(f"{'picture':<28} {result['png']}\n\n{summary.OF_COMPARISON if compares else summary.OF_ONE_RUN}")
+        if not compares and (line := summary.closing(result)):
             print(f"\n{line}")
     return 0
 

@@ -1,5 +1,10 @@
-"""Settings of `goodspeed chat`, and the node's URL and API key."""
+"""Chats with the model behind a draft node's HTTP API, and shows speculation statistics for each answer.
 
+Each line typed at a terminal, or each line of standard input, is one turn.
+"""
+
+import argparse
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,8 +12,13 @@ from urllib.parse import urlsplit
 
 from goodspeed.errors import ConfigError
 from goodspeed.serving import api_keys, options
-from goodspeed.serving.config import Settings, option
+from goodspeed.serving.config import Settings, add_options, from_namespace, option
+from goodspeed.serving.running import add_common_options
 from goodspeed.wire.fields import MAX_CONTEXT
+
+NAME = "chat"
+HELP = "talk with a model over a draft node's HTTP API"
+EXAMPLE = "goodspeed chat --url http://127.0.0.1:8000 --max-tokens 60"
 
 KEY_VARIABLE = "GOODSPEED_API_KEY"
 NODE = "what the node says"
@@ -83,3 +93,17 @@ def base_url(url: str) -> str:
     if parts.username is not None or parts.password is not None:
         raise ConfigError(f"--url holds a user or a password; leave them out, and use --api-key FILE or {KEY_VARIABLE}")
     return url.rstrip("/").removesuffix("/v1")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, ChatConfig)
+    add_common_options(parser)
+
+
+def run(namespace: argparse.Namespace) -> int:
+    config = from_namespace(ChatConfig, namespace)
+    entrance = door(config, os.environ)
+    # Imported after the options are checked: an HTTP client is slow to import.
+    from goodspeed.app.chat.talk import run as talk
+
+    return talk(config, entrance, json=namespace.json)
