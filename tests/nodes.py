@@ -18,22 +18,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from functools import cache
+from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO, TypeVar
 
 from httpx2 import Client, ConnectError
-from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample as MetricSample
 
-from goodspeed.engine import checkpoints
-from goodspeed.fair.round_time import Sample
-from goodspeed.fair.saved import make_profile, save
-from goodspeed.serving import profiler
 from goodspeed.serving.options import NO_MODEL
 from tests.forks import Fork
 
@@ -44,7 +37,6 @@ DEADLINE_S = 600.0
 
 POLL_S = 0.1  # between two looks at what a node says over HTTP
 ANYWHERE = "127.0.0.1:0"
-_FOLDER = TemporaryDirectory()  # for as long as this process runs
 Event = dict[str, Any]
 Node = TypeVar("Node", bound="Process")
 Found = TypeVar("Found")
@@ -242,18 +234,8 @@ def _full_name(sample: MetricSample) -> str:
     return sample.name.removeprefix("goodspeed_") + (f"{{{labels}}}" if labels else "")
 
 
-@cache
-def _quick_rounds() -> Path:
-    """A profile of tiny-target by which drafted tokens take no time."""
-    setting = profiler.setting(checkpoints.load("tiny-target"))
-    samples = [Sample(num_tokens, 1, 0, 0.002) for num_tokens in (1, 8, 64, 512)]
-    file = Path(_FOLDER.name, "profile.json")
-    save(make_profile(replace(setting, threads=1), datetime.now(UTC), {}, samples), str(file))
-    return file
-
-
 def with_settings(**settings: float) -> tuple[str, ...]:
-    """Returns the verify node's module, and the words before its options; settings: fields that have no option."""
+    """Returns the verify node's module, and the words before its options; settings: as of `with_settings.py`."""
     return ("tests.verify_node.with_settings", json.dumps(settings)) if settings else ("verify_node",)
 
 
@@ -265,13 +247,12 @@ class VerifyNode(Process):
 
         settings: fields of `VerifyConfig` that have no option.
         """
+        if not measures and not {"--model", "--tp"} & {*words}:
+            settings["round_s"] = 0.002
         module = with_settings(**settings)
         defaults = ("--model", "tiny-target", "--bind", f"tcp://{ANYWHERE}", "--http", ANYWHERE)
-        given: tuple[str, ...] = ()
-        if not measures and not {"--model", "--tp", "--profile"} & {*words}:
-            given += ("--profile", str(_quick_rounds()))
         log = ("--log-level", "info")
-        super().__init__(*module, *defaults, *given, *log, *words, ports={"--bind": "endpoint", "--http": "url"})
+        super().__init__(*module, *defaults, *log, *words, ports={"--bind": "endpoint", "--http": "url"})
 
     @property
     def endpoint(self) -> str:

@@ -24,10 +24,10 @@ from goodspeed.wire.codec import max_message_bytes
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
+from verify_node import costs
 from verify_node.config import VerifyConfig
 from verify_node.core import settings as core_assembly
 from verify_node.core.core import VerifyCore
-from verify_node.costs import find_profile, make_cost, with_budget
 from verify_node.daemon import VerifyDaemon
 from verify_node.enrolment import Enrolment
 from verify_node.messages import Compiling
@@ -58,8 +58,9 @@ def _assemble(
     config: VerifyConfig, events: EventLog, found: Found, reporter: Reporter, ranks: Ranks | None
 ) -> VerifyDaemon:
     runner, own_drafts = load_runners(config, ranks)
-    profile = find_profile(config, runner, reporter)
-    config = with_budget(config, profile, reporter)
+    profile = costs.measure(config, runner, reporter)
+    config = costs.with_budget(config, profile, reporter)
+    cost = Refined(profile.roofline if profile is not None else None)
     welcome = make_welcome(config, runner.checkpoint)
     channel = bind_verify(
         config.bind,
@@ -68,7 +69,7 @@ def _assemble(
         keys=found.keys,
     )
     try:
-        daemon = build(config, runner, channel, welcome, events, make_cost(profile), found.enrolment, own_drafts)
+        daemon = build(config, runner, channel, welcome, events, cost, found.enrolment, own_drafts)
     except BaseException:
         channel.close()
         raise

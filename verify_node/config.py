@@ -46,13 +46,6 @@ class VerifyConfig(Settings):
         help="C: drafted tokens verified in a round; auto: the knee of the measured forward pass",
         metavar="N|auto",
     )
-    profile: str | None = option(
-        None,
-        shown="measured at the start",
-        group="rounds",
-        help="of `goodspeed profile --json FILE`",
-        metavar="FILE",
-    )
     max_round_tokens: int | None = option(
         None,
         minimum=16,

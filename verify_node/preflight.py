@@ -6,7 +6,7 @@ Loading takes seconds to minutes: too long to learn then of a port in use or an 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from goodspeed.fair import policies, saved
+from goodspeed.fair import policies
 from goodspeed.serving.events import QUIET, Reporter
 from goodspeed.serving.running import bind_http, find_model, warn_trusted_network
 from goodspeed.slo.objectives import parse_tiers
@@ -42,8 +42,6 @@ def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
         warn_trusted_network(config.bind)
     policies.load(config.policy)
     policies.create(config.policy)  # raises
-    if config.profile is not None:
-        saved.load(config.profile)
     keys, enrolment = read_keys(config)
     public_key = keys.pair.public_key if keys is not None else None
     member = join(config.peers, config.replica, public_key, config.bind)

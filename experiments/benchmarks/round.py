@@ -27,13 +27,13 @@ from experiments.harness import benchmark
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.errors import ProtocolError
+from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import Sampling, UpMessage
 from goodspeed.wire.zmq.transport import DraftChannel, bind_verify, connect_draft
 from verify_node.assembly import build, make_runner, make_welcome
 from verify_node.config import VerifyConfig
 from verify_node.core.replies import Send
-from verify_node.costs import make_cost
 from verify_node.daemon import VerifyDaemon
 
 NUM_CLIENTS = 8
@@ -84,7 +84,7 @@ def make_daemon(checkpoint: Checkpoint, events: EventLog) -> VerifyDaemon:
     config = VerifyConfig(model=checkpoint.name, budget=BUDGET, preset="paper", kv_pages=1024, heartbeat_s=HEARTBEAT_S)
     welcome = make_welcome(config, checkpoint)
     channel = bind_verify("tcp://127.0.0.1:*", max_message_bytes=welcome.max_message_bytes)
-    return build(config, make_runner(config, checkpoint), channel, welcome, events, make_cost(None))
+    return build(config, make_runner(config, checkpoint), channel, welcome, events, Refined())
 
 
 async def send_all(line: DraftChannel, messages: list[UpMessage]) -> int:

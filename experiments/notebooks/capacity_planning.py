@@ -14,7 +14,7 @@
 #
 # **Computed, not measured.** The nodes' own state machines run in a simulation, with continuous rounds and the
 # time-aware `gradient`. How long a round takes comes from datasheets, or from a file that you have made with
-# `goodspeed profile --json FILE`. Put your own figures into the next cell.
+# `goodspeed profile --json > FILE`. Put your own figures into the next cell.
 
 # %%
 import os

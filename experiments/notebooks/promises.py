@@ -14,7 +14,7 @@
 # whatever else is asked for ([SLO.md](../../docs/SLO.md#what-is-promised)). So it can promise only so much.
 #
 # **Computed, not measured**, and without drafts, since no promise rests on them. How long a round takes comes from
-# datasheets, or from a file that you have made with `goodspeed profile --json FILE`. To plan for your own GPU, change
+# datasheets, or from a file that you have made with `goodspeed profile --json > FILE`. To plan for your own GPU, change
 # the five numbers of the next cell, and the tiers.
 
 # %%

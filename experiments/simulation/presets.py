@@ -6,8 +6,8 @@ of its sessions, which no computing hides, since attention is a kernel of its ow
     seconds = launches + max(weight bytes / bandwidth, 2 x weights x tokens / compute) + context x KV bytes / bandwidth
 
 What is left out: the attention's own arithmetic (small while texts are short), activations, sampling and verifying.
-What was measured is taken instead with `Settings(round_cost=goodspeed.fair.saved.load(path).roofline)`, where
-`path` is a file of `goodspeed profile --json`; `draft_cost` likewise.
+What was measured is taken instead with `Settings(round_cost=profiled(path).round_cost)` (`serving.py`), where
+`path` is a file of `goodspeed profile --json > PATH`; `draft_cost` likewise.
 """
 
 from dataclasses import dataclass

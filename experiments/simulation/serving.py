@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean, harmonic_mean
+
+import msgspec
 
 from experiments.simulation.accounts import Accounts, Seen
 from experiments.simulation.nodes.own_drafts import best_length
@@ -21,8 +24,7 @@ from experiments.simulation.texts.ngrams import NgramKind
 from experiments.simulation.texts.recorded import RecordedTexts
 from experiments.simulation.world import Unfinished, World
 from goodspeed.errors import ConfigError
-from goodspeed.fair import saved
-from goodspeed.fair.round_time import CostModel, Linear
+from goodspeed.fair.round_time import CostModel, Linear, Roofline
 
 H100_BYTES = 80e9
 MEMORY_SHARE = 0.9
@@ -76,10 +78,16 @@ def preset_draft(name: str, size: int = 0) -> CostModel:
     return _family(name).draft_costs[size]
 
 
+class _Profile(msgspec.Struct):
+    model: str
+    hardware: str
+    roofline: Roofline
+
+
 def profiled(path: str) -> Gpu:
-    """The GPU that `goodspeed profile --json PATH` measured."""
-    profile = saved.load(path)
-    return Gpu(f"{profile.setting.model} on {profile.setting.hardware}, profiled", profile.roofline)
+    """The GPU that `goodspeed profile --json > PATH` measured."""
+    profile = msgspec.json.decode(Path(path).read_bytes(), type=_Profile)
+    return Gpu(f"{profile.model} on {profile.hardware}, profiled", profile.roofline)
 
 
 def _family(name: str) -> Family:

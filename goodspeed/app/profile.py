@@ -6,12 +6,11 @@ Only the forward pass is measured, not sampling or verification.
 import argparse
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goodspeed.errors import ConfigError
+import msgspec
+
 from goodspeed.fair.round_time import Linear, describe, knee
-from goodspeed.fair.saved import Profile, save, to_json
 from goodspeed.serving import options
 from goodspeed.serving.config import Settings, add_options, from_namespace, group_of, option
 from goodspeed.serving.events import Reporter, print_json
@@ -19,11 +18,11 @@ from goodspeed.serving.running import LOGGING, add_log_option, find_model
 from goodspeed.wire.fields import MAX_CONTEXT
 
 if TYPE_CHECKING:
-    from goodspeed.serving.profiler import Measured
+    from goodspeed.serving.profiler import Profile
 
 NAME = "profile"
 HELP = "measure forward passes on this device and fit a roofline"
-EXAMPLE = "goodspeed profile --model tiny-target --json profile.json"
+EXAMPLE = "goodspeed profile --model tiny-target --json > profile.json"
 WANTED_R2 = 0.95
 
 
@@ -53,18 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, ProfileConfig)
     add_log_option(parser)
     group_of(parser, LOGGING).add_argument(
-        "--json",
-        nargs="?",
-        const="",
-        metavar="FILE",
-        help="one JSON object as the last line; with FILE also saved there (default: a table)",
+        "--json", action="store_true", help="one JSON object as the last line (default: a table)"
     )
 
 
 def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(ProfileConfig, namespace)
-    if namespace.json and not Path(namespace.json).absolute().parent.is_dir():
-        raise ConfigError(f"--json {namespace.json}: there is no such folder; make it, or choose another place")
     reporter = Reporter("goodspeed")
     find_model(config.model, reporter)
     reporter.say("loading %s, then measuring for about %g s ...", config.model, config.seconds)
@@ -77,26 +70,23 @@ def run(namespace: argparse.Namespace) -> int:
     torch.set_num_threads(config.threads or 1)
     runner = Runner(checkpoints.load(config.model, device=config.device, dtype=config.dtype))
     grid = profiler.Grid(config.max_tokens, config.max_context, config.max_sessions)
-    profile, measured = profiler.profile(runner, grid, config.seconds)
+    profile = profiler.profile(runner, grid, config.seconds)
+    show(profile, sys.stderr if namespace.json else sys.stdout)
     if namespace.json:
-        save(profile, namespace.json)
-    show(profile, measured, sys.stderr if namespace.json is not None else sys.stdout)
-    if namespace.json is not None:
-        print_json(to_json(profile) | {"budget": knee(profile.roofline, profile.trusted_tokens)})
+        print_json(msgspec.to_builtins(profile) | {"budget": knee(profile.roofline, profile.trusted_tokens)})
     return 0
 
 
-def show(profile: Profile, measured: "Measured", file: Any) -> None:
+def show(profile: "Profile", file: Any) -> None:
     """Prints the table of measured passes, the fit, and the knee."""
     print(f"{'tokens':>7} {'sessions':>8} {'context':>8} {'ms':>9} {'roofline':>9}", file=file)
     for sample in profile.samples:
         counts = sample.num_tokens, sample.num_sessions, sample.context_tokens
         times = [sample.seconds, profile.roofline.round_s(*counts)]
         print("{:7d} {:8d} {:8d}".format(*counts), *(f"{1e3 * time:9.2f}" for time in times), file=file)
-    where = profile.setting
     print(
-        f"{measured.num_passes} passes of {len(profile.samples)} shapes in {measured.wall_s:.1f} s: {where.model}, "
-        f"{where.dtype}, {where.hardware}, {where.threads} threads; the lower quartile of each shape counts",
+        f"{profile.num_passes} passes of {len(profile.samples)} shapes in {profile.wall_s:.1f} s: {profile.model}, "
+        f"{profile.dtype}, {profile.hardware}, {profile.threads} threads; the lower quartile of each shape counts",
         file=file,
     )
     for number, term in enumerate(profile.roofline.terms):

@@ -11,19 +11,18 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import torch
 import transformers
 
 from goodspeed import __version__
 from goodspeed.embedded import models
-from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
-from goodspeed.fair.round_time import Sample
-from goodspeed.fair.saved import Profile, Setting, make_profile
+from goodspeed.fair.fit import fit_roofline, r_squared
+from goodspeed.fair.round_time import Roofline, Sample
 
 QUANTILE = 0.25
 """Quantile of a shape's repeated times that is reported: other processes can only slow a pass down."""
@@ -43,6 +42,9 @@ LONGEST_DRAFT = 32
 context, which no linear term describes, so they are measured without context."""
 
 SHORTEST_S = 1e-9
+
+ALWAYS_TRUSTED = 64
+"""Tokens of a pass for which the model is trusted in any case; a slow device measures only smaller passes."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,46 @@ class Measured:
     wall_s: float
 
 
-def profile(runner: Runner, grid: Grid, seconds: float) -> tuple[Profile, Measured]:
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """Measured forward passes of one model on one device, and the model of their time fitted to them."""
+
+    model: str
+    device: str  # cpu or cuda
+    hardware: str  # name of the processor
+    dtype: str
+    threads: int  # of the CPU
+    versions: dict[str, str]  # of libraries
+    num_passes: int
+    wall_s: float
+    samples: list[Sample]
+    roofline: Roofline
+    roofline_r2: float
+
+    @property
+    def trusted_tokens(self) -> int:
+        """Tokens of the largest forward pass for which the model is trusted."""
+        return max(ALWAYS_TRUSTED, *(sample.num_tokens for sample in self.samples))
+
+
+def profile(runner: Runner, grid: Grid, seconds: float) -> Profile:
     """Measures for about `seconds` and fits the roofline."""
-    measured = measure(runner, grid, seconds)
-    versions = {"goodspeed": __version__, "torch": str(torch.__version__), "transformers": transformers.__version__}
-    now = datetime.now(UTC).replace(microsecond=0)
-    return make_profile(setting(runner.checkpoint), now, versions, measured.samples), measured
+    measured, checkpoint = measure(runner, grid, seconds), runner.checkpoint
+    device, folder = checkpoint.device, Path(checkpoint.name)
+    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
+    roofline = fit_roofline(measured.samples)
+    return Profile(
+        model=str(folder.resolve()) if checkpoint.name not in models.NAMES and folder.is_dir() else checkpoint.name,
+        device=device.type,
+        hardware=hardware if checkpoint.num_ranks == 1 else f"{checkpoint.num_ranks} x {hardware}",
+        dtype=str(checkpoint.dtype).removeprefix("torch."),
+        threads=torch.get_num_threads(),
+        versions={"goodspeed": __version__, "torch": str(torch.__version__), "transformers": transformers.__version__},
+        num_passes=measured.num_passes,
+        wall_s=measured.wall_s,
+        samples=measured.samples,
+        roofline=roofline,
+        roofline_r2=r_squared(roofline, measured.samples),
+    )
 
 
 def measure(
@@ -104,19 +140,6 @@ def measure(
         for shape in sorted(times)
     ]
     return Measured(samples, sum(map(len, times.values())), clock() - started)
-
-
-def setting(checkpoint: Checkpoint) -> Setting:
-    """Returns the setting that determines this checkpoint's times: model, device, dtype and threads."""
-    device, folder = checkpoint.device, Path(checkpoint.name)
-    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
-    return Setting(
-        model=str(folder.resolve()) if checkpoint.name not in models.NAMES and folder.is_dir() else checkpoint.name,
-        device=device.type,
-        hardware=hardware if checkpoint.num_ranks == 1 else f"{checkpoint.num_ranks} x {hardware}",
-        dtype=str(checkpoint.dtype).removeprefix("torch."),
-        threads=torch.get_num_threads(),
-    )
 
 
 class _Passes:

@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from random import Random
@@ -27,8 +26,6 @@ from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError
 from goodspeed.exact import positions, proposals
-from goodspeed.fair import saved
-from goodspeed.fair.round_time import Sample
 from goodspeed.serving import api_keys, prompts, recording
 from goodspeed.wire import keys
 from goodspeed.wire.codec import decode_down, decode_up
@@ -200,12 +197,6 @@ KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 ENROLLED = f'name = "edge-1"\npublic_key = "{KEY}"\nweight = 2.5\nmax_sessions = 3\nmax_round_tokens = 8\n'
 SECRET = f'# SECRET\nname = "edge-1"\npublic_key = "{KEY}"\nsecret_key = "{KEY}"\n'
 VERIFY_SECRET = SECRET.replace('name = "edge-1"\n', "")
-PROFILE = saved.make_profile(
-    saved.Setting(model="m", device="cpu", hardware="some CPU", dtype="float32", threads=1),
-    datetime(2026, 11, 1, tzinfo=UTC),
-    {"torch": "2.13.0"},
-    [Sample(n, s, c, 0.004 + 0.0003 * n) for n in (8, 64) for s in (1, 8) for c in (0, 100)],
-)
 _HEADER = recording.Header(
     version=recording.VERSION, model="m", policy="gradient", rounds="barrier", verification="match", budget=8,
     max_tokens=9, temperature=1.0, top_k=0, top_p=1.0, clients=1, versions={"torch": "2"},
@@ -323,7 +314,6 @@ DECODERS: dict[str, Decoder] = {
     "verify public key": _of_file(keys.read_verify_key, f'public_key = "{KEY}"\n'),
     "enrolment": Decoder(_enrolment, (), lambda random: ENROLLED.encode(), partial(damaged, ENROLLED.encode())),
     "API keys": _of_file(api_keys.read, "# keys\nabcdefgh\nijklmnop\n"),
-    "profile": _of_file(saved.load, msgspec.json.encode(PROFILE), is_json=True),
     "recording": _of_file(recording.load, RECORDING, is_json=True),
     "checkpoint": Decoder(
         partial(_checkpoint, "config.json"),

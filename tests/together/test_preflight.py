@@ -75,7 +75,6 @@ REFUSED = [
     ),
     ((*VERIFY, "--policy", "greedy"), 2, ["no policy is named 'greedy'", "fixed, gradient, random"]),
     ((*VERIFY, "--policy", "no_such_module:Mine"), 2, ["no_such_module cannot be imported: ModuleNotFoundError"]),
-    ((*VERIFY, "--profile", "/no/such/file"), 2, ["profile /no/such/file cannot be read", "goodspeed profile"]),
     ((*VERIFY, "--key", "/no/such/key", "--enrolled", "/no"), 2, ["/no/such/key: cannot read it"]),
     ((*VERIFY, "--key", "KEYS/verify.key", "--enrolled", "KEYS"), 2, ["does not match"]),
     ((*VERIFY, *NO_MODEL), 1, ["model 'tiny-goose' was not found", "tiny-target"]),

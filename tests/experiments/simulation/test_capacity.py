@@ -1,9 +1,10 @@
 """Capacity: worlds whose speed is known by hand, and what is read off a curve."""
 
+import json
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from experiments import capacity
@@ -11,8 +12,7 @@ from experiments.capacity import Gpu, Plan, Point, User
 from experiments.harness import experiment as harness
 from experiments.simulation.presets import LLAMA_1B, QWEN3_14B
 from goodspeed.errors import ConfigError
-from goodspeed.fair import saved
-from goodspeed.fair.round_time import Linear, Sample
+from goodspeed.fair.round_time import Linear, Roofline
 
 STEADY = Gpu("10 ms a round", Linear(fixed_s=0.01))
 SMALL: dict[str, Any] = {"context_tokens": 20, "warm_tokens": 30, "counted_tokens": 60, "few": 1}
@@ -143,12 +143,12 @@ def test_the_experiment_tells_every_way():
     assert speeds["co_located_parallel"] > speeds["remote_parallel"] > speeds["remote"] > speeds["plain"]
 
 
-def test_a_saved_profile(tmp_path):
-    setting = saved.Setting(model="some model", device="cuda", hardware="some GPU", dtype="bfloat16", threads=1)
-    samples = [Sample(tokens, 1, 10, 0.01 + 0.001 * tokens) for tokens in (1, 2, 4, 8, 16, 32)]
-    path = str(tmp_path / "profile.json")
-    saved.save(saved.make_profile(setting, datetime(2026, 1, 1, tzinfo=UTC), {}, samples), path)
-    gpu = capacity.profiled(path)
+def test_a_profile(tmp_path):
+    path = tmp_path / "profile.json"
+    roofline = Roofline((Linear(fixed_s=0.01, token_s=0.001),))
+    profile = {"model": "some model", "hardware": "some GPU", "roofline": msgspec.to_builtins(roofline)}
+    path.write_text(json.dumps(profile | {"roofline_r2": 1.0}))
+    gpu = capacity.profiled(str(path))
     assert gpu.name == "some model on some GPU, profiled"
-    assert gpu.round_cost.round_s(10, 1, 10) == pytest.approx(0.02, rel=0.05)
+    assert gpu.round_cost.round_s(10, 1, 10) == pytest.approx(0.02)
     assert gpu.sessions_that_fit(1000) is None
