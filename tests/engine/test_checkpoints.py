@@ -51,12 +51,6 @@ def test_sixteen_bit_weights_run_in_float32_unless_asked(save_checkpoint: Callab
     assert {p.dtype for p in asked.model.parameters()} == {asked.dtype} == {torch.float16}
 
 
-def test_several_ids_may_end_a_text(save_checkpoint: Callable[..., Path]) -> None:
-    folder = save_checkpoint()
-    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [256, 3]}))
-    assert checkpoints.load(str(folder)).eos_ids == (256, 3)
-
-
 @pytest.mark.parametrize(
     "name", ["no-such-model", "./missing/folder", "/nowhere/at/all", "", "a/b/c", "../no-such-folder"]
 )
@@ -71,18 +65,11 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
         checkpoints.load(str(tmp_path / "file"))
 
 
-def test_weights_that_are_missing_or_damaged(save_checkpoint: Callable[..., Path]) -> None:
-    folder = save_checkpoint()
+def test_a_weight_of_another_shape(save_checkpoint: Callable[..., Path]) -> None:
+    folder, name = save_checkpoint(), "model.layers.1.mlp.up_proj.weight"
     weights = load_file(folder / "model.safetensors")
-    missing = weights.pop("model.layers.1.mlp.up_proj.weight")
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(CheckpointError, match=r"missing keys.*layers.1.mlp.up_proj"):
-        checkpoints.load(str(folder))
-    save_file(weights | {"model.layers.1.mlp.up_proj.weight": missing[:3].contiguous()}, folder / "model.safetensors")
+    save_file(weights | {name: weights[name][:3].contiguous()}, folder / "model.safetensors")
     with pytest.raises(CheckpointError):
-        checkpoints.load(str(folder))
-    (folder / "model.safetensors").write_bytes(b"nonsense")
-    with pytest.raises(CheckpointError, match=r"model.safetensors is damaged"):
         checkpoints.load(str(folder))
 
 
@@ -95,9 +82,3 @@ def test_a_tokenizer_with_more_ids_than_the_model(save_checkpoint: Callable[...,
 def test_devices(device: str) -> None:
     with pytest.raises(ConfigError, match=f"device {device!r}"):
         checkpoints.load("tiny-target", device=device)
-
-
-@pytest.mark.parametrize("dtype", ["int8", "float64", "torch.float32"])
-def test_dtypes(dtype: str) -> None:
-    with pytest.raises(ConfigError, match="float32, bfloat16, float16"):
-        checkpoints.load("tiny-target", dtype=dtype)

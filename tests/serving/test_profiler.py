@@ -1,5 +1,7 @@
 """Measuring forward passes, on a microscopic model whose clock is ours."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
@@ -77,22 +79,15 @@ def test_too_little_time_still_gives_a_few_shapes():
     assert max(sample.num_tokens for sample in measured.samples) <= 16
 
 
-def test_the_pool_is_left_as_it_was():
+@pytest.mark.parametrize("fails_at", [None, 20])
+def test_the_pool_is_left_as_it_was_also_when_a_pass_fails(fails_at):
     runner = TimedRunner()
     runner.pool.extend("somebody", 10)
-    free = runner.pool.num_free
-    measure(runner)
-    assert runner.pool.num_free == free
-    assert runner.pool.length("somebody") == 10
-
-
-def test_the_pool_is_left_as_it_was_also_when_a_pass_fails(monkeypatch):
-    runner = TimedRunner()
-    free = runner.pool.num_free
-    monkeypatch.setattr(runner, "fails_at", 20)
-    with pytest.raises(RuntimeError, match="out of memory"):
+    free, runner.fails_at = runner.pool.num_free, fails_at
+    with nullcontext() if fails_at is None else pytest.raises(RuntimeError, match="out of memory"):
         measure(runner)
     assert runner.pool.num_free == free
+    assert runner.pool.length("somebody") == 10
 
 
 def test_a_small_pool_and_a_short_context_leave_shapes_out():

@@ -20,7 +20,7 @@ from goodspeed.serving.events import EventLog
 from goodspeed.serving.streams import Log, Output
 from goodspeed.serving.writer import Writer
 from tests.pipes import Pipe
-from tests.waiting import until
+from tests.waiting import run_async, until
 
 ROOT = Path(__file__).parents[2]
 FULL = Path("/dev/full")
@@ -174,7 +174,8 @@ def test_results_are_kept_whatever_waits(pausing: Pausing) -> None:
     assert told == [*range(1000)]
 
 
-def test_who_has_results_waits_for_room_and_nobody_else(pausing: Pausing, monkeypatch: pytest.MonkeyPatch) -> None:
+@run_async
+async def test_who_has_results_waits_for_room(pausing: Pausing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", pausing.output)
 
     async def produce() -> None:
@@ -182,16 +183,12 @@ def test_who_has_results_waits_for_room_and_nobody_else(pausing: Pausing, monkey
             pausing.events.write("finish", number=number)
             await streams.room()
 
-    async def story() -> list[str]:
-        producing = asyncio.create_task(produce())
-        await until(lambda: pausing.output.writer.is_full)
-        await asyncio.sleep(0)
-        assert not producing.done()
-        lines = await asyncio.to_thread(pausing.pipe.read_until, '"number":999}')
-        await producing
-        return lines
-
-    assert len(asyncio.run(asyncio.wait_for(story(), 60))) == 1000
+    producing = asyncio.create_task(produce())
+    await until(lambda: pausing.output.writer.is_full)
+    await asyncio.sleep(0)
+    assert not producing.done()
+    assert len(await asyncio.to_thread(pausing.pipe.read_until, '"number":999}')) == 1000
+    await producing
 
 
 def test_a_failure_is_told_once_however_many_lines_fail(pausing: Pausing) -> None:

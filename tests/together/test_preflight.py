@@ -89,6 +89,11 @@ REFUSED = [
     ((*VERIFY, "--preset", "sometimes"), 2, ["--preset 'sometimes' is unknown", "paper"]),
     ((*VERIFY, "--dtype", "int8"), 2, ["--dtype 'int8' is unknown"]),
     ((*VERIFY, "--device", "tpu"), 2, ["tpu"]),
+    (
+        (*VERIFY, "--tp", "4"),
+        2,
+        ["--tp 4: tiny-target has 6 attention heads, which cannot be split", "use at most --tp 3"],
+    ),
     ((*VERIFY, "--polici", "fixed"), 2, ["unknown option --polici; did you mean --policy?"]),
     ((*VERIFY, "--memory-fraction", "1.5"), 2, ["--memory-fraction 1.5 is too large"]),
     ((*DRAFT, "--http", "BUSY", *NO_MODEL), 1, [f"cannot bind --http {IN_USE}"]),

@@ -22,18 +22,9 @@ from goodspeed.wire.messages import Draft, Refusal
 from goodspeed.wire.zmq.connections import ROOM, Guard, accepted, cut, peer_of
 from goodspeed.wire.zmq.transport import Delivery, DraftChannel, VerifyChannel
 from tests.descriptors import at_most
-from tests.waiting import until
-from tests.wire.keys.wire import keyed
-from tests.wire.test_transport import (
-    LIMIT,
-    SESSION,
-    ack,
-    hello,
-    network,
-    raw_socket,
-    run_async,
-    verdict,
-)
+from tests.waiting import run_async, until
+from tests.wire.keys.wire import hello, keyed, raw_socket
+from tests.wire.test_transport import LIMIT, SESSION, ack, network, verdict
 
 pytestmark = pytest.mark.alone
 
@@ -62,7 +53,7 @@ async def test_who_is_barred_gets_a_last_word_and_is_cut() -> None:
         net.verify.bar(barred)
         honest = net.draft()
         with (
-            raw_socket(zmq.DEALER, net.verify.endpoint, routing_id=b"hostile") as peer,
+            raw_socket(net.verify.endpoint, routing_id=b"hostile") as peer,
             disconnections(peer) as monitor,
         ):
             peer.send(b"\xc1")
@@ -111,7 +102,7 @@ async def until_heard(verify: VerifyChannel, good: DraftChannel, num_cut: int) -
 @run_async
 async def test_a_message_of_very_many_frames_is_refused_and_the_rest_of_it_thrown_away() -> None:
     async with network() as net:
-        with raw_socket(zmq.DEALER, net.verify.endpoint, routing_id=b"hostile") as peer:
+        with raw_socket(net.verify.endpoint, routing_id=b"hostile") as peer:
             peer.send_multipart([b""] * 20_000)
             peer.send(msgspec.msgpack.encode(ack(1)))
             assert "4095 frames instead of one" in str((await net.verify.receive()).message)
@@ -282,7 +273,7 @@ async def test_nobody_can_tell_what_name_a_nameless_connection_is_given() -> Non
     for _ in range(2):
         ctypes.CDLL(None).srand(1)
         async with network() as net:
-            with raw_socket(zmq.DEALER, net.verify.endpoint) as peer:
+            with raw_socket(net.verify.endpoint) as peer:
                 peer.send(msgspec.msgpack.encode(ack(1)))
                 names.add((await net.verify.receive()).peer)
     assert len(names) == 2

@@ -5,9 +5,8 @@ import contextlib
 import select
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +20,14 @@ from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.messages import Ack, Draft, Refusal, Verdict
 from goodspeed.wire.zmq.transport import Delivery, DraftChannel, Received, VerifyChannel, bind_verify, connect_draft
 from tests.faults.proxy import Proxy
-from tests.waiting import until
+from tests.waiting import TIMEOUT_S, run_async, until
+from tests.wire.keys.wire import hello, raw_socket
 
 pytestmark = pytest.mark.alone
 
 SESSION = bytes(range(16))
-BOOT = b"bootboot"
 ANY_PORT = "tcp://127.0.0.1:0"
 LIMIT = 1 << 16
-TIMEOUT_S = 60  # of a whole test; nothing waits for it unless something is wrong
-
-
-def hello(name: str) -> Hello:
-    return Hello(version=VERSION, name=name, boot_id=BOOT, tokenizer="t")
 
 
 def ack(base_len: int) -> Ack:
@@ -42,14 +36,6 @@ def ack(base_len: int) -> Ack:
 
 def verdict(base_len: int, num_tokens: int = 1) -> Verdict:
     return Verdict(SESSION, 1, base_len, (7,) * num_tokens, 0, 0, 4)
-
-
-def run_async(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), TIMEOUT_S))
-
-    return run
 
 
 class Net:
@@ -78,18 +64,6 @@ async def network(**options: Any) -> AsyncIterator[Net]:
     finally:
         for channel in reversed(net.channels):
             channel.close()
-
-
-@contextmanager
-def raw_socket(kind: int, endpoint: str, **options: Any) -> Iterator[zmq.Socket[bytes]]:
-    """A peer that does not play by our rules."""
-    with zmq.Context() as context, context.socket(kind) as peer:
-        peer.linger = 0
-        peer.rcvtimeo = TIMEOUT_S * 1000
-        for option, value in options.items():
-            setattr(peer, option, value)
-        peer.connect(endpoint)
-        yield peer
 
 
 def waits(channel: DraftChannel | VerifyChannel) -> bool:
@@ -123,13 +97,6 @@ async def test_two_peers_get_their_own_answers() -> None:
             net.verify.send(received.peer, Refusal("prompt", received.message.name, ""))
         for name, draft in drafts.items():
             assert await draft.receive() == Refusal("prompt", name, "")
-
-
-@run_async
-async def test_an_unreachable_peer_is_told() -> None:
-    async with network() as net:
-        assert net.verify.send(b"nobody", verdict(3)) is Delivery.GONE
-        assert (net.verify.traffic.num_gone, net.verify.traffic.num_sent) == (1, 0)
 
 
 @run_async
@@ -237,7 +204,7 @@ async def test_messages_cross_without_a_lost_wakeup() -> None:
 @run_async
 async def test_sending_does_not_swallow_the_signal_that_something_came() -> None:
     async with network() as net:
-        with raw_socket(zmq.DEALER, net.verify.endpoint, routing_id=b"peer") as peer:
+        with raw_socket(net.verify.endpoint, routing_id=b"peer") as peer:
             good = msgspec.msgpack.encode(ack(1))
             peer.send(good)
             await net.verify.receive()
@@ -334,7 +301,7 @@ GARBAGE = {
 async def test_garbage_comes_with_its_sender(case: str) -> None:
     frames, error = GARBAGE[case]
     async with network() as net:
-        with raw_socket(zmq.DEALER, net.verify.endpoint, routing_id=b"hostile") as peer:
+        with raw_socket(net.verify.endpoint, routing_id=b"hostile") as peer:
             peer.send_multipart(frames)
             received = await net.verify.receive()
             assert received.peer == b"hostile"
@@ -349,11 +316,11 @@ async def test_garbage_comes_with_its_sender(case: str) -> None:
 @run_async
 async def test_sockets_of_other_kinds_disturb_nobody() -> None:
     async with network() as net:
-        with raw_socket(zmq.REQ, net.verify.endpoint) as peer:
+        with raw_socket(net.verify.endpoint, zmq.REQ) as peer:
             peer.send(msgspec.msgpack.encode(ack(1)))
             assert isinstance((await net.verify.receive()).message, MalformedMessage)
         for kind in (zmq.SUB, zmq.PUSH, zmq.PUB):  # ZeroMQ refuses these by itself
-            with raw_socket(kind, net.verify.endpoint):
+            with raw_socket(net.verify.endpoint, kind):
                 draft = net.draft()
                 await draft.send(hello("a"))
                 assert (await net.verify.receive()).message == hello("a")
@@ -377,7 +344,7 @@ def wait_for_event(monitor: zmq.Socket[bytes], event: zmq.Event) -> None:
 async def test_an_oversized_frame_costs_only_its_sender() -> None:
     async with network() as net:
         draft, honest = await net.greeted("honest")
-        with raw_socket(zmq.DEALER, net.verify.endpoint) as peer, monitored(peer) as monitor:
+        with raw_socket(net.verify.endpoint) as peer, monitored(peer) as monitor:
             peer.send(bytes(8 * LIMIT))  # far beyond the limit: cut off, and the message vanishes
             await draft.send(ack(2))
             assert (await net.verify.receive()).message == ack(2)
@@ -422,7 +389,7 @@ def test_a_draft_channel_survives_garbage() -> None:
 async def test_a_peer_that_does_not_read_is_busy_and_blocks_nobody() -> None:
     async with network(send_queue=4) as net:
         draft, reader = await net.greeted("reads")
-        with raw_socket(zmq.DEALER, net.verify.endpoint, routing_id=b"stuck", rcvhwm=1, rcvbuf=4096) as peer:
+        with raw_socket(net.verify.endpoint, routing_id=b"stuck", rcvhwm=1, rcvbuf=4096) as peer:
             peer.send(msgspec.msgpack.encode(hello("stuck")))
             await net.verify.receive()
             large = verdict(0, num_tokens=60_000)
@@ -483,16 +450,6 @@ async def test_last_words_leave_before_the_end() -> None:
             await draft.send(ack(number))
         draft.close()
         assert [(await net.verify.receive()).message for _ in range(50)] == [ack(number) for number in range(50)]
-
-
-def test_a_busy_port_is_named() -> None:
-    verify = bind_verify(ANY_PORT)
-    try:
-        port = verify.endpoint.rpartition(":")[2]
-        with pytest.raises(TransportError, match=f"{port}.*choose another port"):
-            bind_verify(verify.endpoint)
-    finally:
-        verify.close()
 
 
 def test_an_address_that_is_not_ours_is_named() -> None:
@@ -560,6 +517,7 @@ def test_a_port_that_was_taken_meanwhile_is_told_once() -> None:
         with pytest.raises(TransportError) as error:
             bind_verify(taken)
     assert str(error.value).startswith(f"cannot bind {taken}: Address already in use; another program listens there")
+    assert "choose another port" in str(error.value)
 
 
 @pytest.mark.parametrize(

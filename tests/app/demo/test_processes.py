@@ -5,15 +5,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from goodspeed.app.demo import processes
 from goodspeed.app.demo.processes import Child, Event, Processes
 from goodspeed.errors import ProcessError
+from tests.waiting import run_async
 
 pytestmark = pytest.mark.alone
 
@@ -28,74 +29,52 @@ def program(text: str) -> list[str]:
     return [sys.executable, "-c", SPEAK + text]
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(work)
+@asynccontextmanager
+async def started(
+    text: str, hear: Callable[[Event], None] = lambda event: None, name: str = "it"
+) -> AsyncIterator[Child]:
+    """A program that takes input, among processes that end with the context."""
+    async with Processes(dict(os.environ)) as processes:
+        yield await processes.start(name, program(text), hear, takes_input=True)
 
 
-def test_events_are_heard_in_order_and_other_lines_are_not() -> None:
+@run_async
+async def test_events_are_heard_in_order_and_other_lines_are_not() -> None:
     heard: list[Event] = []
-
-    async def work() -> None:
-        async with Processes(dict(os.environ)) as processes:
-            text = (
-                "say(event='a', n=1)\nprint('noise')\nprint('3')\nsay(x=1)\nsay(event='b', text=sys.stdin.readline())\n"
-            )
-            child = await processes.start("it", program(text), heard.append, takes_input=True)
-            assert (await child.expect("a", TIMEOUT_S))["n"] == 1
-            child.give("hello")
-            await child.succeeded()
-
-    run(work())
+    text = "say(event='a', n=1)\nprint('noise')\nprint('3')\nsay(x=1)\nsay(event='b', text=sys.stdin.readline())\n"
+    async with started(text, heard.append) as child:
+        assert (await child.expect("a", TIMEOUT_S))["n"] == 1
+        child.give("hello")
+        await child.succeeded()
     assert heard == [{"event": "a", "n": 1}, {"event": "b", "text": "hello\n"}]
 
 
-def test_an_early_end_is_told_with_its_last_words() -> None:
-    async def work() -> None:
-        async with Processes(dict(os.environ)) as processes:
-            child = await processes.start("client-3", program("sys.exit('no luck today')"), lambda event: None)
-            with pytest.raises(ProcessError, match=r"^client-3 ended with status 1: no luck today$"):
-                await child.expect("ready", TIMEOUT_S)
-            with pytest.raises(ProcessError, match="no luck today"):
-                await child.succeeded()
-
-    run(work())
-
-
-def test_what_it_said_before_its_last_word_is_kept_beside_the_message() -> None:
-    async def work() -> None:
-        async with Processes(dict(os.environ)) as processes:
-            text = "sys.stderr.write('one\\ntwo\\n')\nsys.exit('no luck today')"
-            child = await processes.start("client-3", program(text), lambda event: None)
+@run_async
+async def test_an_early_end_is_told_with_its_last_words_and_what_it_said_before_is_kept_beside() -> None:
+    async with started("sys.stderr.write('one\\ntwo\\n')\nsys.exit('no luck today')", name="client-3") as child:
+        for waiting in (child.expect("ready", TIMEOUT_S), child.succeeded()):
             with pytest.raises(ProcessError) as told:
-                await child.expect("ready", TIMEOUT_S)
+                await waiting
             assert str(told.value) == "client-3 ended with status 1: no luck today"
             assert told.value.__notes__ == ["client-3 said:\n  one\n  two"]
-            assert child.last_said == "no luck today"
-
-    run(work())
+        assert child.last_said == "no luck today"
 
 
-def test_a_kill_is_named() -> None:
-    async def work() -> None:
-        async with Processes(dict(os.environ)) as processes:
-            child = await processes.start("it", program(WAIT), lambda event: None, takes_input=True)
-            await child.expect("ready", TIMEOUT_S)
-            child.signal(signal.SIGKILL)
-            with pytest.raises(ProcessError, match="it was killed by signal 9"):
-                await child.must_go_on()
-
-    run(work())
+@run_async
+async def test_a_kill_is_named() -> None:
+    async with started(WAIT) as child:
+        await child.expect("ready", TIMEOUT_S)
+        child.signal(signal.SIGKILL)
+        with pytest.raises(ProcessError, match="it was killed by signal 9"):
+            await child.must_go_on()
 
 
-def test_one_that_never_gets_ready_is_not_waited_for_for_ever() -> None:
-    async def work() -> None:
-        async with Processes(dict(os.environ)) as processes:
-            child = await processes.start("it", program(WAIT), lambda event: None, takes_input=True)
-            await child.expect("ready", TIMEOUT_S)
-            with pytest.raises(ProcessError, match=r"it was not connected within 0.01 s"):
-                await child.expect("connected", 0.01)
-
-    run(work())
+@run_async
+async def test_one_that_never_gets_ready_is_not_waited_for_for_ever() -> None:
+    async with started(WAIT) as child:
+        await child.expect("ready", TIMEOUT_S)
+        with pytest.raises(ProcessError, match=r"it was not connected within 0.01 s"):
+            await child.expect("connected", 0.01)
 
 
 def test_all_are_gone_after_an_exception_even_the_stubborn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +98,7 @@ def test_all_are_gone_after_an_exception_even_the_stubborn(monkeypatch: pytest.M
             raise KeyError("something else")
 
     with pytest.raises(KeyError, match="something else"):
-        run(work())
+        asyncio.run(work())
     assert [child.process.returncode for child in children] == [-signal.SIGTERM, -signal.SIGKILL]
 
 

@@ -165,11 +165,6 @@ def test_a_draft_node_that_does_not_start_is_named_with_its_last_word_and_what_t
     assert view.num_done == 2
 
 
-def test_a_verify_node_that_does_not_start_is_named_likewise(commands: Commands) -> None:
-    commands(program("sys.exit('no memory')"), program())
-    assert failure(Listener()).startswith("the verify node ended with status 1: no memory. To see all")
-
-
 def test_who_was_told_everything_gets_no_such_advice(commands: Commands) -> None:
     commands(program("os.kill(os.getpid(), 9)"), program())
     assert failure(Listener(), "info") == "the verify node was killed by signal 9, perhaps for want of memory"

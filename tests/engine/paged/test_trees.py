@@ -142,15 +142,6 @@ def test_what_is_no_path_is_not_kept_and_changes_nothing(reference: Reference, p
     assert all(map(torch.equal, before, rows(runner, 19)))
 
 
-def test_a_chunk_may_be_all_tree(reference: Reference) -> None:
-    runner = reference.runner(num_pages=16, page_size=4)
-    runner.forward([Chunk("a", PROMPT, 0)])
-    nodes, parents = [10, 11, 12], [-1, -1, 1]
-    found = runner.forward([Chunk("a", nodes, 3, parents)])
-    wanted = expected(reference, PROMPT, nodes, parents)[1:]
-    torch.testing.assert_close(known(found), known(wanted), atol=1e-4, rtol=0)
-
-
 def test_a_chain_with_parents_is_computed_as_one_without(reference: Reference) -> None:
     with_parents, without = (reference.runner(num_pages=8) for _ in range(2))
     one = with_parents.forward([Chunk("a", PROMPT, 12, list(range(-1, 6)))])

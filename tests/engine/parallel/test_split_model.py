@@ -48,23 +48,15 @@ def test_two_ranks_equal_one(name: str, save_checkpoint: Save, tmp_path: Path) -
     assert_same_memory(both)
 
 
-@pytest.mark.thorough
-def test_after_200_random_rounds_both_hold_the_same(save_checkpoint: Save, tmp_path: Path) -> None:
-    with world(tiny(save_checkpoint), tmp_path / "left.npy") as both:
-        both.run(200, seed=0)
-    assert both.largest_difference < TOLERANCE
-    assert min(both.happened.get(what, 0) for what in ("preempted", "tree", "truncated")) >= 5
-    assert_same_memory(both)
-
-
 @pytest.mark.parametrize(
     "num_rounds",
-    [pytest.param(500, marks=pytest.mark.thorough), pytest.param(10_000, marks=pytest.mark.slow_faults)],
+    [pytest.param(700, marks=pytest.mark.thorough), pytest.param(10_000, marks=pytest.mark.slow_faults)],
 )
 def test_after_many_random_rounds_both_hold_the_same(num_rounds: int, save_checkpoint: Save, tmp_path: Path) -> None:
     with world(tiny(save_checkpoint), tmp_path / "left.npy") as both:
-        both.run(num_rounds, seed=2)
+        both.run(num_rounds, seed=0)
     assert both.largest_difference < TOLERANCE
+    assert min(both.happened.get(what, 0) for what in ("preempted", "tree", "truncated")) >= 5
     assert_same_memory(both)
 
 

@@ -17,7 +17,7 @@ from goodspeed.serving.web.accepting import Acceptor
 from goodspeed.serving.web.connection_limit import possible_connections
 from goodspeed.wire import descriptors
 from tests.descriptors import at_most
-from tests.waiting import until
+from tests.waiting import run_async, until
 
 SCARCE = "cannot accept HTTP connections now"
 
@@ -35,7 +35,8 @@ def highest() -> int:
         return file.fileno()
 
 
-def test_without_descriptors_one_line_and_hardly_any_work(
+@run_async
+async def test_without_descriptors_one_line_and_hardly_any_work(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     num_tries = 0
@@ -49,41 +50,36 @@ def test_without_descriptors_one_line_and_hardly_any_work(
     monkeypatch.setattr(Acceptor, "_pause", counted)
     monkeypatch.setattr(accepting, "PAUSE_S", 0.05)
 
-    async def body() -> bytes:
-        with listen(parse_address("127.0.0.1:0"), None) as listener, socket.socket() as client:
-            acceptor = Acceptor(listener, Greeting, lambda _: None)
-            with at_most(highest()):
-                client.connect(listener.getsockname())
-                client.setblocking(False)
-                await until(lambda: num_tries >= 3)
-            greeting = await asyncio.get_running_loop().sock_recv(client, 100)
-            acceptor.close()
-            return greeting
-
-    with caplog.at_level(logging.INFO):
-        assert asyncio.run(asyncio.wait_for(body(), 30)) == b"hello"
+    caplog.set_level(logging.INFO)
+    with listen(parse_address("127.0.0.1:0"), None) as listener, socket.socket() as client:
+        acceptor = Acceptor(listener, Greeting, lambda _: None)
+        with at_most(highest()):
+            client.connect(listener.getsockname())
+            client.setblocking(False)
+            await until(lambda: num_tries >= 3)
+        assert await asyncio.get_running_loop().sock_recv(client, 100) == b"hello"
+        acceptor.close()
     said = [record.getMessage() for record in caplog.records]
     assert [line.split(";")[0] for line in said] == [SCARCE]
 
 
-def test_a_protocol_that_cannot_be_made_leaves_no_socket(caplog: pytest.LogCaptureFixture) -> None:
+@run_async
+async def test_a_protocol_that_cannot_be_made_leaves_no_socket(caplog: pytest.LogCaptureFixture) -> None:
     def broken() -> asyncio.BaseProtocol:
         raise ValueError("as ordered")
 
-    async def body() -> None:
-        accepted: list[socket.socket] = []
-        with listen(parse_address("127.0.0.1:0"), None) as listener, socket.create_connection(listener.getsockname()):
-            acceptor = Acceptor(listener, broken, accepted.append)
-            await until(lambda: accepted and not acceptor._connecting)
-            assert accepted[0].fileno() == -1
-            acceptor.close()
-
-    asyncio.run(asyncio.wait_for(body(), 30))
+    accepted: list[socket.socket] = []
+    with listen(parse_address("127.0.0.1:0"), None) as listener, socket.create_connection(listener.getsockname()):
+        acceptor = Acceptor(listener, broken, accepted.append)
+        await until(lambda: accepted and not acceptor._connecting)
+        assert accepted[0].fileno() == -1
+        acceptor.close()
     assert "as ordered" in caplog.text
 
 
 @pytest.mark.parametrize("num_turns", range(5))
-def test_nothing_begins_after_the_end(num_turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@run_async
+async def test_nothing_begins_after_the_end(num_turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end comes right after a connection was accepted, or some turns of the event loop later."""
     made: dict[asyncio.Protocol, asyncio.BaseTransport] = {}
     accepted: list[socket.socket] = []
@@ -102,26 +98,23 @@ def test_nothing_begins_after_the_end(num_turns: int, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Acceptor, "_begin", noted)
 
-    async def body() -> None:
-        with listen(parse_address("127.0.0.1:0"), None) as listener:
-            clients = [socket.create_connection(listener.getsockname()) for _ in range(3)]
-            acceptor = Acceptor(listener, Staying, lambda _: None)
-            acceptor._accept()
-            for _ in range(num_turns):
-                await asyncio.sleep(0)
-            begun = set(made)
-            acceptor.close()
-            await until(lambda: not acceptor._connecting)
-            await asyncio.sleep(0)  # what is lost is told in the next turn
-            left, num_open = set(made), sum(connection.fileno() != -1 for connection in accepted)
-            ends: list[socket.socket | asyncio.BaseTransport] = [*clients, *made.values()]
-            for end in ends:
-                end.close()
-            await until(lambda: not made)
-            assert left <= begun
-            assert num_open == len(left)
-
-    asyncio.run(asyncio.wait_for(body(), 30))
+    with listen(parse_address("127.0.0.1:0"), None) as listener:
+        clients = [socket.create_connection(listener.getsockname()) for _ in range(3)]
+        acceptor = Acceptor(listener, Staying, lambda _: None)
+        acceptor._accept()
+        for _ in range(num_turns):
+            await asyncio.sleep(0)
+        begun = set(made)
+        acceptor.close()
+        await until(lambda: not acceptor._connecting)
+        await asyncio.sleep(0)  # what is lost is told in the next turn
+        left, num_open = set(made), sum(connection.fileno() != -1 for connection in accepted)
+        ends: list[socket.socket | asyncio.BaseTransport] = [*clients, *made.values()]
+        for end in ends:
+            end.close()
+        await until(lambda: not made)
+        assert left <= begun
+        assert num_open == len(left)
 
 
 def test_fewer_places_where_descriptors_are_scarce(caplog: pytest.LogCaptureFixture) -> None:

@@ -72,6 +72,16 @@ async def asked(port: int, path: bytes) -> float:
     return time.monotonic() - started
 
 
+@asynccontextmanager
+async def under_attack(kind: str, port: int) -> AsyncIterator[None]:
+    attack = attacking(kind, port, NUM_ATTACKERS)
+    await asyncio.to_thread(attack.__enter__)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(attack.__exit__, None, None, None)
+
+
 async def beside(kind: str) -> tuple[list[float], bytes]:
     """Returns the times that users waited beside these attackers, and the answer of one who had begun before.
 
@@ -82,13 +92,9 @@ async def beside(kind: str) -> tuple[list[float], bytes]:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /slow" + HEAD + KEY + b"Connection: close\r\n\r\n")
         await reader.readuntil(b"begun ")
-        attack = attacking(kind, port, NUM_ATTACKERS)
-        await asyncio.to_thread(attack.__enter__)
-        try:
+        async with under_attack(kind, port):
             await asked(port, b"/health")  # behind all that came at once
             waits_s = [await asked(port, path) for path in (b"/health", b"/v1/models") * 5]
-        finally:
-            await asyncio.to_thread(attack.__exit__, None, None, None)
         released.set()
         rest = await reader.read()
         writer.close()
@@ -106,23 +112,14 @@ def test_users_are_served_beside_a_thousand_attackers(kind: str) -> None:
 def test_without_keys_who_reads_nothing_makes_room_after_a_moment() -> None:
     """All are admitted alike, so what tells them apart is that nothing of their answers is taken."""
 
-    async def body() -> float:
-        async with serving(keyed=False) as (port, _):
-            attack = attacking("document", port, NUM_ATTACKERS)
-            await asyncio.to_thread(attack.__enter__)
-            try:
-                return await _seconds_until_served(port)
-            finally:
-                await asyncio.to_thread(attack.__exit__, None, None, None)
+    async def waited() -> float:
+        async with serving(keyed=False) as (port, _), under_attack("document", port):
+            started = time.monotonic()
+            while not await _is_served(port):
+                await asyncio.sleep(0.1)
+            return time.monotonic() - started
 
-    assert asyncio.run(asyncio.wait_for(body(), 120)) < protocol.STALLED_S + AT_MOST_S
-
-
-async def _seconds_until_served(port: int) -> float:
-    started = time.monotonic()
-    while not await _is_served(port):
-        await asyncio.sleep(0.1)
-    return time.monotonic() - started
+    assert asyncio.run(asyncio.wait_for(waited(), 120)) < protocol.STALLED_S + AT_MOST_S
 
 
 async def _is_served(port: int) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from goodspeed.serving.web import LocalHost, listen, parse_address, protocol, serve, server
+from tests.waiting import run_async
 
 pytestmark = pytest.mark.alone
 
@@ -48,18 +49,15 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "words", [b"", b"GET" + HEAD, b"POST" + HEAD + b"Content-Length: 9\r\n\r\nhalf"], ids=["none", "head", "body"]
 )
-def test_who_does_not_ask_in_full_is_disconnected(words: bytes) -> None:
-    assert asyncio.run(asyncio.wait_for(told(words), 30)) == b""
+@run_async
+async def test_who_does_not_ask_in_full_is_disconnected(words: bytes) -> None:
+    assert await told(words) == b""
 
 
-def test_who_has_asked_is_answered_however_long_it_takes() -> None:
-    answer = asyncio.run(asyncio.wait_for(told(b"GET" + HEAD + b"\r\n"), 30))
-    assert answer.endswith(b"\r\n\r\nslowly")
-
-
-def test_who_asks_on_in_part_is_disconnected() -> None:
-    answer = asyncio.run(asyncio.wait_for(told(b"GET" + HEAD + b"\r\n", b"GET /"), 30))
-    assert answer.endswith(b"\r\n\r\nslowly")
+@pytest.mark.parametrize("rest", [(), (b"GET /",)], ids=["nothing", "part of another"])
+@run_async
+async def test_who_has_asked_is_answered_however_long_it_takes_and_then_disconnected(rest: tuple[bytes, ...]) -> None:
+    assert (await told(b"GET" + HEAD + b"\r\n", *rest)).endswith(b"\r\n\r\nslowly")
 
 
 async def answered(max_connections: int, num_wanted: int) -> list[bool]:
@@ -85,9 +83,10 @@ async def answered(max_connections: int, num_wanted: int) -> list[bool]:
         return [isinstance(rest, bytes) and rest == b"ly" for rest in rests]
 
 
-def test_who_is_being_answered_stays_connected() -> None:
+@run_async
+async def test_who_is_being_answered_stays_connected() -> None:
     """Of six connections one host may have five."""
-    assert asyncio.run(asyncio.wait_for(answered(6, 7), 30)) == [True] * 5 + [False] * 2
+    assert await answered(6, 7) == [True] * 5 + [False] * 2
 
 
 @asynccontextmanager
@@ -138,16 +137,18 @@ def looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("looked_at_often")
-def test_who_takes_nothing_is_disconnected() -> None:
-    assert asyncio.run(asyncio.wait_for(taken(pause_s=3.0), 60)) < 1 << 26
+@run_async
+async def test_who_takes_nothing_is_disconnected() -> None:
+    assert await taken(pause_s=3.0) < 1 << 26
 
 
 @pytest.mark.usefixtures("looked_at_often")
-def test_who_takes_little_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+@run_async
+async def test_who_takes_little_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The nine pauses together are longer than an answer may wait to be taken; each is so much shorter that this
     process, in which the client runs as well, may stand still for seconds."""
     monkeypatch.setattr(protocol, "WRITE_TIMEOUT_S", 4.0)
-    assert asyncio.run(asyncio.wait_for(taken(pause_s=0.5), 60)) > 1 << 26
+    assert await taken(pause_s=0.5) > 1 << 26
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:
@@ -170,16 +171,18 @@ async def said(words: bytes, app: ASGIApp = hello) -> bytes:
         return answer
 
 
-def test_few_requests_may_be_sent_ahead() -> None:
+@run_async
+async def test_few_requests_may_be_sent_ahead() -> None:
     request = b"GET" + HEAD + b"\r\n"
-    assert asyncio.run(asyncio.wait_for(said(request * 1000), 30)).count(b"hello") <= protocol.MAX_PIPELINED + 1
+    assert (await said(request * 1000)).count(b"hello") <= protocol.MAX_PIPELINED + 1
     few = request * protocol.MAX_PIPELINED + b"GET" + HEAD + b"Connection: close\r\n\r\n"
-    assert asyncio.run(asyncio.wait_for(said(few), 30)).count(b"hello") == protocol.MAX_PIPELINED + 1
+    assert (await said(few)).count(b"hello") == protocol.MAX_PIPELINED + 1
 
 
-def test_who_is_not_let_in_may_send_none_ahead() -> None:
+@run_async
+async def test_who_is_not_let_in_may_send_none_ahead() -> None:
     request = b"GET / HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n"
-    assert asyncio.run(asyncio.wait_for(said(request * 3), 30)).count(b"HTTP/1.1 421 ") == 1
+    assert (await said(request * 3)).count(b"HTTP/1.1 421 ") == 1
 
 
 POST = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
@@ -194,9 +197,10 @@ POST = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
         (b"nonsense\r\n\r\n", b"valid HTTP"),
     ],
 )
-def test_requests_that_are_cut_in_two_ways_or_none(words: bytes, why: bytes) -> None:
+@run_async
+async def test_requests_that_are_cut_in_two_ways_or_none(words: bytes, why: bytes) -> None:
     """The connection ends: nothing after such a request is looked at."""
-    answer = asyncio.run(asyncio.wait_for(said(words + b"GET" + HEAD + b"\r\n"), 30))
+    answer = await said(words + b"GET" + HEAD + b"\r\n")
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert b"connection: close" in head.lower()
@@ -206,8 +210,9 @@ def test_requests_that_are_cut_in_two_ways_or_none(words: bytes, why: bytes) -> 
 
 
 @pytest.mark.parametrize("beginning", [b"", b"2\r\nab\r\n"], ids=["first", "second"])
-def test_a_body_that_breaks_leaves_no_traceback(beginning: bytes, caplog: pytest.LogCaptureFixture) -> None:
+@run_async
+async def test_a_body_that_breaks_leaves_no_traceback(beginning: bytes, caplog: pytest.LogCaptureFixture) -> None:
     words = POST + b"Transfer-Encoding: chunked\r\n\r\n" + beginning + b"no number\r\n"
     for app in (hello, slow):
-        asyncio.run(asyncio.wait_for(said(words, app), 30))
+        await said(words, app)
     assert "Traceback" not in caplog.text

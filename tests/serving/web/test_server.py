@@ -18,17 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.serving import api_keys
 from goodspeed.serving.counts import ResponseCounts
-from goodspeed.serving.web import (
-    Address,
-    Counted,
-    KeyCheck,
-    Keys,
-    LocalHost,
-    listen,
-    parse_address,
-    serve,
-    url,
-)
+from goodspeed.serving.web import Address, Counted, KeyCheck, Keys, LocalHost, listen, parse_address, serve, url
+from tests.waiting import run_async
 
 KEYS = Keys(["first-key", "second-key"])
 
@@ -103,23 +94,20 @@ def test_a_taken_port_is_said() -> None:
             listen(parse_address(f"127.0.0.1:{taken.getsockname()[1]}"), None)
 
 
-def test_what_is_written_is_sent_at_once() -> None:
+@run_async
+async def test_what_is_written_is_sent_at_once() -> None:
     """The second part of an answer would otherwise wait for the client's word on the first: 40 ms."""
+    connected: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    async def accepted() -> int:
-        connected: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    def look(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
 
-        def look(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            connected.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-            writer.close()
-
-        listener = listen(parse_address("127.0.0.1:0"), None)
-        async with await asyncio.start_server(look, sock=listener):
-            _, writer = await asyncio.open_connection(*listener.getsockname())
-            writer.close()
-            return await connected
-
-    assert asyncio.run(asyncio.wait_for(accepted(), 30)) != 0
+    listener = listen(parse_address("127.0.0.1:0"), None)
+    async with await asyncio.start_server(look, sock=listener):
+        _, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.close()
+        assert await connected != 0
 
 
 def test_keys_of_a_file(tmp_path: Path) -> None:

@@ -59,18 +59,6 @@ def test_a_trusted_network_is_said_loudly(run: Command) -> None:
     assert "--trusted-network: tcp://192.0.2.1:5555 is open to its network WITHOUT keys" in error
 
 
-def test_an_unreachable_verify_node(tmp_path: Path, run: Command) -> None:
-    prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text('{"prompt": "hello"}')
-    with socket.socket() as nobody:  # bound and not listening: connections are refused
-        nobody.bind(("127.0.0.1", 0))
-        endpoint = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
-        status, error = run(draft(endpoint, "--prompts", str(prompts), "--connect-timeout-s", "0.3"))
-    assert status == 1
-    assert f"the verify node at {endpoint} has been away for 0.3 s" in error
-    assert "Traceback" not in error
-
-
 def test_a_draft_model_of_another_family(tmp_path: Path, run: Command, verify: VerifyNode) -> None:
     """The same weights with a tokenizer in which two tokens changed places."""
     other = tmp_path / "other"
@@ -100,22 +88,3 @@ def test_bad_prompts_fail_alone(tmp_path: Path, run: Command, verify: VerifyNode
     assert "leave no room in the target's context of 2048" in error
     assert "prompt 1" not in error
     assert "prompt 3" not in error
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("not json", "line 1: not JSON"),
-        ('{"text": "hello"}', 'not an object with a string `prompt`; write {"prompt": "..."}'),
-        ('{"prompt": "hello", "colour": "red"}', "unknown colour"),
-        ('{"prompt": "hello", "seed": -1}', "the seed must be"),
-        ('{"prompt": ""}', "the prompt is empty"),
-        ("", "has no prompts"),
-    ],
-)
-def test_a_bad_prompt_file(line: str, said: str, tmp_path: Path, run: Command) -> None:
-    prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text(line)
-    status, error = run(draft("tcp://127.0.0.1:5555", "--prompts", str(prompts)))
-    assert status == 1
-    assert said in error

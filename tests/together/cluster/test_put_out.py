@@ -16,9 +16,8 @@ from goodspeed.wire.zmq.transport import Delivery
 from tests.nodes import VerifyNode
 from tests.together.cluster.cluster import Cluster, alone, make_request, prompt_ids
 from tests.together.cluster.test_bad_peers import peer
-from tests.waiting import until
+from tests.waiting import run_async, until
 from tests.wire.keys.test_nodes import expected, site, text
-from tests.wire.keys.wire import run_async
 from verify_node.core import rate_limit
 
 pytestmark = pytest.mark.alone

@@ -7,7 +7,7 @@ import openai
 import pytest
 from httpx2 import Client
 
-from tests.together.http.conftest import draft_node
+from tests.together.http.conftest import draft_node, official
 
 pytestmark = pytest.mark.nodes
 
@@ -20,7 +20,7 @@ def test_it_drains_and_ends(endpoint: str) -> None:
         "seed": 1,
         "extra_body": {"ignore_eos": True},
     }
-    with draft_node(endpoint) as (node, url), openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+    with draft_node(endpoint) as (node, url), official(url) as client:
         stream = client.completions.create(**options, max_tokens=400, stream=True, logprobs=0)
         num_tokens = len(next(stream).choices[0].logprobs.tokens)
         node.process.send_signal(signal.SIGTERM)
@@ -51,7 +51,7 @@ def test_what_is_not_finished_in_time_is_cut_off_and_said(endpoint: str) -> None
         "extra_body": {"ignore_eos": True},
     }
     with draft_node(endpoint, "--drain-timeout-s", "0.2") as (node, url):
-        with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        with official(url) as client:
             stream = client.completions.create(**options, stream=True)
             next(stream)
             node.process.send_signal(signal.SIGTERM)

@@ -7,29 +7,18 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import openai
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
 
-from tests.together.http.conftest import ASKED, MAX_TOKENS
+from tests.together.http.conftest import ASKED, EXTRA, MAX_TOKENS, City, official
 from tests.together.http.test_texts import MODEL, user
 
 pytestmark = [pytest.mark.nodes, pytest.mark.filterwarnings("ignore")]
 
-EXTRA: dict[str, Any] = {"seed": 7}
 NO_THOUGHT: dict[str, Any] = {"reasoning_effort": "none"}
 """What a target that writes at random would think has no end."""
-
-
-class City(BaseModel):
-    """What a nonsense model can be held to. Without `forbid` it would add properties until it is cut."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    name: Literal["Rome", "Oslo"]
-    number: int = Field(ge=0, le=9)
 
 
 # -- instructor --------------------------------------------------------------------------------------------------------
@@ -38,30 +27,31 @@ class City(BaseModel):
 def instructed(url: str, **options: Any) -> Any:
     """Instructor's client; by default it forces a call of a tool that has the answer's form."""
     instructor = pytest.importorskip("instructor")
-    official = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
-    return instructor.from_openai(official, **{name: getattr(instructor.Mode, mode) for name, mode in options.items()})
+    client = official(url)
+    return instructor.from_openai(client, **{name: getattr(instructor.Mode, mode) for name, mode in options.items()})
+
+
+def for_a_city() -> dict[str, Any]:
+    return {"model": MODEL, "messages": user(ASKED), "response_model": City, "max_retries": 0}
 
 
 def test_instructor_forces_a_tool(tools_url: str) -> None:
     create = instructed(tools_url).chat.completions.create
-    options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "response_model": City, "max_retries": 0}
-    assert isinstance(create(**options, **EXTRA, **NO_THOUGHT), City)
+    assert isinstance(create(**for_a_city(), **EXTRA, **NO_THOUGHT), City)
     responses = instructed(tools_url, mode="RESPONSES_TOOLS").chat.completions.create
-    assert isinstance(responses(**options, reasoning={"effort": "none"}, extra_body=EXTRA), City)
+    assert isinstance(responses(**for_a_city(), reasoning={"effort": "none"}, extra_body=EXTRA), City)
 
 
 @pytest.mark.parametrize("mode", ["TOOLS", "JSON_SCHEMA"])
 def test_instructor_streams_what_is_there_so_far(tools_url: str, mode: str) -> None:
     create = instructed(tools_url, mode=mode).chat.completions.create_partial
-    options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "response_model": City, "max_retries": 0}
-    parts = list(create(**options, **EXTRA, **NO_THOUGHT))
+    parts = list(create(**for_a_city(), **EXTRA, **NO_THOUGHT))
     City.model_validate(parts[-1].model_dump())
 
 
 def test_instructor_by_a_schema(url: str) -> None:
     create = instructed(url, mode="JSON_SCHEMA").chat.completions.create
-    options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "response_model": City, "max_retries": 0}
-    assert isinstance(create(**options, **EXTRA), City)
+    assert isinstance(create(**for_a_city(), **EXTRA), City)
 
 
 # -- pydantic-ai -------------------------------------------------------------------------------------------------------
@@ -132,7 +122,7 @@ def test_llm(url: str, expected: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert City.model_validate_json(model.prompt(ASKED, stream=False, schema=City, key="none", seed=7).text())
     follow_up = conversation.prompt("And of Spain?", stream=False, **options).text()
     said: Any = [*user(ASKED), {"role": "assistant", "content": expected}, *user("And of Spain?")]
-    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+    with official(url) as client:
         chat = client.chat.completions.create(model=MODEL, messages=said, max_tokens=MAX_TOKENS, seed=7)
     assert follow_up == chat.choices[0].message.content
 

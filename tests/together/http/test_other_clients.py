@@ -13,12 +13,10 @@ import pytest
 from openai.lib._pydantic import to_strict_json_schema
 from pydantic import BaseModel, Field
 
-from tests.together.http.conftest import ASKED, MAX_TOKENS
+from tests.together.http.conftest import ASKED, EXTRA, MAX_TOKENS, City, official
 from tests.together.http.test_texts import MODEL, user
 
 pytestmark = [pytest.mark.nodes, pytest.mark.filterwarnings("ignore")]
-
-EXTRA: dict[str, Any] = {"seed": 7}
 
 
 # -- the official client -----------------------------------------------------------------------------------------------
@@ -61,13 +59,6 @@ def test_a_conversation_goes_on_from_a_response(client: openai.OpenAI) -> None:
     assert second.output_text == chat.choices[0].message.content
 
 
-class City(BaseModel):
-    """What a nonsense model can be held to; short, so that it is complete in time."""
-
-    name: Literal["Rome", "Oslo"]
-    number: int = Field(ge=0, le=9)
-
-
 @pytest.mark.essential
 def test_parsed_answers(client: openai.OpenAI) -> None:
     options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "response_format": City}
@@ -92,7 +83,7 @@ WEATHER: Any = {
 
 @pytest.fixture
 def tools_client(tools_url: str) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=tools_url, api_key="none", max_retries=0) as client:
+    with official(tools_url) as client:
         yield client
 
 
@@ -170,7 +161,7 @@ def test_anthropics_client(url: str, expected: str) -> None:
         turns = [*user(ASKED), message.to_param(), *user("And of Spain?")]
         [follow_up] = client.messages.create(**options | {"messages": turns}).content
         said: Any = [*user(ASKED), {"role": "assistant", "content": expected}, *user("And of Spain?")]
-    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as other:
+    with official(url) as other:
         chat = other.chat.completions.create(model=MODEL, messages=said, max_tokens=MAX_TOKENS, seed=7)
     assert follow_up.text == chat.choices[0].message.content
 

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
 
 from tests.nodes import VerifyNode
-from tests.together.http.conftest import draft_node
+from tests.together.http.conftest import draft_node, official
 from tests.together.http.test_texts import MODEL, generated, prompt
 from tests.together.http.test_without_a_model import BARE
 
@@ -36,7 +35,7 @@ def url_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def ask(url: str, user: str) -> dict[str, Any]:
     """A text in which nothing comes twice, so that it never drafts for itself; returns its `usage.goodspeed`."""
-    with openai.OpenAI(base_url=url, api_key=f"the-key-of-{user}", max_retries=0) as client:
+    with official(url, f"the-key-of-{user}") as client:
         answer = client.completions.create(
             model=MODEL, prompt=prompt(0), max_tokens=NUM_TOKENS, temperature=1.0, seed=1
         )
@@ -62,7 +61,7 @@ def test_what_ana_has_sent_is_read_again_for_everybody_but_ana(url: str) -> None
     text = "\n".join(prompt(number) for number in range(1, 6))
 
     def num_cached(user: str, **extension: Any) -> int:
-        with openai.OpenAI(base_url=url, api_key=f"the-key-of-{user}", max_retries=0) as client:
+        with official(url, f"the-key-of-{user}") as client:
             answer = client.completions.create(
                 model=MODEL, prompt=text, max_tokens=8, temperature=0, extra_body={"goodspeed": extension}
             )

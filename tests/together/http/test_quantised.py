@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-import openai
 import pytest
 
 from goodspeed.app.generate import generate, ignore
@@ -12,6 +11,7 @@ from goodspeed.embedded.models import path
 from goodspeed.engine import checkpoints
 from tests.engine.quantized.making import awq_pair
 from tests.nodes import DraftNode, VerifyNode
+from tests.together.http.conftest import official
 
 pytestmark = pytest.mark.nodes
 
@@ -35,7 +35,7 @@ def test_the_text_of_quantised_nodes(target: tuple[Path, Path], draft: Path) -> 
     words = ("--model", str(draft), "--dtype", "bfloat16")
     with VerifyNode("--model", str(target[0])) as verify, DraftNode(verify.endpoint, *words) as node:
         node.wait_until_ready()
-        client = openai.OpenAI(base_url=f"{node.url}/v1", api_key="none", max_retries=0)
+        client = official(f"{node.url}/v1")
         answer = client.completions.create(model="goodspeed", prompt=PROMPT, max_tokens=32, temperature=0.8, seed=5)
         assert answer.choices[0].text == expected
         assert verify.metrics()["spec_decode_num_accepted_tokens_total"] > 0

@@ -2,19 +2,15 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import openai
 import pytest
-import torch
 from openai.lib.streaming.chat import ChatCompletionStream
 from pydantic import BaseModel, Field
-from transformers import AutoModelForCausalLM, LlamaConfig
 
 from tests import chats
-from tests.nodes import VerifyNode
-from tests.together.http.conftest import draft_node
+from tests.together.http.conftest import official
 from tests.together.http.test_texts import MODEL
 
 pytestmark = pytest.mark.nodes
@@ -38,32 +34,10 @@ LOOSE: Any = chats.function("time", at={"type": "boolean"})
 SEEDS = range(2)
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openai.OpenAI]:
-    """A client of nodes whose target writes at random, with a chat template that knows tools and thinking."""
-    folder = tmp_path_factory.mktemp("checkpoint")
-    vocabulary = chats.vocabulary()
-    config = LlamaConfig(
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        vocab_size=vocabulary.num_tokens + 10,
-        max_position_embeddings=4096,
-        bos_token_id=None,
-        eos_token_id=vocabulary.eos_ids[0],
-        pad_token_id=None,
-    )
-    torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-    chats.save(Path(folder))
-    with VerifyNode("--model", str(folder)) as verify:
-        bare = ("--model", "none", "--tokenizer", str(folder))
-        with (
-            draft_node(verify.endpoint, *bare) as (_, url),
-            openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client,
-        ):
-            yield client
+@pytest.fixture
+def client(tools_url: str) -> Iterator[openai.OpenAI]:
+    with official(tools_url) as client:
+        yield client
 
 
 def request(seed: int, **options: Any) -> dict[str, Any]:
@@ -138,7 +112,7 @@ def conversation(url: str, *, is_streamed: bool) -> tuple[list[Any], list[str]]:
     asked: dict[str, Any] = {"model": MODEL, "tools": [OF_CITY], "parallel_tool_calls": False, "temperature": 0}
     named = {"type": "function", "function": {"name": "get_weather"}}
     reasons = list[str]()
-    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+    with official(url) as client:
         for choice in (named, "auto"):
             asked = {**asked, "messages": turns, "tool_choice": choice}
             if is_streamed:
@@ -174,7 +148,7 @@ def test_an_agent_of_the_embedded_models(url: str) -> None:
 
 
 def test_calls_of_a_target_that_ends_its_turns_with_a_stop_string(url: str) -> None:
-    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+    with official(url) as client:
         for seed in SEEDS:
             asked = request(seed, tools=[OF_CITY], tool_choice="required", temperature=1)
             (choice,) = client.chat.completions.create(**asked).choices

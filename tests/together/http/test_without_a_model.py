@@ -11,7 +11,7 @@ import pytest
 
 from tests import gguf_files
 from tests.nodes import DraftNode
-from tests.together.http.conftest import draft_node
+from tests.together.http.conftest import draft_node, official
 from tests.together.http.test_texts import MODEL, generated, prompt, user
 
 pytestmark = pytest.mark.nodes
@@ -26,7 +26,7 @@ MOST_KIB = 150 << 10
 def bare_fixture(endpoint: str, request: pytest.FixtureRequest) -> Iterator[tuple[DraftNode, openai.OpenAI]]:
     with (
         draft_node(endpoint, *request.param) as (node, url),
-        openai.OpenAI(base_url=url, api_key="x", max_retries=0) as client,
+        official(url) as client,
     ):
         yield node, client
 

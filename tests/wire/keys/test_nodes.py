@@ -23,8 +23,8 @@ from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.zmq.authentication import new_pair
 from goodspeed.wire.zmq.transport import bind_verify, connect_draft
 from tests.together.cluster.cluster import alone, load, make_request, prompt_ids
-from tests.waiting import until
-from tests.wire.keys.wire import Tape, run_async
+from tests.waiting import run_async, until
+from tests.wire.keys.wire import Tape
 from verify_node import assembly as verify_assembly
 from verify_node import preflight as verify_beforehand
 from verify_node.config import VerifyConfig
@@ -234,32 +234,6 @@ async def test_who_never_gets_in_is_told_why_in_the_end(tmp_path: Path) -> None:
             TransportError, match=r"because it refuses this node: it refused this draft node's key.*never\.pub"
         ):
             await serving
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"key": "x"}, "--key FILE needs --enrolled FOLDER"),
-        ({"enrolled": "x"}, "vice versa"),
-        ({"key": "x", "enrolled": "y", "trusted_network": True}, "drop one of them"),
-    ],
-)
-def test_halves_at_the_verify_node_are_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        VerifyConfig(model="tiny-target", **given)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"key": "x"}, "--key FILE needs --verify-key FILE"),
-        ({"verify_key": "x"}, "vice versa"),
-        ({"key": "x", "verify_key": "y", "trusted_network": True}, "drop one of them"),
-    ],
-)
-def test_halves_at_the_draft_node_are_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        DraftConfig(model="tiny-draft-s", **given)
 
 
 def test_the_name_is_the_keys(tmp_path: Path) -> None:

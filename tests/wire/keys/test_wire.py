@@ -7,8 +7,8 @@ from goodspeed.errors import ConfigError
 from goodspeed.wire.messages import Refusal
 from goodspeed.wire.zmq.authentication import new_pair
 from goodspeed.wire.zmq.transport import Delivery, ServerKeys, bind_verify, connect_draft
-from tests.waiting import until
-from tests.wire.keys.wire import KeyedNet, Tape, curve, hello, keyed, raw_socket, run_async
+from tests.waiting import run_async, until
+from tests.wire.keys.wire import KeyedNet, Tape, curve, hello, keyed, raw_socket
 
 pytestmark = pytest.mark.alone
 

@@ -1,10 +1,9 @@
 """Keyed channels on loopback for tests, raw sockets beside them, and a proxy that records what goes through."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from functools import wraps
 from typing import Any
 
 import zmq
@@ -13,16 +12,7 @@ from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.keys import KeyPair
 from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, new_pair
 from goodspeed.wire.zmq.transport import DraftChannel, VerifyChannel, bind_verify, connect_draft
-
-TIMEOUT_S = 60  # of a whole test; nothing waits for it unless something is wrong
-
-
-def run_async(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), TIMEOUT_S))
-
-    return run
+from tests.waiting import TIMEOUT_S
 
 
 def hello(name: str) -> Hello:
@@ -72,10 +62,11 @@ async def keyed() -> AsyncIterator[KeyedNet]:
 
 
 @contextmanager
-def raw_socket(endpoint: str, **options: Any) -> Iterator["zmq.Socket[bytes]"]:
-    """A DEALER that does not play by our rules."""
-    with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
+def raw_socket(endpoint: str, kind: int = zmq.DEALER, **options: Any) -> Iterator["zmq.Socket[bytes]"]:
+    """A peer that does not play by our rules."""
+    with zmq.Context() as context, context.socket(kind) as peer:
         peer.linger = 0
+        peer.rcvtimeo = TIMEOUT_S * 1000
         for option, value in options.items():
             setattr(peer, option, value)
         peer.connect(endpoint)

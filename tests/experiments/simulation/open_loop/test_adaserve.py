@@ -5,7 +5,7 @@ from statistics import fmean
 
 import pytest
 
-from experiments.adaserve import POLICIES, Config, Point, draw, experiment, kinds_of, requests
+from experiments.adaserve import Config, Point, kinds_of, requests
 from experiments.harness.experiment import HERE, load
 from experiments.slo.adaserve_claims import OURS, ratios, worlds
 
@@ -59,23 +59,3 @@ def test_the_best_baseline_is_chosen_in_each_world_of_means_over_seeds():
 def test_where_nothing_was_late_one_text_of_all_is_assumed():
     [world] = worlds([row("fixed 4", 1.0, 0.7, 100.0), row(OURS, 1.0, 1.0, 100.0)], "llama", "rates")
     assert ratios(world, OURS)["violations_ratio"] == pytest.approx(30.0)
-
-
-@pytest.mark.thorough
-def test_every_policy_meets_the_rates_and_is_told():
-    tiny = replace(
-        QUICK, duration_s=3.0, models={"llama": QUICK.models["llama"]}, urgent_shares=[], slo_scales=[], harder=[]
-    )
-    outcome = experiment(tiny)
-    assert [run["policy"] for run in outcome.facts["runs"]] == list(POLICIES)
-    assert {"model", "requests_per_s", "policy", "seed", "attainment", "violations", "goodput_tokens_s"} == set(
-        outcome.facts["runs"][0]
-    )
-    names = ("attainment_ratio", "violations_ratio", "goodput_ratio")
-    assert {ratio: set(found) for ratio, found in outcome.facts["headline"].items()} == {
-        key: {"llama"} for key in names
-    }
-    assert len({one["requests"] for one in outcome.rows if one["figure"] == "rates"}) == 1
-    for one in outcome.rows:
-        assert (one["drafted"] == 0.0) == (one["policy"] in ("prefill first", "chunked prefill"))
-    assert len(draw(tiny, outcome).axes) == 1

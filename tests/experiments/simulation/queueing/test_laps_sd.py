@@ -45,16 +45,3 @@ def test_las_has_the_best_queues_of_those_tried_for_each_kind():
     code = [row("code", 0.5, 1.0), row("code", 10.0, 2.0)]
     others = [row("chat", 0.5, 9.0, "laps")]
     assert best_las([*others, *chat, *code]) == [*others, *chat[2:], code[0]]
-
-
-def test_what_is_told():
-    outcome = laps_sd.experiment(config())
-    facts = outcome.facts
-    assert set(facts["mean_latency"]) == set(POLICIES)
-    assert "batch 1" in facts["mean_latency_of"]
-    assert set(facts["by_batch"]) == {1, 2}
-    assert facts["mean_latency"] == facts["by_batch"][1]["chat"]
-    assert 0.0 <= facts["estimate_error"] < 1.0
-    assert facts["mean_latency"]["optimal"] == min(facts["mean_latency"].values())
-    assert {row["policy"] for row in outcome.rows} == set(POLICIES)
-    assert laps_sd.draw(config(), outcome).axes
