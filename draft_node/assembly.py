@@ -23,7 +23,6 @@ from goodspeed.errors import ConfigError
 from goodspeed.ngram.history import History
 from goodspeed.serving.events import QUIET
 from goodspeed.wire.endpoints import parse_endpoint
-from goodspeed.wire.fields import MAX_CONTEXT
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.zmq.transport import ClientKeys, DraftChannel, connect_draft
 
@@ -139,10 +138,8 @@ def build(
     link = VerifyLink.begin(hello, VERIFY_TIMEOUT_S, time.monotonic())
     core = DraftCore(
         link,
-        drafting.drafter.context_len if drafting is not None else MAX_CONTEXT,
         config.connect_timeout_s,
         addresses=[Address(endpoint, keys.verify_key if keys else None) for endpoint in dict.fromkeys(config.verify)],
-        falls_back=config.fallback == "local",
         ngrams=Ngrams(history, keeps=settings.history != "off"),
         has_model=config.has_model,
         num_parallel=drafting.drafter.num_parallel if drafting is not None else 1,

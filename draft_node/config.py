@@ -134,13 +134,6 @@ class DraftConfig(Settings):
     connect_timeout_s: float = option(
         60.0, minimum=0.1, group=options.NETWORK, help="how long an absent verify node is waited for"
     )
-    fallback: str = option(
-        "none",
-        choices=("none", "local"),
-        group=options.NETWORK,
-        help="when it is away for longer: none: texts end with an error; local: the draft model continues alone, "
-        "from its own distribution, and marks its tokens",
-    )
     key: str | None = options.key("goodspeed keygen draft NAME")
     verify_key: str | None = option(
         None,

@@ -66,7 +66,6 @@ class DraftDaemon:
         self.core = core
         self.lines = Lines(channel, connect, self._handle, self._not_sent, self._unreachable)
         self.connected = asyncio.Event()
-        self.ready = asyncio.Event()  # new texts can be started
         self._history = history
         self._failed_looks = Failures(logger, "a look around", ENDS)
         self._outboxes: dict[bytes, asyncio.Queue[Deliver | Finish | Fail]] = {}  # of running `generate` calls
@@ -129,11 +128,6 @@ class DraftDaemon:
     def away_s(self, now: float) -> float:
         """Returns the seconds since the last verify node was lost; 0 while one is connected."""
         return self.core.away_s(now)
-
-    @property
-    def is_local(self) -> bool:
-        """True if the draft model writes alone now."""
-        return self.core.is_local
 
     @property
     def connect_timeout_s(self) -> float:
@@ -256,10 +250,6 @@ class DraftDaemon:
                 case act.Away():
                     logger.info("the verify node is away", extra={"num_waiting": self.num_running})
                     self.connected.clear()
-                    self.ready.clear()
-                case act.WriteLocally():
-                    self.ready.set()
-                    logger.info("the draft model now writes alone", extra={"why": self._absence})
                 case act.EndTexts():
                     extra = {"num_texts": action.num_texts, "why": self._absence}
                     logger.warning("the verify node stays away: ending the texts that wait for it", extra=extra)
@@ -282,10 +272,7 @@ class DraftDaemon:
             self.drafter.max_proposal_bytes = min(action.welcome.max_message_bytes, *others) - FIXED_BYTES
         extra = {"at": self.lines.channel(action.link).endpoint, "num_waiting": self.num_running}
         logger.info("the verify node is there", extra=extra)
-        if action.was_local:
-            logger.info("the verify node is back: the target writes again")
         self.connected.set()
-        self.ready.set()
 
     @property
     def _absence(self) -> str:

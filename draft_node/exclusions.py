@@ -16,14 +16,11 @@ OF_PROMPTS = ("prompts", "temperature", "seed", "tier")
 OF_CHATS = ("tool_parser", "reasoning_parser", "chat_template_kwargs")
 """Settings for chats over HTTP only."""
 
-OF_MODEL = (
-    *("fallback", "device", "dtype", "memory_fraction", "threads"),
-    *("preset", "proposal"),
-)
-"""Settings that need a draft model."""
+OF_WEIGHTS = ("device", "dtype", "memory_fraction", "preset", "proposal")
+"""Settings that concern only a draft model in this process."""
 
-OF_WEIGHTS = ("fallback", "device", "dtype", "memory_fraction", "preset", "proposal")
-"""The settings among these that concern only a model in this process."""
+OF_MODEL = (*OF_WEIGHTS, "threads")
+"""Settings that need a draft model."""
 
 
 def check_together(config: "DraftConfig") -> None:

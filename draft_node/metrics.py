@@ -86,7 +86,6 @@ class DraftCollector(Collector):
         texts, statistics = self._texts, self._daemon.statistics
         yield counter("prompt_tokens", "Prompt tokens of texts that got a first token.", texts.num_prompt_tokens)
         yield counter("generation_tokens", "Tokens written.", texts.num_tokens)
-        yield counter("local_tokens", "Tokens that the draft model wrote alone.", statistics.num_local)
         yield counter("rounds", "Verdicts applied, over all sessions.", statistics.num_rounds)
         yield from metrics.speculation(statistics.num_drafts, statistics.num_drafted, statistics.num_accepted)
         drafted: dict[str, float] = dict(by_source(statistics.drafted).items())
@@ -102,7 +101,6 @@ class DraftCollector(Collector):
         refusals = dict.fromkeys(get_args(RefusalCode), 0) | daemon.core.counts.refusals
         yield gauge("connected", "1 while a verify node is there, else 0.", daemon.core.links.is_anybody_there)
         yield gauge("draft_model_resting", "1 while it drafts nothing, else 0.", daemon.core.resting.is_resting)
-        yield gauge("writing_locally", "1 while the draft model writes alone, else 0.", daemon.is_local)
         yield counter("reconnects", "Handshakes after the first.", max(0, daemon.core.counts.num_connected - 1))
         what = "Sessions that a verify node sent to another."
         yield counter("redirected", what, daemon.core.counts.num_redirected)

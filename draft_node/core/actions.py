@@ -110,9 +110,9 @@ class Send(Struct, frozen=True):
 class Propose(Struct, frozen=True):
     """Have the draft model propose up to `length` tokens after `tokens`; length 0 only updates its KV cache.
 
-    With `local` the drawn tokens become the text without verification. Under the match rule the proposal extends
-    `tree`, the nodes drafted before, at its likeliest leaf. With `wants_alternatives` it also contains alternatives
-    and extends other likely leaves. The proposal ends when every leaf's path probability is below `least_probability`.
+    Under the match rule the proposal extends `tree`, the nodes drafted before, at its likeliest leaf. With
+    `wants_alternatives` it also contains alternatives and extends other likely leaves. The proposal ends when every
+    leaf's path probability is below `least_probability`.
     """
 
     request: Request
@@ -120,7 +120,6 @@ class Propose(Struct, frozen=True):
     round: int
     tokens: tuple[int, ...]
     length: int  # on one path
-    local: bool = False
     least_probability: float = 0.0
     tree: Nodes = Nodes()
     max_depth: int = MAX_DRAFT  # most drafted tokens on one path, those of `tree` included
@@ -149,15 +148,11 @@ class Proposed(Struct, frozen=True):
 
 
 class Deliver(Struct, frozen=True):
-    """Deliver tokens to the user, in order, each exactly once, with the target's logprobs if requested.
-
-    The tokens are verified, unless `local`: those the draft model wrote alone, from another distribution.
-    """
+    """Deliver verified tokens to the user, in order, each exactly once, with the target's logprobs if requested."""
 
     tokens: tuple[int, ...]
     logprobs: tuple[TokenLogprobs, ...] = ()  # one per token, or empty
     accepted: tuple[bool, ...] = ()  # per token: True for an accepted draft token; empty: none is
-    local: bool = False
     prompt_logprobs: tuple[TokenLogprobs, ...] | None = None  # once, with the first tokens or the end, if requested
 
 
@@ -176,7 +171,7 @@ class Fail(Struct, frozen=True):
 
 @dataclass(slots=True)
 class Statistics:
-    """Counts of one session, from its verdicts and from its local tokens."""
+    """Counts of one session, from its verdicts."""
 
     num_rounds: int = 0
     num_drafts: int = 0  # verified, with at least one token
@@ -185,7 +180,6 @@ class Statistics:
     num_tokens: int = 0
     num_refusals: int = 0
     num_resends: int = 0
-    num_local: int = 0  # of num_tokens, those that the draft model wrote alone
     num_cached: int = 0  # prompt tokens found in the verify node's prefix cache at the first prefill
     drafted: Counter[DraftSource] = field(default_factory=Counter)  # num_drafted by source
     accepted: Counter[DraftSource] = field(default_factory=Counter)  # num_accepted by source
@@ -254,16 +248,11 @@ class Connected(Struct, frozen=True):
     """A verify node answered the Hello: its limits apply from now on."""
 
     welcome: Welcome
-    was_local: bool  # the draft model wrote alone until now
     link: int = 0
 
 
 class Away(Struct, frozen=True):
     """No verify node can be reached; texts wait for one."""
-
-
-class WriteLocally(Struct, frozen=True):
-    """The draft model writes alone from now on, since the verify node has been away for too long."""
 
 
 class EndTexts(Struct, frozen=True):
@@ -276,6 +265,4 @@ class GiveUp(Struct, frozen=True):
     """The verify node has been away for too long, so this node stops."""
 
 
-NodeAction: TypeAlias = (
-    Send | Propose | Tell | Connect | Disconnect | Reconnect | Connected | Away | WriteLocally | EndTexts | GiveUp
-)
+NodeAction: TypeAlias = Send | Propose | Tell | Connect | Disconnect | Reconnect | Connected | Away | EndTexts | GiveUp

@@ -28,7 +28,6 @@ from draft_node.core.actions import (
     Send,
     Statistics,
     Tell,
-    WriteLocally,
 )
 from draft_node.core.counts import Counts, total
 from draft_node.core.directory import Address
@@ -37,7 +36,6 @@ from draft_node.core.drafts.resting import Resting
 from draft_node.core.line import Line
 from draft_node.core.link import Command, VerifyLink
 from draft_node.core.links import Links
-from draft_node.core.local import Terms
 from draft_node.core.openings import Openings
 from draft_node.core.session import Session, State
 from goodspeed.errors import PeerRefused
@@ -52,12 +50,10 @@ class DraftCore:
     def __init__(
         self,
         link: VerifyLink,
-        context_len: int,
         connect_timeout_s: float = 60.0,
         *,
         addresses: Sequence[Address] = (Address(""),),
         stays: bool = False,
-        falls_back: bool = False,
         ngrams: Ngrams | None = None,
         has_model: bool = True,
         num_parallel: int = 1,
@@ -65,20 +61,16 @@ class DraftCore:
     ) -> None:
         """link: the link to the first of `addresses`. addresses: the verify nodes in the options.
 
-        context_len: of the draft model, in tokens. connect_timeout_s: longest tolerated absence of all verify nodes.
-        After that the node stops; with `stays` only the waiting texts end; with `falls_back` the draft model writes
-        them alone. ngrams: None: no n-gram drafts. has_model: False: no Propose is ever returned. num_parallel: tokens
-        that the model drafts in one forward pass.
+        connect_timeout_s: longest tolerated absence of all verify nodes. After that the node stops; with `stays` only
+        the waiting texts end. ngrams: None: no n-gram drafts. has_model: False: no Propose is ever returned.
+        num_parallel: tokens that the model drafts in one forward pass.
         """
         self.links = Links(link, addresses)
-        self.context_len = context_len
         self.connect_timeout_s = connect_timeout_s
         self.stays = stays
-        self.falls_back = falls_back
         self.ngrams = ngrams
         self._predictions = Ngrams(History(1, per_user=True), keeps=False)  # drafts from predictions alone
         self.has_model, self.num_parallel = has_model, num_parallel
-        self.is_local = False  # the draft model writes alone now
         self.line = line if line is not None else Line()  # gives places to sessions
         self.sessions: dict[bytes, Session] = {}
         self.resting = Resting()  # pauses the draft model, for all sessions
@@ -120,7 +112,8 @@ class DraftCore:
             return []
         self.line.leave(session_id)
         self.counts.statistics = total(self.counts.statistics, session.statistics)
-        self._keep(session)
+        if self.ngrams is not None:
+            self.ngrams.keep(session.request, session.tokens)
         closing = self.openings.of(session, session.cancel())
         self.links.forget(session_id)
         return [] if self._has_left else closing + self._fill_places(now)
@@ -131,18 +124,8 @@ class DraftCore:
             return []
         actions: list[NodeAction] = []
         for session in self.line.turn(now):
-            actions += self._start(session, now)
+            actions += self.openings.open(session, now)
         return actions
-
-    def _start(self, session: Session, now: float) -> list[NodeAction]:
-        """Opens a session that has a place, or has the draft model write alone if no verify node is there."""
-        opened = self.openings.open(session, now)
-        return opened or (self._fall_back(session, now) if self.is_local else [])
-
-    def _keep(self, session: Session) -> None:
-        """Adds a finished text to the history, unless the draft model wrote part of it: that is not the target's."""
-        if self.ngrams is not None and not session.statistics.num_local:
-            self.ngrams.keep(session.request, session.tokens)
 
     # -- the verify node -------------------------------------------------------------------------------------------
 
@@ -239,7 +222,7 @@ class DraftCore:
     def proposed(self, proposed: Proposed, now: float) -> list[NodeAction]:
         """Takes a proposal from the draft model; an empty one means that it failed."""
         session = self.sessions.get(proposed.session_id)
-        return self.openings.of(session, session.proposed(proposed, now)) if session is not None else []
+        return self.openings.of(session, session.proposed(proposed)) if session is not None else []
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -272,8 +255,7 @@ class DraftCore:
                 case Command.RECONNECT:
                     actions.append(Reconnect(link))
                 case Command.OPEN_SESSIONS:
-                    actions += self.openings.open_all(link, now, was_local=self.is_local)
-                    self.is_local = False
+                    actions += self.openings.open_all(link, now)
                 case Command.DROP_SESSIONS:
                     actions += self.openings.drop_all(link, now)
         return actions
@@ -281,26 +263,10 @@ class DraftCore:
     # -- an absence that is too long -------------------------------------------------------------------------------
 
     def _do_without(self, now: float) -> list[NodeAction]:
-        if self.falls_back and self.has_model:
-            return self._write_locally(now)
         if not self.stays:
             return [GiveUp()]
         ended: list[NodeAction] = [EndTexts(len(self.sessions))] if self.sessions else []
         return ended + self._tell_all(Fail("verify_away", f"{self.link.absence(now)}; ask again later"))
-
-    def _write_locally(self, now: float) -> list[NodeAction]:
-        """Has the draft model continue alone every text that waits for a verify node."""
-        actions: list[NodeAction] = [] if self.is_local else [WriteLocally()]
-        self.is_local = True
-        for session_id, session in self.sessions.items():
-            if self.line.has_place(session_id):
-                actions += self._fall_back(session, now)
-        return actions
-
-    def _fall_back(self, session: Session, now: float) -> list[NodeAction]:
-        welcome = self.link.welcome
-        terms = Terms(self.link.absence(now), self.context_len, welcome.context_len if welcome is not None else None)
-        return self.openings.of(session, session.fall_back(terms, now))
 
     def _tell_all(self, fail: Fail) -> list[NodeAction]:
         return [Tell(session_id, fail) for session_id in self.sessions]

@@ -65,12 +65,12 @@ class Openings:
                 session.disconnect()
         return [] if self._links.is_anybody_there else [Away()]
 
-    def open_all(self, link: int, now: float, *, was_local: bool) -> list[NodeAction]:
+    def open_all(self, link: int, now: float) -> list[NodeAction]:
         """Handles a connected verify node: opens all waiting sessions that it can serve."""
         welcome = self._links[link].welcome
         if welcome is None:
             return []
-        actions: list[NodeAction] = [Connected(welcome, was_local=was_local, link=link)]
+        actions: list[NodeAction] = [Connected(welcome, link)]
         for same in self._links.welcomed(link, welcome):
             self._links.drop(same)
             actions.append(Disconnect(same))

@@ -6,7 +6,6 @@ message, have the draft model propose, deliver tokens to the user. The text is i
     OFFLINE --connect--> OPENING --Verdict--> RUNNING --Verdict, proposed--> RUNNING ...
     any state --disconnect, redirected--> OFFLINE; --finish_reason, cancel, failure--> DONE
     any state --"try later"--> POSTPONED --connect--> OPENING
-    OFFLINE --fall_back--> LOCAL --proposed--> LOCAL ... --connect--> OPENING; --end of the text, failure--> DONE
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +16,6 @@ from draft_node.core.drafts.asking import Asking
 from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
 from draft_node.core.drafts.stream import Stream
-from draft_node.core.local import Local, Terms
 from draft_node.core.retransmission import RetransmissionTimer
 from draft_node.core.text import Text, text_end, unserved
 from goodspeed.wire.fields import MAX_HOPS
@@ -45,7 +43,6 @@ class State(Enum):
     OPENING = "opening"
     RUNNING = "running"  # the verify node sends verdicts, this node sends drafts
     POSTPONED = "postponed"  # the verify node has no room; `line.py` decides when to retry
-    LOCAL = "local"  # the verify node is away, and the draft model writes alone
     DONE = "done"
 
     @property
@@ -73,7 +70,6 @@ class Session:
     text: Text = field(init=False)
     asking: Asking = field(init=False)
     _stream: Stream = field(init=False)
-    _local: Local | None = None  # the draft model's writing without a verify node
     _timer: RetransmissionTimer = field(default_factory=RetransmissionTimer)
     _num_refused: int = 0  # refusals in a row
 
@@ -143,7 +139,7 @@ class Session:
 
     def disconnect(self) -> None:
         """Waits for `connect` after the verify node went away; retains prompt and committed tokens."""
-        if self.state not in (State.DONE, State.LOCAL):
+        if self.state is not State.DONE:
             self.state = State.OFFLINE
 
     def redirected(self, redirect: Redirect) -> bool:
@@ -158,34 +154,23 @@ class Session:
         """Waits for `connect`, since the verify node has no room."""
         self.state = State.POSTPONED
 
-    def fall_back(self, terms: Terms, now: float) -> list[Action]:
-        """Has the draft model write alone until `connect`, since the verify node has been away for too long."""
-        if self.state is not State.OFFLINE:
-            return []
-        self._local = Local(self.text, self.asking, self.statistics, terms, wrote_at=now)
-        return self._go_on_locally(self._local, self._local.begin(now))
-
     def receive(self, message: Verdict | Refusal, now: float) -> list[Action]:
         """Handles a verdict or refusal; ignores one of another epoch, or while the session is not open."""
         if message.epoch != self.epoch or not self.is_open:
             return []
         return self._apply(message, now) if isinstance(message, Verdict) else self._refused(message, now)
 
-    def proposed(self, proposal: Proposed, now: float) -> list[Action]:
+    def proposed(self, proposal: Proposed) -> list[Action]:
         """Handles a proposal of the draft model; ignores one that answers an outdated request."""
         self._stream.answered()
-        if not self.asking.is_answered_by(proposal):
+        if self.state is not State.RUNNING or not self.asking.is_answered_by(proposal):
             return []
-        if self.state is State.LOCAL and self._local is not None:
-            return self._go_on_locally(self._local, self._local.proposed(proposal, now))
-        return self._stream.drafted(proposal, self.tokens) if self.state is State.RUNNING else []
+        return self._stream.drafted(proposal, self.tokens)
 
     def tick(self, now: float) -> list[Action]:
         """After a silence, sends the acknowledgement and the newest draft again."""
-        if now < self.resend_at or self.state in (State.DONE, State.OFFLINE, State.POSTPONED):
+        if now < self.resend_at or not self.is_open:
             return []
-        if self.state is State.LOCAL and self._local is not None:
-            return self._go_on_locally(self._local, self._local.ask_again(now))
         self.resend_at = now + self._timer.again()
         self.statistics.num_resends += 1
         return self._stream.repeat(self.tokens)
@@ -223,12 +208,6 @@ class Session:
             return [Send(Close(self.request.session_id, self.epoch)), Finish(verdict.finish_reason)]
         self._enter(State.RUNNING, now)
         return self._stream.answer(verdict, self.tokens)
-
-    def _go_on_locally(self, local: Local, actions: list[Action]) -> list[Action]:
-        """Updates state and timer while the draft model writes alone."""
-        self.state = State.DONE if local.is_over else State.LOCAL
-        self.resend_at = local.ask_at
-        return actions
 
     # -- refusals --------------------------------------------------------------------------------------------------
 

@@ -78,11 +78,6 @@ class Text:
         self._lacks_prompt_logprobs = self._lacks_prompt_logprobs and of_prompt is None
         return News(new, logprobs, of_prompt)
 
-    def write(self, token: int, now: float) -> None:
-        """Appends a token that the draft model wrote alone."""
-        self.tokens.append(token)
-        self.first_at = now if self.first_at is None else self.first_at
-
 
 def text_end(
     num_prompt: int, num_tokens: int, context_len: int | None, *, before: str | None, now: str
@@ -100,7 +95,7 @@ def text_end(
     if context_len is None or num_tokens < context_len:
         return None
     if num_tokens > num_prompt:
-        return Finish("length")  # the draft model may have written some of it alone
+        return Finish("length")  # its first verify node gave the target a longer context
     what = f"{num_tokens} tokens leave no room in the target's context of {context_len}; shorten the prompt"
     return Fail("prompt", what)
 

@@ -94,9 +94,6 @@ def _ask_for_keys(document: dict[str, Any]) -> None:
             operation["security"] = []
 
 
-LOCAL = "local: the verify node is away, and the draft model writes alone"
-"""Status of `/ready` while texts come from the draft model's distribution instead of the target's."""
-
 LANDING = """\
 GoodSpeed draft node {version}: the OpenAI API for the model {model!r}, and Anthropic's.
 
@@ -146,10 +143,7 @@ def _node_routes(service: Service, config: DraftConfig, exposition: Exposition) 
 
     @routes.get("/ready", responses={**READ, **declared(503)})
     async def ready() -> Ready:
-        """Answers 200 while the model is loaded, the verify node is connected, and texts are admitted.
-
-        With `--fallback local` the verify node may be away; `status` then reports the absence.
-        """
+        """Answers 200 while the model is loaded, the verify node is connected, and texts are admitted."""
         return _ready(service)
 
     @routes.get("/version", responses=READ)
@@ -183,8 +177,7 @@ def _ready(service: Service) -> Ready:
         what = "not ready: the verify node is away, or refuses this node; see this node's standard error"
         raise ApiError(503, what, code="verify_away")
     target = service.target
-    status = LOCAL if service.is_local else "ready"
-    return Ready(status=status, target=target.name, target_fingerprint=target.fingerprint)
+    return Ready(status="ready", target=target.name, target_fingerprint=target.fingerprint)
 
 
 def _model(service: Service, config: DraftConfig, started: int) -> Model:

@@ -29,21 +29,19 @@ class Choice:
 
     pieces: list[Piece] = field(default_factory=list)
     num_tokens: int = 0  # generated so far
-    num_local: int = 0  # of them, the draft model's own
     target_fingerprint: str | None = None
     ended: Ended | None = None
 
     def take(self, item: Begun | Piece | Ended) -> None:
         match item:
             case Begun():
-                self.pieces, self.num_tokens, self.num_local = [], 0, 0
+                self.pieces, self.num_tokens = [], 0
                 self.target_fingerprint = item.target_fingerprint
             case Piece():
                 self.pieces.append(item)
                 self.num_tokens += len(item.tokens)
-                self.num_local += sum(token.local for token in item.tokens)
             case Ended():
-                self.ended, self.num_tokens, self.num_local = item, item.num_tokens, item.num_local
+                self.ended, self.num_tokens = item, item.num_tokens
 
     @property
     def text(self) -> str:
@@ -70,10 +68,10 @@ class Choice:
 def system_fingerprint_of(wish: Wish, choices: Sequence[Choice]) -> str | None:
     """Identifies the models of the texts: the target, and under the ratio rule also the draft model.
 
-    None if choices have different targets, or the draft model generated some tokens alone.
+    None if choices have different targets, or have not begun.
     """
     targets = {choice.target_fingerprint for choice in choices}
-    if len(targets) != 1 or None in targets or any(choice.num_local for choice in choices):
+    if len(targets) != 1 or None in targets:
         return None
     parts = [*targets, *([wish.draft_fingerprint] if wish.texts[0].verification == "ratio" else [])]
     return "_".join(["fp", *map(str, parts)])
@@ -87,7 +85,6 @@ def usage_of(wish: Wish, choices: Sequence[Choice]) -> Usage:
         rounds=all_of.num_rounds,
         drafted=all_of.num_drafted,
         accepted=all_of.num_accepted,
-        local=sum(choice.num_local for choice in choices),
         drafted_by=by_source(all_of.drafted),
         accepted_by=by_source(all_of.accepted),
     )

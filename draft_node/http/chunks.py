@@ -3,7 +3,7 @@
 import json
 import secrets
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel
@@ -13,13 +13,12 @@ from draft_node.http.choices import Choice, metrics_of, system_fingerprint_of, u
 from draft_node.http.errors import ApiError
 from draft_node.http.requests import CompletionStreamOptions, Extension, Generation
 from draft_node.http.wanted import Wish
-from draft_node.service.answer import Piece, Span
+from draft_node.service.answer import Piece
 from draft_node.service.request import Ended
 from draft_node.service.tokens import Token
 from goodspeed.serving.web.bodies import (
     ChatChoice,
     ChatChunk,
-    ChatChunkChoice,
     ChatCompletion,
     Completion,
     CompletionChoice,
@@ -86,8 +85,6 @@ class Chunked(Shape):
 
     def _written(self, index: int, choice: Choice) -> str:
         told = self.told(index, choice)
-        if choice.ended is not None:
-            _mark_ended(told, choice.ended)
         return told.model_dump_json(exclude_unset=True)
 
     def _tell_of_all(self, answer: ChatCompletion | Chunk) -> None:
@@ -101,7 +98,9 @@ class Chunked(Shape):
         for part in item.each() if isinstance(item, Piece) else [item]:
             chunk = self.piece(index, part) if isinstance(part, Piece) else self.ending(index, part)
             if chunk is not None:
-                self._mark(chunk.choices[0], part)
+                if self._marks_accepted and isinstance(part, Piece):
+                    spans = [MarkedSpan(text=span.text, accepted=span.accepted) for span in part.spans]
+                    chunk.choices[0].goodspeed = Marked(spans=spans)
                 new.append(chunk)
         for each in new:
             each.system_fingerprint = system_fingerprint_of(self.wish, [self.choices[index]])
@@ -122,29 +121,6 @@ class Chunked(Shape):
     def broken(self, error: ApiError) -> bytes:
         return b"data: " + json.dumps(error.body).encode() + b"\n\n" + DONE
 
-    def _mark(self, choice: ChatChunkChoice | CompletionChoice, item: Piece | Ended) -> None:
-        if isinstance(item, Ended):
-            _mark_ended(choice, item)
-            return
-        marked = Marked()
-        if self._marks_accepted:
-            marked.spans = _marked(item.spans)
-        if any(span.local for span in item.spans):
-            marked.local = True
-        if marked.model_fields_set:
-            choice.goodspeed = marked
-
 
 def _event(chunk: BaseModel) -> bytes:
     return b"data: " + chunk.model_dump_json(exclude_unset=True).encode() + b"\n\n"
-
-
-def _mark_ended(choice: ChatChoice | ChatChunkChoice | CompletionChoice, ended: Ended) -> None:
-    if ended.num_local:
-        choice.goodspeed = Marked(local_tokens=ended.num_local)
-
-
-def _marked(spans: Sequence[Span]) -> list[MarkedSpan]:
-    return [
-        MarkedSpan(text=span.text, accepted=span.accepted, **({"local": True} if span.local else {})) for span in spans
-    ]

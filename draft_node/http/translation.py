@@ -3,7 +3,7 @@
 import re
 import secrets
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, groupby
@@ -19,7 +19,6 @@ from draft_node.http.wanted import Wish
 from draft_node.parsing.formats import Call
 from draft_node.service.answer import Piece
 from draft_node.service.request import Ended
-from goodspeed.serving.web.bodies import Marked
 
 # -- requests ----------------------------------------------------------------------------------------------------------
 
@@ -121,8 +120,8 @@ class Itemised(Shape):
         """Begins an item of reasoning or text."""
 
     @abstractmethod
-    def grown(self, text: str, mark: Mapping[str, Marked]) -> Iterator[Event]:
-        """Adds text to the open item. mark: an event's members for the draft model's own text."""
+    def grown(self, text: str) -> Iterator[Event]:
+        """Adds text to the open item."""
 
     @abstractmethod
     def closed(self, *, is_cut: bool) -> Iterator[Event]:
@@ -171,8 +170,7 @@ class Itemised(Shape):
                     yield from self._close()
                     self._open = is_thinking
                     yield from self.opened(is_thinking=is_thinking)
-                mark = {"goodspeed": Marked(local=True)} if any(span.local for span in each.spans) else {}
-                yield from self.grown(each.thinking or each.text, mark)
+                yield from self.grown(each.thinking or each.text)
 
     def _close(self, *, is_cut: bool = False) -> Iterator[Event]:
         if self._open is not None:

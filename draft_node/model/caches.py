@@ -139,8 +139,7 @@ class Caches:
     def reserve(self, job: Job, jobs: Mapping[bytes, Job], width: int) -> Feed | None:
         """Reserves pages for a job's input of this step. None: the context or the memory does not suffice.
 
-        If pages are short, drops the job's branches first; then evicts idle sessions, the least recently used first. A
-        local text also evicts younger local texts: without a verify node at least one text has to make progress.
+        If pages are short, drops the job's branches first; then evicts idle sessions, the least recently used first.
 
         jobs: all unfinished proposals, by session. width: most leaves to extend.
         """
@@ -155,7 +154,7 @@ class Caches:
         if self._is_too_long(job, feed):
             return None
         while self._num_free < self._needed(job, feed):
-            idle = [key for key in self._caches if key in pool and self._gives_way(key, job, jobs)]
+            idle = [key for key in self._caches if key in pool and key not in jobs]
             if not idle:
                 return None
             self._evict(min(idle, key=lambda key: self._caches[key].used))
@@ -194,12 +193,7 @@ class Caches:
         return Feed(text, nodes, leaves, self._num_masks(job, leaves[0], cache.length + len(text) + len(nodes)))
 
     def _num_masks(self, job: Job, leaf: int, num_rows: int) -> int:
-        """Returns the number of mask tokens after the first leaf: one less than the tokens drafted in one forward pass.
-
-        0 for a local text, which the model writes token by token.
-        """
-        if job.propose.local:
-            return 0
+        """Returns the number of mask tokens after the first leaf: one less than the tokens of one forward pass."""
         most = min(job.length - job.num_drafted, job.propose.max_depth - job.tree.depth(leaf))
         return max(0, min(self._num_parallel, most, self._context_len + 1 - num_rows) - 1)
 
@@ -238,13 +232,6 @@ class Caches:
 
     def _upcoming(self, job: Job) -> bytes | None:
         return self.pool.upcoming(job.session_id, _scope(job.propose.request), job.text)
-
-    def _gives_way(self, session_id: bytes, to: Job, jobs: Mapping[bytes, Job]) -> bool:
-        job = jobs.get(session_id)
-        if job is None:
-            return True
-        ages = list(self._caches)
-        return job.propose.local and to.propose.local and ages.index(session_id) > ages.index(to.session_id)
 
     def _evict(self, session_id: bytes) -> None:
         self._runner.free(session_id)

@@ -6,8 +6,7 @@ after the likeliest leaf. Each mask stands for a token that is not known yet, an
 
 A proposal first updates the session's KV cache: rejected tokens are truncated, new tokens of the text are prefilled
 (many, if nothing was drafted for some time). Under the match rule the draft is drawn with the target's noise; under the
-ratio rule it is drawn from exactly the distribution that is sent. Local texts, which are not verified, are drawn as
-under the match rule. Runs on the model thread.
+ratio rule it is drawn from exactly the distribution that is sent. Runs on the model thread.
 """
 
 import time
@@ -75,8 +74,7 @@ class Drafter(Jobs):
 
     def add(self, propose: Propose) -> None:
         """Starts a proposal, which replaces an unfinished one of the same session."""
-        length = propose.length if propose.local else min(propose.length, self._longest(propose.request))
-        job = Job(propose, length, is_narrow=self.widths.max_width == 1)
+        job = Job(propose, min(propose.length, self._longest(propose.request)), is_narrow=self.widths.max_width == 1)
         self._begin(job)  # first: a request is answered even if the cache cannot be rewound
         self.caches.rewind(job)
 

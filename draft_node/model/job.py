@@ -28,13 +28,13 @@ class Job:
     newest: int = BASE  # the latest of these tokens' nodes
     is_narrow: bool = False  # memory suffices only for the chain of first choices
     positions: list[bytes] = field(default_factory=list)  # packed distributions, ratio rule
-    by_match: bool = field(init=False)  # draws with the target's noise: under the match rule, and for a local text
+    by_match: bool = field(init=False)  # under the match rule, which draws with the target's noise
     has_rules: bool = field(init=False)  # which tokens are permitted can depend on the tokens before
 
     def __post_init__(self) -> None:
         request = self.propose.request
         self.tree = Tree.of(self.propose.tree)
-        self.by_match = self.propose.local or request.verification == "match"
+        self.by_match = request.verification == "match"
         self.has_rules = request.logit_rules is not None or request.constraint is not None or request.min_tokens > 0
 
     def take_over(self, older: "Job") -> None:
@@ -188,13 +188,12 @@ class Jobs:
     def _allowed(self, job: Job, path: Sequence[int]) -> NDArray[np.int32] | None:
         """Returns the bit mask of what may follow a job's text and these drafted tokens [1, num_words]; None: anything.
 
-        The verify node applies its own masks, so that a missing mask here only costs acceptance. Only the constraints
-        of local texts are compiled here.
+        The verify node applies its own masks, so that a missing mask here only costs acceptance.
         """
         request, matchers = job.propose.request, self._matchers
         if matchers is None or request.constraint is None:
             return None
-        if not job.propose.local and not matchers.constraints.holds(request.session_id, request.constraint):
+        if not matchers.constraints.holds(request.session_id, request.constraint):
             return None
         try:
             matcher = matchers.of(request.session_id, request.constraint, request.stop_ids)

@@ -22,12 +22,9 @@ Measured per token: with 2M parameters 1.2 ms in float32 and 1.7 in bfloat16; wi
 def load(config: DraftConfig) -> Checkpoint:
     """Loads the model; raises named errors if model, device or precision is not available."""
     torch.set_num_threads(config.threads or 1)
-    # The target determines sampling defaults. The draft model's own apply only if it may write alone.
-    generation_config = "auto" if config.fallback == "local" else "none"
-    dtype = config.dtype
-    if dtype == "auto":  # its local texts are output; they use float32 by default
-        dtype = "float32" if config.fallback == "local" else quickest_dtype(config.model, config.device)
-    return checkpoints.load(config.model, device=config.device, dtype=dtype, generation_config=generation_config)
+    dtype = quickest_dtype(config.model, config.device) if config.dtype == "auto" else config.dtype
+    # The target determines the sampling defaults, not the draft model.
+    return checkpoints.load(config.model, device=config.device, dtype=dtype, generation_config="none")
 
 
 def quickest_dtype(name: str, device: str) -> str:

@@ -18,7 +18,6 @@ class Span(NamedTuple):
 
     text: str
     accepted: bool  # an accepted draft
-    local: bool = False  # the draft model's own, not verified
 
 
 class _Origin(NamedTuple):
@@ -26,7 +25,6 @@ class _Origin(NamedTuple):
 
     num_chars: int
     accepted: bool
-    local: bool
 
 
 class Origins:
@@ -35,10 +33,10 @@ class Origins:
     def __init__(self) -> None:
         self._waiting: deque[_Origin] = deque()  # in order of the text
 
-    def push(self, num_chars: int, accepted: bool, local: bool = False) -> None:
+    def push(self, num_chars: int, accepted: bool) -> None:
         """Adds the origin of the next `num_chars` characters."""
         if num_chars:
-            self._waiting.append(_Origin(num_chars, accepted, local))
+            self._waiting.append(_Origin(num_chars, accepted))
 
     def drop(self, num_chars: int) -> None:
         """Drops the origins of the next `num_chars` characters, which are not output."""
@@ -48,12 +46,12 @@ class Origins:
         """Splits the next text of the output into maximal spans of one origin."""
         spans, start = list[Span](), 0
         while start < len(text):
-            num_chars, accepted, local = self._waiting.popleft()
+            num_chars, accepted = self._waiting.popleft()
             end = min(start + num_chars, len(text))
             if end - start < num_chars:
-                self._waiting.appendleft(_Origin(start + num_chars - end, accepted, local))
-            before = spans.pop().text if spans and spans[-1][1:] == (accepted, local) else ""
-            spans.append(Span(before + text[start:end], accepted, local))
+                self._waiting.appendleft(_Origin(start + num_chars - end, accepted))
+            before = spans.pop().text if spans and spans[-1].accepted == accepted else ""
+            spans.append(Span(before + text[start:end], accepted))
             start = end
         return tuple(spans)
 
@@ -108,9 +106,7 @@ class Answer:
         self._origins = Origins()
         self._prompt = prompt
         self._min_tokens = min_tokens
-        self._is_local = False  # the draft model wrote the newest token alone
         self.num_tokens = 0
-        self.num_local = 0  # tokens that the draft model wrote alone
         self.num_thinking = 0  # reasoning tokens, including markers
         self.is_complete = False
         self.reason: FinishReason = "length"  # valid once complete
@@ -132,11 +128,9 @@ class Answer:
     def _push(self, delivered: Deliver) -> Piece:
         """Adds tokens up to the one that completes a stop string, and drops the rest."""
         parts, tokens = list[Part](), list[Token]()
-        self._is_local = delivered.local
         for token_id, told, accepted in zip_longest(delivered.tokens, delivered.logprobs, delivered.accepted):
             self.num_tokens += 1
-            self.num_local += delivered.local
-            tokens.append(token_of(self._texts, token_id, told, local=delivered.local))
+            tokens.append(token_of(self._texts, token_id, told))
             was_thinking = self._spoken.is_thinking
             grown = self._spoken.push(token_id, counts=self._stops_count)
             self.num_thinking += was_thinking or self._spoken.is_thinking
@@ -158,7 +152,7 @@ class Answer:
 
     def _marked(self, grown: Spoken, *, accepted: bool) -> list[Part]:
         """Records the origin of a token's text, part of which may be held back."""
-        self._origins.push(grown.num_decoded, accepted, self._is_local)
+        self._origins.push(grown.num_decoded, accepted)
         return grown.parts
 
     def _piece(self, spoken: list[Part], tokens: Sequence[Token] = (), prompt: PromptTokens | None = None) -> Piece:

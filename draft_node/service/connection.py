@@ -24,7 +24,6 @@ class ConnectionStatus:
         self._endpoint = endpoint
         self._home = endpoint  # of the latest connection
         self._was_connected: bool | None = None  # None: never connected
-        self._was_local = False
         self._trouble: str | None = None
         self._target: tuple[str, str] | None = None  # latest name and fingerprint
         self._away_s = 0.0  # at the previous look
@@ -36,19 +35,18 @@ class ConnectionStatus:
         connected: bool,
         away_s: float,
         trouble: str | None,
-        local: bool = False,
         target: tuple[str, str] = ("", ""),
         endpoint: str | None = None,
     ) -> list[Sentence]:
         """Returns the sentences to report now.
 
         away_s: seconds that the verify node has been away; trouble: why the verify node refuses this node, None: no
-        refusal; local: the draft model generates alone; target: name and fingerprint of the connected target;
-        endpoint: of the connected verify node, None: unchanged.
+        refusal; target: name and fingerprint of the connected target; endpoint: of the connected verify node, None:
+        unchanged.
         """
         trouble = None if trouble is None else sanitize(trouble)  # from the verify node, untrusted
-        found = self._arrived(target, endpoint or self._home) if connected else self._missed(away_s, trouble, local)
-        self._away_s, self._was_local = away_s, local and not connected
+        found = self._arrived(target, endpoint or self._home) if connected else self._missed(away_s, trouble)
+        self._away_s = away_s
         return found
 
     def _arrived(self, target: tuple[str, str], endpoint: str) -> list[Sentence]:
@@ -65,12 +63,11 @@ class ConnectionStatus:
             names = [sanitize(name) for name, _ in (target, known)]
             same = ", of other weights or precision" if names[0] == names[1] else ""
             return [Sentence(what, (self._away_s, names[0], names[1] + same))]
-        texts = "; the target writes again" if self._was_local else ""
         if home != endpoint:
-            return [Sentence("texts go on at another verify node, %s, after %.1f s" + texts, (endpoint, self._away_s))]
-        return [Sentence("the verify node is back after %.1f s" + texts, (self._away_s,))]
+            return [Sentence("texts go on at another verify node, %s, after %.1f s", (endpoint, self._away_s))]
+        return [Sentence("the verify node is back after %.1f s", (self._away_s,))]
 
-    def _missed(self, away_s: float, trouble: str | None, local: bool) -> list[Sentence]:
+    def _missed(self, away_s: float, trouble: str | None) -> list[Sentence]:
         found = []
         if self._was_connected:
             self._was_connected = False
@@ -78,8 +75,6 @@ class ConnectionStatus:
         if trouble is not None and trouble != self._trouble:
             self._trouble = trouble
             found.append(Sentence("the verify node at %s refuses this node: %s", (self._endpoint, trouble)))
-        if local and not self._was_local:
-            found.append(Sentence("the draft model now writes alone (--fallback local)", ()))
         if away_s >= self._next_s:
             self._next_s = min(3 * self._next_s, self._next_s + MOST_S)
             found.append(self._waiting(away_s))
@@ -98,9 +93,6 @@ async def tell(
     config: DraftConfig, daemon: DraftDaemon, events: EventLog, reporter: Reporter, url: str | None = None
 ) -> None:
     """Reports until cancelled. url: of the HTTP server, reported as ready once texts can begin; None: no server."""
-    if config.fallback == "local":
-        what = "the draft model continues texts alone, from its own distribution"
-        reporter.say(f"--fallback local: while the verify node is away, {what}")
     status_lines = ConnectionStatus(", ".join(config.verify))
     has_connected = is_ready = False
     while True:
@@ -112,7 +104,6 @@ async def tell(
             connected=connected,
             away_s=away_s,
             trouble=trouble,
-            local=daemon.is_local,
             target=target,
             endpoint=daemon.channel.endpoint,
         )
@@ -120,7 +111,7 @@ async def tell(
         if connected and not has_connected:
             has_connected = True
             events.write("connected", name=config.name, verify=", ".join(config.verify))
-        if url is not None and daemon.ready.is_set() and not is_ready:
+        if url is not None and connected and not is_ready:
             is_ready = True
             reporter.say("ready at %s", url)
         if has_connected:

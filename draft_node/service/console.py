@@ -50,7 +50,7 @@ class _Serving:
         tokens count in the drafting statistics, but not in the answer's tokens.
         """
         statistics = ended.statistics
-        told = statistics.by_name() | {"num_tokens": ended.num_tokens, "num_local": ended.num_local}
+        told = statistics.by_name() | {"num_tokens": ended.num_tokens}
         return {
             "index": self.index,
             "session": self.session,
@@ -132,14 +132,14 @@ class Console:
     async def wanted(self, prompt: Prompt) -> Wanted:
         """Returns the request for a prompt; its seed is random if none is set.
 
-        Waits for the verify node, whose Welcome has the defaults; with `--fallback local`, for --connect-timeout-s at
-        most. PromptError if the prompt cannot be encoded, ServiceError if the tier does not exist.
+        Waits for the verify node, whose Welcome has the defaults. PromptError if the prompt cannot be encoded,
+        ServiceError if the tier does not exist.
         """
         config, service = self.config, self._service
         seed = prompt.seed if prompt.seed is not None else config.seed
         asked = SamplingRequest(seed=seed if seed is not None else secrets.randbits(62), temperature=config.temperature)
         token_ids = await service.encode(prompt.text, "")
-        await self.daemon.ready.wait()
+        await self.daemon.connected.wait()
         drafter, max_draft = drafting(prompt.drafter or config.drafter, config.max_draft)
         sampling, stop, rules = asked.resolve(service.defaults(chat=False))
         return Wanted(
@@ -196,16 +196,13 @@ class Console:
             told = {"index": serving.index, "session": serving.session, "token_ids": token_ids, "text": piece.text}
             so_far = serving.begun.statistics
             told |= {"drafted": by_source(so_far.drafted), "accepted": by_source(so_far.accepted)}
-            self.events.write("tokens", **told, local=piece.tokens[0].local, at=time.monotonic())
+            self.events.write("tokens", **told, at=time.monotonic())
 
     def _finish(self, serving: _Serving, ended: Ended) -> None:
         self.unfinished.pop(serving.index, None)
         result = serving.result(ended)
         self.results.append(result)
         self.events.write("finish", **result)
-        if ended.num_local:
-            what = f"{ended.num_local} of its {ended.num_tokens} tokens were written by the draft model alone"
-            print(f"prompt {serving.index + 1}: {what}", file=sys.stderr, flush=True)
         if not self.events.enabled:
             prompt = serving.prompt
             print(f"--- prompt {serving.index + 1} {prompt.domain}\n{prompt.text}{serving.text}", flush=True)

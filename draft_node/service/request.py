@@ -62,7 +62,7 @@ class Target:
 class Begun:
     """The text begins, or restarts: earlier items are void."""
 
-    target_fingerprint: str | None  # None: the draft model begins alone
+    target_fingerprint: str | None
     session_id: bytes = b""
     statistics: Statistics = field(default_factory=Statistics)  # updated while the text is generated
 
@@ -75,6 +75,5 @@ class Ended:
     stop: str | None  # the stop string that ended it; None: none did
     num_tokens: int  # of the answer, including the token that completed a stop string
     statistics: Statistics
-    num_local: int = 0  # of these, tokens that the draft model wrote alone
     kept: Kept | None = None  # SLO outcome; None: no objectives
     num_thinking: int = 0  # of these, reasoning tokens

@@ -65,16 +65,15 @@ class Service(NodeState):
     async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
         """Yields Begun, pieces of text as they become certain, then Ended. Waits in the queue for admission.
 
-        Tokens of the draft model alone are marked. If the verify node returns with another target, a text restarts
-        (yields Begun again) with that target's defaults, if no token was delivered or `restarts` is set. Any other text
-        fails with the code `target_changed`.
+        If the verify node returns with another target, a text restarts (yields Begun again) with that target's
+        defaults, if no token was delivered or `restarts` is set. Any other text fails with the code `target_changed`.
 
         Raises Busy, Draining or VerifyAway at the first step; later VerifyAway (the verify node was away for too long),
         Draining (the drain time is over) or RequestRefused. Leaving the iteration early (`aclosing`, or a cancelled
         task) closes the session at both nodes.
         """
         with self._counted(wanted) as text:
-            self._check_admission(wanted)
+            self._check_admission()
             while True:
                 try:
                     async with aclosing(self._attempt(wanted, text)) as items:
@@ -105,24 +104,13 @@ class Service(NodeState):
                 yield piece
         if piece.text or piece.tokens or piece.parts or piece.prompt is not None:
             yield piece
-        yield Ended(
-            answer.reason,
-            answer.stop,
-            answer.num_tokens,
-            writing.statistics,
-            answer.num_local,
-            kept,
-            answer.num_thinking,
-        )
+        yield Ended(answer.reason, answer.stop, answer.num_tokens, writing.statistics, kept, answer.num_thinking)
 
-    def _check_admission(self, wanted: Wanted) -> None:
+    def _check_admission(self) -> None:
         """Raises a ServiceError with the reason if the text is not admitted."""
         if self.draining:
             raise Draining("draining", "this draft node is shutting down; ask another one")
-        if self.is_local and (wanted.num_logprobs is not None or wanted.num_prompt_logprobs is not None):
-            what = "the verify node is away, and only its target has log-probabilities; ask without them, or later"
-            raise VerifyAway("verify_away", what)
-        if not self.is_within_reach and not self.is_local:
+        if not self.is_within_reach:
             raise VerifyAway("verify_away", self.absence)
         if self._daemon.is_full and self.num_waiting >= self.max_waiting:
             raise Busy("busy", f"{self.num_running} texts are running and {self.num_waiting} wait; ask again later")

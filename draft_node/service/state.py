@@ -11,7 +11,7 @@ from goodspeed.errors import RequestRefused, VerifyAway
 from goodspeed.serving import defaults
 from goodspeed.serving.options import NO_MODEL
 from goodspeed.slo.objectives import DEFAULT_TIER, LONGEST_S, Objectives
-from goodspeed.wire.fields import MAX_STOP_IDS
+from goodspeed.wire.fields import MAX_CONTEXT, MAX_STOP_IDS
 from goodspeed.wire.handshake import Defaults
 
 MENDING_S = 5.0
@@ -31,18 +31,13 @@ class NodeState:
     @property
     def is_ready(self) -> bool:
         """True if a new text can begin at once, provided that a slot is free."""
-        return (self._daemon.link.connected or self.is_local) and not self.draining
+        return self._daemon.link.connected and not self.draining
 
     @property
     def is_within_reach(self) -> bool:
         """True if the verify node is connected, or was a moment ago."""
         away_s = self._daemon.away_s(time.monotonic())
         return self._daemon.link.welcome is not None and away_s <= min(MENDING_S, self._daemon.connect_timeout_s)
-
-    @property
-    def is_local(self) -> bool:
-        """True if the draft model generates alone now, since the verify node is away."""
-        return self._daemon.is_local
 
     @property
     def absence(self) -> str:
@@ -52,14 +47,8 @@ class NodeState:
     @property
     def context_len(self) -> int:
         """The target's context length: most tokens of prompt and output together; 0 while the verify node is out of
-        reach.
-
-        While the draft model generates alone: the smaller of both models' context lengths.
-        """
+        reach."""
         welcome = self._daemon.link.welcome
-        if self.is_local:
-            local = self._daemon.core.context_len
-            return local if welcome is None else min(local, welcome.context_len)
         return welcome.context_len if welcome is not None and self.is_within_reach else 0
 
     @property
@@ -85,9 +74,9 @@ class NodeState:
 
         While the verify node is away, the context is the target's latest known one, else the draft model's.
         """
-        welcome = self._daemon.link.welcome
-        known = welcome.context_len if welcome is not None else self._daemon.core.context_len
-        return (self.context_len or known) * self._longest_token
+        welcome, drafter = self._daemon.link.welcome, self._daemon.drafter
+        own = MAX_CONTEXT if drafter is None else drafter.context_len
+        return (own if welcome is None else welcome.context_len) * self._longest_token
 
     @property
     def vocab_size(self) -> int:

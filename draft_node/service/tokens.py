@@ -123,7 +123,6 @@ class Token(msgspec.Struct, frozen=True, gc=False):
     raw: bytes
     logprob: float | None = None  # None: not requested, or a prompt's first token
     top: tuple[Alternative, ...] = ()
-    local: bool = False  # from the draft model alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +139,11 @@ class PromptTokens:
         return [token_of(self.texts, first), *(token_of(self.texts, token, one) for token, one in told)]
 
 
-def token_of(texts: TokenTexts, token_id: int, told: TokenLogprobs | None = None, *, local: bool = False) -> Token:
+def token_of(texts: TokenTexts, token_id: int, told: TokenLogprobs | None = None) -> Token:
     """Builds a token with its text, and with log-probabilities if given."""
     text, raw = texts[token_id]
     if told is None:
-        return Token(token_id, text, raw, local=local)
+        return Token(token_id, text, raw)
     ranked = zip(told.top_ids, told.top_logprobs, strict=True)
     top = tuple(Alternative(other, *texts[other], logprob) for other, logprob in ranked)
-    return Token(token_id, text, raw, told.logprob, top, local)
+    return Token(token_id, text, raw, told.logprob, top)

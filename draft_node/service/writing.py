@@ -37,7 +37,7 @@ class Writing:
 
     @property
     def target(self) -> str | None:
-        """Fingerprint of the text's target; None while the draft model generates alone."""
+        """Fingerprint of the text's target."""
         return self._begun.target
 
     @property

@@ -156,14 +156,12 @@ class Settings:
     depth to the next, since no token knows those before it. None: a pass for each token."""
     ngrams: tuple[NgramKind, ...] = ("off",)  # what drafts beside the draft model, or without one
     ngram_rate: tuple[float, ...] = (RIGHT,)  # how often tokens of an index of kind `right` are the target's
-    has_model: tuple[bool, ...] = (True,)  # one without cannot write alone either
+    has_model: tuple[bool, ...] = (True,)
     claims: tuple[Claims, ...] = ("known",)  # probabilities of drafted tokens
     trees: tuple[Trees, ...] = ("own",)  # that they send
     num_users: int = 1  # of each client: one's texts never draft for another
     slos: tuple[Objectives | None, ...] = (None,)  # what texts are to keep, in turn
     connect_timeout_s: float = inf  # an absence of the verify node that is longer ends the texts that wait for it
-    falls_back: bool = False  # or has the draft model write alone
-    draft_context_len: int = 1 << 30  # of the draft model
     tick_s: float = 0.1  # how often they look at their timers
     # the network
     latency_s: tuple[float, ...] = (0.01,)  # one way

@@ -24,8 +24,7 @@ def parsed(*words: str) -> DraftConfig:
     [
         (("--model", "none"), "--model none needs --tokenizer NAME|FOLDER"),
         ((*MODEL, "--tokenizer", "tiny-target"), "http://HOST:PORT; tiny-draft-s brings its own tokenizer"),
-        ((*BARE, "--fallback", "local"), "--fallback needs a draft model; leave it out, or give a model with --model"),
-        ((*BARE, "--device", "cuda"), "--device needs a draft model"),
+        ((*BARE, "--device", "cuda"), "--device needs a draft model; leave it out, or give a model with --model"),
         ((*BARE, "--dtype", "bfloat16"), "--dtype needs"),
         ((*BARE, "--memory-fraction", "0.5"), "--memory-fraction needs"),
         ((*BARE, "--threads", "2"), "--threads needs"),
@@ -37,10 +36,9 @@ def parsed(*words: str) -> DraftConfig:
         ),
         (("--model", "x.gguf"), "--model x.gguf needs --tokenizer NAME|FOLDER, the target's"),
         (
-            (*LLAMACPP, "--fallback", "local"),
-            "--fallback is not for llama.cpp; leave it out, or give the draft model as",
+            (*LLAMACPP, "--dtype", "bfloat16"),
+            "--dtype is not for llama.cpp; leave it out, or give the draft model as",
         ),
-        ((*LLAMACPP, "--dtype", "bfloat16"), "--dtype is not for llama.cpp"),
         ((*LLAMACPP, "--preset", "paper"), "--preset is not for llama.cpp"),
         ((*SERVER, "--verification", "ratio"), "needs the draft model's whole distribution"),
         ((*SERVER, "--threads", "2"), "start llama-server with --threads instead"),

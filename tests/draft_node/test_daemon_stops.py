@@ -22,7 +22,7 @@ BOOT = b"aaaaaaaa"
 def make_daemon(network: MemoryNetwork, history: HistoryKeeper | None = None) -> DraftDaemon:
     """A draft node without a model: nobody asks it for a text."""
     link = VerifyLink.begin(make_hello(boot_id=BOOT), 3.0, asyncio.get_running_loop().time())
-    return DraftDaemon(None, network.connect_draft(BOOT), DraftCore(link, context_len=100), history=history)
+    return DraftDaemon(None, network.connect_draft(BOOT), DraftCore(link), history=history)
 
 
 def start(network: MemoryNetwork) -> "tuple[DraftDaemon, asyncio.Task[None]]":

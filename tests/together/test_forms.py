@@ -115,20 +115,6 @@ def test_the_ratio_rule_writes_within_the_form(seed):
     assert pair.num_accepted > 0
 
 
-def test_a_text_that_the_draft_model_writes_alone_keeps_the_form():
-    drafter = Drafter(DRAFT, Runner(DRAFT, num_pages=64), constraints=CONSTRAINTS)
-    request = Request(session_id(2), PROMPT, SAMPLINGS[1], 60, (END,), constraint=PERSON)
-    tokens: tuple[int, ...] = ()
-    while END not in tokens:
-        drafter.add(Propose(request, 1, 0, (*PROMPT, *tokens), 1, local=True))
-        [proposed] = [one for _ in range(3) if drafter.busy for one in drafter.step()]
-        tokens += proposed.tokens
-    assert set(json.loads(decode(tokens[:-1]))) == {"name", "age"}
-    drafter.forget(session_id(2))
-    assert drafter._matchers is not None
-    assert len(drafter._matchers) == 0
-
-
 # -- a verify node -----------------------------------------------------------------------------------------------------
 
 

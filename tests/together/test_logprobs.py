@@ -104,7 +104,7 @@ class Line:
             self._act(user, user.session.receive(message, self.now))
         for proposed in self.drafter.step() if self.drafter.busy else ():
             user = self.users[proposed.session_id]
-            self._act(user, user.session.proposed(proposed, self.now))
+            self._act(user, user.session.proposed(proposed))
         for user in self.users.values():
             self._act(user, user.session.tick(self.now))
             if self.random.random() < self.faults / 8 and not user.session.done:

@@ -55,7 +55,7 @@ class Nodes:
             self._deliver([send.message for send in self.core.finish(outcomes, 0.01, self.now)])
         for proposed in self.drafter.step() if self.drafter.busy else ():
             session = self.sessions[proposed.session_id]
-            self._act(session, session.proposed(proposed, self.now))
+            self._act(session, session.proposed(proposed))
         for session in self.sessions.values():
             self._act(session, session.tick(self.now))
 

@@ -109,7 +109,7 @@ class Crowd:
             while self.drafter.busy:
                 for proposed in self.drafter.step():
                     key = proposed.session_id
-                    self._act(key, self.sessions[key].proposed(proposed, 0.0))
+                    self._act(key, self.sessions[key].proposed(proposed))
             self._round()
         for session in self.sessions.values():
             self.drafter.forget(session.request.session_id)

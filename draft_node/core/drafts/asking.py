@@ -51,7 +51,3 @@ class Asking:
             max_depth=wanted.max_depth,
             wants_alternatives=by_match,
         )
-
-    def alone(self, tokens: Sequence[int]) -> Propose:
-        """Asks for the text's next token, without verification."""
-        return Propose(self.request, self.epoch, self.round, tuple(tokens), 1, local=True)

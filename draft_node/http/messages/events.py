@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel
 
 from draft_node.http.translation import server_event
-from goodspeed.serving.web.bodies import Marked, Speculation, Usage
+from goodspeed.serving.web.bodies import Speculation, Usage
 
 StopReason: TypeAlias = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 
@@ -70,7 +70,6 @@ class MessageBody(BaseModel):
     stop_reason: StopReason | None
     stop_sequence: str | None
     usage: MessageUsage
-    goodspeed: Marked | None = None
 
 
 class TokenCount(BaseModel):
@@ -99,7 +98,6 @@ class Event(BaseModel):
     content_block: Block | None = None
     delta: dict[str, str | None] | None = None
     usage: MessageUsage | None = None
-    goodspeed: Marked | None = None
 
     def written(self) -> bytes:
         return server_event(self.type, self.model_dump_json(exclude_unset=True))

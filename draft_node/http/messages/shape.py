@@ -1,7 +1,7 @@
 """`POST /v1/messages`: converts the request to a chat, and its text to a message, whole or as events."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -33,7 +33,6 @@ from draft_node.parsing.formats import Call
 from draft_node.service.request import Ended
 from draft_node.service.service import Service
 from goodspeed.serving.web import user_of
-from goodspeed.serving.web.bodies import Marked
 from goodspeed.serving.web.errors import MESSAGES, OVERLOADED, messages_error
 
 UNSIGNED = "unsigned"
@@ -70,14 +69,14 @@ class MessageShape(Itemised):
         thought, said = ThinkingBlock(type="thinking", thinking="", signature=""), TextBlock(type="text", text="")
         yield self._begin(thought if is_thinking else said)
 
-    def grown(self, text: str, mark: Mapping[str, Marked]) -> Iterator[Event]:
+    def grown(self, text: str) -> Iterator[Event]:
         block = self.body.content[-1]
         if isinstance(block, ThinkingBlock):
             block.thinking += text
-            yield self._delta("thinking", "thinking", text, mark)
+            yield self._delta("thinking", "thinking", text)
         elif isinstance(block, TextBlock):
             block.text += text
-            yield self._delta("text", "text", text, mark)
+            yield self._delta("text", "text", text)
 
     def closed(self, *, is_cut: bool) -> Iterator[Event]:
         block = self.body.content[-1]
@@ -98,11 +97,8 @@ class MessageShape(Itemised):
         body.stop_reason = self._reason(ended)
         body.stop_sequence = ended.stop if body.stop_reason == "stop_sequence" else None
         body.usage = MessageUsage.of(usage_of(self.wish, self.choices))
-        mark: dict[str, Any] = {}
-        if ended.num_local:
-            body.goodspeed = mark["goodspeed"] = Marked(local_tokens=ended.num_local)
         delta: dict[str, str | None] = {"stop_reason": body.stop_reason, "stop_sequence": body.stop_sequence}
-        yield Event(type="message_delta", delta=delta, usage=body.usage, **mark)
+        yield Event(type="message_delta", delta=delta, usage=body.usage)
         yield Event(type="message_stop")
 
     def _reason(self, ended: Ended) -> StopReason:
@@ -117,8 +113,8 @@ class MessageShape(Itemised):
         self.body.content.append(block)
         return self._event("content_block_start", content_block=block.model_copy())
 
-    def _delta(self, kind: str, name: str, text: str, mark: Mapping[str, Marked] | None = None) -> Event:
-        return self._event("content_block_delta", delta={"type": f"{kind}_delta", name: text}, **(mark or {}))
+    def _delta(self, kind: str, name: str, text: str) -> Event:
+        return self._event("content_block_delta", delta={"type": f"{kind}_delta", name: text})
 
     def _event(self, kind: str, **fields: Any) -> Event:
         return Event(type=kind, index=len(self.body.content) - 1, **fields)

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from draft_node.http.translation import server_event
-from goodspeed.serving.web.bodies import Marked, Metrics, Speculation, Usage
+from goodspeed.serving.web.bodies import Metrics, Speculation, Usage
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
@@ -109,7 +109,6 @@ class ResponseBody(BaseModel):
     usage: ResponseUsage | None = None
     system_fingerprint: str | None = None
     metrics: Metrics | None = None
-    goodspeed: Marked | None = None
     instructions: str | None
     max_output_tokens: int | None
     temperature: float
@@ -144,7 +143,6 @@ class Event(BaseModel):
     name: str | None = None
     arguments: str | None = None
     logprobs: list[Any] | None = None
-    goodspeed: Marked | None = None
 
     def written(self) -> bytes:
         """Serializes the event: omits unset members of the event, but not of the objects in it."""

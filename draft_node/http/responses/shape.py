@@ -1,6 +1,6 @@
 """`POST /v1/responses`: converts the request to a chat, and its text to a response, whole or as events."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -26,7 +26,6 @@ from draft_node.http.translation import Itemised, new_id, renamed
 from draft_node.http.wanted import Caller, Wish, of_chat
 from draft_node.parsing.formats import Call
 from draft_node.service.request import Ended, Wanted
-from goodspeed.serving.web.bodies import Marked
 
 
 class ResponseShape(Itemised):
@@ -56,7 +55,6 @@ class ResponseShape(Itemised):
         body.usage = ResponseUsage.of(usage_of(self.wish, self.choices))
         body.system_fingerprint = system_fingerprint_of(self.wish, self.choices)
         body.metrics = metrics_of(self.choices)
-        body.goodspeed = Marked(local_tokens=ended.num_local) if ended.num_local else None
         yield self._of_body(f"response.{body.status}")
 
     def called(self, call: Call) -> Iterator[Event]:
@@ -77,10 +75,10 @@ class ResponseShape(Itemised):
         said.content.append(OutputText(text="", annotations=[], logprobs=[]))
         yield self._part("response.content_part.added", self._latest)
 
-    def grown(self, text: str, mark: Mapping[str, Marked]) -> Iterator[Event]:
+    def grown(self, text: str) -> Iterator[Event]:
         item = self._latest
         item.content[0].text += text
-        yield self._text_event("delta", item, delta=text, **mark)
+        yield self._text_event("delta", item, delta=text)
 
     def closed(self, *, is_cut: bool) -> Iterator[Event]:
         item = self._latest

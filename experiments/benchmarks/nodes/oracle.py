@@ -93,7 +93,7 @@ class Client:
             if isinstance(action, Send):
                 sent.append(pack(action.message))
             elif isinstance(action, Propose) and action.length:
-                sent += self.send(self.session.proposed(self._propose(action), 0.0))
+                sent += self.send(self.session.proposed(self._propose(action)))
         return sent
 
     def _propose(self, wanted: Propose) -> Proposed:

@@ -78,7 +78,7 @@ class Client:
             elif isinstance(action, Propose) and action.length:
                 tokens = self.recording.tokens(self.number, action)
                 proposed = Proposed(action.request.session_id, action.epoch, action.round, tokens)
-                sent += self._act(self.session.proposed(proposed, 0.0))
+                sent += self._act(self.session.proposed(proposed))
         return sent
 
 

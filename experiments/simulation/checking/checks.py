@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from math import isfinite
 
-from draft_node.core.local import GIVE_UP_S
 from experiments.simulation.checking.allowed_wait import patience_s, shares_a_fate
-from experiments.simulation.nodes.draft import TIMEOUT_S, DraftNode
-from experiments.simulation.nodes.local_texts import by_both
+from experiments.simulation.nodes.draft import DraftNode
 from experiments.simulation.nodes.users import Generation
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.text import alone
@@ -71,15 +69,11 @@ class Silence:
     def _since(self, draft: DraftNode) -> float:
         """Its users' last new token, or the end of the last blow since then, whichever is later.
 
-        While the verify node is away nothing is owed, but by a draft model that goes on alone.
+        While the verify node is away nothing is owed.
         """
         world = self._world
-        settings = world.settings
-        back_at = world.verify.booted_at
-        if world.verify.core is None:
-            alone_at = world.verify.went_at + TIMEOUT_S + settings.connect_timeout_s
-            back_at = alone_at if settings.falls_back else world.now
-        concerned = world.drafts if shares_a_fate(settings) else [draft]
+        back_at = world.now if world.verify.core is None else world.verify.booted_at
+        concerned = world.drafts if shares_a_fate(world.settings) else [draft]
         blows = [other.struck_until for other in concerned]
         moved = [other.moved_at for other in concerned]
         return max(back_at, *blows, *moved)
@@ -125,11 +119,7 @@ def _compare(
     delivered = tuple(generation.delivered)
     target = int(generation.session.target or 0)
     context_len = min(settings.context_len, settings.num_pages * settings.page_size)
-    expected = by_both(generation, context_len, target)
-    if not (any(generation.local) or (generation.ended is not None and generation.ended.was_local)):
-        expected = alone(request, context_len, target)
-    if sum(generation.local) != generation.session.statistics.num_local:
-        found.what.append(f"{generation.session.statistics.num_local} tokens are counted as local")
+    expected = alone(request, context_len, target)
     if generation.fail is not None and not had_reason(generation, world):
         found.what.append(f"a session failed for no reason: {generation.fail}")
     elif generation.fail is not None or generation.cancelled:
@@ -157,14 +147,9 @@ def had_reason_with_one(generation: Generation, world: World) -> bool:
 
 
 def was_given_up(generation: Generation, settings: Settings) -> bool:
-    """True if the verify node was away for too long, and the draft model could not go on alone either."""
+    """True if the verify node was away for too long."""
     ended, slow = generation.ended, 1.0 + settings.faults.drift
-    if ended is None or ended.away_s * slow <= settings.connect_timeout_s:
-        return False
-    if not settings.falls_back:
-        return True
-    num_tokens = len(generation.session.request.prompt) + len(generation.delivered)
-    return ended.was_local and (num_tokens >= settings.draft_context_len or ended.idle_s * slow > GIVE_UP_S)
+    return ended is not None and ended.away_s * slow > settings.connect_timeout_s
 
 
 def _is_earned(code: str, settings: Settings) -> bool:

@@ -104,19 +104,11 @@ def _with_absences(settings: Settings, seed: int) -> Settings:
     busy = rng.choice([0.0, 0.0, 0.0, 0.003])
     struck = {name: max(seconds, least_s) for name, seconds in every.items() if seconds}
     settings = with_faults(settings, **struck, busy=busy, connections=bool(struck or busy))
-    return replace(
-        settings,
-        connect_timeout_s=rng.choice([inf, 1.0, 5.0]),
-        falls_back=rng.random() < 0.5,
-        draft_context_len=rng.choice([1 << 30, 1 << 30, 30]),
-    )
+    return replace(settings, connect_timeout_s=rng.choice([inf, 1.0, 5.0]))
 
 
 def _with_ngrams(settings: Settings, seed: int) -> Settings:
-    """Draft nodes with n-gram indexes, some of them without a draft model, and nodes that claim and shape anything.
-
-    A node without a model cannot go on alone, so there is none where nodes do.
-    """
+    """Draft nodes with n-gram indexes, some of them without a draft model, and nodes that claim and shape anything."""
     rng = random.Random(f"ngrams {seed}")
     kinds: list[NgramKind] = ["off", "index", "right", "hostile"]
     claims: list[Claims] = ["known", "known", "certain", "impossible", "random"]
@@ -125,7 +117,7 @@ def _with_ngrams(settings: Settings, seed: int) -> Settings:
         settings = replace(
             settings,
             ngrams=tuple(rng.choice(kinds) for _ in range(3)),
-            has_model=tuple(settings.falls_back or rng.random() < 0.7 for _ in range(4)),
+            has_model=tuple(rng.random() < 0.7 for _ in range(4)),
             num_users=rng.randint(1, 2),
         )
     settings = replace(

@@ -145,7 +145,7 @@ class FleetDraft(DraftNode):
         if isinstance(message, Redirect) and self.core.counts.num_redirected > number:
             self._was_sent(message.session_id)
         for action in actions:
-            if isinstance(action, Tell) and isinstance(action.item, Deliver) and not action.item.local:
+            if isinstance(action, Tell) and isinstance(action.item, Deliver):
                 self._was_told(action.session_id, link)
         self._carry_out(actions)
 

@@ -142,11 +142,9 @@ class DraftNode:
         link = VerifyLink.begin(hello, TIMEOUT_S, self._watch.now)
         self.core = DraftCore(
             link,
-            settings.draft_context_len,
             settings.connect_timeout_s,
             addresses=self._addresses(),
-            stays=not (settings.falls_back and self._has_model),
-            falls_back=settings.falls_back and self._has_model,
+            stays=True,
             ngrams=make_ngrams(
                 of_client(settings.ngrams, self.index), self._acceptances, of_client(settings.ngram_rate, self.index)
             ),
@@ -181,7 +179,7 @@ class DraftNode:
 
     @property
     def _is_closed(self) -> bool:
-        ends = self.core.connect_timeout_s < inf and not self.core.falls_back
+        ends = self.core.connect_timeout_s < inf
         return self._is_stopping or (ends and self.core.away_s(self._watch.now) > MENDING_S)
 
     def _start(self, request: Request) -> None:
@@ -300,7 +298,6 @@ class DraftNode:
         match item:
             case Deliver():
                 generation.delivered += item.tokens
-                generation.local += [item.local] * len(item.tokens)
                 generation.times.delivered(len(item.tokens), self.world.clock.now)
                 self.moved_at = generation.moved_at = self.world.clock.now
                 return generation.cancel_after is None or len(generation.delivered) <= generation.cancel_after
@@ -308,12 +305,8 @@ class DraftNode:
                 generation.finish = item
             case Fail():
                 generation.fail = item
-        now = self.world.clock.now
-        away_s = 0.0 if self.core.links.is_anybody_there else now - self._away_at
-        welcome, core = self.core.link.welcome, self.core
-        context_len = core.context_len if welcome is None else welcome.context_len
-        idle_s = now - generation.moved_at
-        generation.ended = Circumstances(core.is_local, context_len, self._is_stopping, away_s, idle_s)
+        away_s = 0.0 if self.core.links.is_anybody_there else self.world.clock.now - self._away_at
+        generation.ended = Circumstances(self._is_stopping, away_s)
         self._end(session_id)
         return True
 

@@ -26,7 +26,6 @@ class Generation:
     times: Times  # at which its user got its tokens
     cancel_after: int | None = None  # tokens
     delivered: list[int] = field(default_factory=list)
-    local: list[bool] = field(default_factory=list)  # of each delivered token: whether the draft model wrote it alone
     finish: Finish | None = None
     fail: Fail | None = None
     cancelled: bool = False
@@ -37,11 +36,8 @@ class Generation:
 class Circumstances:
     """The circumstances when a user was told the end of a text."""
 
-    was_local: bool  # the draft model wrote alone
-    context_len: int  # of the target, or of the draft model as long as no target was seen
     was_stopping: bool  # the draft node stopped in good order
     away_s: float  # for how long its verify node had been away
-    idle_s: float  # since the last token
 
 
 class Users:

@@ -22,7 +22,7 @@ from goodspeed.serving.events import print_json
 from goodspeed.serving.web.bodies import ChatChunkChoice, MarkedSpan, Usage
 
 INTERRUPTED = "interrupted"
-ACCEPTED, LOCAL, DIM, PLAIN = Style(color="green"), Style(color="yellow"), Style(dim=True), Style()
+ACCEPTED, DIM, PLAIN = Style(color="green"), Style(dim=True), Style()
 HELP = "/reset forgets the conversation, /quit or Ctrl-D ends; Ctrl-C stops an answer"
 
 
@@ -39,7 +39,7 @@ class Answer:
     def figures(self) -> dict[str, Any]:
         """Returns the text and its figures; None for figures that the node did not send."""
         usage, own = self.usage, self.usage.goodspeed if self.usage is not None else None
-        told = {name: getattr(own, name, None) for name in ("rounds", "drafted", "accepted", "local")}
+        told = {name: getattr(own, name, None) for name in ("rounds", "drafted", "accepted")}
         return {
             "text": self.text,
             "finish_reason": self.reason,
@@ -63,8 +63,6 @@ class Answer:
             rate = told["acceptance_rate"]
             parts.append("nothing drafted" if rate is None else f"acceptance {rate:.2f}")
             parts.append(f"{told['num_rounds']} rounds")
-        if told["num_local"]:
-            parts.append(f"{told['num_local']} tokens by the draft model alone")
         if slo := told["slo"]:
             promise = {True: " (promised)", False: " (best effort)", None: ""}[slo["promised"]]
             parts.append(f"{slo['tier'] or 'service level'} {'kept' if slo['attained'] else 'missed'}{promise}")
@@ -131,7 +129,7 @@ class Conversation:
         thinking, spans = choice.delta.reasoning_content or "", _spans(choice)
         if self.json:
             kind = {"event": "thinking" if thinking else "text", "turn": len(self.answers)}
-            told = [{"text": one.text, "accepted": one.accepted, "local": bool(one.local)} for one in spans]
+            told = [{"text": one.text, "accepted": one.accepted} for one in spans]
             print_json({**kind, "text": thinking or choice.delta.content, "spans": told})
             return
         if thinking:
@@ -140,7 +138,7 @@ class Conversation:
             self.say("\n")
         self.is_thinking = bool(thinking)
         for span in spans:
-            style = LOCAL if span.local else ACCEPTED if span.accepted and self.config.tint else PLAIN
+            style = ACCEPTED if span.accepted and self.config.tint else PLAIN
             sys.stdout.write(style.render(safe(span.text)) if self.has_colours[0] else safe(span.text))
         sys.stdout.flush()
 
@@ -152,9 +150,9 @@ class Conversation:
 def _spans(choice: ChatChunkChoice) -> list[MarkedSpan]:
     """Returns a chunk's text as spans; one span if the node marks none."""
     text, told = choice.delta.content or "", choice.goodspeed
-    if told is not None and told.spans is not None and "".join(span.text for span in told.spans) == text:
+    if told is not None and "".join(span.text for span in told.spans) == text:
         return told.spans
-    return [MarkedSpan(text=text, accepted=False, local=told is not None and told.local)]
+    return [MarkedSpan(text=text, accepted=False)]
 
 
 def _has_colours(console: Console) -> bool:

@@ -35,13 +35,11 @@ class Speculation(BaseModel):
     """Speculation statistics of this request: verdicts, verified drafted tokens, and accepted ones.
 
     `drafted_by` and `accepted_by` count by source: the draft model, this node's n-gram index, or the verify node.
-    `local`: tokens that the draft model wrote alone while the verify node was away.
     """
 
     rounds: int
     drafted: int
     accepted: int
-    local: int
     drafted_by: dict[DraftSource, int]
     accepted_by: dict[DraftSource, int]
     slo: KeptSlo | None = None
@@ -99,19 +97,12 @@ class Metrics(BaseModel):
 class MarkedSpan(BaseModel):
     text: str
     accepted: bool
-    local: bool | None = None
 
 
 class Marked(BaseModel):
-    """The origin of a text, if requested or if not the target's own.
+    """The origin of a chunk's text, if requested: spans from accepted drafts or from the target; joined, the text."""
 
-    In a chunk, `spans`: parts from accepted drafts, the target, or the draft model alone; joined, they are the text.
-    In a chunk, `local`: the draft model alone wrote some of it. In a whole text, `local_tokens`: their number.
-    """
-
-    spans: list[MarkedSpan] | None = None
-    local: bool | None = None
-    local_tokens: int | None = None
+    spans: list[MarkedSpan]
 
 
 class CompletionChoice(BaseModel):
@@ -188,7 +179,6 @@ class ChatChoice(BaseModel):
     logprobs: ChatLogprobs | None
     finish_reason: ChatFinishReason
     token_ids: list[int] | None = None
-    goodspeed: Marked | None = None
 
 
 class ChatCompletion(BaseModel):
@@ -260,8 +250,6 @@ class Status(BaseModel):
 
 
 class Ready(Status):
-    """The target is null while the verify node is unreachable and the draft model writes alone."""
-
     target: str | None
     target_fingerprint: str | None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-OWN: dict[str, Any] = {"rounds": 2, "drafted": 4, "accepted": 3, "local": 0, "drafted_by": {}, "accepted_by": {}}
+OWN: dict[str, Any] = {"rounds": 2, "drafted": 4, "accepted": 3, "drafted_by": {}, "accepted_by": {}}
 USAGE: dict[str, Any] = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8, "goodspeed": OWN}
 FRAME: dict[str, Any] = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "first"}
 MODEL: dict[str, Any] = {"object": "model", "created": 1, "owned_by": "goodspeed", "max_model_len": 9}

@@ -10,7 +10,7 @@ import pytest
 
 from goodspeed.app import cli
 from goodspeed.app.chat.command import KEY_VARIABLE
-from tests.app.chat.stub import FRAME, LAST, OWN, USAGE, Stub, chunk, event, serving
+from tests.app.chat.stub import FRAME, LAST, USAGE, Stub, chunk, event, serving
 
 Talk = Callable[..., tuple[int, str, str]]
 
@@ -82,8 +82,7 @@ def test_events_and_the_result_last(stub: Stub, talk: Talk) -> None:
     ready, text, answer, result = map(json.loads, out.splitlines())
     assert (status, err) == (0, "")
     assert ready == {"event": "ready", "url": stub.url, "model": "first"}
-    told = [span | {"local": False} for span in spans]
-    assert text == {"event": "text", "turn": 0, "text": "Hello", "spans": told}
+    assert text == {"event": "text", "turn": 0, "text": "Hello", "spans": spans}
     assert (answer.pop("event"), answer.pop("turn")) == ("answer", 0)
     assert result["answers"] == [answer]
     assert result["messages"] == [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello"}]
@@ -99,20 +98,6 @@ def test_accepted_text_is_tinted_if_asked_for(stub: Stub, talk: Talk, colours: C
     colours()
     assert talk("hi", "--tint")[1] == "\x1b[32mHel\x1b[0mlo!\n"
     assert talk("hi")[1] == "Hello!\n"
-
-
-def test_what_the_draft_model_wrote_alone_is_shown(stub: Stub, talk: Talk, colours: Callable[[], None]) -> None:
-    """With tints and without; by spans, where the node tells them."""
-    usage = {**USAGE, "goodspeed": {**OWN, "local": 2}}
-    spans = [{"text": "!", "accepted": False}, {"text": "?", "accepted": False, "local": True}]
-    body = (
-        chunk("He") + chunk("llo", goodspeed={"local": True}) + chunk("!?", goodspeed={"local": True, "spans": spans})
-    )
-    stub.body = body + event({**FRAME, "choices": [], "usage": usage}) + b"data: [DONE]\n\n"
-    assert "2 tokens by the draft model alone" in talk("hi")[2]
-    assert json.loads(talk("hi", "--json")[1].splitlines()[-1])["answers"][0]["num_local"] == 2
-    colours()
-    assert talk("hi")[1] == "He\x1b[33mllo\x1b[0m!\x1b[33m?\x1b[0m\n"
 
 
 def test_what_the_model_thinks_is_dimmed_and_not_sent_back(stub: Stub, talk: Talk, colours: Callable[[], None]) -> None:

@@ -16,7 +16,6 @@ from draft_node.core.actions import (
     Request,
     Send,
     Tell,
-    WriteLocally,
 )
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
@@ -34,7 +33,7 @@ ONE, TWO = session_id(1), session_id(2)
 def make(**options):
     """A core whose verify node was never there."""
     link = VerifyLink.begin(make_hello(), TIMEOUT_S, now=0.0)
-    return DraftCore(link, context_len=50, connect_timeout_s=TOO_LONG_S, **options)
+    return DraftCore(link, connect_timeout_s=TOO_LONG_S, **options)
 
 
 def request(number=1, **changes):
@@ -75,7 +74,7 @@ def test_a_text_waits_for_the_verify_node_and_is_opened_when_it_is_there():
     assert core.begin(request(1), 0.0) == []
     assert core.begin(request(2), 0.0) == []
     actions = core.receive(WELCOME, 1.0)
-    assert actions[0] == Connected(WELCOME, was_local=False)
+    assert actions[0] == Connected(WELCOME)
     assert kinds(actions[1:]) == [OpenSession, Propose, OpenSession, Propose]
     assert [action.message.session_id for action in actions if isinstance(action, Send)] == [ONE, TWO]
 
@@ -172,7 +171,7 @@ def test_a_refusal_is_counted_and_one_of_a_session_goes_to_that_session(core):
 # -- an absence that is too long ---------------------------------------------------------------------------------------
 
 
-def test_a_node_that_neither_stays_nor_falls_back_gives_up():
+def test_a_node_that_does_not_stay_gives_up():
     core = make()
     core.begin(request(), 0.0)
     assert GiveUp not in kinds(core.tick(TOO_LONG_S))
@@ -189,35 +188,6 @@ def test_a_node_that_stays_ends_the_texts_that_wait_and_goes_on_asking():
     assert told(actions) == [(ONE, away)]
     core.forget(ONE, 5.0)
     assert kinds(core.receive(WELCOME, 12.0)) == [Connected]
-
-
-def test_a_node_that_falls_back_writes_alone_until_the_verify_node_is_back():
-    core = make(falls_back=True)
-    core.begin(request(1), 0.0)
-    actions = core.tick(TOO_LONG_S + 0.1)
-    assert WriteLocally() in actions
-    assert core.is_local
-    assert WriteLocally() not in core.tick(TOO_LONG_S + 0.2)
-    [wanted] = [action for action in actions if isinstance(action, Propose)]
-    assert wanted.local
-    alone = core.proposed(Proposed(ONE, wanted.epoch, wanted.round, (5,)), 11.0)
-    assert told(alone) == [(ONE, Deliver((5,), local=True))]
-    [late] = core.begin(request(2), 11.0)  # it does not wait for the next tick
-    assert late.local
-    back = core.receive(WELCOME, 12.0)
-    assert back[0] == Connected(WELCOME, was_local=True)
-    assert not core.is_local
-    assert [action.message.committed for action in back if isinstance(action, Send)] == [(5,), ()]
-
-
-def test_the_draft_models_context_bounds_what_it_writes_alone():
-    core = make(falls_back=True)
-    core.receive(WELCOME, 0.0)  # the target has room for more
-    core.broke(1.0)
-    core.begin(request(prompt=(1,) * 50), 1.0)
-    [(_, fail)] = told(core.tick(TOO_LONG_S + 1.1))
-    assert fail.code == "verify_away"
-    assert "context of 50" in fail.what
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------

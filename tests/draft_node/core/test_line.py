@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draft_node.core.actions import Fail, Propose, Request, Send, Tell
+from draft_node.core.actions import Fail, Request, Send, Tell
 from draft_node.core.core import DraftCore
 from draft_node.core.line import LATER_S, Line
 from draft_node.core.link import VerifyLink
@@ -21,7 +21,7 @@ class Node:
 
     def __init__(self, num_slots=2, num_rooms=100, connected=True, **options):
         link = VerifyLink.begin(make_hello(), 1e9, now=0.0)
-        self.core = DraftCore(link, context_len=1000, line=Line(num_slots), has_model=False, **options)
+        self.core = DraftCore(link, line=Line(num_slots), has_model=False, **options)
         self.now = 0.0
         self.num_rooms = num_rooms
         self.rooms: list[int] = []  # the sessions that are open there
@@ -142,14 +142,6 @@ def test_after_a_break_those_with_a_place_are_opened_again_and_room_is_tried_ane
     node.carry_out(node.core.receive(WELCOME, 1.0))
     node.wait(0.1)
     assert (node.asked, node.rooms) == ([1, 2, 3], [1, 2, 3])
-
-
-def test_the_draft_model_writes_alone_for_those_with_a_place_only():
-    node = Node(num_slots=1, connected=False, falls_back=True, connect_timeout_s=1.0)
-    node.core.has_model = True
-    node.begin(1, 2)
-    actions = node.core.tick(2.0)
-    assert [action.request.session_id for action in actions if isinstance(action, Propose)] == [session_id(1)]
 
 
 def test_who_waits_is_told_the_last_word_and_gets_no_place_any_more():

@@ -50,7 +50,7 @@ def session():
 def running(session):
     """It has sent a draft of two tokens."""
     session.receive(verdict(3, [7], may_draft=2), 1.0)
-    session.proposed(proposed(session, [8, 9], proposal=b"p"), 2.0)
+    session.proposed(proposed(session, [8, 9], proposal=b"p"))
     assert session.state is State.RUNNING
     return session
 
@@ -66,7 +66,7 @@ def test_connect_opens_and_warms_the_draft_model():
     )
     assert warm == Propose(REQUEST, 1, 0, (1, 2, 3), 0)
     assert session.state is State.OPENING
-    assert session.proposed(proposed(session, []), 0.1) == []  # warmed up
+    assert session.proposed(proposed(session, [])) == []  # warmed up
 
 
 def test_without_drafts_nothing_is_warmed():
@@ -81,7 +81,7 @@ def test_a_verdict_is_delivered_and_drafted_on(session):
         Propose(REQUEST, 1, 1, (1, 2, 3, 7), 2, max_depth=2),
     ]
     draft = Draft(ID, 1, 4, (8, 9), complete=True, proposal=b"p")
-    assert session.proposed(proposed(session, [8, 9], proposal=b"p"), 2.0) == [Send(draft)]
+    assert session.proposed(proposed(session, [8, 9], proposal=b"p")) == [Send(draft)]
     delivered, acknowledged, asked = session.receive(verdict(4, [8, 5], may_draft=3, verified=2, accepted=1), 3.0)
     assert (delivered, acknowledged) == (Deliver((8, 5), (), (True, False)), Send(Ack(ID, 1, 6)))
     assert asked == Propose(REQUEST, 1, 2, (1, 2, 3, 7, 8, 5), 3, max_depth=3)
@@ -168,7 +168,7 @@ def test_what_is_applied_is_repeated_while_nothing_comes(session, is_running):
 @pytest.mark.parametrize("changes", [{"epoch": 0}, {"round": 0}, {"round": 2}])
 def test_a_proposal_of_the_past_is_not_sent(session, changes):
     session.receive(verdict(3, [7], may_draft=2), 1.0)
-    assert session.proposed(proposed(session, [8], **changes), 2.0) == []
+    assert session.proposed(proposed(session, [8], **changes)) == []
 
 
 # -- away and back -----------------------------------------------------------------------------------------------------
@@ -251,10 +251,10 @@ def test_a_text_begins_only_with_the_target_that_it_was_asked_for():
     assert (failed.code, session.state) == ("target_changed", State.DONE)
 
 
-def test_what_fills_the_context_does_not_go_on_whoever_wrote_it():
+def test_what_fills_the_context_does_not_go_on():
     [failed] = Session(REQUEST).connect(0.0, "one", context_len=3)
     assert failed.code == "prompt"
     assert "3 tokens leave no room" in failed.what
     alone = Session(REQUEST)
-    alone.tokens.append(9)  # the draft model wrote it before this context was known
+    alone.tokens.append(9)  # another verify node had a longer context
     assert alone.connect(0.0, "one", context_len=4) == [Finish("length")]

@@ -181,7 +181,7 @@ class SessionLaws(RuleBasedStateMachine):
         self.modelled.append((*wanted.tokens, *proposal.tokens))
         self.answered.add((wanted.epoch, wanted.round))
         is_wanted = (wanted.epoch, wanted.round) == (self.session.epoch, self.session.asking.round)
-        actions = self._take(self.session.proposed(proposal, self.now))
+        actions = self._take(self.session.proposed(proposal))
         assert is_wanted or not actions
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 9.0]))

@@ -2,8 +2,7 @@
 
 from msgspec.structs import replace
 
-from draft_node.core.actions import Fail, Proposed, Request, Send
-from draft_node.core.local import Terms
+from draft_node.core.actions import Fail, Request, Send
 from draft_node.core.session import Session
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import OpenSession, Sampling, Slo, Verdict
@@ -34,13 +33,6 @@ def test_opened_again_it_tells_for_how_long_the_first_token_has_been_there():
     session.disconnect()
     again = opened(session, 13.0)
     assert (again.slo, again.committed) == (Slo(CHAT, 3.0, since_first_s=2.0), (7, 8))
-
-
-def test_a_token_that_the_draft_model_wrote_alone_is_there_too():
-    session = Session(REQUEST)
-    session.fall_back(Terms("away", 100, None), 12.0)
-    session.proposed(Proposed(ID, session.epoch, session.asking.round, (7,)), 12.5)
-    assert opened(session, 13.0).slo == Slo(CHAT, 3.0, since_first_s=0.5)
 
 
 # -- promises ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from msgspec.structs import replace
 from starlette.testclient import TestClient
 
 from draft_node.config import DraftConfig
@@ -48,7 +47,6 @@ class FakeService(Service):
 
     # What the service asks its daemon and its checkpoint for; there are none here.
     is_ready: bool = True
-    is_local: bool = False
     context_len: int = CONTEXT_LEN
     vocab_size: int = 256
     eos_ids: tuple[int, ...] = (0, 1)
@@ -70,7 +68,6 @@ class FakeService(Service):
         self.wanted: list[Wanted] = []
         self.error: Exception | None = None
         self.fails_after = 0  # tokens
-        self.local_from: int | None = None  # from this token on the draft model writes alone
         self.known_levels = levels(SloTerms())
         self.cached: list[int] = []  # tokens of the prompt that each next text finds in memory
         self.slow_choices = 0  # texts whose objectives are missed
@@ -93,24 +90,22 @@ class FakeService(Service):
             yield Piece("", (), prompt=self.prompt(wanted))
         if self.retargets_after is not None:
             for _ in range(self.retargets_after):
-                yield Piece("?", (self.token("?", wanted.num_logprobs),), (Span("?", False, False),))
+                yield Piece("?", (self.token("?", wanted.num_logprobs),), (Span("?", False),))
             if not wanted.restarts:
                 raise RequestRefused("target_changed", "another target")
             yield Begun("b2")
         for index in range(wanted.max_tokens):
             if self.error is not None and index >= self.fails_after:
                 raise self.error
-            letter, local = LETTERS[index % 26], self.local_from is not None and index >= self.local_from
-            token = replace(self.token(letter, wanted.num_logprobs), local=local)
-            yield Piece(letter, (token,), (Span(letter, index % 2 == 0 and not local, local),))
-        num_local = 0 if self.local_from is None else wanted.max_tokens - self.local_from
+            letter = LETTERS[index % 26]
+            yield Piece(letter, (self.token(letter, wanted.num_logprobs),), (Span(letter, index % 2 == 0),))
         statistics = Statistics(num_rounds=2, num_drafted=3, num_accepted=1)
         statistics.num_cached = self.cached.pop(0) if self.cached else 0
         statistics.drafted.update(ngram=2, model=1)
         statistics.accepted.update(ngram=1)
         statistics.drafts.update({(2, 1): 1, (1, 0): 1})
         kept = self._kept(wanted.slo) if wanted.slo is not None else None
-        yield Ended("length", None, wanted.max_tokens, statistics, num_local, kept)
+        yield Ended("length", None, wanted.max_tokens, statistics, kept)
 
     @staticmethod
     def prompt(wanted: Wanted) -> PromptTokens:

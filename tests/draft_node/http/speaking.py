@@ -62,6 +62,4 @@ class SpeakingService(FakeService):
                 break
         if not answer.is_complete:
             yield answer.take(Finish("stop" if reason == "stop" else "length"))
-        yield Ended(
-            answer.reason, answer.stop, answer.num_tokens, Statistics(), answer.num_local, None, answer.num_thinking
-        )
+        yield Ended(answer.reason, answer.stop, answer.num_tokens, Statistics(), None, answer.num_thinking)

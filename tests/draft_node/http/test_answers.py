@@ -21,7 +21,6 @@ SPECULATION = {
     "rounds": 2,
     "drafted": 3,
     "accepted": 1,
-    "local": 0,
     "drafted_by": {"model": 1, "ngram": 2, "self": 0},
     "accepted_by": {"model": 0, "ngram": 1, "self": 0},
 }
@@ -89,7 +88,6 @@ def test_prompts_and_choices_in_order_with_the_prompt_before_them(api: Api) -> N
         "rounds": 8,
         "drafted": 12,
         "accepted": 4,
-        "local": 0,
         "drafted_by": {"model": 4, "ngram": 8, "self": 0},
         "accepted_by": {"model": 0, "ngram": 4, "self": 0},
     }

@@ -163,14 +163,6 @@ def test_the_targets_own_stop_string_ends_the_turn() -> None:
     assert (answer["stop_reason"], answer["stop_sequence"]) == ("end_turn", None)
 
 
-def test_what_the_draft_model_wrote_alone_is_marked(api: Api) -> None:
-    api.service.local_from = 1
-    events = events_of(ask(api, max_tokens=3, stream=True))
-    deltas = [event for event in events if event["type"] == "content_block_delta"]
-    assert [event.get("goodspeed") for event in deltas] == [None, {"local": True}, {"local": True}]
-    assert joined(events)["goodspeed"] == {"local_tokens": 2} == ask(api, max_tokens=3).json()["goodspeed"]
-
-
 # -- what is asked for -------------------------------------------------------------------------------------------------
 
 

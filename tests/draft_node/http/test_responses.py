@@ -122,15 +122,6 @@ def test_a_text_without_any_token_is_a_response_without_output() -> None:
     assert (answer.json()["output"], answer.json()["status"]) == ([], "completed")
 
 
-def test_what_the_draft_model_wrote_alone_is_marked(api: Api) -> None:
-    api.service.local_from = 1
-    events = events_of(respond(api, max_output_tokens=3, stream=True))
-    marks = [event.get("goodspeed", {}).get("local") for event in events if event["type"].endswith("text.delta")]
-    assert marks == [None, True, True]
-    assert events[-1]["response"]["goodspeed"]["local_tokens"] == 2
-    assert events[-1]["response"]["system_fingerprint"] is None
-
-
 # -- what is asked for -------------------------------------------------------------------------------------------------
 
 

@@ -27,12 +27,6 @@ def test_under_the_ratio_rule_the_draft_model_has_a_part_in_it(ask: Any) -> None
     assert ask(Api(verification="ratio"), max_tokens=3).json()["system_fingerprint"] == "fp_b1_d1"
 
 
-def test_what_the_draft_model_wrote_alone_is_of_no_target() -> None:
-    api = Api()
-    api.service.local_from = 1
-    assert api.complete(max_tokens=3).json()["system_fingerprint"] is None
-
-
 def test_the_node_names_both_models() -> None:
     models = {"target": "big-model", "target_fingerprint": "b1", "draft": "small-model", "draft_fingerprint": "d1"}
     api = Api()

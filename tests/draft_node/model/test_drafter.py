@@ -493,3 +493,9 @@ def test_counts_of_a_text_are_forgotten_with_it():
     assert len(drafter._counted) == 1
     drafter.forget(request.session_id)
     assert len(drafter._counted) == 0
+
+
+def test_the_context_is_the_models_or_what_fits_into_the_memory():
+    small = make_drafter(num_pages=3)
+    assert small.context_len == 3 * small.runner.pool.page_size < CHECKPOINT.context_len
+    assert make_drafter(num_pages=4096).context_len == CHECKPOINT.context_len

@@ -101,15 +101,6 @@ def test_tokens_behind_masks_are_claimed_for_what_they_are():
         assert claimed == pytest.approx(least + (1 - least) * confident, abs=1e-4)
 
 
-def test_a_local_text_is_what_the_model_writes_token_by_token():
-    request = make_request(sampling=Sampling(temperature=0.0))
-    text = list(request.prompt)
-    for _ in range(6):
-        text.append(int(plain_logits(text, 0).argmax()))
-    propose = replace(wanted(request, request.prompt, 6), local=True)
-    assert fresh(propose) == tuple(text[len(request.prompt) :])
-
-
 def test_masks_leave_no_keys_and_values():
     """After a pass with masks, logits go on as in a session that never had any; pages are those of the tokens alone."""
     text, more = list(range(11)), [20, 21]

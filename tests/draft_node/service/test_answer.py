@@ -149,17 +149,16 @@ def test_tokens_have_the_targets_own_logprobs_beside_them() -> None:
 
 
 def test_what_is_held_back_is_marked_as_it_came() -> None:
-    """A character counts with the token that completes it, and what never becomes one with the last token."""
+    """A character counts with the token that completes it; what never becomes one is no accepted text."""
     ids = ids_of("a日b日")
     whole = TextStream(tokenizer())
     ends = [n for n in range(len(ids)) if whole.push([ids[n]])]  # tokens that complete something
     assert len(ends) < len(ids)
     answer = Answer(tokenizer(), token_texts(), (), 0)
-    pieces = [answer.take(Deliver((token,), local=n == ends[1])) for n, token in enumerate(ids)]
+    pieces = [answer.take(Deliver((token,), accepted=(n == ends[1],))) for n, token in enumerate(ids)]
     spans = [span for piece in pieces for span in piece.spans]
-    assert [span.text for span in spans if span.local] == ["日"]
-    assert answer.num_local == sum(token.local for piece in pieces for token in piece.tokens) == 1
+    assert [span.text for span in spans if span.accepted] == ["日"]
     cut_off = Answer(tokenizer(), token_texts(), (), 0)
-    cut_off.take(Deliver((ids[ends[0] + 1],), local=True))
+    cut_off.take(Deliver((ids[ends[0] + 1],), accepted=(True,)))
     [span] = cut_off.take(Finish("length")).spans
-    assert span.local
+    assert not span.accepted

@@ -82,16 +82,6 @@ def test_why_it_lets_nobody_in_is_told_once_and_the_advice_is_another() -> None:
     assert wait(connection, 7.1, 7.2, trouble="barred") == [f"the verify node at {ENDPOINT} refuses this node: barred"]
 
 
-def test_a_draft_model_that_goes_on_alone_is_told_and_so_is_its_end() -> None:
-    connection = ConnectionStatus(ENDPOINT)
-    come(connection)
-    wait(connection, 0.0, 1.0)
-    alone = text(connection.look(connected=False, away_s=1.1, trouble=None, local=True))
-    assert alone == ["the draft model now writes alone (--fallback local)"]
-    assert text(connection.look(connected=False, away_s=1.2, trouble=None, local=True)) == []
-    assert come(connection) == ["the verify node is back after 1.2 s; the target writes again"]
-
-
 def test_the_verify_nodes_own_words_cannot_command_a_terminal() -> None:
     connection = ConnectionStatus("tcp://there:5555")
     said = connection.look(connected=False, away_s=0.1, trouble="no\x1b[2J\nroot: all is well")

@@ -55,11 +55,10 @@ class FakeDaemon:
     """Connected; answers every prompt with its own tokens, `at_once` of them together."""
 
     at_once: int = 1
-    ready: Connected = field(default_factory=Connected)
+    connected: Connected = field(default_factory=Connected)
     chat_defaults: Defaults = field(default_factory=Defaults)
     link: Any = field(default_factory=lambda: SimpleNamespace(welcome=None, connected=False))
     drafting: Any = None
-    is_local: bool = False
     is_full: bool = False
     connect_timeout_s: float = 60.0
     served: list[Request] = field(default_factory=list)
@@ -80,7 +79,7 @@ class FakeDaemon:
             slo=SloTerms(),
         )
         self.link.connected = True
-        self.ready.set()
+        self.connected.set()
         return self
 
     async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
@@ -139,7 +138,7 @@ def test_the_target_says_where_a_text_ends() -> None:
 
     async def ask() -> None:
         asking = asyncio.create_task(console.run())
-        await daemon.ready.awaited.wait()
+        await daemon.connected.awaited.wait()
         assert not asking.done()
         daemon.connect()
         await asking
@@ -283,28 +282,6 @@ def test_a_text_is_asked_for_anew_under_the_next_target_while_nothing_of_it_is_w
     assert (first.target, second.target) == ("one", "two")
     assert second.sampling == replace_struct(first.sampling, temperature=0.5)  # the same seed
     assert first.session_id != second.session_id
-
-
-def test_what_the_draft_model_wrote_alone_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    class Alone(FakeDaemon):
-        async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
-            yield Deliver(request.prompt[:1])
-            yield Deliver(request.prompt[1:], local=True)
-            yield Finish("length")
-
-        def session(self, _: bytes) -> Any:
-            return SimpleNamespace(statistics=Statistics(num_tokens=5, num_local=4), target=None, promised=None)
-
-    console = make_console(Alone(is_local=True), [Prompt("The river runs on")])
-    console.daemon.ready.set()  # without a verify node, and a welcome of it
-    console.events = EventLog(enabled=True)
-    row = run(console)[0]
-    assert row["num_local"] == 4
-    captured = capsys.readouterr()
-    told = [json.loads(line) for line in captured.out.splitlines()]
-    assert [event["local"] for event in told if event["event"] == "tokens"] == [False, True]
-    assert [event["num_local"] for event in told if event["event"] == "finish"] == [4]
-    assert captured.err == "prompt 1: 4 of its 5 tokens were written by the draft model alone\n"
 
 
 def test_tokens_are_told_with_what_drafted_them_so_far(capsys: pytest.CaptureFixture[str]) -> None:

@@ -463,3 +463,17 @@ def test_prompts_are_encoded_as_the_console_encodes_them() -> None:
 
 def here_ids(text: str) -> list[int]:
     return encode_prompt(load("tiny-draft-s").tokenizer, text)
+
+
+def test_a_text_that_runs_ends_with_an_error_if_the_verify_node_stays_away() -> None:
+    async def work() -> None:
+        async with edge(connect_timeout_s=0.3) as here:
+            writing = asyncio.create_task(write(here.service, wanted(max_tokens=1500, ignore_eos=True)))
+            await until(lambda: here.daemon.statistics.num_tokens > 0)
+            here.network.fate = lambda packet: ()
+            with pytest.raises(VerifyAway, match=AWAY):
+                await writing
+            assert not here.service.is_ready
+            assert not here.daemon.connected.is_set()
+
+    run(work())

@@ -1,30 +1,25 @@
-"""Nodes that stop or stay away, connections that end, and a draft model that writes alone, each by itself.
+"""Nodes that stop or stay away, and connections that end, each by itself.
 
 For every ending there is a world in which it is earned, and one, broken on purpose, in which it is found.
 """
 
 from dataclasses import replace
-from itertools import pairwise
 from math import inf
 from typing import Any
 
 import pytest
 
-from draft_node.core.actions import Deliver, Fail, Finish, Tell
+from draft_node.core.actions import Fail, Tell
 from draft_node.core.core import DraftCore
-from draft_node.core.local import Local
 from experiments.simulation.checking.checks import Findings
 from experiments.simulation.checking.worlds import some_settings
 from experiments.simulation.faults import play
 from experiments.simulation.nodes.users import Generation
 from experiments.simulation.settings import Settings, with_faults
 from experiments.simulation.world import World
-from goodspeed.fair.round_time import Linear
 
 CALM = Settings(num_clients=3, num_sessions=8, max_tokens=80, context_len=200, num_pages=400)
 LONG_AWAY = with_faults(CALM, away_every_s=3.0, away_s=10.0)
-SLOW = Linear(fixed_s=0.2)  # else a text is written to its end before the verify node is back
-LOCAL = replace(LONG_AWAY, falls_back=True, connect_timeout_s=1.0, draft_cost=(SLOW,))
 ENDING = replace(LONG_AWAY, connect_timeout_s=1.0)
 
 
@@ -43,27 +38,11 @@ def codes(texts: list[Generation]) -> set[str]:
     return {text.fail.code for text in texts if text.fail is not None}
 
 
-def test_while_the_verify_node_is_away_the_draft_model_writes_and_the_target_after_it() -> None:
-    texts, _ = played(LOCAL)
-    both = [text.local for text in texts if any(text.local) and not all(text.local)]
-    assert len(both) > 5
-    borders = {border for local in both for border in pairwise(local)}
-    assert {(True, False), (False, True)} < borders
-    assert all(text.finish for text in texts)
-    assert {text.ended.was_local for text in texts if text.finish == Finish("stop") and text.ended} == {False, True}
-
-
-def test_a_draft_model_without_room_ends_the_text() -> None:
-    texts, _ = played(replace(LOCAL, draft_context_len=20))
-    assert codes(texts) == {"verify_away"}
-
-
 @pytest.mark.thorough
 def test_an_absence_that_is_too_long_ends_the_texts_that_wait_and_no_other() -> None:
     texts, _ = played(ENDING)
     assert codes(texts) == {"verify_away"}
     assert any(text.finish for text in texts)
-    assert not any(any(text.local) for text in texts)
 
 
 @pytest.mark.thorough
@@ -124,30 +103,6 @@ def test_worlds_in_which_no_absence_strikes_are_the_same_as_ever() -> None:
 
 
 # -- what is wrong is found --------------------------------------------------------------------------------------------
-
-
-def test_a_local_token_that_is_not_marked_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    write = Local.proposed
-
-    def unmarked(local: Local, *arguments: Any) -> list[Any]:
-        actions = write(local, *arguments)
-        return [Deliver(action.tokens) if isinstance(action, Deliver) else action for action in actions]
-
-    monkeypatch.setattr(Local, "proposed", unmarked)
-    assert sum(found.num_wrong for found in found_in(replace(LOCAL, alpha=(0.3,)))) > 0
-
-
-def test_a_target_that_goes_on_without_the_local_tokens_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on = Local.begin
-
-    def forgetful(local: Local, now: float) -> list[Any]:
-        tokens = local.text.tokens
-        if len(local.text.committed) > 3:
-            tokens[-1] += 1 if tokens[-1] < 30 else -1
-        return go_on(local, now)
-
-    monkeypatch.setattr(Local, "begin", forgetful)
-    assert sum(found.num_wrong for found in found_in(LOCAL)) > 0
 
 
 @pytest.mark.parametrize("code", ["verify_away", "closed", "draining", "too_large"])

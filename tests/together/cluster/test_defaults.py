@@ -59,7 +59,7 @@ async def _serve(chat: bool, options: dict[str, Any]) -> tuple[list[dict[str, An
     console = Console(config, draft, daemon, EventLog(enabled=False), ASKED)
     serving = [asyncio.create_task(node.serve()) for node in (daemon, verify)]
     try:
-        await (daemon.ready.wait() if chat else console.run())  # the console has no chats
+        await (daemon.connected.wait() if chat else console.run())  # the console has no chats
         service = Service(daemon, draft, max_waiting=8)
         wanted = [await _wanted(prompt, service, chat, options) for prompt in ASKED]
         texts = await asyncio.gather(*(_text(service, one) for one in wanted))

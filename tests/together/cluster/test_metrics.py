@@ -133,7 +133,7 @@ class Pair:
         return verify_assembly.build(config, runner, self.network.bind_verify(), welcome, events, Refined())
 
     def _draft(self) -> DraftDaemon:
-        config = DraftConfig(name="a", model="tiny-target", max_sessions=2, fallback="local")
+        config = DraftConfig(name="a", model="tiny-target", max_sessions=2)
         channel = self.network.connect_draft(IDENTITY)
         return draft_assembly.build(config, self.checkpoint, channel, IDENTITY)
 
@@ -145,7 +145,6 @@ class Pair:
             await self._write_well()
             await self._fail()
             await self._lose_each_other()
-            await self._go_on_alone()
             await self._fail_to_draft()
             self.answered.count("/metrics", 200)
             for task in serving:
@@ -199,16 +198,6 @@ class Pair:
     def _seem_to_restart(self) -> None:
         """The verify node tells another boot id."""
         self.network.deliver(Packet("down", PEER, encode(Heartbeat(b"restarts"), MAX_MESSAGE_BYTES)))
-
-    async def _go_on_alone(self) -> None:
-        """The draft model writes a text without the verify node, which then comes back."""
-        fate, self.network.fate = self.network.fate, lambda packet: ()
-        self.draft.core.connect_timeout_s = 0.0
-        self._seem_to_restart()
-        await until(lambda: self.draft.is_local)
-        assert (await self.write(1, SHORT)).num_local == SHORT
-        self.network.fate = fate
-        await self.draft.connected.wait()
 
     async def write(self, index: int, max_tokens: int, **changes: object) -> Ended:
         async for item in self.service.write(wanted(index, max_tokens, **changes)):

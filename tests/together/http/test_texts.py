@@ -219,7 +219,7 @@ def test_usage_says_what_drafting_did(client: openai.OpenAI) -> None:
         model=MODEL, prompt=prompt(0), max_tokens=20, extra_body={"goodspeed": {"speculate": False}, "ignore_eos": True}
     )
     none = {"model": 0, "ngram": 0, "self": 0}
-    told = {"rounds": 20, "drafted": 0, "accepted": 0, "local": 0, "drafted_by": none, "accepted_by": none}
+    told = {"rounds": 20, "drafted": 0, "accepted": 0, "drafted_by": none, "accepted_by": none}
     assert plain.usage.goodspeed == told
 
 

@@ -8,7 +8,6 @@ from draft_node.core.actions import Request, Send
 from draft_node.core.core import DraftCore
 from draft_node.core.drafts.ngrams import NgramDrafter, Ngrams
 from draft_node.core.link import VerifyLink
-from draft_node.core.session import State
 from goodspeed.ngram.history import History
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.handshake import VERSION, Welcome
@@ -30,7 +29,7 @@ def make_core(*, per_user=True, keeps=True, shared=(), **options):
     if shared:
         history.add_shared(shared)
     link = VerifyLink.begin(make_hello(), 3.0, now=0.0)
-    core = DraftCore(link, context_len=50, ngrams=Ngrams(history, keeps), **options)
+    core = DraftCore(link, ngrams=Ngrams(history, keeps), **options)
     core.receive(WELCOME, 0.0)
     return core
 
@@ -107,26 +106,11 @@ def test_who_wants_no_ngrams_has_none(changes):
     assert isinstance(answer_to(core, "ann", **changes), Ack)
 
 
-def test_a_text_without_a_token_and_one_written_alone_are_not_kept():
-    core = make_core(falls_back=True, connect_timeout_s=0.0)
+def test_a_text_without_a_token_is_not_kept():
+    core = make_core()
     core.begin(make_request(user="ann"), 0.0)
     core.forget(session_id(1), 5.0)
-    core.begin(make_request(2, user="ann"), 0.0)
-    session = core.sessions[session_id(2)]
-    session.tokens.extend(TEXT)
-    session.statistics.num_local = 1
-    core.forget(session_id(2), 5.0)
     assert core.ngrams.history.indexes("ann") == []
-
-
-def test_a_node_without_a_model_never_writes_alone():
-    core = make_core(falls_back=True, connect_timeout_s=5.0, has_model=False, stays=True)
-    core.begin(make_request(), 0.0)
-    core.broke(1.0)
-    told = core.tick(20.0)
-    assert core.sessions[session_id(1)].state is State.OFFLINE
-    assert not core.is_local
-    assert [action.item.code for action in told if hasattr(action, "item")] == ["verify_away"]
 
 
 def test_a_draft_does_not_reach_the_end_of_the_text_or_hold_it():
@@ -216,7 +200,7 @@ def test_under_the_ratio_rule_a_prediction_drafts_nothing():
 @pytest.mark.parametrize(("changes", "drafts"), [({}, True), ({"drafter": "none"}, False), ({"max_draft": 0}, False)])
 def test_a_node_without_an_index_drafts_from_predictions(changes, drafts):
     link = VerifyLink.begin(make_hello(), 3.0, now=0.0)
-    core = DraftCore(link, context_len=50, has_model=False)
+    core = DraftCore(link, has_model=False)
     core.receive(WELCOME, 0.0)
     core.begin(make_request(prediction=EXPECTED, **changes), 0.0)
     sent = say(core, 1, len(PROMPT), EXPECTED[:1])

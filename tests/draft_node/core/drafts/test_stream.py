@@ -70,50 +70,50 @@ def test_the_draft_model_drafts_on_from_the_text_and_what_it_has_goes_up():
     assert wanted == Propose(
         REQUEST, 1, 1, (*PROMPT, 10), AT_ONCE, least_probability=0.25, max_depth=8, wants_alternatives=True
     )
-    sent, wanted = session.proposed(answer(wanted, 11, 12), 1.1)
+    sent, wanted = session.proposed(answer(wanted, 11, 12))
     assert sent == draft(4, 11, 12)
     assert (wanted.tokens, wanted.tree) == ((*PROMPT, 10), Nodes((11, 12), (0.9, 0.9), (-1, 0)))
 
 
 def test_while_the_text_follows_it_the_draft_model_is_not_disturbed():
     session = begin()
-    _, wanted = session.proposed(answer(drafting(session), 11, 12), 1.1)
+    _, wanted = session.proposed(answer(drafting(session), 11, 12))
     assert session.receive(verdict(4, 11), 1.2) == [Deliver((11,)), ack(5)], "the rest is known there"
-    sent, _ = session.proposed(answer(wanted, 13), 1.3)
+    sent, _ = session.proposed(answer(wanted, 13))
     assert sent == draft(5, 12, 13)
 
 
 def test_a_text_that_goes_otherwise_is_drafted_for_anew_and_an_old_draft_is_of_no_use():
     session = begin()
-    _, old = session.proposed(answer(drafting(session), 11, 12), 1.1)
+    _, old = session.proposed(answer(drafting(session), 11, 12))
     _, acknowledged, wanted = session.receive(verdict(4, 20), 1.2)
     assert acknowledged == ack(5)
     assert wanted.tokens == (*PROMPT, 10, 20)
-    assert session.proposed(answer(old, 13), 1.3) == []
-    assert session.proposed(answer(wanted, 21), 1.4)[0] == draft(5, 21)
+    assert session.proposed(answer(old, 13)) == []
+    assert session.proposed(answer(wanted, 21))[0] == draft(5, 21)
 
 
 def test_a_draft_that_the_text_has_overtaken_counts_as_far_as_it_came_true():
     session = begin()
     wanted = drafting(session)
     assert session.receive(verdict(4, 11), 1.2) == [Deliver((11,)), ack(5)], "the model is still at it"
-    assert session.proposed(answer(wanted, 11, 12), 1.3)[0] == draft(5, 12)
+    assert session.proposed(answer(wanted, 11, 12))[0] == draft(5, 12)
 
 
 def test_a_chain_is_told_of_again_when_it_is_twice_as_long():
     session = begin()
-    sent, wanted = session.proposed(answer(drafting(session), 11, 12), 1.1)
+    sent, wanted = session.proposed(answer(drafting(session), 11, 12))
     assert sent == draft(4, 11, 12)
-    [wanted] = session.proposed(answer(wanted, 13), 1.2)
+    [wanted] = session.proposed(answer(wanted, 13))
     assert isinstance(wanted, Propose), "each message takes both nodes' time"
-    assert session.proposed(answer(wanted, 14), 1.3)[0] == draft(4, 11, 12, 13, 14)
+    assert session.proposed(answer(wanted, 14))[0] == draft(4, 11, 12, 13, 14)
 
 
 def test_what_may_not_be_drafted_any_more_does_not_go_up():
     session = begin()
     wanted = drafting(session)
     session.receive(verdict(4, 11, may_draft=0), 1.1)
-    assert session.proposed(answer(wanted, 11, 12, 13), 1.2) == []
+    assert session.proposed(answer(wanted, 11, 12, 13)) == []
     assert session.receive(verdict(5, 12, may_draft=0), 1.3)[1:] == [ack(6)]
 
 
@@ -140,39 +140,39 @@ def test_who_wants_no_drafts_gets_none(request_):
 
 def test_a_chain_is_complete_where_no_more_may_be_drafted_however_little_was_added():
     session = begin()
-    sent, wanted = session.proposed(answer(drafting(session, may_draft=3), 11, 12), 1.1)
+    sent, wanted = session.proposed(answer(drafting(session, may_draft=3), 11, 12))
     assert (sent, wanted.length) == (draft(4, 11, 12), 1)
-    assert session.proposed(answer(wanted, 13), 1.2) == [draft(4, 11, 12, 13, complete=True)]
+    assert session.proposed(answer(wanted, 13)) == [draft(4, 11, 12, 13, complete=True)]
 
 
 def test_one_that_the_model_doubts_is_complete():
     session = begin()
     wanted = drafting(session, least_probability=probabilities.code(0.5))
-    assert session.proposed(answer(wanted, 11, 12, chance=0.6), 1.1) == [draft(4, 11, 12, chance=0.6, complete=True)]
+    assert session.proposed(answer(wanted, 11, 12, chance=0.6)) == [draft(4, 11, 12, chance=0.6, complete=True)]
 
 
 def test_one_that_comes_to_the_texts_end_is_complete():
     session = begin(replace(REQUEST, stop_ids=(0,)))
-    assert session.proposed(answer(drafting(session), 11, 0), 1.1) == [draft(4, 11, complete=True)]
+    assert session.proposed(answer(drafting(session), 11, 0)) == [draft(4, 11, complete=True)]
 
 
 def test_a_model_that_fails_completes_what_it_has():
     session = begin()
-    _, wanted = session.proposed(answer(drafting(session), 11, 12), 1.1)
-    assert session.proposed(answer(wanted), 1.2) == [draft(4, 11, 12, complete=True)]
+    _, wanted = session.proposed(answer(drafting(session), 11, 12))
+    assert session.proposed(answer(wanted)) == [draft(4, 11, 12, complete=True)]
 
 
 def test_one_that_has_nothing_says_so_and_is_asked_again_with_the_next_verdict():
     session = begin()
-    assert session.proposed(answer(drafting(session)), 1.1) == [draft(4, complete=True, source="ngram")]
+    assert session.proposed(answer(drafting(session))) == [draft(4, complete=True, source="ngram")]
     assert session.receive(verdict(4, 11), 1.2)[-1].tokens == (*PROMPT, 10, 11)
 
 
 def test_what_is_left_of_another_is_completed_where_nothing_is_added():
     session = begin()
-    _, wanted = session.proposed(answer(drafting(session), 11, 12, 13), 1.1)
+    _, wanted = session.proposed(answer(drafting(session), 11, 12, 13))
     session.receive(verdict(4, 11, may_draft=0), 1.2)
-    assert session.proposed(answer(wanted), 1.3) == [], "nobody waits for it"
+    assert session.proposed(answer(wanted)) == [], "nobody waits for it"
     session.resting.is_resting = True
     assert session.receive(verdict(5, 12), 1.4)[1:] == [draft(6, 13, complete=True)]
 
@@ -182,16 +182,16 @@ def test_what_the_index_said_is_completed_as_it_stands_though_it_would_say_less_
     *_, wanted = session.receive(verdict(3, 10), 1.0)
     session.ngrams.text = ()
     session.receive(verdict(4, 11, may_draft=0), 1.1)
-    session.proposed(answer(wanted), 1.2)
+    session.proposed(answer(wanted))
     session.resting.is_resting = True
     assert session.receive(verdict(5, 12), 1.3)[1:] == [draft(6, 13, source="ngram", complete=True)]
 
 
 def test_what_is_left_of_a_complete_draft_is_acknowledged_whatever_is_permitted():
     session = begin()
-    _, wanted = session.proposed(answer(drafting(session, may_draft=5), 11, 12, 13, 14), 1.1)
+    _, wanted = session.proposed(answer(drafting(session, may_draft=5), 11, 12, 13, 14))
     assert wanted.length == 1
-    sent = session.proposed(answer(wanted, 15), 1.2)
+    sent = session.proposed(answer(wanted, 15))
     assert sent == [draft(4, 11, 12, 13, 14, 15, complete=True)]
     _, acknowledged, wanted = session.receive(verdict(4, 11, may_draft=6), 1.3)
     assert (acknowledged, wanted.length) == (ack(5), 2)
@@ -280,9 +280,9 @@ def test_of_model_and_index_the_one_that_is_expected_to_bring_more_goes_up():
     session = begin(text=(*PROMPT, 10, 11, 12, 13), chance=0.5)
     _, first, wanted = session.receive(verdict(3, 10), 1.0)
     assert first == draft(4, 11, 12, 13, chance=0.5, source="ngram"), "the model is at work: not complete"
-    unheard = session.proposed(answer(wanted, 21, chance=0.6), 1.1)
+    unheard = session.proposed(answer(wanted, 21, chance=0.6))
     assert [type(action) for action in unheard] == [Propose], "0.875 tokens are expected of the index"
-    assert session.proposed(answer(unheard[0], 22, chance=0.6), 1.2)[0] == draft(4, 21, 22, chance=0.6)
+    assert session.proposed(answer(unheard[0], 22, chance=0.6))[0] == draft(4, 21, 22, chance=0.6)
     assert len(session.ngrams.asked) == 1, "the index is asked once about a text"
 
 
@@ -290,7 +290,7 @@ def test_a_model_that_brings_less_completes_what_the_index_said():
     session = begin(text=(*PROMPT, 10, 11, 12, 13))
     _, first, wanted = session.receive(verdict(3, 10), 1.0)
     assert first == draft(4, 11, 12, 13, source="ngram")
-    assert session.proposed(answer(wanted), 1.1) == [draft(4, 11, 12, 13, source="ngram", complete=True)]
+    assert session.proposed(answer(wanted)) == [draft(4, 11, 12, 13, source="ngram", complete=True)]
 
 
 # -- the ratio rule ----------------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def test_a_ratio_draft_is_asked_for_once_and_whole_and_goes_up_complete():
     session = begin(RATIO)
     wanted = drafting(session, may_draft=11, least_probability=probabilities.code(0.9))
     assert wanted == Propose(RATIO, 1, 1, (*PROMPT, 10), 11, max_depth=11), "no probabilities cut it"
-    assert session.proposed(answer(wanted, *range(11, 22), probabilities=None, proposal=b"p"), 1.1) == [
+    assert session.proposed(answer(wanted, *range(11, 22), probabilities=None, proposal=b"p")) == [
         draft(4, *range(11, 22), complete=True, probabilities=b"", proposal=b"p")
     ]
 
@@ -310,7 +310,7 @@ def test_its_length_does_not_depend_on_its_tokens(tokens):
     """Neither on what they are nor, being cut at an end, on what they would do to the text."""
     session = begin(replace(RATIO, stop_ids=(0,)))
     wanted = drafting(session, may_draft=4)
-    [sent] = session.proposed(answer(wanted, *tokens, probabilities=None, proposal=b"p"), 1.1)
+    [sent] = session.proposed(answer(wanted, *tokens, probabilities=None, proposal=b"p"))
     assert sent.message.tokens == tokens
 
 
@@ -319,12 +319,12 @@ def test_after_each_verdict_a_new_one_is_drafted_with_noise_of_its_own(tokens):
     """However much of the old one came true: nothing of it is sent again."""
     session = begin(RATIO)
     first = drafting(session, may_draft=4)
-    session.proposed(answer(first, 11, 12, 13, 14, probabilities=None, proposal=b"p"), 1.1)
+    session.proposed(answer(first, 11, 12, 13, 14, probabilities=None, proposal=b"p"))
     _, acknowledged, wanted = session.receive(verdict(4, *tokens, may_draft=4), 1.2)
     assert acknowledged == ack(4 + len(tokens))
     assert (wanted.tokens, wanted.length, wanted.tree) == ((*PROMPT, 10, *tokens), 4, Nodes())
     assert wanted.round > first.round
-    [sent] = session.proposed(answer(wanted, 7, 7, 7, 7, probabilities=None, proposal=b"q"), 1.3)
+    [sent] = session.proposed(answer(wanted, 7, 7, 7, 7, probabilities=None, proposal=b"q"))
     assert sent.message.tokens == (7, 7, 7, 7)
 
 
@@ -332,15 +332,15 @@ def test_one_that_a_verdict_overtakes_is_of_no_use():
     session = begin(RATIO)
     old = drafting(session, may_draft=4)
     *_, wanted = session.receive(verdict(4, 11, may_draft=4), 1.1)
-    assert session.proposed(answer(old, 11, 12, proposal=b"p"), 1.2) == []
-    assert session.proposed(answer(wanted, 12, proposal=b"q"), 1.3)[0].message.base_len == 5
+    assert session.proposed(answer(old, 11, 12, proposal=b"p")) == []
+    assert session.proposed(answer(wanted, 12, proposal=b"q"))[0].message.base_len == 5
     session.receive(verdict(5, 12, may_draft=0), 1.4)
-    assert session.proposed(answer(wanted, 12, proposal=b"q"), 1.5) == [], "nothing may be drafted"
+    assert session.proposed(answer(wanted, 12, proposal=b"q")) == [], "nothing may be drafted"
 
 
 def test_a_model_that_fails_a_ratio_draft_completes_it_empty():
     session = begin(RATIO)
-    assert session.proposed(answer(drafting(session)), 1.1) == [draft(4, complete=True)]
+    assert session.proposed(answer(drafting(session))) == [draft(4, complete=True)]
 
 
 def test_nothing_is_drafted_beyond_the_longest_text_and_that_is_complete():
@@ -375,7 +375,7 @@ def late(session, num_tokens, start=3, source=None):
         accepted = {"num_verified": 1, "num_accepted": 1} if source else {}
         *_, last = session.receive(verdict(length, 50 + length, source=source, **accepted), 1.0)
         if wanted is not None:
-            session.proposed(answer(wanted, 7), 1.0)
+            session.proposed(answer(wanted, 7))
         wanted = last if isinstance(last, Propose) else wanted
     return last
 
@@ -429,7 +429,7 @@ BRANCHING = {"probabilities": (0.5, 0.5, 0.2, 0.9), "parents": (-1, 0, -1, 2)}
 
 def branching(session):
     """Has the draft model draft 11 and 12, or else 21 and behind it 22; returns what the session does."""
-    return session.proposed(answer(drafting(session), 11, 12, 21, 22, **BRANCHING), 1.1)
+    return session.proposed(answer(drafting(session), 11, 12, 21, 22, **BRANCHING))
 
 
 def test_alternatives_and_what_follows_them_go_up_beside_the_chain():
@@ -442,7 +442,7 @@ def test_alternatives_and_what_follows_them_go_up_beside_the_chain():
 def test_they_are_there_still_when_the_chain_is_completed():
     session = begin()
     sent, wanted = branching(session)
-    assert session.proposed(answer(wanted), 1.2) == [Send(replace(sent.message, complete=True))]
+    assert session.proposed(answer(wanted)) == [Send(replace(sent.message, complete=True))]
 
 
 def test_a_text_that_takes_an_alternative_is_drafted_for_behind_it():
@@ -451,8 +451,8 @@ def test_a_text_that_takes_an_alternative_is_drafted_for_behind_it():
     _, old = branching(session)
     _, acknowledged, wanted = session.receive(verdict(4, 21, num_verified=4, num_accepted=1, source="model"), 1.2)
     assert (acknowledged, wanted.tokens, wanted.way) == (ack(5), (*PROMPT, 10, 21), (22,))
-    assert session.proposed(answer(old, 13), 1.3) == [], "it was made for the other way"
-    assert session.proposed(answer(wanted, 23), 1.4)[0] == draft(5, 22, 23)
+    assert session.proposed(answer(old, 13)) == [], "it was made for the other way"
+    assert session.proposed(answer(wanted, 23))[0] == draft(5, 22, 23)
 
 
 def test_a_text_that_takes_an_alternative_and_leaves_the_tree_behind_it_is_drafted_for_anew():
@@ -460,11 +460,11 @@ def test_a_text_that_takes_an_alternative_and_leaves_the_tree_behind_it_is_draft
     _, old = branching(session)
     *_, wanted = session.receive(verdict(4, 21, 30, num_verified=4, num_accepted=1, source="model"), 1.2)
     assert (wanted.tokens, wanted.tree) == ((*PROMPT, 10, 21, 30), Nodes())
-    assert session.proposed(answer(old, 13), 1.3) == []
+    assert session.proposed(answer(old, 13)) == []
 
 
 def test_the_end_of_a_text_is_no_alternative():
     """The target ends it itself; nothing follows that."""
     session = begin(replace(REQUEST, stop_ids=(0,)))
     answered = answer(drafting(session), 11, 0, probabilities=(0.5, 0.2), parents=(-1, -1))
-    assert session.proposed(answered, 1.1)[0] == draft(4, 11, chance=0.5)
+    assert session.proposed(answered)[0] == draft(4, 11, chance=0.5)

@@ -28,7 +28,7 @@ def welcome(boot, target="t"):
 
 def make(*addresses, **options):
     link = VerifyLink.begin(make_hello(), 3.0, now=0.0)
-    return DraftCore(link, 50, 60.0, addresses=addresses or (A, B), **options)
+    return DraftCore(link, 60.0, addresses=addresses or (A, B), **options)
 
 
 def request(number=1):
