@@ -5,7 +5,6 @@ import secrets
 from contextlib import nullcontext
 
 import torch
-from msgspec.structs import replace
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
@@ -26,7 +25,7 @@ from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
 from verify_node import costs
 from verify_node.config import VerifyConfig
-from verify_node.core import settings as core_assembly
+from verify_node.core import settings as core_settings
 from verify_node.core.core import VerifyCore
 from verify_node.daemon import VerifyDaemon
 from verify_node.enrolment import Enrolment
@@ -163,7 +162,7 @@ def read_constraints(checkpoint: Checkpoint) -> Constraints | None:
 def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:
     """Returns the Welcome for all draft nodes."""
     longest = min(config.num_drafted, MAX_DRAFT)
-    welcome = core_assembly.make_welcome(
+    return core_settings.make_welcome(
         config.core,
         boot_id=secrets.token_bytes(8),
         tokenizer=checkpoint.tokenizer_fingerprint,
@@ -171,9 +170,6 @@ def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:
         context_len=checkpoint.context_len,
         max_message_bytes=max_message_bytes(checkpoint.context_len, longest, checkpoint.vocab_size),
         target_fingerprint=checkpoint.model_fingerprint,
-    )
-    return replace(
-        welcome,
         eos_ids=checkpoint.eos_ids,
         target=public_name(config.model),
         defaults=defaults.of_checkpoint(checkpoint.settings, chat=False),

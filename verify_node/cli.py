@@ -94,7 +94,7 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
         rounds=config.rounds,
         budget=daemon.core.limits.budget,
         vocab_size=daemon.core.welcome.vocab_size,
-        context_len=daemon.core.context_len,
+        context_len=daemon.core.welcome.context_len,
         num_pages=daemon.core.pool.num_pages,
         url=window.url if window is not None else None,
     )

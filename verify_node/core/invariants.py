@@ -10,7 +10,7 @@ from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from goodspeed.engine.paged.pages import PagePool
 from verify_node.core.core import VerifyCore
-from verify_node.core.diary import MAX_REFUSALS, MAX_VISITS, Diary
+from verify_node.core.counts import MAX_REFUSALS, MAX_VISITS, Diary
 from verify_node.core.rate_limit import MAX_SENDERS, RateLimiter
 from verify_node.core.register import Register
 from verify_node.scheduler.round import Entry, Round, RoundLimits

@@ -6,7 +6,7 @@ import pytest
 
 from tests.verify_node.scheduler.sessions import make_session
 from verify_node.scheduler import start as starting
-from verify_node.scheduler.select import Hope
+from verify_node.scheduler.select import PendingDraft
 from verify_node.scheduler.start import earliest
 from verify_node.session.state import LATER
 
@@ -27,7 +27,7 @@ def hope(number, at, num_expected=1.0, *, of_model=False):
         session.model_calls.verdict_goes_out(at - LATER, calls=True)
     else:
         session.sent.append((len(session.tokens), at))
-    return Hope(session, num_expected, of_model)
+    return PendingDraft(session, num_expected, of_model)
 
 
 def test_nobody_ready_is_no_round():
