@@ -44,7 +44,11 @@ def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Rep
     found: result of `preflight.check`.
     """
     torch.set_num_threads(config.threads or 1)
-    ranks = start_ranks(config) if config.tp > 1 else None
+    ranks = None
+    if config.tp > 1:
+        refuse_split(config.model, config.tp, config.device)
+        part = Part(model=config.model, device=config.device, dtype=config.dtype, threads=config.threads or 1)
+        ranks = Ranks.start(part, config.tp)
     try:
         return _assemble(config, events, found, reporter, ranks)
     except BaseException:
@@ -74,13 +78,6 @@ def _assemble(
         raise
     daemon.reporter, daemon.ranks, daemon.member = reporter, ranks, found.member
     return daemon
-
-
-def start_ranks(config: VerifyConfig) -> Ranks:
-    """Starts the other processes that share the model; raises an error if the model cannot be split."""
-    refuse_split(config.model, config.tp, config.device)
-    part = Part(model=config.model, device=config.device, dtype=config.dtype, threads=config.threads or 1)
-    return Ranks.start(part, config.tp)
 
 
 def load_runners(config: VerifyConfig, ranks: Ranks | None) -> tuple[Runner, OwnDrafts | None]:

@@ -14,15 +14,6 @@ from verify_node.scheduler.round import RoundLimits
 Rounds: TypeAlias = Literal["continuous", "barrier"]
 
 
-def check_round_tokens(max_round_tokens: int, budget: int) -> None:
-    """Raises ConfigError if a round of `max_round_tokens` cannot hold more tokens than the budget."""
-    if max_round_tokens <= budget:
-        raise ConfigError(
-            f"--max-round-tokens {max_round_tokens} leaves no room for other tokens than --budget {budget}; "
-            "make it larger than the budget"
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreSettings:
     """The settings of the verify node's rules. The defaults are those of `goodspeed-verify`."""
@@ -48,7 +39,11 @@ class CoreSettings:
     prefix_cache: bool = True  # retain prefilled pages for texts with the same prefix; the pool must do so, too
 
     def __post_init__(self) -> None:
-        check_round_tokens(self.max_round_tokens, self.budget)
+        if self.max_round_tokens <= self.budget:
+            raise ConfigError(
+                f"--max-round-tokens {self.max_round_tokens} leaves no room for other tokens than --budget "
+                f"{self.budget}; make it larger than the budget"
+            )
         order_of(self.order)  # raises ConfigError for an unknown name
         if self.has_draft_model and self.is_barrier:
             raise ConfigError(

@@ -29,7 +29,7 @@ def draft(session: Session, now: float, source: NodeSource = "model", base: int 
     session.take_draft(a_draft(base_len=base_len, probabilities=probabilities.encode((0.9, 0.9)), source=source), now)
 
 
-def test_nobody_is_hoped_for_who_never_drafted():
+def test_nobody_is_waited_for_who_never_drafted():
     session = told()
     session.acknowledge(len(session.tokens), NOW)
     assert not session.expects_answer
@@ -37,7 +37,7 @@ def test_nobody_is_hoped_for_who_never_drafted():
     assert session.model_drafted is False, "that it did not is known all the same"
 
 
-def test_a_model_is_hoped_for_at_the_time_that_it_takes():
+def test_a_model_is_waited_for_until_the_time_that_it_takes():
     session = told()
     draft(session, NOW + 0.004)
     assert session.client.answer_s == pytest.approx(0.004)
@@ -96,7 +96,7 @@ def test_a_model_that_is_silent_is_expected_later_and_later():
     later = 1.0 + ANSWER_SMOOTHING * (MOST_LATER - 1.0)
     num_doubled = [0, 1, 2, 2, *[3] * 4, *[4] * 8, *[5] * 3]  # the silence began with the first of these verdicts
     assert seen == pytest.approx([0.004 * later**number for number in num_doubled])
-    assert session.model_due_at < NOW + 19, "it has been called long ago, and is not hoped for any more"
+    assert session.model_due_at < NOW + 19, "it has been called long ago, and is not waited for any more"
 
 
 def test_a_draft_of_the_index_is_no_silence_of_the_model():
