@@ -132,7 +132,7 @@ def test_a_session_that_is_open_is_not_sent_on_when_its_message_comes_twice():
 def test_nobody_is_sent_to_another_target_nor_to_who_stops():
     for load in (replace(IDLE, target_fingerprint="another"), replace(IDLE, is_draining=True)):
         desk = make(replica("b", load), busy=True)
-        desk.core.fleet.target = "own"
+        desk.core.register.welcome = replace(desk.core.welcome, target_fingerprint="own")
         assert redirects(desk.open()) == []
 
 
