@@ -128,7 +128,7 @@ class Desk:
 
     def __init__(self, core: VerifyCore | None = None, **options: Any) -> None:
         self.core = core or make_core(**options)
-        self.target = TellingTarget(self.core.pool, self.core.limits, self.core.context_len)
+        self.target = TellingTarget(self.core.pool, self.core.limits, self.core.welcome.context_len)
         self.now = 0.0
 
     def hello(self, name: str = "a", **changes: Any) -> DownMessage:

@@ -5,7 +5,6 @@ import secrets
 from contextlib import nullcontext
 
 import torch
-from msgspec.structs import replace
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
@@ -26,7 +25,7 @@ from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
 from verify_node import costs
 from verify_node.config import VerifyConfig
-from verify_node.core import settings as core_assembly
+from verify_node.core import settings as core_settings
 from verify_node.core.core import VerifyCore
 from verify_node.daemon import VerifyDaemon
 from verify_node.enrolment import Enrolment
@@ -45,7 +44,11 @@ def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Rep
     found: result of `preflight.check`.
     """
     torch.set_num_threads(config.threads or 1)
-    ranks = start_ranks(config) if config.tp > 1 else None
+    ranks = None
+    if config.tp > 1:
+        refuse_split(config.model, config.tp, config.device)
+        part = Part(model=config.model, device=config.device, dtype=config.dtype, threads=config.threads or 1)
+        ranks = Ranks.start(part, config.tp)
     try:
         return _assemble(config, events, found, reporter, ranks)
     except BaseException:
@@ -75,13 +78,6 @@ def _assemble(
         raise
     daemon.reporter, daemon.ranks, daemon.member = reporter, ranks, found.member
     return daemon
-
-
-def start_ranks(config: VerifyConfig) -> Ranks:
-    """Starts the other processes that share the model; raises an error if the model cannot be split."""
-    refuse_split(config.model, config.tp, config.device)
-    part = Part(model=config.model, device=config.device, dtype=config.dtype, threads=config.threads or 1)
-    return Ranks.start(part, config.tp)
 
 
 def load_runners(config: VerifyConfig, ranks: Ranks | None) -> tuple[Runner, OwnDrafts | None]:
@@ -163,7 +159,7 @@ def read_constraints(checkpoint: Checkpoint) -> Constraints | None:
 def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:
     """Returns the Welcome for all draft nodes."""
     longest = min(config.num_drafted, MAX_DRAFT)
-    welcome = core_assembly.make_welcome(
+    return core_settings.make_welcome(
         config.core,
         boot_id=secrets.token_bytes(8),
         tokenizer=checkpoint.tokenizer_fingerprint,
@@ -171,9 +167,6 @@ def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:
         context_len=checkpoint.context_len,
         max_message_bytes=max_message_bytes(checkpoint.context_len, longest, checkpoint.vocab_size),
         target_fingerprint=checkpoint.model_fingerprint,
-    )
-    return replace(
-        welcome,
         eos_ids=checkpoint.eos_ids,
         target=public_name(config.model),
         defaults=defaults.of_checkpoint(checkpoint.settings, chat=False),

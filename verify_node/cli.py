@@ -16,9 +16,7 @@ from verify_node.config import VerifyConfig
 from verify_node.preflight import check
 
 if TYPE_CHECKING:  # these import torch and HTTP
-    from goodspeed.serving import web
     from verify_node.daemon import VerifyDaemon
-    from verify_node.watch.window import Window
 
     Loaded: TypeAlias = tuple[VerifyDaemon, Callable[[], Coroutine[None, None, None]]]
 
@@ -47,6 +45,10 @@ def serve(namespace: argparse.Namespace) -> int:
     daemon, serving = load(namespace, events, Reporter(PROGRAM, quiet=namespace.quiet))
 
     asyncio.run(until_signal(serving()))
+    told, counts = dict[str, object](), daemon.core.counts
+    if (own := daemon.target.own_drafts) is not None:
+        made = {"drafted": counts.num_own, "accepted": counts.num_own_accepted, "failures": own.num_failures}
+        told["draft_model"] = made
     events.write(
         "stopped",
         num_rounds=daemon.core.num_rounds,
@@ -54,18 +56,9 @@ def serve(namespace: argparse.Namespace) -> int:
         uplink_bytes=daemon.messages.uplink_bytes,
         refusals=dict(daemon.core.refusals),
         policy_error=daemon.core.allocator.told_policy_error,
-        **told_of_own_drafts(daemon),
+        **told,
     )
     return 0
-
-
-def told_of_own_drafts(daemon: "VerifyDaemon") -> dict[str, object]:
-    """Returns what the node's own draft model did; nothing without one."""
-    if (own := daemon.target.own_drafts) is None:
-        return {}
-    counts = daemon.core.counts
-    told = {"drafted": counts.num_own, "accepted": counts.num_own_accepted, "failures": own.num_failures}
-    return {"draft_model": told}
 
 
 def check_words(words: Sequence[str], reporter: Reporter) -> None:
@@ -85,7 +78,13 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
     from verify_node.assembly import assemble
 
     daemon = assemble(config, events, found, reporter)
-    window = open_window(config, daemon, found.http)
+    serving: Callable[[], Coroutine[None, None, None]] = daemon.serve
+    url = None
+    if found.http is not None:
+        from verify_node.watch.window import Window
+
+        window = Window(config, daemon.core, daemon.wall, daemon.channel, found.http)
+        serving, url = partial(window.serve, daemon.serve), window.url
     events.write(
         "ready",
         endpoint=daemon.channel.endpoint,
@@ -94,22 +93,13 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
         rounds=config.rounds,
         budget=daemon.core.limits.budget,
         vocab_size=daemon.core.welcome.vocab_size,
-        context_len=daemon.core.context_len,
+        context_len=daemon.core.welcome.context_len,
         num_pages=daemon.core.pool.num_pages,
-        url=window.url if window is not None else None,
+        url=url,
     )
     if config.draft_model is not None:
         reporter.say("drafting here with %s", config.draft_model)
     reporter.say("listening at %s", daemon.channel.endpoint)
-    if window is not None:
-        reporter.say("the window is at %s", window.url)
-    return daemon, daemon.serve if window is None else partial(window.serve, daemon.serve)
-
-
-def open_window(config: VerifyConfig, daemon: "VerifyDaemon", http: "web.BoundAddress | None") -> "Window | None":
-    """Opens the page of --http; None without --http."""
-    if http is None:
-        return None
-    from verify_node.watch.window import Window
-
-    return Window(config, daemon.core, daemon.wall, daemon.channel, http)
+    if url is not None:
+        reporter.say("the window is at %s", url)
+    return daemon, serving

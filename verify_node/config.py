@@ -1,7 +1,7 @@
 """The verify node's settings; those made with `option` are also options of `goodspeed-verify`."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from goodspeed import admission
 from goodspeed.errors import ConfigError
@@ -9,7 +9,7 @@ from goodspeed.serving import options
 from goodspeed.serving.config import Settings, option
 from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.endpoints import is_loopback
-from verify_node.core.settings import DEFAULTS, CoreSettings, Rounds, check_round_tokens
+from verify_node.core.settings import DEFAULTS, CoreSettings, Rounds
 from verify_node.scheduler.preempt import ORDERS
 
 PAPER_BETA = 0.5
@@ -122,9 +122,6 @@ class VerifyConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.budget != "auto":
-            check_round_tokens(self.round_tokens, self.budget)
-        parse_tiers(self.slo_tier)
         if self.api_key is not None and self.http is None:
             raise ConfigError("--api-key guards what --http serves; give --http HOST:PORT, too, or neither")
         options.check_keys(self.key, self.enrolled, "--enrolled FOLDER", trusted_network=self.trusted_network)
@@ -136,23 +133,7 @@ class VerifyConfig(Settings):
             raise ConfigError(f"--draft-model is not split as --tp {self.tp} splits the target; give one of them")
         if self.replica is not None and self.peers is None:
             raise ConfigError("--replica is a name in the file of --peers; give --peers FILE, too, or neither")
-        self._check_core()
-
-    def _check_core(self) -> None:
-        """Raises ConfigError for conflicting options of the rules, before anything is loaded."""
-        CoreSettings(**self._rules)
-
-    @property
-    def _rules(self) -> dict[str, Any]:
-        """The settings of the rules that do not depend on measurements."""
-        return {
-            "policy": self.policy,
-            "rounds": self.rounds,
-            "tiers": tuple(parse_tiers(self.slo_tier).values()),
-            "admission": self.admission,
-            "order": self.order,
-            "has_draft_model": self.draft_model is not None,
-        }
+        self._core_with(1 if self.budget == "auto" else self.budget, is_shared=True)  # raises
 
     @property
     def is_paper(self) -> bool:
@@ -167,11 +148,19 @@ class VerifyConfig(Settings):
     @property
     def core(self) -> CoreSettings:
         """The settings of the verify node's rules; `auto` must be resolved before (`costs.with_budget`)."""
+        return self._core_with(self.num_drafted, is_shared=is_loopback(self.bind))
+
+    def _core_with(self, budget: int, *, is_shared: bool) -> CoreSettings:
         return CoreSettings(
-            **self._rules,
-            budget=self.num_drafted,
-            max_round_tokens=self.round_tokens,
-            is_shared=is_loopback(self.bind),
+            policy=self.policy,
+            rounds=self.rounds,
+            budget=budget,
+            max_round_tokens=self.max_round_tokens or max(DEFAULTS.max_round_tokens, 4 * budget),
+            tiers=tuple(parse_tiers(self.slo_tier).values()),
+            admission=self.admission,
+            order=self.order,
+            has_draft_model=self.draft_model is not None,
+            is_shared=is_shared,
             weigh_evidence=not self.is_paper,
             beta=PAPER_BETA if self.is_paper else DEFAULTS.beta,
             max_sessions=self.max_sessions,
@@ -179,11 +168,6 @@ class VerifyConfig(Settings):
             heartbeat_s=self.heartbeat_s,
             lease_s=LEASE_HEARTBEATS * self.heartbeat_s,
         )
-
-    @property
-    def round_tokens(self) -> int:
-        """Most tokens of one forward pass."""
-        return self.max_round_tokens or max(DEFAULTS.max_round_tokens, 4 * self.num_drafted)
 
     @property
     def num_drafted(self) -> int:

@@ -68,7 +68,7 @@ class VerifyDaemon:
             self.enrolment.barred = self.core.rate_limiter.barred
             self.enrolment.on_change = self._enrol
             self.enrolment.say = lambda sentences: self.reporter.say_all(sentences)
-            self.enrolment.on_refused = self._turned_away
+            self.enrolment.on_refused = lambda key: self.core.turned_away(key, time.monotonic())
 
     async def serve(self) -> None:
         """Receives messages and runs rounds until cancelled; then finishes the round in flight and notifies peers."""
@@ -107,8 +107,9 @@ class VerifyDaemon:
     async def _drain(self, rounds: "asyncio.Task[None]") -> None:
         """Admits no session and starts no round; draft nodes are notified at once, instead of noticing the silence."""
         num_unfinished = sum(not session.finished for session in self.core.sessions.values())
-        texts = "1 unfinished text stays with its draft node" if num_unfinished == 1 else None
-        self.reporter.say("stopping; %s", texts or f"{num_unfinished} unfinished texts stay with their draft nodes")
+        is_continued = self.core.fleet.can_take_over(time.monotonic())
+        whose = "another replica continues them" if is_continued else "their draft nodes keep them"
+        self.reporter.say("stopping; unfinished texts: %d (%s)", num_unfinished, whose)
         self.core.drain()
         self.messages.woken.set()
         try:
@@ -129,31 +130,28 @@ class VerifyDaemon:
         if planned is None:
             return
         started = time.monotonic()
-        result = await self._forward_and_verify(planned)
-        duration_s = time.monotonic() - started
+        self.messages.between_rounds.clear()
+        try:
+            result = await self._thread.run(partial(self.target.run, planned))
+        finally:
+            self.messages.between_rounds.set()
+        duration_s = time.monotonic() - started  # with the hand-over between threads
         self.messages.hear(self.channel.arriving())  # so that this round's verdicts reflect the queued messages
-        sends = self._finish(result, duration_s)
+        self.wall.forward += result.forward_s
+        self.wall.verify += result.verify_s + result.drafting.seconds
+        scheduling = time.perf_counter()
+        sends = self.core.finish(result.outcomes, duration_s, time.monotonic(), result.drafting)
+        self.wall.schedule += time.perf_counter() - scheduling
         finished = time.monotonic()
         self.messages.reply(sends)
         self._report(planned, result, sends, started, finished)
 
     def _abort(self, error: Exception) -> dict[str, object]:
         """Makes the sessions of a failed round consistent; the next rounds find the session at fault."""
-        failed: dict[str, object] = {
-            "round": self.core.newest_number,
-            "num_entries": len(self.core.failing),
-        }
+        failed: dict[str, object] = {"round": self.core.newest_number, "num_entries": len(self.core.failing)}
         self.target.recover()
         self.messages.reply(self.core.abort(type(error).__name__, time.monotonic()))
         return failed
-
-    async def _forward_and_verify(self, planned: Round) -> RoundResult:
-        """Runs the round on the model thread."""
-        self.messages.between_rounds.clear()
-        try:
-            return await self._thread.run(partial(self.target.run, planned))
-        finally:
-            self.messages.between_rounds.set()
 
     async def _next_round(self) -> Round | None:
         """Waits until a round is planned; None when the node stops."""
@@ -184,15 +182,6 @@ class VerifyDaemon:
                 await self.messages.woken.wait()
         except TimeoutError:
             pass
-
-    def _finish(self, result: RoundResult, duration_s: float) -> list[Send]:
-        """Finishes the round. duration_s, including the hand-over between threads, trains the round time model."""
-        self.wall.forward += result.forward_s
-        self.wall.verify += result.verify_s + result.drafting.seconds
-        now, scheduling = time.monotonic(), time.perf_counter()
-        verdicts = self.core.finish(result.outcomes, duration_s, now, result.drafting)
-        self.wall.schedule += time.perf_counter() - scheduling
-        return verdicts
 
     def _report(self, done: Round, result: RoundResult, sends: Iterable[Send], started: float, finished: float) -> None:
         """Reports a finished round to `--json`, and to the recording."""
@@ -238,7 +227,3 @@ class VerifyDaemon:
         if self.enrolment is not None:
             self.messages.reply(self.core.enrol(self.enrolment.enrolled, time.monotonic()))
             self.messages.woken.set()
-
-    def _turned_away(self, key: str) -> None:
-        """Records a denied connection of a key that is not enrolled; there is no peer to send a refusal to."""
-        self.core.turned_away(key, time.monotonic())

@@ -12,7 +12,6 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.errors import ConstraintError, OutputError, ProtocolError, RankLost, TransportError
@@ -49,9 +48,9 @@ class Compiling:
 
     def __init__(self, constraints: Constraints) -> None:
         self._constraints = constraints
-        self._waiting: OrderedDict[bytes, deque[_Opening]] = OrderedDict()  # by sender, the next turn first
+        self._waiting: OrderedDict[bytes, deque[Received]] = OrderedDict()  # by sender, the next turn first
         self._there = asyncio.Event()
-        self._newest: _Opening | None = None  # the one being compiled; None once its session was closed
+        self._newest: Received | None = None  # the one being compiled; None once its session was closed
 
     def concerns(self, received: Received) -> bool:
         """True if the message opens a session with a constraint that the session does not hold yet."""
@@ -62,13 +61,10 @@ class Compiling:
 
     def take(self, received: Received) -> bool:
         """Queues a message for which `concerns` is true; returns False if its sender has too many waiting."""
-        message = received.message
-        if not isinstance(message, OpenSession) or message.constraint is None:
-            raise TypeError(f"{type(message).__name__} has nothing that is compiled")
         queue = self._waiting.setdefault(received.peer, deque())
         if len(queue) >= MAX_WAITING:
             return False
-        queue.append(_Opening(received, message.constraint))
+        queue.append(received)
         self._there.set()
         return True
 
@@ -77,10 +73,10 @@ class Compiling:
 
         Otherwise they would open an abandoned session later.
         """
-        if self._newest is not None and _is_closed(self._newest.received, closing):
+        if self._newest is not None and _is_closed(self._newest, closing):
             self._newest = None
         queue = self._waiting.get(closing.peer, ())
-        if left := deque(each for each in queue if not _is_closed(each.received, closing)):
+        if left := deque(each for each in queue if not _is_closed(each, closing)):
             self._waiting[closing.peer] = left
         else:
             self._waiting.pop(closing.peer, None)
@@ -92,22 +88,23 @@ class Compiling:
         """
         while True:
             self._newest = opening = await self._first()
-            if not self.concerns(opening.received):
-                return opening.received  # a repeated message; its session is open by now
-            compiled = await self._compiled(opening)
+            constraint = opening.message.constraint if isinstance(opening.message, OpenSession) else None
+            if constraint is None or not self.concerns(opening):
+                return opening  # a repeated message; its session is open by now
+            compiled = await self._compiled(constraint, opening.peer)
             if self._newest is not None:
-                self._constraints.offer(opening.constraint, compiled)
-                return opening.received
+                self._constraints.offer(constraint, compiled)
+                return opening
 
-    async def _compiled(self, opening: "_Opening") -> Compiled:
+    async def _compiled(self, constraint: Constraint, peer: bytes) -> Compiled:
         """Compiles on a thread. An unexpected exception affects only this session."""
         try:
-            return await asyncio.to_thread(self._constraints.compiled, opening.constraint)
+            return await asyncio.to_thread(self._constraints.compiled, constraint)
         except Exception as error:
-            logger.exception("a constraint could not be compiled", extra={"peer": opening.received.peer.hex()})
+            logger.exception("a constraint could not be compiled", extra={"peer": peer.hex()})
             return ConstraintError(f"compiling it failed ({type(error).__name__}); write it in another way")
 
-    async def _first(self) -> "_Opening":
+    async def _first(self) -> Received:
         """Waits for the message whose turn it is."""
         while not self._waiting:
             self._there.clear()
@@ -117,13 +114,6 @@ class Compiling:
         if queue:
             self._waiting[sender] = queue  # at the end
         return opening
-
-
-class _Opening(NamedTuple):
-    """A message that opens a session, and the constraint to compile for it."""
-
-    received: Received
-    constraint: Constraint
 
 
 def _is_closed(waiting: Received, closing: Received) -> bool:
@@ -208,31 +198,26 @@ class Messages:
 
     def _handle(self, received: Received) -> list[Send]:
         """Returns the replies to a message. A message that raises an exception affects only its own session."""
+        peer_id, message, now = received.peer, received.message, time.monotonic()
         try:
-            return self._received(received)
+            self.core.count_bytes(peer_id, uplink=received.num_bytes)
+            if isinstance(message, ProtocolError):
+                extra = {"peer": peer_id.hex(), "why": message, "num_bytes": received.num_bytes}
+                logger.warning("refused a message", extra=extra)
+                return self.core.reject(peer_id, message, now, received.principal)
+            if isinstance(message, Leave) and (peer := self.core.peers.get(peer_id)) is not None:
+                logger.info("a draft node left", extra={"client": peer.client.name})
+            if isinstance(message, Draft):
+                self.uplink_bytes += received.num_bytes
+            sends = self.core.receive(peer_id, message, now, received.principal)
+            if self.recorder is not None:
+                self.recorder.heard(received, self.core, now)
+            return sends
         except ENDS:
             raise
         except Exception as error:
-            kind, why = type(received.message).__name__, type(error).__name__
-            logger.exception("a message failed", extra={"peer": received.peer.hex(), "kind": kind})
-            return self.core.fail(received.peer, received.message, why, time.monotonic())
-
-    def _received(self, received: Received) -> list[Send]:
-        self.core.count_bytes(received.peer, uplink=received.num_bytes)
-        if isinstance(received.message, ProtocolError):
-            extra = {"peer": received.peer.hex(), "why": received.message, "num_bytes": received.num_bytes}
-            logger.warning("refused a message", extra=extra)
-            return self.core.reject(received.peer, received.message, time.monotonic(), received.principal)
-        peer = self.core.peers.get(received.peer)
-        if isinstance(received.message, Leave) and peer is not None:
-            logger.info("a draft node left", extra={"client": peer.client.name})
-        if isinstance(received.message, Draft):
-            self.uplink_bytes += received.num_bytes
-        now = time.monotonic()
-        sends = self.core.receive(received.peer, received.message, now, received.principal)
-        if self.recorder is not None:
-            self.recorder.heard(received, self.core, now)
-        return sends
+            logger.exception("a message failed", extra={"peer": peer_id.hex(), "kind": type(message).__name__})
+            return self.core.fail(peer_id, message, type(error).__name__, now)
 
     def reply(self, sends: Iterable[Send]) -> None:
         """Sends messages over the channel; a receiver asks again for an undelivered message."""

@@ -15,7 +15,7 @@ from goodspeed.fleet.routing import MARGIN, STALE_S, elsewhere, expected_s, fits
 from goodspeed.slo.capacity import Capacity
 from goodspeed.slo.feasible import Ask
 from tests.verify_node.slo.deadlines import deadline, promised, running
-from verify_node.core.load import summary
+from verify_node.core.fleet import summary
 from verify_node.slo.allotting import CATCHING_UP
 from verify_node.slo.deciding import Decision, decide
 

@@ -172,7 +172,7 @@ def test_a_prompt_that_is_kept_is_read_anew():
 
 def test_more_than_can_be_told_is_refused_by_name():
     node = Node()
-    node.core.register.context_len = MAX_PROMPT_LOGPROBS
+    node.core.register.welcome = replace(node.core.welcome, context_len=MAX_PROMPT_LOGPROBS)
     [refusal] = node.say(opening(length=MAX_PROMPT_LOGPROBS // 21 + 1, num_prompt_logprobs=20))
     assert isinstance(refusal, Refusal)
     assert (refusal.code, refusal.what.split()[0]) == ("unsupported", str(21 * (MAX_PROMPT_LOGPROBS // 21 + 1)))

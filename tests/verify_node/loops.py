@@ -26,7 +26,7 @@ class HeldTarget:
     def __init__(self, core: VerifyCore) -> None:
         self.planned: list[Round] = []
         self._entered, self._go_on = threading.Semaphore(0), threading.Event()
-        self._target = TellingTarget(core.pool, core.limits, core.context_len)
+        self._target = TellingTarget(core.pool, core.limits, core.welcome.context_len)
         self._go_on.set()
 
     def hold(self) -> None:

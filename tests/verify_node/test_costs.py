@@ -44,7 +44,7 @@ def test_an_automatic_budget_is_measured_and_said(quick, capsys):
     assert re.search(r"R2 of the roofline is -?[\d.]+", said)
     assert "\nx: --budget auto: " in said
     assert f"{chosen.budget} drafted tokens a round" in said
-    assert 1 <= chosen.num_drafted < chosen.round_tokens
+    assert 1 <= chosen.num_drafted < chosen.core.max_round_tokens
 
 
 def test_a_short_round_is_measured_and_holds_its_budget(quick):
@@ -53,7 +53,7 @@ def test_a_short_round_is_measured_and_holds_its_budget(quick):
     assert max(sample.num_tokens for sample in profile.samples) <= 16
     chosen = with_budget(wanted, profile)
     assert chosen.num_drafted <= 16 - 1 - 8
-    assert chosen.round_tokens == 16
+    assert chosen.core.max_round_tokens == 16
 
 
 def test_a_node_with_an_automatic_budget(quick, capsys):

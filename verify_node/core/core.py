@@ -24,14 +24,16 @@ from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, UpMessage
 from verify_node.core.admitting import Admission
 from verify_node.core.counts import Counts
-from verify_node.core.fleet import Fleet
-from verify_node.core.load import load_of
+from verify_node.core.fleet import Fleet, load_of
 from verify_node.core.rate_limit import RateLimiter
+from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
 from verify_node.core.rounds import Rounds
-from verify_node.core.settings import CoreSettings, make_allocator, make_choice, make_register
+from verify_node.core.settings import CoreSettings
+from verify_node.scheduler.allocate import Allocator
 from verify_node.scheduler.drafted import SelfDrafts
 from verify_node.scheduler.round import Round
+from verify_node.scheduler.select import ByWorth, Choice
 from verify_node.session.checks import (
     HELLO_FIRST,
     NOT_ACKNOWLEDGED,
@@ -43,6 +45,7 @@ from verify_node.session.checks import (
 )
 from verify_node.session.client import Peer
 from verify_node.slo.promises import Promises
+from verify_node.slo.terms import Tiers
 
 
 class VerifyCore(Rounds):
@@ -61,29 +64,43 @@ class VerifyCore(Rounds):
     ) -> None:
         """Builds a verify node without sessions.
 
-        welcome: of `make_welcome`; its context is limited to the size of the pool, and it announces whether constraints
-        are served. policy: replaces the policy named in the settings. cost: round time model, which finished rounds
-        refine; None: starts untrained. self_drafts: drafts from sessions' own texts, if enabled in the settings.
-        constraints: of the target's tokenizer; None: constraints are not served.
+        welcome: of `make_welcome`. policy: replaces the policy named in the settings. cost: round time model, which
+        finished rounds refine; None: starts untrained. self_drafts: drafts from sessions' own texts, if enabled in the
+        settings. constraints: of the target's tokenizer; None: constraints are not served.
         """
         cost = cost if cost is not None else Refined()
-        allocator = make_allocator(settings, policy if policy is not None else settings.create_policy())
-        register = make_register(settings, welcome, pool, allocator, constraints)
+        allocator = Allocator(
+            policy if policy is not None else settings.create_policy(),
+            settings.budget,
+            eta=settings.eta,
+            beta=settings.beta,
+            is_barrier=settings.is_barrier,
+            weigh_evidence=settings.weigh_evidence,
+            fairness=settings.fairness,
+        )
+        register = Register(
+            welcome,
+            allocator,
+            pool,
+            max_sessions=settings.max_sessions,
+            max_client_sessions=settings.max_client_sessions,
+            tiers=Tiers({tier.tier: tier for tier in settings.tiers}),
+            constraints=constraints,
+        )
+        own = (self_drafts or SelfDrafts()) if settings.self_draft else None
         counts, promises = Counts(), Promises(settings.admits, cost, settings.max_round_tokens, pool)
-        self.rate_limiter = RateLimiter(register.max_client_sessions)
+        self.rate_limiter = RateLimiter(settings.max_client_sessions)
         replies = Replies(register, self.rate_limiter, counts)
-        target = register.welcome.target_fingerprint
-        self.fleet = Fleet(register, promises, counts, self.load, pool.page_size, target)
+        self.fleet = Fleet(register, promises, counts, self.load)
         super().__init__(
             settings,
             register=register,
-            choice=make_choice(settings, cost, allocator, self_drafts),
+            choice=Choice() if settings.is_barrier else ByWorth(cost, settings.limits, allocator.worth_of, own),
             cost=cost,
             admission=Admission(promises, register, replies, counts, self.fleet),
             replies=replies,
             counts=counts,
         )
-        self.context_len = register.context_len
         self.peers, self.diary, self.refusals = register.peers, register.diary, replies.refusals
         self.draining = False  # the node is stopping
         self._heartbeat_at = 0.0
@@ -108,7 +125,8 @@ class VerifyCore(Rounds):
 
     def load(self, now: float) -> Load:
         """Returns this replica's load."""
-        return load_of(self, now, is_draining=self.draining)
+        parts = self.register, self.promises, self.cost, self.limits
+        return load_of(*parts, round_s=self.round_s, now=now, is_draining=self.draining)
 
     def receive(self, peer_id: bytes, message: UpMessage, now: float, principal: str | None = None) -> list[Send]:
         """Handles a peer's message. A peer must send Hello first.

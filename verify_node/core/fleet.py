@@ -1,15 +1,18 @@
-"""Decides which sessions to redirect to another replica, and makes the messages that inform draft nodes of the fleet.
+"""This replica's load, the sessions to redirect to another replica, and the messages that inform draft nodes of these.
 
 A session is redirected at most MAX_HOPS times before a replica gives it a token. No I/O, no clock, no torch.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import inf, isfinite
 
 from msgspec.structs import replace
 
-from goodspeed.fleet.replicas import Load, Replica
-from goodspeed.fleet.routing import Reason, elsewhere, expected_s, with_one_more
+from goodspeed.fair.refined import Refined
+from goodspeed.fleet.replicas import MAX_OWED, MAX_PACES, Load, Owed, Pace, Replica
+from goodspeed.fleet.routing import Reason, elsewhere, expected_s, may_take, with_one_more
+from goodspeed.slo.capacity import FLOOR
 from goodspeed.slo.feasible import Ask
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.handshake import Heartbeat, Sibling
@@ -17,12 +20,18 @@ from goodspeed.wire.messages import OpenSession, Redirect
 from verify_node.core.counts import Counts
 from verify_node.core.register import Register
 from verify_node.core.replies import Send
+from verify_node.scheduler.round import RoundLimits
 from verify_node.session.client import Peer
 from verify_node.session.session import Session
+from verify_node.slo.allotting import tpots
+from verify_node.slo.deadline import Deadline
 from verify_node.slo.promises import Promises
 
 TOLD_S = 10.0
 """Least time between two reports of load to draft nodes; replicas that join, leave or drain are reported at once."""
+
+MOST_S = 1e6
+"""Cap on reported times, in seconds, beyond any planning horizon."""
 
 
 class Fleet:
@@ -34,15 +43,11 @@ class Fleet:
         promises: Promises,
         counts: Counts,
         load: Callable[[float], Load],
-        page_size: int,
-        target: str = "",
     ) -> None:
-        """load: returns this replica's load at a given time. target: the fingerprint of this replica's target."""
+        """load: returns this replica's load at a given time."""
         self.news: tuple[Sibling, ...] | None = None  # the latest report to draft nodes; None: no fleet yet
-        self.target = target
         self._register, self._promises, self._counts = register, promises, counts
         self._load = load
-        self._page_size = page_size
         self._own: Replica | None = None
         self._others: dict[str, Replica] = {}  # by name
         self._told_at = 0.0
@@ -51,6 +56,11 @@ class Fleet:
     def is_alone(self) -> bool:
         """True if there is no other replica."""
         return not self._others
+
+    def can_take_over(self, now: float) -> bool:
+        """True if another replica may take this one's sessions when it stops."""
+        target = self._register.welcome.target_fingerprint
+        return any(may_take(one, now, target) for one in self._others.values())
 
     def know(self, own: str, replicas: Sequence[Replica], now: float) -> list[Send]:
         """Takes the table of all replicas, including this one, named `own`. Informs all draft nodes of changes."""
@@ -106,22 +116,17 @@ class Fleet:
 
     def _request(self, num_tokens: int, limit: int) -> Ask:
         """Describes a text of num_tokens tokens that may grow to `limit`, without objectives."""
-        return Ask(inf, num_tokens, None, -(-limit // self._page_size))
+        return Ask(inf, num_tokens, None, -(-limit // self._register.pool.page_size))
 
     def _redirect(
-        self,
-        peer_id: bytes,
-        opened: OpenSession,
-        request: Ask,
-        hops: int,
-        now: float,
-        reason: Reason,
+        self, peer_id: bytes, opened: OpenSession, request: Ask, hops: int, now: float, reason: Reason
     ) -> list[Send]:
         """Sends nothing if no other replica is better, or the session has used up its redirects."""
         if self._own is None or self.is_alone or hops >= MAX_HOPS:
             return []
         own = replace(self._own, load=self._load(now)) if reason == "load" else self._own
-        found = elsewhere(own, list(self._others.values()), request, now, reason=reason, target=self.target)
+        target = self._register.welcome.target_fingerprint
+        found = elsewhere(own, list(self._others.values()), request, now, reason=reason, target=target)
         if found is None:
             return []
         if found.load is not None:  # else all sessions redirected before its next report would go there
@@ -143,3 +148,75 @@ def _sibling(replica: Replica) -> Sibling:
 def _members(news: Sequence[Sibling]) -> list[Sibling]:
     """Returns the news without loads: changes of all other fields are reported at once."""
     return [replace(sibling, expected_s=None) for sibling in news]
+
+
+def load_of(
+    register: Register,
+    promises: Promises,
+    cost: Refined,
+    limits: RoundLimits,
+    *,
+    round_s: float,
+    now: float,
+    is_draining: bool,
+) -> Load:
+    """Sums up the open sessions and the promises.
+
+    Reports the model of a round's time as a line through a few points around the current load.
+    """
+    pool, unfinished = register.pool, [session for session in register.sessions.values() if not session.finished]
+    context = sum(len(session.tokens) for session in unfinished)
+    paces, owed = summary(promises.promised.values(), now)
+    num_others = sum(len(session.tokens) for session in unfinished if session.session_id not in promises.promised)
+    num_taken = max(pool.num_pages - pool.num_free, promises.num_pages + num_others // pool.page_size)
+    return Load(
+        told_at=now,
+        boot_id=register.welcome.boot_id.hex(),
+        target_fingerprint=register.welcome.target_fingerprint,
+        is_draining=is_draining,
+        num_sessions=len(unfinished),
+        max_sessions=register.max_sessions,
+        num_pages=pool.num_pages,
+        free_pages=max(0, pool.num_pages - num_taken),
+        promisable_pages=max(0, int((1.0 - FLOOR) * pool.num_pages) - promises.num_pages),
+        context_tokens=context,
+        round_s=round_s,
+        max_round_tokens=limits.max_round_tokens,
+        **_line(cost, len(unfinished), context, limits.budget),
+        usual_error=cost.usual_error,
+        promises=promises.is_on,
+        paces=paces,
+        owed=owed,
+    )
+
+
+def summary(promised: Collection[Deadline], now: float) -> tuple[tuple[Pace, ...], tuple[Owed, ...]]:
+    """Returns the TPOTs of promised sessions in decode, and the promised prompts still to prefill, earliest due first.
+
+    Counts as `decide` does: a prompt with at most one token to prefill is in decode, and a late session's TPOT includes
+    catching up. Drops prompts beyond MAX_OWED, those due last. Beyond MAX_PACES TPOTs, slower ones count as the
+    slowest reported one.
+    """
+    decoding = Counter(tpots((one for one in promised if one.prompt_left <= 1), now))
+    told = sorted(decoding)
+    for slower in told[MAX_PACES:]:
+        decoding[told[MAX_PACES - 1]] += decoding[slower]
+    waiting = sorted((one for one in promised if one.prompt_left > 1), key=lambda one: one.due)[:MAX_OWED]
+    return tuple(Pace(tpot_s, decoding[tpot_s]) for tpot_s in told[:MAX_PACES]), tuple(_owed(waiting, now))
+
+
+def _owed(waiting: Iterable[Deadline], now: float) -> Iterable[Owed]:
+    for one in waiting:
+        left_s = max(-MOST_S, min(one.due - now, MOST_S))
+        yield Owed(left_s, one.prompt_left, one.slo.tpot_s, one.pages)
+
+
+def _line(cost: Refined, num_sessions: int, context: int, budget: int) -> dict[str, float]:
+    """Slopes of the round time around a round with one token per session, and the fixed remainder, in seconds."""
+    number = max(1, num_sessions)
+    round_s = cost.round_s(number, number, context)
+    token_s = max(0.0, (cost.round_s(number + budget, number, context) - round_s) / budget)
+    session_s = max(0.0, cost.round_s(number, number + 1, context) - round_s)
+    context_s = max(0.0, (cost.round_s(number, number, context + 1024) - round_s) / 1024)
+    fixed_s = max(0.0, round_s - token_s * number - session_s * number - context_s * context)
+    return {"fixed_s": fixed_s, "token_s": token_s, "session_s": session_s, "context_s": context_s}

@@ -28,7 +28,7 @@ from verify_node.scheduler.select import Choice
 from verify_node.scheduler.start import Starting
 from verify_node.session.checks import HALF_DONE, constraint_failed, round_failed, target_failed
 from verify_node.session.session import SMOOTHING, Session
-from verify_node.slo.allotting import Allotment
+from verify_node.slo.allotting import NO_PROMISES, Allotment
 from verify_node.slo.promises import Promises
 
 IMPOSSIBLE = "the agreement of its draft, or its evidence, has an impossible value"
@@ -164,14 +164,14 @@ class Rounds:
                 if planned.entries:
                     return planned
             self.failing = ready
-        drafted = self.choice.choose(ready, now, None if allotment is None else allotment.room(len(ready)))
+        drafted = self.choice.choose(ready, now, allotment.room(len(ready)))
         resolve = partial(self.preemption.resolve, now=now)
         return plan(number, sessions, ready, self.limits, self.pool, drafted, resolve, allotment)
 
-    def _allot(self, ready: list[Session], now: float) -> Allotment | None:
-        """Returns the promises' part of the round; None without promises."""
+    def _allot(self, ready: list[Session], now: float) -> Allotment:
+        """Returns the promises' part of the round."""
         if not self.promises.promised:
-            return None
+            return NO_PROMISES
         self._stage = Stage.ALLOTTING
         allotment = self.promises.allot(self.sessions, ready, now)
         self._stage = Stage.PLANNING

@@ -6,13 +6,15 @@ it. Invalid requests are answered by a `Rejection`.
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession
-from verify_node.core.diary import Diary
+from verify_node.core.counts import Diary
 from verify_node.scheduler.allocate import Allocator
 from verify_node.session.checks import (
     NOT_OPEN,
@@ -51,15 +53,18 @@ class Sessions:
         max_sessions: int,
         max_client_sessions: int,
         tiers: Tiers,
-        constraints: Constraints | None = None,
+        constraints: Constraints | None,
     ) -> None:
-        """constraints: compiles and holds sessions' constraints; None: sessions with a constraint are refused."""
-        self.welcome = welcome
+        """welcome: its context is limited to the pool's size here, and it announces whether constraints are served.
+
+        constraints: compiles and holds sessions' constraints; None: sessions with a constraint are refused.
+        """
+        context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
+        self.welcome = replace(welcome, context_len=context_len, constraints=constraints is not None)
         self.tiers = tiers
         self._constraints = constraints
         self.max_sessions = max_sessions
         self.max_client_sessions = max_client_sessions
-        self.context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
         self.enrolled: Mapping[str, Enrolled] | None = None  # by key; None: there are no keys
         self.peers: dict[bytes, Peer] = {}
         self.sessions: dict[bytes, Session] = {}
@@ -85,7 +90,7 @@ class Sessions:
         known = self.sessions.get(message.session_id)
         refused = (
             check_open(message, peer.client, known, self._num_free(peer.client))
-            or check_text(message, self.welcome, self.context_len)
+            or check_text(message, self.welcome)
             or check_prompt_logprobs(message, self._num_prompt_logprobs(peer.client, known))
             or check_constraint(message, self._constraints)
         )
@@ -103,7 +108,7 @@ class Sessions:
             now,
             acceptance=self.allocator.session_acceptance(peer.client),
             admitted=self._num_opened,
-            context_len=self.context_len,
+            context_len=self.welcome.context_len,
             deadline=self._deadline(peer, message, now, known.deadline if known is not None else None),
         )
         if known is not None:

@@ -1,36 +1,17 @@
-"""The settings of a `VerifyCore`, and the parts that it is built of by them."""
+"""The settings of a `VerifyCore`, and what they say to draft nodes."""
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from msgspec.structs import replace
-
-from goodspeed.constraint.compiling import Constraints
-from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.fair.policies import Policy
-from goodspeed.fair.refined import Refined
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import VERSION, Welcome
-from verify_node.core.register import Register
-from verify_node.scheduler.allocate import Allocator
-from verify_node.scheduler.drafted import SelfDrafts
 from verify_node.scheduler.preempt import order_of
 from verify_node.scheduler.round import RoundLimits
-from verify_node.scheduler.select import ByWorth, Choice
-from verify_node.slo.terms import Tiers
 
 Rounds: TypeAlias = Literal["continuous", "barrier"]
-
-
-def check_round_tokens(max_round_tokens: int, budget: int) -> None:
-    """Raises ConfigError if a round of `max_round_tokens` cannot hold more tokens than the budget."""
-    if max_round_tokens <= budget:
-        raise ConfigError(
-            f"--max-round-tokens {max_round_tokens} leaves no room for other tokens than --budget {budget}; "
-            "make it larger than the budget"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +39,11 @@ class CoreSettings:
     prefix_cache: bool = True  # retain prefilled pages for texts with the same prefix; the pool must do so, too
 
     def __post_init__(self) -> None:
-        check_round_tokens(self.max_round_tokens, self.budget)
+        if self.max_round_tokens <= self.budget:
+            raise ConfigError(
+                f"--max-round-tokens {self.max_round_tokens} leaves no room for other tokens than --budget "
+                f"{self.budget}; make it larger than the budget"
+            )
         order_of(self.order)  # raises ConfigError for an unknown name
         if self.has_draft_model and self.is_barrier:
             raise ConfigError(
@@ -102,66 +87,12 @@ class CoreSettings:
 DEFAULTS = CoreSettings()
 
 
-def make_welcome(
-    settings: CoreSettings,
-    *,
-    boot_id: bytes,
-    tokenizer: str,
-    vocab_size: int,
-    context_len: int,
-    max_message_bytes: int,
-    target_fingerprint: str = "",
-) -> Welcome:
-    """Builds the Welcome for draft nodes, with the sampling defaults of the API.
-
-    tokenizer: its fingerprint. vocab_size: tokens of the tokenizer, excluding a model's padding rows.
-    """
+def make_welcome(settings: CoreSettings, **fields: Any) -> Welcome:
+    """Builds the Welcome for draft nodes. fields: all that do not follow from the settings."""
     return Welcome(
         version=VERSION,
-        boot_id=boot_id,
-        tokenizer=tokenizer,
-        vocab_size=vocab_size,
-        context_len=context_len,
-        max_message_bytes=max_message_bytes,
         heartbeat_s=settings.heartbeat_s,
         lease_s=settings.lease_s,
-        target_fingerprint=target_fingerprint,
         promises=settings.admits != "none",
+        **fields,
     )
-
-
-def make_allocator(settings: CoreSettings, policy: Policy) -> Allocator:
-    """Builds what shares out permissions and keeps the estimates."""
-    return Allocator(
-        policy,
-        settings.budget,
-        eta=settings.eta,
-        beta=settings.beta,
-        is_barrier=settings.is_barrier,
-        weigh_evidence=settings.weigh_evidence,
-        fairness=settings.fairness,
-    )
-
-
-def make_register(
-    settings: CoreSettings, welcome: Welcome, pool: PagePool, allocator: Allocator, constraints: Constraints | None
-) -> Register:
-    """Builds an empty register of peers and sessions; see `VerifyCore`."""
-    context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
-    return Register(
-        replace(welcome, context_len=context_len, constraints=constraints is not None),
-        allocator,
-        pool,
-        max_sessions=settings.max_sessions,
-        max_client_sessions=settings.max_client_sessions,
-        tiers=Tiers({tier.tier: tier for tier in settings.tiers}),
-        constraints=constraints,
-    )
-
-
-def make_choice(settings: CoreSettings, cost: Refined, allocator: Allocator, self_drafts: SelfDrafts | None) -> Choice:
-    """Builds the choice of a round's drafted tokens."""
-    if settings.is_barrier:
-        return Choice()
-    own = (self_drafts if self_drafts is not None else SelfDrafts()) if settings.self_draft else None
-    return ByWorth(cost, settings.limits, allocator.worth_of, own)

@@ -46,8 +46,8 @@ RESTED_ROUNDS, MAX_RESTED_ROUNDS = 64, 1 << 14
 class Job:
     """A session's draft while it is made."""
 
-    wish: OwnDraft
-    new: tuple[int, ...]  # the round's new tokens, after the wish's text
+    request: OwnDraft
+    new: tuple[int, ...]  # the round's new tokens, after the request's text
     length: int  # tokens to draft; 0 only fills the cache
     num_parallel: int = 1  # most tokens that a pass draws
     num_fed: int = 0  # tokens of the text that the first pass feeds
@@ -57,15 +57,15 @@ class Job:
 
     @property
     def key(self) -> bytes:
-        return self.wish.session_id
+        return self.request.session_id
 
     @property
     def text_len(self) -> int:
-        return len(self.wish.text) + len(self.new)
+        return len(self.request.text) + len(self.new)
 
     def part(self, first: int, last: int) -> list[int]:
         """Returns the tokens [first, last) of the text after the round followed by the tokens drafted so far."""
-        text, behind = self.wish.text, [*self.new, *self.drafted]
+        text, behind = self.request.text, [*self.new, *self.drafted]
         return [*text[first:last], *behind[max(0, first - len(text)) : max(0, last - len(text))]]
 
     @property
@@ -77,17 +77,17 @@ class Job:
     def expected(self) -> float:
         """Expected worth of its next pass's tokens; assumes that each is as probable as the previous tokens."""
         each = self.path ** (1.0 / len(self.drafted)) if self.drafted else FIRST_PROBABILITY
-        return self.wish.worth * self.path * sum(each**depth for depth in range(1, self.num_drawn + 1))
+        return self.request.worth * self.path * sum(each**depth for depth in range(1, self.num_drawn + 1))
 
     @property
     def is_over(self) -> bool:
-        return len(self.drafted) >= self.length or self.path < self.wish.least_probability
+        return len(self.drafted) >= self.length or self.path < self.request.least_probability
 
     def take(self, tokens: Sequence[int], claimed: Sequence[float]) -> None:
         """Appends successive tokens up to the text's end, which the target draws in the same round anyway."""
         for token, code in zip(tokens, probabilities.encode(claimed), strict=True):
-            path = self.path * self.wish.calibrated[code]
-            if token in self.wish.stop_ids or path < self.wish.least_probability:
+            path = self.path * self.request.calibrated[code]
+            if token in self.request.stop_ids or path < self.request.least_probability:
                 self.length = len(self.drafted)
                 return
             self.path = path
@@ -159,13 +159,13 @@ class OwnDrafts:
         """Returns the drafts to make: of unfinished texts with enough memory and up-to-date caches."""
         decided = {outcome.session_id: outcome.tokens for outcome in outcomes if not outcome.failed}
         context_len, found, prefilled = self.checkpoint.context_len, list[Job](), set[bytes]()
-        for wish in planned.own_drafts:
-            job = Job(wish, decided.get(wish.session_id, ()), 0, self.checkpoint.num_parallel)
-            job.length = min(MAX_LENGTH, wish.max_draft, wish.most - len(job.new), context_len - job.text_len)
-            if not job.new or job.length <= 0 or any(token in wish.stop_ids for token in job.new):
+        for request in planned.own_drafts:
+            job = Job(request, decided.get(request.session_id, ()), 0, self.checkpoint.num_parallel)
+            job.length = min(MAX_LENGTH, request.max_draft, request.most - len(job.new), context_len - job.text_len)
+            if not job.new or job.length <= 0 or any(token in request.stop_ids for token in job.new):
                 continue
             self._guessed.setdefault(job.key, [])
-            upcoming = self.runner.pool.upcoming(job.key, wish.prefix_scope, wish.text)
+            upcoming = self.runner.pool.upcoming(job.key, request.prefix_scope, request.text)
             if job.key not in self.runner.pool and upcoming in prefilled:
                 continue  # next round it starts from the pages that another session prefills now
             if upcoming is not None:
@@ -198,7 +198,7 @@ class OwnDrafts:
         """
         pool, guessed = self.runner.pool, self._guessed.pop(job.key, [])
         self._guessed[job.key] = []  # as the most recently used
-        if job.key not in pool and (hit := pool.find(job.key, job.wish.prefix_scope, job.wish.text)).pages:
+        if job.key not in pool and (hit := pool.find(job.key, job.request.prefix_scope, job.request.text)).pages:
             pool.adopt(job.key, hit)
         first = pool.length(job.key) - len(guessed)
         text = job.part(first, first + len(guessed))
@@ -244,11 +244,11 @@ class OwnDrafts:
         for job, chunk in zip(jobs, chunks, strict=True):
             if job.drafted:
                 self._guessed[job.key] += chunk.tokens
-            self.runner.pool.publish(job.key, job.wish.prefix_scope, job.wish.text)
+            self.runner.pool.publish(job.key, job.request.prefix_scope, job.request.text)
         drawn = [(job, place) for job, chunk in zip(jobs, chunks, strict=True) for place in range(chunk.num_logits)]
         if not drawn:
             return
-        batch = SamplingBatch.of([job.wish.sampling for job, _ in drawn], device=logits.device)
+        batch = SamplingBatch.of([job.request.sampling for job, _ in drawn], device=logits.device)
         positions = batch.tensor([job.text_len + len(job.drafted) + place for job, place in drawn], torch.int64)
         tokens = choose(logits, batch, positions, num_tokens=self.checkpoint.num_tokens)
         claimed = acceptance_probabilities(logits.softmax(-1), tokens, [place > 0 for _, place in drawn])

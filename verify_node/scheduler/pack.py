@@ -1,7 +1,8 @@
 """Fills the next forward pass: plan(number, sessions, ready, limits, pool, drafted, resolve) -> Round.
 
 The session that has waited longest goes first; a session that does not fit goes first next time. Where memory is short,
-`resolve` (`preempt.py`) decides which sessions are preempted.
+`resolve` (`preempt.py`) decides which sessions are preempted. A session that would prefill the same pages as another
+waits for the other (`followers`).
 """
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
@@ -10,12 +11,14 @@ from typing import TypeAlias
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.prefix_cache import Hit
-from verify_node.scheduler.memory import RoundMemory, followers
 from verify_node.scheduler.preempt import Shortage
-from verify_node.scheduler.round import Entry, PromptRows, Round, RoundLimits
+from verify_node.scheduler.round import Entry, Round, RoundLimits, make_chunk, make_entry
 from verify_node.session.drafted import NOTHING, Drafted
 from verify_node.session.session import Session
-from verify_node.slo.allotting import Allotment
+from verify_node.slo.allotting import NO_PROMISES, Allotment
+
+MAX_PROMPT_ROWS = 256
+"""Most rows of logits for prompts in one round: 156 MB with a vocabulary of 152,000."""
 
 Resolve: TypeAlias = Callable[[Iterable[Session], Sequence[Session], Mapping[bytes, int], Container[bytes]], Shortage]
 """Decides which sessions are preempted, and which wait for pages. Arguments: sessions with pages, ready sessions, the
@@ -30,7 +33,7 @@ def plan(
     pool: PagePool,
     drafted: Mapping[bytes, Drafted],
     resolve: Resolve,
-    allotment: Allotment | None = None,
+    allotment: Allotment = NO_PROMISES,
 ) -> Round:
     """Packs the ready sessions into one round within the budget, the token limit and the memory.
 
@@ -48,27 +51,91 @@ def plan(
     return packing.round(number)
 
 
+class RoundMemory:
+    """The pages that a round's sessions will take."""
+
+    def __init__(self, pool: PagePool, drafted: Mapping[bytes, Drafted]) -> None:
+        """drafted: tokens to verify, by session."""
+        self.pool = pool
+        self.drafted = drafted
+        self.reserved = 0  # pages that the members will take
+        self.members: set[bytes] = set()
+        self.admitted: list[bytes] = []
+        self.preempted: list[bytes] = []
+
+    def find(self, session: Session) -> Hit | None:
+        """Returns cached pages that a session without memory can start from; None for a session with memory."""
+        if session.session_id in self.pool:
+            return None
+        return self.pool.find(session.session_id, session.prefix_scope, session.tokens)
+
+    def needed(self, session: Session, hit: Hit | None) -> int:
+        """Returns the free pages needed for its uncached tokens; shared cached pages need none."""
+        num_tokens = len(session.tokens) + len(self.drafted.get(session.session_id, NOTHING).tokens)
+        needed = self.pool.pages_needed(session.session_id, num_tokens - self.pool.length(session.session_id))
+        return needed if hit is None else needed - (len(hit.pages) - hit.num_unused)
+
+    def reserve(self, session: Session, num_tokens: int, hit: Hit | None) -> bool:
+        """Reserves pages; returns False if too few are free.
+
+        A session without memory is admitted only if all of its uncached tokens fit: half a prompt would be evicted at
+        the next shortage. It adopts the cached pages of `hit` at once.
+        """
+        key = session.session_id
+        needed = self.pool.pages_needed(key, num_tokens) if hit is None else self.needed(session, hit)
+        if needed > self.pool.num_free - self.reserved:
+            return False
+        if hit is not None:
+            self.admitted.append(key)
+        if hit is not None and hit.pages:
+            self.pool.adopt(key, hit)
+            needed = self.needed(session, None)
+        self.reserved += needed
+        self.members.add(key)
+        return True
+
+    def preempt(self, session_id: bytes) -> None:
+        """Frees the session's pages; published ones remain in the prefix cache until their room is needed."""
+        self.pool.free(session_id)
+        self.preempted.append(session_id)
+
+
+def followers(ready: Sequence[Session], pool: PagePool) -> dict[bytes, Session]:
+    """Returns the sessions without memory that would prefill the same pages as another, with that leader, by id.
+
+    ready: in packing order; sessions with memory take precedence as leaders. A follower waits only in rounds in which
+    its leader is packed.
+    """
+    if not pool.has_prefix_cache:
+        return {}
+    found: dict[bytes, Session] = {}
+    readers: dict[bytes, Session] = {}  # by the pages that they prefill next
+    for session in sorted(ready, key=lambda one: one.session_id not in pool):
+        upcoming = pool.upcoming(session.session_id, session.prefix_scope, session.tokens)
+        if upcoming is None:
+            continue
+        reader = readers.setdefault(upcoming, session)
+        if reader is not session and session.session_id not in pool:
+            found[session.session_id] = reader
+    return found
+
+
 class _Packing:
     """A round while it is being packed."""
 
     def __init__(
-        self,
-        limits: RoundLimits,
-        pool: PagePool,
-        drafted: Mapping[bytes, Drafted],
-        allotment: Allotment | None,
+        self, limits: RoundLimits, pool: PagePool, drafted: Mapping[bytes, Drafted], allotment: Allotment
     ) -> None:
-        rank = allotment.rank if allotment is not None else ()
-        self.promised = {session_id: place for place, session_id in enumerate(rank)}
-        self.floor = allotment.floor if allotment is not None else {}
-        self.promised_prefill = allotment.prefill if allotment is not None else {}
-        self.kept = allotment.reserved if allotment is not None else frozenset()  # sessions never preempted
+        self.allotment = allotment
+        self.promised = {session_id: place for place, session_id in enumerate(allotment.rank)}
         self.memory = RoundMemory(pool, drafted)
         self.budget = limits.budget
         self.tokens = limits.max_round_tokens
-        if allotment is not None and allotment.round_tokens is not None:
+        if allotment.round_tokens is not None:
             self.tokens = min(self.tokens, max(1, allotment.round_tokens))
-        self.kept_free = sum(self.floor.values())  # of these tokens, reserved for sessions with a floor not added yet
+        self.kept_free = sum(
+            allotment.floor.values()
+        )  # of these tokens, reserved for sessions with a floor not added yet
         self.prefill = limits.max_round_tokens // 2  # the rest is for sessions in decode
         self.prompt_rows = MAX_PROMPT_ROWS
         self.pool = pool
@@ -83,7 +150,7 @@ class _Packing:
     def turn(self, session: Session) -> tuple[float, bool, float, int]:
         """Sort key: promised sessions by due time, then sessions with a floor, then the longest wait."""
         key = session.session_id
-        return self.promised.get(key, inf), key not in self.floor, session.ready_since, session.admitted
+        return self.promised.get(key, inf), key not in self.allotment.floor, session.ready_since, session.admitted
 
     def follow(self, ready: Sequence[Session]) -> None:
         """Determines the followers; promised sessions follow no other."""
@@ -118,14 +185,14 @@ class _Packing:
         needs = {session.session_id: self.memory.needed(session, self.memory.find(session)) for session in asked}
         if sum(needs.values()) <= self.pool.num_free:
             return Shortage()
-        return resolve(resident, asked, needs, self.kept)
+        return resolve(resident, asked, needs, self.allotment.reserved)
 
     def add(self, session: Session) -> None:
         """Packs the session, or defers it. A leader is packed before its followers."""
         if session.session_id in self.seen:
             return
         self.seen.add(session.session_id)
-        self.kept_free -= self.floor.get(session.session_id, 0)
+        self.kept_free -= self.allotment.floor.get(session.session_id, 0)
         if self._waits_for_reader(session):
             self.deferred.append(session.session_id)
             return
@@ -162,23 +229,23 @@ class _Packing:
             return self._promised_entry(session, cached, prefill, drafted)
         most, room = min(self.prefill, self._most_read(session)), self.tokens - self.kept_free
         if prefill <= most and num_drafted <= self.budget and prefill + 1 + num_drafted <= room:
-            return _whole(session, cached, drafted)
-        if session.session_id in self.floor and prefill <= most and prefill < room:
-            return _whole(session, cached, NOTHING)
+            return make_entry(session, cached, drafted)
+        if session.session_id in self.allotment.floor and prefill <= most and prefill < room:
+            return make_entry(session, cached, NOTHING)
         num_tokens = min(prefill, most, room)
-        return _chunk(session, cached, num_tokens) if num_tokens > 0 else None
+        return make_chunk(session, cached, num_tokens) if num_tokens > 0 else None
 
     def _promised_entry(self, session: Session, cached: int, prefill: int, drafted: Drafted) -> Entry | None:
         """Returns the allotted tokens of a promised prompt; for other promised sessions, one token and their draft.
 
         A draft that does not fit is dropped: a promised session does not wait for the next round because of its draft.
         """
-        allotted, left = self.promised_prefill.get(session.session_id, prefill + 1), self.tokens - self.kept_free
+        allotted, left = self.allotment.prefill.get(session.session_id, prefill + 1), self.tokens - self.kept_free
         num_tokens = min(allotted, left, self._most_read(session) + 1)
         if num_tokens <= prefill:
-            return _chunk(session, cached, num_tokens) if num_tokens > 0 else None
+            return make_chunk(session, cached, num_tokens) if num_tokens > 0 else None
         room = min(self.budget, left - num_tokens)
-        return _whole(session, cached, drafted if len(drafted.tokens) <= room else NOTHING)
+        return make_entry(session, cached, drafted if len(drafted.tokens) <= room else NOTHING)
 
     def _most_read(self, session: Session) -> int:
         """Most tokens before its newest one that may be prefilled: limited only if each needs a row of logits."""
@@ -196,67 +263,3 @@ class _Packing:
             crowded_out=tuple(self.crowded_out),
             preempted=tuple(self.memory.preempted),
         )
-
-
-def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
-    """Makes an entry of all tokens not yet fed, with the draft. cached: tokens already fed."""
-    return Entry(
-        session_id=session.session_id,
-        start=cached,
-        tokens=(*session.tokens[cached:], *drafted.tokens),
-        num_drafted=len(drafted.tokens),
-        samples=True,
-        sampling=session.opened.sampling,
-        verification=session.verification,
-        epoch=session.epoch,
-        proposal=drafted.proposal,
-        num_logprobs=session.opened.num_logprobs,
-        stop_ids=session.opened.stop_ids if _needs_stop_ids(session) else (),
-        may_stop_at=session.may_stop_at,
-        probabilities=drafted.codes,
-        source=drafted.source if drafted.tokens else None,
-        parents=drafted.parents,
-        is_forced=drafted.is_forced,
-        is_own=drafted.is_own,
-        answered=session.acked == len(session.tokens) if session.takes_drafts else None,
-        model_drafted=session.model_drafted,
-        rules=session.opened.logit_rules,
-        constraint=session.opened.constraint,
-        prompt_len=len(session.opened.prompt),
-        text=tuple(session.tokens) if session.is_text_read else (),
-        prompt_rows=prompt_rows(session, cached, len(session.tokens) - cached),
-    )
-
-
-def _needs_stop_ids(session: Session) -> bool:
-    """True if the target needs stop ids: none may be drawn yet, or only where the constraint permits an end."""
-    return len(session.tokens) < session.may_stop_at or session.opened.constraint is not None
-
-
-def _chunk(session: Session, cached: int, num_tokens: int) -> Entry:
-    """Makes an entry of the next tokens of a text that continues in a later round."""
-    return Entry(
-        session_id=session.session_id,
-        start=cached,
-        tokens=tuple(session.tokens[cached : cached + num_tokens]),
-        num_drafted=0,
-        samples=False,
-        sampling=session.opened.sampling,
-        verification=session.verification,
-        epoch=session.epoch,
-        prompt_rows=prompt_rows(session, cached, num_tokens),
-    )
-
-
-MAX_PROMPT_ROWS = 256
-"""Most rows of logits for prompts in one round: 156 MB with a vocabulary of 152,000."""
-
-
-def prompt_rows(session: Session, start: int, num_tokens: int) -> PromptRows | None:
-    """Returns the new rows when num_tokens of its text are fed from position `start` on; None if there are none."""
-    num_top, known = session.opened.num_prompt_logprobs, session.prompt_logprobs
-    if num_top is None or known is None:
-        return None
-    prompt = session.opened.prompt
-    first, end = len(known), min(start + num_tokens, len(prompt) - 1)
-    return PromptRows(first, prompt[first + 1 : end + 1], num_top) if first < end else None

@@ -21,8 +21,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import CostModel
 from verify_node.scheduler.commit import Moved
-from verify_node.scheduler.laps import Laps
-from verify_node.scheduler.order import AGING_S, Fcfs, Job, Order
+from verify_node.scheduler.order import AGING_S, Fcfs, Job, Laps, Order
 from verify_node.scheduler.round import Round
 from verify_node.scheduler.service import Accounts, Claim, num_only_read
 from verify_node.session.session import Session

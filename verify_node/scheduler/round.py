@@ -13,6 +13,8 @@ from goodspeed.exact import trees
 from goodspeed.fair.estimators import ROUNDING
 from goodspeed.wire.fields import MAX_DRAFT, DraftSource, Verification
 from goodspeed.wire.messages import Constraint, LogitRules, Sampling, TokenLogprobs
+from verify_node.session.drafted import Drafted
+from verify_node.session.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,66 @@ class Entry(Struct, frozen=True):
     def banned_at(self, position: int) -> tuple[int, ...]:
         """Tokens that may not be drawn at this position of the text."""
         return self.stop_ids if position < self.may_stop_at else ()
+
+
+def make_entry(session: Session, cached: int, drafted: Drafted) -> Entry:
+    """Makes an entry of all tokens not yet fed, with the draft. cached: tokens already fed."""
+    return Entry(
+        session_id=session.session_id,
+        start=cached,
+        tokens=(*session.tokens[cached:], *drafted.tokens),
+        num_drafted=len(drafted.tokens),
+        samples=True,
+        sampling=session.opened.sampling,
+        verification=session.verification,
+        epoch=session.epoch,
+        proposal=drafted.proposal,
+        num_logprobs=session.opened.num_logprobs,
+        stop_ids=session.opened.stop_ids if _needs_stop_ids(session) else (),
+        may_stop_at=session.may_stop_at,
+        probabilities=drafted.codes,
+        source=drafted.source if drafted.tokens else None,
+        parents=drafted.parents,
+        is_forced=drafted.is_forced,
+        is_own=drafted.is_own,
+        answered=session.acked == len(session.tokens) if session.takes_drafts else None,
+        model_drafted=session.model_drafted,
+        rules=session.opened.logit_rules,
+        constraint=session.opened.constraint,
+        prompt_len=len(session.opened.prompt),
+        text=tuple(session.tokens) if session.is_text_read else (),
+        prompt_rows=prompt_rows(session, cached, len(session.tokens) - cached),
+    )
+
+
+def _needs_stop_ids(session: Session) -> bool:
+    """True if the target needs stop ids: none may be drawn yet, or only where the constraint permits an end."""
+    return len(session.tokens) < session.may_stop_at or session.opened.constraint is not None
+
+
+def make_chunk(session: Session, cached: int, num_tokens: int) -> Entry:
+    """Makes an entry of the next tokens of a text that continues in a later round."""
+    return Entry(
+        session_id=session.session_id,
+        start=cached,
+        tokens=tuple(session.tokens[cached : cached + num_tokens]),
+        num_drafted=0,
+        samples=False,
+        sampling=session.opened.sampling,
+        verification=session.verification,
+        epoch=session.epoch,
+        prompt_rows=prompt_rows(session, cached, num_tokens),
+    )
+
+
+def prompt_rows(session: Session, start: int, num_tokens: int) -> PromptRows | None:
+    """Returns the new rows when num_tokens of its text are fed from position `start` on; None if there are none."""
+    num_top, known = session.opened.num_prompt_logprobs, session.prompt_logprobs
+    if num_top is None or known is None:
+        return None
+    prompt = session.opened.prompt
+    first, end = len(known), min(start + num_tokens, len(prompt) - 1)
+    return PromptRows(first, prompt[first + 1 : end + 1], num_top) if first < end else None
 
 
 class OwnDraft(Struct, frozen=True):

@@ -45,8 +45,8 @@ LOWEST_BOUND = 0.02
 """Lowest bound sent to a draft node: the next round may have more room than the previous one."""
 
 
-class Hope(NamedTuple):
-    """A ready session for which a draft may be in flight."""
+class PendingDraft(NamedTuple):
+    """A draft that may be in flight, of a ready session."""
 
     session: Session
     num_expected: float  # additional accepted tokens if the round waits for it
@@ -86,8 +86,8 @@ class Choice:
     def note_drafting(self, seconds: float) -> None:
         """Records how long the verify node's draft model drafted in a round."""
 
-    def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
-        """Returns the ready sessions whose drafts may be in flight. number: of the round to be packed."""
+    def pending_drafts(self, ready: Sequence[Session], number: int) -> list[PendingDraft]:
+        """Returns the drafts of ready sessions that may be in flight. number: of the round to be packed."""
         return []
 
     def keep(self, open_sessions: Container[bytes]) -> None:
@@ -182,19 +182,19 @@ class ByWorth(Choice):
     def note_drafting(self, seconds: float) -> None:
         self._drafting_s = smoothed(self._drafting_s, seconds, SMOOTHING)
 
-    def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
+    def pending_drafts(self, ready: Sequence[Session], number: int) -> list[PendingDraft]:
         if number % SELDOM_UNWAITED == 0:
             return []
-        hoping = [(one, one.client.answer_gain, False) for one in ready if one.hopes_for_answer]
-        hoping += [(one, one.client.model_gain, True) for one in ready if one.hopes_for_model]
-        if not hoping or (number % UNWAITED == 0 and not all(gain.is_known for _, gain, _ in hoping)):
+        pending = [(one, one.client.answer_gain, False) for one in ready if one.expects_answer]
+        pending += [(one, one.client.model_gain, True) for one in ready if one.expects_model]
+        if not pending or (number % UNWAITED == 0 and not all(gain.is_known for _, gain, _ in pending)):
             return []
         worths = self._worths(ready)
         mean = sum(worths[session.client.name] for session in ready) / len(ready)
         most = self._limits.budget / len(ready)  # no session holds up others for more than an equal part of the budget
         return [
-            Hope(session, min(most, gain.tokens) * worths[session.client.name] / mean, of_model)
-            for session, gain, of_model in hoping
+            PendingDraft(session, min(most, gain.tokens) * worths[session.client.name] / mean, of_model)
+            for session, gain, of_model in pending
         ]
 
     def keep(self, open_sessions: Container[bytes]) -> None:

@@ -10,7 +10,7 @@ from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
-from verify_node.scheduler.select import Choice, Hope
+from verify_node.scheduler.select import Choice, PendingDraft
 from verify_node.session.session import Session
 
 SHARE, SHARE_ALONE = 0.25, 0.5
@@ -66,7 +66,7 @@ class Starting:
         ready = [session for session in sessions if session.can_move(round_s)]
         awaited = [session for session in sessions if session.awaits_draft]
         barred = awaited if self._is_barrier else []
-        start = earliest(ready, barred, round_s, choice.hopes(ready, num_rounds + 1))
+        start = earliest(ready, barred, round_s, choice.pending_drafts(ready, num_rounds + 1))
         if start.at <= now:
             return Start(sessions, ready)
         self.wake_at = min([start.at, *(session.late_at for session in awaited)])
@@ -78,7 +78,7 @@ class Starting:
         if self._waiting is None:
             return False
         awaited, ready_at = self._waiting
-        is_awaited = awaited.awaits_draft or awaited.hopes_for_answer or awaited.hopes_for_model
+        is_awaited = awaited.awaits_draft or awaited.expects_answer or awaited.expects_model
         if now < ready_at and is_awaited and self._sessions.get(awaited.session_id) is awaited:
             self.wake_at = ready_at
             return True
@@ -87,12 +87,12 @@ class Starting:
 
 
 def earliest(
-    ready: Sequence[Session], awaited: Sequence[Session], round_s: float, hopes: Sequence[Hope] = ()
+    ready: Sequence[Session], awaited: Sequence[Session], round_s: float, pending: Sequence[PendingDraft] = ()
 ) -> Earliest:
     """Returns the earliest start of a round with the ready sessions.
 
-    awaited: sessions whose complete drafts the round must wait for. round_s: duration of a round, 0 if unknown. hopes:
-    ready sessions whose drafts are in flight.
+    awaited: sessions whose complete drafts the round must wait for. round_s: duration of a round, 0 if unknown.
+    pending: drafts of ready sessions that may be in flight.
     """
     if not ready:
         return Earliest(inf)
@@ -100,25 +100,27 @@ def earliest(
         return Earliest(inf, awaited[-1])
     first = min(session.ready_since for session in ready)
     last = first + (SHARE if len(ready) > 1 else SHARE_ALONE) * round_s
-    soon = [hope for hope in hopes if first - SLACK_S < hope.due_at <= last]
+    soon = [draft for draft in pending if first - SLACK_S < draft.due_at <= last]
     latest = _worth_waiting_for(sorted(soon, key=_due_at), len(ready), first, round_s)
     if latest is None:
         return Earliest(first)
     return Earliest(min(max(latest.due_at, first) + SLACK_S, last), latest.session)
 
 
-def _worth_waiting_for(soon: Sequence[Hope], num_ready: int, first: float, round_s: float) -> Hope | None:
+def _worth_waiting_for(
+    soon: Sequence[PendingDraft], num_ready: int, first: float, round_s: float
+) -> PendingDraft | None:
     """Returns the final draft of `soon` (sorted by due time) for which waiting pays; None if it pays for none.
 
     A draft that just misses a round loses that round's time for each token that it brings. A wait costs every ready
     session the time of the wait.
     """
-    found: Hope | None = None
+    found: PendingDraft | None = None
     best, gained, waited_until = 0.0, 0.0, first
-    for hope in soon:
-        at = max(hope.due_at, first)
-        gained += hope.num_expected * round_s - num_ready * (at - waited_until)
+    for draft in soon:
+        at = max(draft.due_at, first)
+        gained += draft.num_expected * round_s - num_ready * (at - waited_until)
         waited_until = at
         if gained > best:
-            best, found = gained, hope
+            best, found = gained, draft
     return found

@@ -125,13 +125,13 @@ def constraint_failed(why: str) -> Rejection:
     return Rejection("constraint", what, "send a simpler constraint, or ask without one")
 
 
-def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Rejection | None:
+def check_text(opened: OpenSession, welcome: Welcome) -> Rejection | None:
     """Checks that the target can continue this text as requested."""
     if not opened.prompt:
         return Rejection("prompt", "the prompt is empty", "send at least one token")
     num_tokens = len(opened.prompt) + len(opened.committed)
-    if num_tokens >= context_len:
-        what = f"{num_tokens} tokens leave no room in a context of {context_len}"
+    if num_tokens >= welcome.context_len:
+        what = f"{num_tokens} tokens leave no room in a context of {welcome.context_len}"
         return Rejection("prompt", what, "shorten the prompt")
     if len(opened.committed) >= opened.max_tokens:
         what = f"{len(opened.committed)} committed tokens reach max_tokens"

@@ -186,13 +186,13 @@ class SessionState:
         return self.phase is Phase.RUNNING and self.opened.drafter != "none" and self.max_length > 0
 
     @property
-    def hopes_for_answer(self) -> bool:
+    def expects_answer(self) -> bool:
         """True if its draft node still has to answer the newest verdict, by a draft of its n-gram index."""
         is_known = self.client.has_index and self.allows_ngrams and self.takes_drafts
         return is_known and self.acked < len(self.tokens) and self.drafted is None
 
     @property
-    def hopes_for_model(self) -> bool:
+    def expects_model(self) -> bool:
         """True if its draft model must draft anew, and is known to answer."""
         is_known = self.model_calls.is_called and self.client.answer_s > 0.0
         return is_known and self.takes_drafts and self.drafted is None

@@ -43,6 +43,10 @@ class Allotment(NamedTuple):
         return max(0, self.round_tokens - num_ready - sum(self.prefill.values()))
 
 
+NO_PROMISES = Allotment(None, {}, (), frozenset())
+"""The bounds of a round without promises: none."""
+
+
 def tpots(decoding: Iterable[Deadline], now: float) -> list[float]:
     """TPOTs with which decoding sessions are planned from now on; a session that is behind catches up."""
     return [one.slo.tpot_s * (CATCHING_UP if one.due <= now else 1.0) for one in decoding if one.slo.tpot_s is not None]

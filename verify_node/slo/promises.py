@@ -9,7 +9,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.refined import Refined
 from goodspeed.slo.capacity import Capacity
 from goodspeed.slo.feasible import Ask
-from verify_node.slo.allotting import Allotment, allot
+from verify_node.slo.allotting import NO_PROMISES, Allotment, allot
 from verify_node.slo.deadline import Deadline
 from verify_node.slo.deciding import Decision, admit_fairly
 from verify_node.slo.floor import Floor, Waiting
@@ -161,11 +161,11 @@ class Promises:
 
     # -- rounds ----------------------------------------------------------------------------------------------------
 
-    def allot(self, sessions: Mapping[bytes, Session], ready: Iterable[Session], now: float) -> Allotment | None:
-        """Bounds of the round that begins now; None if nothing is promised. ready: sessions that the round can move."""
+    def allot(self, sessions: Mapping[bytes, Session], ready: Iterable[Session], now: float) -> Allotment:
+        """Bounds of the round that begins now. ready: sessions that the round can move."""
         self._keep_in_step(sessions)
         if not self.promised:
-            return None
+            return NO_PROMISES
         waiting = sorted(ready, key=lambda session: (session.ready_since, session.admitted))  # as in packing
         self._pause_or_resume({session.session_id for session in waiting}, now)
         waiting = [session for session in waiting if session.session_id not in self.promised]

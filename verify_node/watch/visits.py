@@ -5,7 +5,7 @@ Reads the diary, which is bounded, and remembers the clients reported as away, t
 
 from goodspeed.serving.events import Sentence
 from goodspeed.untrusted import sanitize
-from verify_node.core.diary import MAX_VISITS, Diary, Entry
+from verify_node.core.counts import MAX_VISITS, Diary, Entry
 
 NAMELESS = "(without a name)"
 

@@ -88,7 +88,7 @@ class VerifyNode:
         number = self.num_targets - 1
         own = RecordedSelfDrafts(self.world.acceptance) if settings.replays_own else None
         self.core = make_core(settings, (self.number << 32 | self.num_boots).to_bytes(8, "big"), number, own)
-        self.target = Target(self.core.pool, self.core.limits, self.core.context_len, number)
+        self.target = Target(self.core.pool, self.core.limits, self.core.welcome.context_len, number)
         self._num_found = 0
         self._wake_at = float("inf")
         self._in_flight = False

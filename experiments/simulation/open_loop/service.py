@@ -14,7 +14,7 @@ from experiments.simulation.world import World
 from goodspeed.slo.capacity import FLOOR
 from goodspeed.slo.kept import SLACK, Kept
 from verify_node.core.core import VerifyCore
-from verify_node.scheduler.select import Choice, Hope
+from verify_node.scheduler.select import Choice, PendingDraft
 from verify_node.session.drafted import Drafted
 from verify_node.session.session import Session
 from verify_node.slo.allotting import Allotment
@@ -222,8 +222,8 @@ class Watched(Choice):
     def owes_more(self, session: Session) -> bool:
         return self._choice.owes_more(session)
 
-    def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
-        return self._choice.hopes(ready, number)
+    def pending_drafts(self, ready: Sequence[Session], number: int) -> list[PendingDraft]:
+        return self._choice.pending_drafts(ready, number)
 
     def keep(self, open_sessions: Container[bytes]) -> None:
         self._choice.keep(open_sessions)
@@ -244,7 +244,7 @@ class WatchedPromises(Promises):
         self._num_new += len(decided)
         return decided
 
-    def allot(self, sessions: Mapping[bytes, Promisable], ready: Iterable[Promisable], now: float) -> Allotment | None:
+    def allot(self, sessions: Mapping[bytes, Promisable], ready: Iterable[Promisable], now: float) -> Allotment:
         started = time.thread_time()
         allotment = super().allot(sessions, ready, now)
         seconds = self._deciding_s + time.thread_time() - started

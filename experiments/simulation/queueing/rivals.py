@@ -6,8 +6,7 @@ Importing this adds them to `ORDERS`, so that a verify core knows them, too.
 from collections.abc import Sequence
 from typing import Any
 
-from verify_node.scheduler.laps import Laps
-from verify_node.scheduler.order import AGING_S, Job, Order
+from verify_node.scheduler.order import AGING_S, Job, Laps, Order
 from verify_node.scheduler.preempt import ORDERS
 
 NEVER = 1 << 60

@@ -12,8 +12,7 @@ from math import inf
 from experiments.simulation.queueing.places import give
 from experiments.simulation.queueing.requests import Request
 from goodspeed.fair.round_time import Roofline
-from verify_node.scheduler.laps import RateHistory
-from verify_node.scheduler.order import Job, Order
+from verify_node.scheduler.order import Job, Order, RateHistory
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from goodspeed.errors import MalformedMessage
 from goodspeed.wire.handshake import Leave
 from tests.fakes import Desk
-from verify_node.core.diary import MAX_REFUSALS, MAX_VISITS, Diary
+from verify_node.core.counts import MAX_REFUSALS, MAX_VISITS, Diary
 
 
 def told(desk):

@@ -283,5 +283,5 @@ def test_one_of_some_rounds_waits_for_no_draft_and_fewer_once_it_is_known_what_w
     for _ in range(num_seen):
         client.answer_gain.observe(5, in_time=True)
         client.answer_gain.observe(0, in_time=False)
-    waits = [bool(desk.core.choice.hopes([desk.session()], number)) for number in range(2 * rounds)]
+    waits = [bool(desk.core.choice.pending_drafts([desk.session()], number)) for number in range(2 * rounds)]
     assert waits.count(False) == 2

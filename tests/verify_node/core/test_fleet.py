@@ -132,7 +132,7 @@ def test_a_session_that_is_open_is_not_sent_on_when_its_message_comes_twice():
 def test_nobody_is_sent_to_another_target_nor_to_who_stops():
     for load in (replace(IDLE, target_fingerprint="another"), replace(IDLE, is_draining=True)):
         desk = make(replica("b", load), busy=True)
-        desk.core.fleet.target = "own"
+        desk.core.register.welcome = replace(desk.core.welcome, target_fingerprint="own")
         assert redirects(desk.open()) == []
 
 
@@ -168,9 +168,12 @@ def test_a_stopping_replica_sends_new_texts_on_and_refuses_them_where_it_is_alon
     desk = make(replica("b"))
     desk.core.drain()
     assert [one.reason for one in redirects(desk.open())] == ["draining"]
+    assert desk.core.fleet.can_take_over(desk.now)
     alone = make()
     alone.core.drain()
     assert [one.code for one in alone.open()] == ["draining"]
+    assert not alone.core.fleet.can_take_over(alone.now)
+    assert not make(replica("b", replace(IDLE, is_draining=True))).core.fleet.can_take_over(alone.now)
 
 
 def test_an_unknown_load_is_no_reason_to_go_there_but_better_than_stopping():

@@ -175,7 +175,7 @@ def test_it_does_not_draft_while_that_does_not_pay_nor_beside_promises_and_draft
     assert wanted == [set(), set(), set(), {session_id(1), session_id(2)}, {session_id(1)}]
 
 
-def wish(**changes: Any) -> OwnDraft:
+def request_of(**changes: Any) -> OwnDraft:
     values: dict[str, Any] = {
         "session_id": session_id(1),
         "text": (3, 1, 4),
@@ -189,48 +189,48 @@ def wish(**changes: Any) -> OwnDraft:
     return OwnDraft(**values | changes)
 
 
-def draft(own: OwnDrafts, *wishes: OwnDraft, number: int = 1, worth_per_s: float = 0.0) -> list[tuple[int, ...]]:
+def draft(own: OwnDrafts, *requests: OwnDraft, number: int = 1, worth_per_s: float = 0.0) -> list[tuple[int, ...]]:
     """Drafts after the target's next token in each of these texts."""
-    outcomes = [Outcome(one.session_id, alone(GREEDY, 1, tuple(one.text)), 0, 0.0) for one in wishes]
-    planned = Round(number, (), own_drafts=tuple(wishes), worth_per_s=worth_per_s)
+    outcomes = [Outcome(one.session_id, alone(GREEDY, 1, tuple(one.text)), 0, 0.0) for one in requests]
+    planned = Round(number, (), own_drafts=tuple(requests), worth_per_s=worth_per_s)
     return [one.own_tokens for one in own.add_to(planned, outcomes)]
 
 
 def test_what_it_drafts_is_the_text_of_a_draft_model_equal_to_the_target() -> None:
-    assert draft(OwnDrafts(TARGET, make_runner(TARGET)), wish()) == [alone(GREEDY, 9)[1:]]
+    assert draft(OwnDrafts(TARGET, make_runner(TARGET)), request_of()) == [alone(GREEDY, 9)[1:]]
 
 
 def test_a_text_that_went_another_way_than_drafted_is_drafted_on_as_if_it_were_new() -> None:
     own, text = OwnDrafts(TARGET, make_runner(TARGET)), alone(GREEDY, 9)
-    draft(own, wish())
-    other = wish(text=(3, 1, 4, *text[:4], (text[4] + 1) % VOCAB))
+    draft(own, request_of())
+    other = request_of(text=(3, 1, 4, *text[:4], (text[4] + 1) % VOCAB))
     assert draft(own, other) == draft(OwnDrafts(TARGET, make_runner(TARGET)), other) != [()]
 
 
 def test_it_ends_at_the_texts_end_and_before_stop_ids() -> None:
     own, text = OwnDrafts(TARGET, make_runner(TARGET)), alone(GREEDY, 9)
-    assert draft(own, wish(most=4)) == [text[1:4]]
-    assert draft(own, wish(stop_ids=(text[3],))) == [text[1 : text.index(text[3])]]
-    assert draft(own, wish(most=1)) == [()]
+    assert draft(own, request_of(most=4)) == [text[1:4]]
+    assert draft(own, request_of(stop_ids=(text[3],))) == [text[1 : text.index(text[3])]]
+    assert draft(own, request_of(most=1)) == [()]
 
 
 def test_a_pass_that_is_not_worth_its_time_is_not_run() -> None:
     own = OwnDrafts(TARGET, make_runner(TARGET))
     own.pass_s = 0.01
-    assert draft(own, wish(), worth_per_s=100.0) == [()]  # a pass costs one token, and brings less
-    assert draft(own, wish(), worth_per_s=1.0) != [()]
-    assert draft(own, wish(least_probability=0.999999)) == [()]
+    assert draft(own, request_of(), worth_per_s=100.0) == [()]  # a pass costs one token, and brings less
+    assert draft(own, request_of(), worth_per_s=1.0) != [()]
+    assert draft(own, request_of(least_probability=0.999999)) == [()]
 
 
 def test_a_pass_that_draws_several_tokens_is_worth_all_of_them() -> None:
     draft_model = replace(make_checkpoint(1), mask_id=VOCAB - 1, num_parallel=4)
     own = OwnDrafts(draft_model, make_runner(draft_model))
     own.pass_s = 0.01
-    assert draft(own, wish(), worth_per_s=100.0) != [
+    assert draft(own, request_of(), worth_per_s=100.0) != [
         ()
     ]  # a pass costs one token; 0.7 + 0.49 + 0.34 + 0.24 are expected
     own.pass_s = 0.02
-    assert draft(own, wish(session_id=session_id(3)), worth_per_s=100.0) == [()]
+    assert draft(own, request_of(session_id=session_id(3)), worth_per_s=100.0) == [()]
 
 
 def test_texts_that_begin_alike_are_prefilled_once_unless_they_are_of_other_users(monkeypatch: Any) -> None:
@@ -244,13 +244,13 @@ def test_texts_that_begin_alike_are_prefilled_once_unless_they_are_of_other_user
 
     monkeypatch.setattr(own.runner, "forward", counted)
     text = tuple(range(2, 32))
-    expected = draft(own, wish(text=text, prefix_scope=b"ann"))
+    expected = draft(own, request_of(text=text, prefix_scope=b"ann"))
     for number, scope, num_fed in ((2, b"ann", 31 - 28), (3, b"ben", 31), (4, b"", 31), (5, b"", 31)):
         fed.clear()
-        assert draft(own, wish(session_id=session_id(number), text=text, prefix_scope=scope)) == expected
+        assert draft(own, request_of(session_id=session_id(number), text=text, prefix_scope=scope)) == expected
         assert fed[0] == num_fed
     fed.clear()
-    both = [wish(session_id=session_id(number), text=text, prefix_scope=b"cas") for number in (6, 7)]
+    both = [request_of(session_id=session_id(number), text=text, prefix_scope=b"cas") for number in (6, 7)]
     assert draft(own, *both) == [*expected, ()]  # the other one waits for its pages
     assert fed[0] == 31
     fed.clear()
@@ -281,7 +281,7 @@ class Watched(list[int]):
 
 def test_of_a_long_text_only_new_tokens_are_read(monkeypatch: Any) -> None:
     own = OwnDrafts(TARGET, make_runner(TARGET))
-    text = wish(text=tuple(range(2, 62)))
+    text = request_of(text=tuple(range(2, 62)))
     prompt = Watched(text.text)
     monkeypatch.setattr("verify_node.model.own_drafts.PREFILL", 20)
     for _ in range(3):  # it lags
@@ -300,11 +300,11 @@ def test_of_a_long_text_only_new_tokens_are_read(monkeypatch: Any) -> None:
 
 def test_a_session_that_begins_anew_begins_with_an_empty_cache() -> None:
     own = OwnDrafts(TARGET, make_runner(TARGET))
-    draft(own, wish(text=(9, 8, 7, 6)))
+    draft(own, request_of(text=(9, 8, 7, 6)))
     own.keep({session_id(1)})
     assert own.runner.pool.length(session_id(1)) > 0
     own.keep({session_id(1)}, begun=(session_id(1),))
-    assert draft(own, wish()) == [alone(GREEDY, 9)[1:]]
+    assert draft(own, request_of()) == [alone(GREEDY, 9)[1:]]
 
 
 def test_the_caches_of_ended_and_preempted_texts_are_freed() -> None:
@@ -323,9 +323,9 @@ def test_the_caches_of_ended_and_preempted_texts_are_freed() -> None:
 
 def test_where_memory_is_short_some_texts_go_without() -> None:
     own = OwnDrafts(TARGET, make_runner(TARGET, num_pages=4))  # 16 tokens
-    drafted = draft(own, wish(), wish(session_id=session_id(2), text=(5, 6, 7)))
+    drafted = draft(own, request_of(), request_of(session_id=session_id(2), text=(5, 6, 7)))
     assert drafted == [alone(GREEDY, 9)[1:], ()]
-    assert draft(own, wish(session_id=session_id(2), text=(5, 6, 7))) != [()]  # takes the memory of an idle text
+    assert draft(own, request_of(session_id=session_id(2), text=(5, 6, 7))) != [()]  # takes the memory of an idle text
 
 
 def test_if_it_fails_texts_go_on_without_it_and_the_node_says_so(caplog: Any, monkeypatch: Any) -> None:
@@ -340,8 +340,8 @@ def test_if_it_fails_texts_go_on_without_it_and_the_node_says_so(caplog: Any, mo
     assert "the draft model failed (ZeroDivisionError" in caplog.text
     assert desk.own.runner.pool.num_free == desk.own.runner.pool.num_pages
     monkeypatch.setattr(desk.own.runner, "forward", forward)
-    assert draft(desk.own, wish(), number=RESTED_ROUNDS) == [()]
-    assert draft(desk.own, wish(), number=RESTED_ROUNDS + 2) != [()]
+    assert draft(desk.own, request_of(), number=RESTED_ROUNDS) == [()]
+    assert draft(desk.own, request_of(), number=RESTED_ROUNDS + 2) != [()]
 
 
 def test_a_failed_passs_tensors_are_released_before_memory_is_freed(caplog: Any, monkeypatch: Any) -> None:
@@ -359,7 +359,7 @@ def test_a_failed_passs_tensors_are_released_before_memory_is_freed(caplog: Any,
     monkeypatch.setattr(own.runner, "forward", fail)
     monkeypatch.setattr(own.runner, "free", lambda key: free.append(tensors[0]() is None))
     with caplog.at_level(logging.CRITICAL, "goodspeed.verify"):  # else pytest's own record of the error holds them
-        assert draft(own, wish()) == [()]
+        assert draft(own, request_of()) == [()]
     assert free == [True]
 
 

@@ -8,7 +8,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.prefix_cache import Hit
 from tests.fakes import session_id
 from tests.verify_node.scheduler.sessions import make_session, pack
-from verify_node.scheduler.memory import RoundMemory
+from verify_node.scheduler.pack import RoundMemory
 from verify_node.scheduler.preempt import Shortage
 from verify_node.session.session import Session
 

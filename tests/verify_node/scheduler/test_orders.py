@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from experiments.simulation.queueing.places import give
 from experiments.simulation.queueing.rivals import bounds, create
 from goodspeed.errors import ConfigError
-from verify_node.scheduler.laps import BOUNDS, NUM_ROUNDS, Laps, RateHistory, stable_rate
-from verify_node.scheduler.order import AGING_S, Job
+from verify_node.scheduler.order import AGING_S, BOUNDS, NUM_ROUNDS, Job, Laps, RateHistory, stable_rate
 from verify_node.scheduler.preempt import ORDERS
 
 STABLE = (0.5,) * NUM_ROUNDS

@@ -11,8 +11,7 @@ from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Ack, Close, Slo
 from tests.fakes import Desk, alone, request_of, session_id
 from verify_node.core.settings import CoreSettings
-from verify_node.scheduler import laps
-from verify_node.scheduler.order import AGING_S
+from verify_node.scheduler.order import AGING_S, Laps
 
 ORDERS = ("fcfs", "las", "sjf", "laps")
 COST = Linear(fixed_s=0.005, token_s=0.005)
@@ -173,13 +172,13 @@ def test_with_enough_memory_the_order_is_not_asked_and_rounds_are_those_of_fcfs(
 def test_one_object_ranks_all_who_contend_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """LAPS-SD counts rankings: whoever turned perceptible may be displaced in the first one after that alone."""
     seen = []
-    rank = laps.Laps.rank
+    rank = Laps.rank
 
-    def watched(self: laps.Laps, jobs: Any, now: float) -> Any:
+    def watched(self: Laps, jobs: Any, now: float) -> Any:
         seen.append(sorted(job.job_id for job in jobs))
         return rank(self, jobs, now)
 
-    monkeypatch.setattr(laps.Laps, "rank", watched)
+    monkeypatch.setattr(Laps, "rank", watched)
     desk = desk_of("laps", 8)
     for number in (1, 2, 3):
         desk.open(number=number, prompt=range(1, 13), max_tokens=9)

@@ -232,7 +232,7 @@ def test_the_paper_verifies_as_much_as_was_permitted_whatever_it_claims():
     assert chosen[session.session_id].tokens == session.drafted.tokens[:3]
     assert chosen[session_id(2)].tokens == ()
     assert Choice().least_probability(session) == ALL
-    assert Choice().hopes([session], 1) == []
+    assert Choice().pending_drafts([session], 1) == []
 
 
 # -- it takes no longer than it must -----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from tests.verify_node.scheduler.sessions import make_session
 from verify_node.scheduler import start as starting
-from verify_node.scheduler.select import Hope
+from verify_node.scheduler.select import PendingDraft
 from verify_node.scheduler.start import earliest
 from verify_node.session.state import LATER
 
@@ -19,7 +19,7 @@ def two_ready():
     return [make_session(1, draft=2, ready_since=5.0), make_session(2, draft=2, ready_since=6.0)]
 
 
-def hope(number, at, num_expected=1.0, *, of_model=False):
+def pending(number, at, num_expected=1.0, *, of_model=False):
     """A session whose draft node should answer at that time, or whose draft model should have drafted anew."""
     session = make_session(number, ready_since=5.0)
     if of_model:
@@ -27,7 +27,7 @@ def hope(number, at, num_expected=1.0, *, of_model=False):
         session.model_calls.verdict_goes_out(at - LATER, calls=True)
     else:
         session.sent.append((len(session.tokens), at))
-    return Hope(session, num_expected, of_model)
+    return PendingDraft(session, num_expected, of_model)
 
 
 def test_nobody_ready_is_no_round():
@@ -38,56 +38,56 @@ def test_nobody_ready_is_no_round():
 def test_a_round_waits_for_every_draft_that_it_may_not_start_without(two_ready):
     late = make_session(3, waits=True)
     assert earliest(two_ready, [late], ROUND_S) == (math.inf, late)
-    assert earliest(two_ready, [late], ROUND_S, [hope(4, 5.1, 99.0)]) == (math.inf, late)
+    assert earliest(two_ready, [late], ROUND_S, [pending(4, 5.1, 99.0)]) == (math.inf, late)
     assert earliest(two_ready, [], ROUND_S) == (5.0, None)
 
 
 @pytest.mark.parametrize("of_model", [False, True])
 def test_a_draft_is_waited_for_where_its_tokens_are_worth_the_wait(two_ready, of_model):
-    hoped = hope(3, 5.2, 0.5, of_model=of_model)  # two sessions wait 0.2 s for half a token
-    soon = earliest(two_ready, [], 0.81, [hoped])
-    assert soon.whom is hoped.session
+    awaited = pending(3, 5.2, 0.5, of_model=of_model)  # two sessions wait 0.2 s for half a token
+    soon = earliest(two_ready, [], 0.81, [awaited])
+    assert soon.whom is awaited.session
     assert soon.at == pytest.approx(5.2 + starting.SLACK_S)
-    assert earliest(two_ready, [], 0.79, [hoped]) == (5.0, None)
+    assert earliest(two_ready, [], 0.79, [awaited]) == (5.0, None)
 
 
 def test_nobody_is_waited_for_beyond_a_share_of_a_round(two_ready):
-    within, beyond = hope(3, 5.0 + 0.99999 * LONGEST, 99.0), hope(4, 5.0 + 1.01 * LONGEST, 99.0)
+    within, beyond = pending(3, 5.0 + 0.99999 * LONGEST, 99.0), pending(4, 5.0 + 1.01 * LONGEST, 99.0)
     assert earliest(two_ready, [], ROUND_S, [within]) == (5.0 + LONGEST, within.session)
     assert earliest(two_ready, [], ROUND_S, [beyond]) == (5.0, None)
 
 
 def test_a_session_alone_waits_for_a_larger_share(two_ready):
-    hoped = hope(3, 5.0 + 0.99 * starting.SHARE_ALONE * ROUND_S, 99.0)
-    assert earliest(two_ready[:1], [], ROUND_S, [hoped]).whom is hoped.session
-    assert earliest(two_ready, [], ROUND_S, [hoped]) == (5.0, None)
+    awaited = pending(3, 5.0 + 0.99 * starting.SHARE_ALONE * ROUND_S, 99.0)
+    assert earliest(two_ready[:1], [], ROUND_S, [awaited]).whom is awaited.session
+    assert earliest(two_ready, [], ROUND_S, [awaited]) == (5.0, None)
 
 
 def test_how_long_a_round_takes_is_not_known_at_first(two_ready):
-    assert earliest(two_ready, [], 0.0, [hope(3, 5.1, 99.0)]) == (5.0, None)
+    assert earliest(two_ready, [], 0.0, [pending(3, 5.1, 99.0)]) == (5.0, None)
 
 
 def test_a_draft_that_should_long_be_there_is_not_waited_for(two_ready):
-    assert earliest(two_ready, [], ROUND_S, [hope(3, 5.0 - 2 * starting.SLACK_S, 99.0)]) == (5.0, None)
-    soon = earliest(two_ready, [], ROUND_S, [hope(3, 5.0 - 0.5 * starting.SLACK_S, 99.0)])
+    assert earliest(two_ready, [], ROUND_S, [pending(3, 5.0 - 2 * starting.SLACK_S, 99.0)]) == (5.0, None)
+    soon = earliest(two_ready, [], ROUND_S, [pending(3, 5.0 - 0.5 * starting.SLACK_S, 99.0)])
     assert soon.at == pytest.approx(5.0 + starting.SLACK_S)
 
 
 def test_two_that_come_together_are_worth_a_wait_that_one_is_not(two_ready):
-    pair = [hope(3, 5.2, 0.5), hope(4, 5.2, 0.5)]
+    pair = [pending(3, 5.2, 0.5), pending(4, 5.2, 0.5)]
     ready = [*two_ready, *(one.session for one in pair)]  # four wait for 0.2 s
     assert earliest(ready, [], 1.0, pair[:1]) == (5.0, None)
     assert earliest(ready, [], 1.0, pair).at == pytest.approx(5.2 + starting.SLACK_S)
 
 
 def test_the_early_one_is_waited_for_and_not_the_late_one(two_ready):
-    early, late = hope(3, 5.1), hope(4, 5.49, 0.1)
+    early, late = pending(3, 5.1), pending(4, 5.49, 0.1)
     assert earliest(two_ready, [], ROUND_S, [late, early]).whom is early.session
-    assert earliest(two_ready, [], ROUND_S, [late, hope(4, 5.49, 9.0)]).at > 5.48
+    assert earliest(two_ready, [], ROUND_S, [late, pending(4, 5.49, 9.0)]).at > 5.48
 
 
 def test_answers_and_models_are_weighed_together(two_ready):
-    answer, model = hope(3, 5.1, 0.3), hope(4, 5.2, 0.2, of_model=True)
+    answer, model = pending(3, 5.1, 0.3), pending(4, 5.2, 0.2, of_model=True)
     assert earliest(two_ready, [], 0.81, [model]) == (5.0, None)  # 0.16 s are saved, and 0.4 s lost
     assert earliest(two_ready, [], 0.81, [answer]).whom is answer.session
-    assert earliest(two_ready, [], 0.81, [answer, hope(4, 5.2, 0.3, of_model=True)]).whom is not answer.session
+    assert earliest(two_ready, [], 0.81, [answer, pending(4, 5.2, 0.3, of_model=True)]).whom is not answer.session

@@ -29,27 +29,27 @@ def draft(session: Session, now: float, source: NodeSource = "model", base: int 
     session.take_draft(a_draft(base_len=base_len, probabilities=probabilities.encode((0.9, 0.9)), source=source), now)
 
 
-def test_nobody_is_hoped_for_who_never_drafted():
+def test_nobody_is_waited_for_who_never_drafted():
     session = told()
     session.acknowledge(len(session.tokens), NOW)
-    assert not session.hopes_for_answer
-    assert not session.hopes_for_model
+    assert not session.expects_answer
+    assert not session.expects_model
     assert session.model_drafted is False, "that it did not is known all the same"
 
 
-def test_a_model_is_hoped_for_at_the_time_that_it_takes():
+def test_a_model_is_waited_for_until_the_time_that_it_takes():
     session = told()
     draft(session, NOW + 0.004)
     assert session.client.answer_s == pytest.approx(0.004)
-    assert not session.hopes_for_model, "it is there"
+    assert not session.expects_model, "it is there"
     grow(session, 9)
     tell(session, NOW + 1.0)
     session.acknowledge(len(session.tokens), NOW + 1.001)
-    assert (session.hopes_for_answer, session.hopes_for_model) == (False, True), "an Ack is not what it hopes for"
+    assert (session.expects_answer, session.expects_model) == (False, True), "an Ack is not what it hopes for"
     assert session.model_due_at == pytest.approx(NOW + 1.0 + LATER * 0.004)
     assert session.model_drafted is False
     draft(session, NOW + 1.004)
-    assert (session.hopes_for_model, session.model_drafted) == (False, True)
+    assert (session.expects_model, session.model_drafted) == (False, True)
 
 
 def test_nothing_is_called_for_while_the_last_draft_goes_on():
@@ -57,7 +57,7 @@ def test_nothing_is_called_for_while_the_last_draft_goes_on():
     draft(session, NOW + 0.004)
     grow(session, 4)
     tell(session, NOW + 1.0)
-    assert (session.hopes_for_model, session.model_drafted) == (False, None)
+    assert (session.expects_model, session.model_drafted) == (False, None)
 
 
 def test_nothing_is_called_for_where_nothing_may_be_drafted():
@@ -67,7 +67,7 @@ def test_nothing_is_called_for_where_nothing_may_be_drafted():
     for number in range(1, 20):
         grow(session, 9)
         tell(session, NOW + number, may_draft=0)
-        assert (session.hopes_for_model, session.model_drafted) == (False, None)
+        assert (session.expects_model, session.model_drafted) == (False, None)
     assert session.client.answer_s == pytest.approx(0.004)
 
 
@@ -76,11 +76,11 @@ def test_an_index_is_hoped_for_at_its_own_time():
     draft(session, NOW + 0.5)
     grow(session, 9)
     tell(session, NOW + 1.0)
-    assert not session.hopes_for_answer, "it has none, as far as is known"
+    assert not session.expects_answer, "it has none, as far as is known"
     draft(session, NOW + 1.5, source="ngram")
     grow(session, 9)
     tell(session, NOW + 1.0)
-    assert session.hopes_for_answer
+    assert session.expects_answer
     assert session.answer_due_at == pytest.approx(NOW + 1.0 + session.round_trip_s)
 
 
@@ -96,7 +96,7 @@ def test_a_model_that_is_silent_is_expected_later_and_later():
     later = 1.0 + ANSWER_SMOOTHING * (MOST_LATER - 1.0)
     num_doubled = [0, 1, 2, 2, *[3] * 4, *[4] * 8, *[5] * 3]  # the silence began with the first of these verdicts
     assert seen == pytest.approx([0.004 * later**number for number in num_doubled])
-    assert session.model_due_at < NOW + 19, "it has been called long ago, and is not hoped for any more"
+    assert session.model_due_at < NOW + 19, "it has been called long ago, and is not waited for any more"
 
 
 def test_a_draft_of_the_index_is_no_silence_of_the_model():

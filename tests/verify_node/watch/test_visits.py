@@ -1,7 +1,7 @@
 """The verify node tells who came and went: each visit once, a return as a return, in bounded memory."""
 
 from tests.fakes import Desk, make_hello
-from verify_node.core.diary import MAX_REFUSALS, MAX_VISITS, Diary
+from verify_node.core.counts import MAX_REFUSALS, MAX_VISITS, Diary
 from verify_node.watch.visits import AGAIN_S, Visits
 
 

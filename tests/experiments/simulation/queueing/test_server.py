@@ -11,7 +11,7 @@ from experiments.simulation.queueing.requests import Kind, Request, make, rounds
 from experiments.simulation.queueing.rivals import create
 from experiments.simulation.queueing.server import Server, Times
 from goodspeed.fair.round_time import Linear, Roofline
-from verify_node.scheduler.laps import stable_rate
+from verify_node.scheduler.order import stable_rate
 from verify_node.scheduler.preempt import ORDERS
 
 TIMES = Times(Roofline((Linear(fixed_s=1.0),)), Roofline((Linear(fixed_s=0.0),)), num_drafted=2, switch_s=0.1)
