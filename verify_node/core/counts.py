@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-from goodspeed.serving.counts import ROUND_S, ROUND_TOKENS, Histogram
+from goodspeed.serving.measuring.counts import ROUND_S, ROUND_TOKENS, Histogram
 from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.fields import DraftSource, RedirectReason
 from verify_node.scheduler.commit import Moved
