@@ -32,11 +32,9 @@ class KeptSlo(BaseModel):
 
 
 class Speculation(BaseModel):
-    """Speculation statistics of this request: verdicts, verified drafted tokens, and accepted ones.
-
-    `drafted_by` and `accepted_by` count by source: the draft model, this node's n-gram index, or the verify node.
-    `local`: tokens that the draft model wrote alone while the verify node was away.
-    """
+    """Speculation statistics of this request: verdicts, verified drafted tokens, and accepted ones, also by source (the
+    draft model, this node's n-gram index, or the verify node). `local`: tokens that the draft model wrote alone while
+    the verify node was away."""
 
     rounds: int
     drafted: int
@@ -103,11 +101,9 @@ class MarkedSpan(BaseModel):
 
 
 class Marked(BaseModel):
-    """The origin of a text, if requested or if not the target's own.
-
-    In a chunk, `spans`: parts from accepted drafts, the target, or the draft model alone; joined, they are the text.
-    In a chunk, `local`: the draft model alone wrote some of it. In a whole text, `local_tokens`: their number.
-    """
+    """The origin of a text, if requested or if not the target's own. In a chunk, `spans`: parts from accepted drafts,
+    the target, or the draft model alone; joined, they are the text; `local`: the draft model alone wrote some of it. In
+    a whole text, `local_tokens`: their number."""
 
     spans: list[MarkedSpan] | None = None
     local: bool | None = None
