@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from draft_node.config import DraftConfig
 from draft_node.preflight import Found, check
 from goodspeed.errors import TransportError
-from goodspeed.serving import streams
 from goodspeed.serving.config import from_namespace
 from goodspeed.serving.events import EventLog, Reporter, print_json
+from goodspeed.serving.output import streams
 from goodspeed.serving.running import daemon_parser, run, until_signal
 from goodspeed.serving.starting import INTERRUPTED
 from goodspeed.wire import descriptors

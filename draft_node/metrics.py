@@ -13,9 +13,9 @@ from draft_node.core.actions import by_source
 from draft_node.core.counts import KNOWN, Texts
 from draft_node.daemon import DraftDaemon
 from draft_node.service.state import Levels
-from goodspeed.serving import metrics
-from goodspeed.serving.counts import ResponseCounts
-from goodspeed.serving.metrics import counter, counters, counters_by, gauge, histogram
+from goodspeed.serving.measuring import metrics
+from goodspeed.serving.measuring.counts import ResponseCounts
+from goodspeed.serving.measuring.metrics import counter, counters, counters_by, gauge, histogram
 from goodspeed.serving.options import NO_MODEL
 from goodspeed.slo.kept import Outcome
 from goodspeed.slo.objectives import OTHER

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from goodspeed.engine.runner import Runner
 from goodspeed.fair.round_time import describe, knee
-from goodspeed.serving import profiler
 from goodspeed.serving.events import QUIET, Reporter
-from goodspeed.serving.profiler import Profile
+from goodspeed.serving.measuring import profiler
+from goodspeed.serving.measuring.profiler import Profile
 from verify_node.config import VerifyConfig
 
 QUICK_S = 1.5

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from draft_node.core.actions import Statistics
-from goodspeed.serving.counts import REQUEST_S, REQUEST_TOKENS, TIME_TO_FIRST_TOKEN_S, TOKEN_S, Histogram
+from goodspeed.serving.measuring.counts import REQUEST_S, REQUEST_TOKENS, TIME_TO_FIRST_TOKEN_S, TOKEN_S, Histogram
 from goodspeed.slo.kept import NO_OBJECTIVES, Kept, Outcome, Times
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.fields import FinishReason

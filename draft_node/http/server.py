@@ -12,9 +12,10 @@ from draft_node.service.chat_forms import ChatForms
 from draft_node.service.connection import tell
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.serving import metrics, web
-from goodspeed.serving.counts import ResponseCounts
+from goodspeed.serving import web
 from goodspeed.serving.events import QUIET, EventLog, Reporter
+from goodspeed.serving.measuring import metrics
+from goodspeed.serving.measuring.counts import ResponseCounts
 
 
 class Face:

@@ -18,9 +18,9 @@ from draft_node.service.request import Begun, Ended, Wanted, drafting
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import PromptError, ServiceError
-from goodspeed.serving import streams
 from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.serving.events import EventLog
+from goodspeed.serving.output import streams
 from goodspeed.serving.prompts import Prompt, no_prompts_error, parse
 
 DEFAULT_MAX_TOKENS = 150

@@ -94,12 +94,8 @@ def owing(num_prompts: int, repetitions: int) -> dict[str, Any]:
         if is_decoding:
             promised[key].delivered(rng.randint(1, 3), 0.0)
         promised[key].reserve(prompt, 0)
-    durations = []
-    for _ in range(repetitions):
-        start = time.thread_time()
-        allot(promised, 0.02, rounds)
-        durations.append(1e3 * (time.thread_time() - start))
-    return {"num_prompts": num_prompts, "median_ms": statistics.median(durations)}
+    median_s = benchmark.median_s(lambda: allot(promised, 0.02, rounds), repetitions)
+    return {"num_prompts": num_prompts, "median_ms": 1e3 * median_s}
 
 
 def table(rows: list[dict[str, Any]], rounds: list[dict[str, Any]]) -> str:

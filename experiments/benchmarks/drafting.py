@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -193,12 +193,12 @@ def measure(case: Case) -> dict[str, Any]:
     }
     if ways.llamacpp:
         turns["llama.cpp"] = ways.llamacpp.judge, ways.llamacpp.drafts
-    times: dict[str, list[float]] = {name: [] for name in turns}
-    for repetition in range(-3, case.repetitions):
-        for name, (before, turn) in turns.items():
-            elapsed = sum(timed(before, turn) for _ in range(4))
-            if repetition >= 0:  # the first three warm up
-                times[name].append(elapsed / (4 * LENGTH * case.num_sessions))
+    num_tokens = 4 * LENGTH * case.num_sessions
+
+    def four(before: Callable[[], None], turn: Callable[[], None]) -> float:
+        return sum(timed(before, turn) for _ in range(4)) / num_tokens
+
+    times = benchmark.in_turns({name: partial(four, *turn) for name, turn in turns.items()}, case.repetitions)
     if ways.llamacpp:
         ways.llamacpp.drafter.close()
     bare, plain, drafts, *others = times.values()

@@ -15,16 +15,15 @@ import copy
 import random
 import statistics
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
-from experiments.benchmarks.nodes.made import made_checkpoint
+from experiments.benchmarks.nodes.made import made_checkpoint, timed
 from experiments.harness import benchmark
 from goodspeed.engine.checkpoints import DTYPES
 from goodspeed.engine.linear import prepack
@@ -126,12 +125,8 @@ def make_tokens(rng: random.Random, num_tokens: int, vocab_size: int) -> list[in
 def measure(case: Case, device: str, dtype: str) -> dict[str, Any]:
     ways = Ways(case, device, dtype)
     difference = ways.check()
-    times: dict[str, list[float]] = {name: [] for name in WAYS}
-    for repetition in range(-3, case.repetitions):
-        for name, seconds in times.items():
-            elapsed = timed(getattr(ways, name), case.num_calls, device)
-            if repetition >= 0:  # the first three warm up
-                seconds.append(elapsed)
+    calls = {name: partial(timed, getattr(ways, name), device, case.num_calls) for name in WAYS}
+    times = benchmark.in_turns(calls, case.repetitions)
     medians = {f"{name}_s": statistics.median(seconds) for name, seconds in times.items()}
     ratios = {
         f"{name}_ratio": benchmark.median_ratio(times[name], times["plain"])
@@ -140,16 +135,6 @@ def measure(case: Case, device: str, dtype: str) -> dict[str, Any]:
     ratios["paging_ratio"] = benchmark.median_ratio(times["engine"], times["prepacked"])
     num_tokens = ways.packed.shape[1]
     return asdict(case) | {"num_tokens": num_tokens, "difference": difference} | medians | ratios
-
-
-def timed(call: Callable[[], Any], num_calls: int, device: str) -> float:
-    clock = time.process_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
-    before = clock()
-    for _ in range(num_calls):
-        call()
-    if device != "cpu":
-        torch.cuda.synchronize()
-    return (clock() - before) / num_calls
 
 
 def show(result: dict[str, Any]) -> None:

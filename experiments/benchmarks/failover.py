@@ -6,8 +6,7 @@ mid-stream; it is started again, and when it is back the other one is drained in
 between two pieces of a text, of the texts whose replica went. Every text has to be what it was without any of that; the
 exit status is 1 if one differs.
 
-The replicas are kept by `goodspeed-fleet` with Ray, or, with --quick, started as they are, with a peers file. It takes
-about 3 minutes on two cores, and half a minute with --quick.
+The replicas are kept by `goodspeed-fleet` with Ray. It takes about 3 minutes on two cores; about a minute with --quick.
 """
 
 import argparse
@@ -18,43 +17,25 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from experiments.benchmarks.nodes.processes import START_S, command, free_port, ignore
+from experiments.benchmarks.nodes.processes import START_S, command, ignore
 from experiments.harness import benchmark
 from goodspeed.app.demo.processes import Processes, environment
 from goodspeed.embedded import prompts
-from goodspeed.fleet.replicas import Replica
-from goodspeed.fleet.table import Table, write
 
 TARGET = "tiny-target"
 INTO_S = 2.0
 """Seconds from the first texts to the failure."""
 
 
-class Replicas(Protocol):
-    """Two verify nodes."""
-
-    endpoints: list[str]
-
-    def kill(self, number: int) -> None:
-        """kill -9; whoever keeps them starts it again."""
-
-    def wait_until_back(self, number: int) -> None: ...
-    def drain(self, number: int) -> None:
-        """Has it send its texts to the other one, and end."""
-
-
-class OnRay:
-    """Those that `goodspeed-fleet` keeps."""
+class Replicas:
+    """Two verify nodes that `goodspeed-fleet` keeps, with Ray."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -70,6 +51,7 @@ class OnRay:
         return next(one for one in replicas if one["name"] == self._names[number])
 
     def kill(self, number: int) -> None:
+        """kill -9; Ray starts it again."""
         os.kill(self._told(number)["pid"], signal.SIGKILL)
 
     def wait_until_back(self, number: int) -> None:
@@ -77,63 +59,11 @@ class OnRay:
             time.sleep(0.5)
 
     def drain(self, number: int) -> None:
+        """Has it send its texts to the other one, and end."""
         self._run("drain", self._names[number])
 
     def end(self) -> None:
         self._run("down")
-
-
-class Plain:
-    """Two processes and a peers file."""
-
-    def __init__(self, folder: Path) -> None:
-        self.endpoints = [f"tcp://127.0.0.1:{free_port()}" for _ in range(2)]
-        self._peers = folder / "peers.json"
-        write(self._peers, Table(tuple(Replica(f"r{n}", one) for n, one in enumerate(self.endpoints))))
-        self._processes = [self._start(number) for number in range(2)]
-        for number in range(2):
-            self.wait_until_back(number)
-
-    def _start(self, number: int) -> subprocess.Popen[str]:
-        words = [f"--bind={self.endpoints[number]}", f"--model={TARGET}", f"--peers={self._peers}"]
-        return subprocess.Popen(
-            command("verify_node", *words, f"--replica=r{number}"),
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment(),
-        )
-
-    def kill(self, number: int) -> None:
-        self._processes[number].kill()
-        self._processes[number].wait()
-        self._processes[number] = self._start(number)
-
-    def wait_until_back(self, number: int) -> None:
-        out = self._processes[number].stdout
-        assert out is not None
-        while json.loads(out.readline())["event"] != "ready":
-            pass
-        threading.Thread(target=out.read, daemon=True).start()  # else its events fill the pipe
-
-    def drain(self, number: int) -> None:
-        self._processes[number].terminate()
-        self._processes[number].wait()
-
-    def end(self) -> None:
-        for process in self._processes:
-            process.terminate()
-            process.wait()
-
-
-@contextmanager
-def replicas(*, quick: bool) -> Iterator[Replicas]:
-    """Starts them, and ends them."""
-    with tempfile.TemporaryDirectory() as folder:
-        found = Plain(Path(folder)) if quick else OnRay(f"failover-{os.getpid()}")
-        try:
-            yield found
-        finally:
-            found.end()
 
 
 @dataclass
@@ -192,7 +122,8 @@ def stream_all(urls: Sequence[str], options: argparse.Namespace) -> list[Stream]
 
 
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
-    with replicas(quick=options.quick) as pair:
+    pair = Replicas(f"failover-{os.getpid()}")
+    try:
         async with Processes(environment()) as processes:
             urls = []
             for number in range(options.clients):
@@ -202,6 +133,8 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
                 node = await processes.start(f"draft-{number}", line, ignore)
                 urls.append(str((await node.expect("ready", START_S))["url"]))
             return await asyncio.to_thread(play, pair, urls, options)
+    finally:
+        pair.end()
 
 
 def play(pair: Replicas, urls: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
@@ -249,7 +182,7 @@ def say(line: str) -> None:
 
 
 def main() -> int:
-    parser = benchmark.parser("failover", __doc__, "two draft nodes, short texts, and no Ray")
+    parser = benchmark.parser("failover", __doc__, "two draft nodes, short texts")
     parser.add_argument("--clients", type=int, default=8, help="draft nodes (default 8)")
     parser.add_argument("--tokens", type=int, default=500, help="of each text (default 500)")
     options = parser.parse_args()

@@ -45,6 +45,7 @@ from experiments.benchmarks.gpu_rounds import (
     copy_bandwidth,
     weight_bytes,
 )
+from experiments.harness import benchmark
 from goodspeed.engine.checkpoints import DTYPES, load
 from goodspeed.engine.padding import LIKE
 from goodspeed.engine.paged.memory import bytes_per_page, pages_for
@@ -176,11 +177,7 @@ def device_name(device: torch.device) -> str:
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.gpu", description=__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="fewer repetitions; without a GPU: --device cpu --shape micro"
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser = benchmark.parser("gpu", __doc__, "fewer repetitions; without a GPU: --device cpu --shape micro")
     parser.add_argument("--device", help="cuda, cuda:N, or cpu; default: cuda, and nothing is run without it")
     parser.add_argument("--shape", nargs="+", choices=[*SHAPES, *LIKE], help="default: qwen3-14b and all padded ones")
     parser.add_argument("--dtype", default="bfloat16", choices=DTYPES)
@@ -203,13 +200,12 @@ def main(argv: list[str] | None = None) -> int:
     has_cuda = torch.cuda.is_available()
     if not has_cuda and (options.device or "cuda").startswith("cuda"):
         print(NO_CUDA, file=sys.stderr)
-        if options.json:
-            print(json.dumps({"not_run": NO_CUDA}))
+        benchmark.report(options, {"not_run": NO_CUDA})
         return 1 if options.device else 0
     options.device = options.device or "cuda"
     if options.without_cudnn:
         torch.backends.cuda.enable_cudnn_sdp(False)
-    say: Callable[[str], None] = partial(print, file=sys.stderr if options.json else sys.stdout, flush=True)
+    say = partial(benchmark.say, options)
     about, shapes = machine(torch.device(options.device)), list[dict[str, Any]]()
     say(", ".join(f"{name} {value}" for name, value in (about | {"wanted": WANTED}).items()))
     for shape in options.shape:
@@ -228,8 +224,7 @@ def main(argv: list[str] | None = None) -> int:
         if options.out:
             with options.out.open("a", encoding="utf-8") as file:
                 file.writelines(json.dumps(about | {"wanted": WANTED} | one) + "\n" for one in rows_of(shapes[-1]))
-    if options.json:
-        print(json.dumps(about | {"shapes": shapes}))
+    benchmark.report(options, about | {"shapes": shapes})
     return 0
 
 

@@ -13,15 +13,15 @@ It takes about a minute and a half on two cores; about 15 s with --quick. With -
 import copy
 import statistics
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from experiments.benchmarks.nodes.made import made_checkpoint
+from experiments.benchmarks.nodes.made import made_checkpoint, timed
 from experiments.harness import benchmark
 from goodspeed.engine.linear import prepack
 from goodspeed.engine.quantized.int4_linear import Int4Linear
@@ -125,22 +125,8 @@ def measure(ways: dict[str, Way], repetitions: int, device: str) -> tuple[dict[s
     results = {name: way().float() for name, way in ways.items()}
     largest = float(results["float32"].abs().max())
     differences = {name: float((found - results["float32"]).abs().max()) / largest for name, found in results.items()}
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for repetition in range(-2, repetitions):
-        for name, way in ways.items():
-            elapsed = timed(way, device)
-            if repetition >= 0:  # the first two warm up
-                times[name].append(elapsed)
+    times = benchmark.in_turns({name: partial(timed, way, device) for name, way in ways.items()}, repetitions, 2)
     return {name: statistics.median(seconds) for name, seconds in times.items()}, differences
-
-
-def timed(way: Way, device: str) -> float:
-    clock = time.process_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
-    before = clock()
-    way()
-    if device != "cpu":
-        torch.cuda.synchronize()
-    return clock() - before
 
 
 def main() -> int:

@@ -47,6 +47,15 @@ def median_s(call: Callable[[], object], repetitions: int, warm_up: int = 0) -> 
     return statistics.median(durations[warm_up:])
 
 
+def in_turns(ways: Mapping[str, Callable[[], float]], repetitions: int, warm_up: int = 3) -> dict[str, list[float]]:
+    """Returns the seconds of each way in every repetition; all take turns, and the first `warm_up` do not count.
+
+    ways: each runs once, and returns its seconds.
+    """
+    times = [{name: way() for name, way in ways.items()} for _ in range(warm_up + repetitions)]
+    return {name: [seconds[name] for seconds in times[warm_up:]] for name in ways}
+
+
 def median_ratio(times: Sequence[float], baseline: Sequence[float]) -> float:
     """Returns the median of the ratios within a repetition, whatever else the machine did between repetitions."""
     return statistics.median(one / other for one, other in zip(times, baseline, strict=True))

@@ -18,8 +18,8 @@ import msgspec
 from msgspec import Meta
 
 from goodspeed.errors import ConfigError
-from goodspeed.serving import recording
-from goodspeed.serving.recording import Drafted, Header, Opened, Recording
+from goodspeed.serving.measuring import recording
+from goodspeed.serving.measuring.recording import Drafted, Header, Opened, Recording
 
 SHIPPED = Path(__file__).parent / "recordings.jsonl"
 """All eight domains with both embedded draft models."""

@@ -18,7 +18,7 @@ from goodspeed.serving.running import LOGGING, add_log_option, find_model
 from goodspeed.wire.fields import MAX_CONTEXT
 
 if TYPE_CHECKING:
-    from goodspeed.serving.profiler import Profile
+    from goodspeed.serving.measuring.profiler import Profile
 
 NAME = "profile"
 HELP = "measure forward passes on this device and fit a roofline"
@@ -65,7 +65,7 @@ def run(namespace: argparse.Namespace) -> int:
 
     from goodspeed.engine import checkpoints
     from goodspeed.engine.runner import Runner
-    from goodspeed.serving import profiler
+    from goodspeed.serving.measuring import profiler
 
     torch.set_num_threads(config.threads or 1)
     runner = Runner(checkpoints.load(config.model, device=config.device, dtype=config.dtype))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO
 
-from goodspeed.serving.streams import Output
+from goodspeed.serving.output.streams import Output
 
 DROPPABLE = frozenset({"round", "recorded"})
 """Events that a daemon drops and counts while nobody reads standard output, because there is one per round and rounds

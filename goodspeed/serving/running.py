@@ -14,10 +14,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from goodspeed.errors import ConfigError, GoodSpeedError, OutputError, need
-from goodspeed.serving import starting, streams
+from goodspeed.serving import starting
 from goodspeed.serving.config import Settings, add_options, group_of
 from goodspeed.serving.events import LOG_LEVELS, Reporter, setup_logging
 from goodspeed.serving.loop import leave
+from goodspeed.serving.output import streams
 from goodspeed.serving.parser import CommandLine
 from goodspeed.serving.starting import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
 

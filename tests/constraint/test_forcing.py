@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.benchmarks.grammar import HOSTILE_ROWS, schemas
+from experiments.benchmarks.load.constraints import HOSTILE_ROWS, schemas
 from goodspeed.constraint.compiling import CompiledConstraint
 from goodspeed.constraint.forcing import MAX_BYTES, of_grammar, of_pattern, of_schema
 from goodspeed.constraint.matcher import Matcher

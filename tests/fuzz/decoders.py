@@ -26,7 +26,8 @@ from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError
 from goodspeed.exact import positions, proposals
-from goodspeed.serving import api_keys, prompts, recording
+from goodspeed.serving import api_keys, prompts
+from goodspeed.serving.measuring import recording
 from goodspeed.wire import keys
 from goodspeed.wire.codec import decode_down, decode_up
 from goodspeed.wire.enrolled import Enrolled

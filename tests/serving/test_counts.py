@@ -5,8 +5,8 @@ import math
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from goodspeed.serving.counts import Histogram, ResponseCounts
-from goodspeed.serving.metrics import PREFIX, create_registry, exposition, histogram, responses
+from goodspeed.serving.measuring.counts import Histogram, ResponseCounts
+from goodspeed.serving.measuring.metrics import PREFIX, create_registry, exposition, histogram, responses
 
 
 def test_values_are_counted_up_to_their_bounds():

@@ -9,8 +9,8 @@ from goodspeed.engine.runner import Runner
 from goodspeed.fair.fit import fit_roofline
 from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import Linear
-from goodspeed.serving import profiler
-from goodspeed.serving.profiler import Grid
+from goodspeed.serving.measuring import profiler
+from goodspeed.serving.measuring.profiler import Grid
 from tests.micro import make_checkpoint
 
 CHECKPOINT = make_checkpoint(1)

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from goodspeed.errors import ConfigError, TransportError, UnknownPolicyError
-from goodspeed.serving import running, streams
-from goodspeed.serving.writer import Writer
+from goodspeed.serving import running
+from goodspeed.serving.output import streams
+from goodspeed.serving.output.writer import Writer
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "error"}

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from goodspeed.serving import streams, writer
 from goodspeed.serving.events import EventLog
-from goodspeed.serving.streams import Log, Output
-from goodspeed.serving.writer import Writer
+from goodspeed.serving.output import streams, writer
+from goodspeed.serving.output.streams import Log, Output
+from goodspeed.serving.output.writer import Writer
 from tests.pipes import Pipe
 from tests.waiting import run_async, until
 
@@ -256,7 +256,7 @@ def test_why_a_daemon_ended_goes_where_its_output_goes() -> None:
     """Its output can be written again, after one failure: the line is not lost with the rest of the output."""
     failing_once = """
 import os
-from goodspeed.serving.writer import Writer
+from goodspeed.serving.output.writer import Writer
 
 def fail(writer, text, write=Writer._write):
     Writer._write = write

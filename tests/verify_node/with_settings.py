@@ -12,7 +12,7 @@ from typing import Any
 
 from goodspeed.fair.round_time import Linear, Roofline, Sample
 from goodspeed.serving.config import from_namespace
-from goodspeed.serving.profiler import Profile
+from goodspeed.serving.measuring.profiler import Profile
 from verify_node import cli, costs
 
 

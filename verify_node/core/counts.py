@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from goodspeed.serving.counts import ROUND_S, ROUND_TOKENS, Histogram
+from goodspeed.serving.measuring.counts import ROUND_S, ROUND_TOKENS, Histogram
 from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.fields import DraftSource, RedirectReason
 from verify_node.scheduler.commit import Moved

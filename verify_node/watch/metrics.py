@@ -10,8 +10,8 @@ from typing import get_args
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from goodspeed.serving import metrics
-from goodspeed.serving.metrics import counter, counters, counters_by, gauge, gauges, histogram
+from goodspeed.serving.measuring import metrics
+from goodspeed.serving.measuring.metrics import counter, counters, counters_by, gauge, gauges, histogram
 from goodspeed.wire.channels import VerifyChannel
 from goodspeed.wire.fields import DraftSource, RedirectReason
 from goodspeed.wire.messages import RefusalCode
@@ -199,5 +199,5 @@ def _by_client(
 
 
 def create_registry(core: VerifyCore, wall: WallTime, channel: VerifyChannel) -> metrics.Registry:
-    """Creates the registry for `goodspeed.serving.metrics.exposition`."""
+    """Creates the registry for `goodspeed.serving.measuring.metrics.exposition`."""
     return metrics.create_registry(VerifyCollector(core, wall, channel))

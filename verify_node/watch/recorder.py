@@ -11,7 +11,7 @@ from hashlib import blake2b
 import msgspec
 
 from goodspeed.serving.events import EventLog
-from goodspeed.serving.recording import Drafted, Opened, Round
+from goodspeed.serving.measuring.recording import Drafted, Opened, Round
 from goodspeed.wire.channels import Received
 from goodspeed.wire.messages import Draft, OpenSession, Verdict
 from verify_node.core.core import VerifyCore

@@ -6,7 +6,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 
 from goodspeed import __version__
-from goodspeed.serving import metrics, web
+from goodspeed.serving import web
+from goodspeed.serving.measuring import metrics
 from goodspeed.wire.channels import VerifyChannel
 from verify_node.config import VerifyConfig
 from verify_node.core.core import VerifyCore

@@ -15,7 +15,7 @@ from experiments.simulation.settings import Settings
 from goodspeed.errors import ConfigError
 from goodspeed.fair.fit import fit_roofline
 from goodspeed.fair.round_time import Linear, Sample
-from goodspeed.serving.recording import Drafted, Opened, Recording
+from goodspeed.serving.measuring.recording import Drafted, Opened, Recording
 from verify_node.config import VerifyConfig
 
 ROOM = 1 << 12

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import httpx2
 from pydantic import BaseModel, ValidationError
 
-from goodspeed.app.chat.command import KEY_VARIABLE, Door
+from goodspeed.app.chat.options import KEY_VARIABLE, Door
 from goodspeed.errors import ChatError
 from goodspeed.serving.web.bodies import ChatChunk, ErrorBody, ModelList
 

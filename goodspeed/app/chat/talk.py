@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.style import Style
 
 from goodspeed.app.chat.client import Client, safe
-from goodspeed.app.chat.command import ChatConfig, Door
+from goodspeed.app.chat.options import ChatConfig, Door
 from goodspeed.errors import ChatError, ConfigError
 from goodspeed.serving.events import print_json
 from goodspeed.serving.web.bodies import ChatChunkChoice, MarkedSpan, Usage

@@ -18,7 +18,8 @@ from goodspeed.app.demo.state import DemoState
 from goodspeed.app.demo.summary import versions, ways
 from goodspeed.app.demo.view import REFRESH_S, REPORT_S, View
 from goodspeed.errors import ProcessError
-from goodspeed.serving import prompts, recording
+from goodspeed.serving import prompts
+from goodspeed.serving.measuring import recording
 
 ALL_TOLD = ("debug", "info")
 """Log levels at which the nodes' logs are passed on immediately."""

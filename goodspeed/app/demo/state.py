@@ -10,7 +10,7 @@ import msgspec
 
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.errors import ProcessError
-from goodspeed.serving.recording import VERSION, AnyLine, Header, Opened, Recording, Round
+from goodspeed.serving.measuring.recording import VERSION, AnyLine, Header, Opened, Recording, Round
 
 INITIAL_GOODPUT = 1.0
 """Goodput estimate of a client before its first round: that of plain decoding."""

@@ -32,10 +32,8 @@ class KeptSlo(BaseModel):
 
 
 class Speculation(BaseModel):
-    """Speculation statistics of this request: verdicts, verified drafted tokens, and accepted ones.
-
-    `drafted_by` and `accepted_by` count by source: the draft model, this node's n-gram index, or the verify node.
-    """
+    """Speculation statistics of this request: verdicts, verified drafted tokens, and accepted ones, also by source (the
+    draft model, this node's n-gram index, or the verify node)."""
 
     rounds: int
     drafted: int

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.serving.api_keys import Keys
-from goodspeed.serving.counts import ResponseCounts
+from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.web.connection_limit import host_of
 from goodspeed.serving.web.errors import error_answer, error_body
 

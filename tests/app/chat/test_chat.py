@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from goodspeed.app import cli
-from goodspeed.app.chat.command import KEY_VARIABLE
+from goodspeed.app.chat.options import KEY_VARIABLE
 from tests.app.chat.stub import FRAME, LAST, USAGE, Stub, chunk, event, serving
 
 Talk = Callable[..., tuple[int, str, str]]

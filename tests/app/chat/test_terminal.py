@@ -8,7 +8,7 @@ import pytest
 
 from goodspeed.app.chat import talk as chat
 from goodspeed.app.chat.client import Client
-from goodspeed.app.chat.command import ChatConfig, Door
+from goodspeed.app.chat.options import ChatConfig, Door
 from goodspeed.app.chat.talk import HELP, Conversation, converse
 from goodspeed.errors import ChatError
 from goodspeed.serving.web.bodies import ChatChunk, ChatChunkChoice, Delta, Usage

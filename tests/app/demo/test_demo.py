@@ -21,7 +21,7 @@ from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.text import decode, encode_prompt
-from goodspeed.serving import recording
+from goodspeed.serving.measuring import recording
 from goodspeed.wire.messages import Sampling
 
 pytestmark = pytest.mark.nodes

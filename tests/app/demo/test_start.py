@@ -13,7 +13,7 @@ import pytest
 from goodspeed.app.demo import nodes
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.processes import Processes
-from goodspeed.app.demo.run import run
+from goodspeed.app.demo.run import run, run_all
 from goodspeed.app.demo.state import DemoState
 from goodspeed.app.demo.view import View
 from goodspeed.errors import ProcessError
@@ -131,6 +131,23 @@ def test_the_window_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     view = Listener()
     verify(monkeypatch, view, event(READY), config=DemoConfig(http=True))
     assert view.said[-1] == f"the window is at {URL}"
+
+
+def test_a_comparison_says_how_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(config: DemoConfig, *_: object) -> DemoState:
+        return DemoState.of(clients(1))
+
+    monkeypatch.setattr("goodspeed.app.demo.run.run", at_once)
+    view = Listener()
+    states = asyncio.run(run_all(DemoConfig(), clients(1), view, "warning"))
+    assert list(states) == ["gradient", "fixed", "random", "paper"]
+    assert view.said == [
+        "run 1 of 4: gradient (about 4 min left)",
+        "run 2 of 4: fixed (about 1 min left)",
+        "run 3 of 4: random (about 1 min left)",
+        "run 4 of 4: paper (about 1 min left)",
+        "all 4 runs took 0 s",
+    ]
 
 
 def failure(view: Listener, log_level: str = "warning") -> str:

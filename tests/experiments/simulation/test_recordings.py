@@ -14,8 +14,8 @@ from experiments.simulation.recordings import Agreement, merge
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError
-from goodspeed.serving import recording
-from goodspeed.serving.recording import Drafted, Header, Opened, Recording, Round
+from goodspeed.serving.measuring import recording
+from goodspeed.serving.measuring.recording import Drafted, Header, Opened, Recording, Round
 from training import domains
 
 HEADER = Header(

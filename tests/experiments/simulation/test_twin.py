@@ -24,8 +24,8 @@ from experiments.simulation.recorded.twin import twin
 from experiments.simulation.recordings import Agreement
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError
-from goodspeed.serving import recording
-from goodspeed.serving.recording import Recording
+from goodspeed.serving.measuring import recording
+from goodspeed.serving.measuring.recording import Recording
 from goodspeed.wire.messages import Verdict
 
 pytestmark = pytest.mark.alone

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.serving import api_keys
-from goodspeed.serving.counts import ResponseCounts
+from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.web import Address, Counted, KeyCheck, Keys, LocalHost, listen, parse_address, serve, url
 from tests.waiting import run_async
 

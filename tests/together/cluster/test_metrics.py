@@ -23,9 +23,9 @@ from draft_node.service.service import Service
 from goodspeed.engine import checkpoints
 from goodspeed.errors import Busy, RequestRefused
 from goodspeed.fair.refined import Refined
-from goodspeed.serving.counts import ResponseCounts
 from goodspeed.serving.events import EventLog
-from goodspeed.serving.metrics import Registry, exposition
+from goodspeed.serving.measuring.counts import ResponseCounts
+from goodspeed.serving.measuring.metrics import Registry, exposition
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, encode
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Sampling, Verdict

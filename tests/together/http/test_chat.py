@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from goodspeed.app import cli
-from goodspeed.app.chat.command import KEY_VARIABLE
+from goodspeed.app.chat.options import KEY_VARIABLE
 
 pytestmark = pytest.mark.nodes
 

@@ -18,7 +18,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from goodspeed.serving import web
 from tests.verify_node.watch.window.snapshots import EMPTY, make_app, take
 from verify_node.watch import app as window_app
-from verify_node.watch import feed as feeds
 from verify_node.watch.app import FILES, MAX_VIEWERS, PAGE, Feed
 from verify_node.watch.snapshot import Snapshot
 
@@ -164,7 +163,7 @@ def test_one_snapshot_serves_all_viewers_and_none_is_made_unwatched() -> None:
         feed = Feed(take, lambda: now)
         viewers = [feed.events() for _ in range(5)]
         for viewer in viewers:
-            assert await anext(viewer) == feeds.RETRY
+            assert await anext(viewer) == window_app.RETRY
         first = {await anext(viewer) for viewer in viewers}
         assert len(first) == feed.num_taken == 1
         assert feed.num_viewers == 5
@@ -179,7 +178,7 @@ def test_one_snapshot_serves_all_viewers_and_none_is_made_unwatched() -> None:
 
 
 def test_the_feed_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "PERIOD_S", 3600.0)
+    monkeypatch.setattr(window_app, "PERIOD_S", 3600.0)
 
     async def look() -> None:
         feed = Feed(take, lambda: 0.0)
@@ -203,7 +202,7 @@ def test_those_who_come_at_once_are_no_more_than_there_is_room_for() -> None:
     async def come() -> None:
         feed = Feed(take, lambda: 0.0)
         viewers = [feed.events() for _ in range(MAX_VIEWERS + 1)]
-        assert [await anext(viewer, None) for viewer in viewers] == [feeds.RETRY] * MAX_VIEWERS + [None]
+        assert [await anext(viewer, None) for viewer in viewers] == [window_app.RETRY] * MAX_VIEWERS + [None]
         for viewer in viewers:
             await viewer.aclose()
         assert feed.num_viewers == 0
@@ -249,7 +248,7 @@ async def next_snapshot(reader: asyncio.StreamReader) -> dict[str, Any]:
 
 
 def test_a_viewer_who_leaves_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "PERIOD_S", 0.01)
+    monkeypatch.setattr(window_app, "PERIOD_S", 0.01)
     feed = Feed(take, lambda: 0.0)
 
     async def come_and_go(address: tuple[str, int]) -> None:
@@ -265,7 +264,7 @@ def test_a_viewer_who_leaves_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_viewer_who_stops_reading_is_sent_a_bounded_number_of_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "PERIOD_S", 0.001)
+    monkeypatch.setattr(window_app, "PERIOD_S", 0.001)
     large = replace(EMPTY, node=replace(EMPTY.node, model="x" * 250_000))
     feed = Feed(lambda now: large, lambda: 0.0)
     sent = {b"good": 0, b"stuck": 0}

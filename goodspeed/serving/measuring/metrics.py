@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from goodspeed import __version__
-from goodspeed.serving.counts import Histogram, ResponseCounts
+from goodspeed.serving.measuring.counts import Histogram, ResponseCounts
 from goodspeed.wire.handshake import Welcome
 
 if TYPE_CHECKING:  # it imports numpy, and a draft node without a model has no pool

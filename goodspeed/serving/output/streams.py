@@ -15,13 +15,12 @@ import os
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TextIO
 
 from goodspeed.errors import OutputError
-from goodspeed.serving.writer import Writer
+from goodspeed.serving.output.writer import Writer
 
 LAST_WORD_S = 5.0
 """Longest time that an ending daemon waits for its output to be read. An active reader takes milliseconds."""
@@ -30,14 +29,19 @@ LOOK_S = 0.05
 """Interval at which `room` checks the queue."""
 
 
-class Stream(ABC):
-    """Passes texts to another stream. With a writer, passes them to it at each flush and line end instead."""
+class Stream:
+    """Passes texts to another stream. With a writer, passes them to it at each flush and line end instead.
 
-    IS_DROPPABLE: bool
+    A text that cannot be written is lost; later ones are still tried.
+    """
 
-    def __init__(self, stream: Any, writer: Writer | None = None) -> None:
+    IS_DROPPABLE = True
+
+    def __init__(self, stream: Any, name: str = "", writer: Writer | None = None) -> None:
+        """name: the command's, the prefix of the stream's own lines."""
         self.writer = writer
         self._stream = stream
+        self._name = name
         self._unflushed: list[str] = []
         self._lock = threading.RLock()  # reentrant: a garbage collection may log on the same thread
 
@@ -69,21 +73,23 @@ class Stream(ABC):
     def _put(self, text: str, writer: Writer, *, droppable: bool) -> None:
         writer.put(text.encode(self._stream.encoding, self._stream.errors), self, droppable=droppable)
 
-    @abstractmethod
+    def dropped(self, num_lines: int) -> str:
+        """Returns the line that reports how many lines were dropped."""
+        return f"{self._name}: standard error was not read for a while; lines dropped: {num_lines}"
+
     def check(self) -> None:
         """Raises the writer's failure, if this stream reports failures."""
 
-    @abstractmethod
-    def _failures(self) -> AbstractContextManager[None]:
-        """Catches failed writes where no writer handles them."""
-
-    @abstractmethod
-    def dropped(self, num_lines: int) -> str:
-        """Returns the line that reports how many lines were dropped."""
-
-    @abstractmethod
     def failed(self, error: OSError) -> None:
         """Receives, on the writer's thread, the error of a line that could not be written."""
+
+    def _failures(self) -> AbstractContextManager[None]:
+        """Catches failed writes where no writer handles them."""
+        return suppress(OSError, ValueError)  # ValueError: the stream was closed in Python
+
+
+class Log(Stream):
+    """Standard error."""
 
 
 class Output(Stream):
@@ -95,7 +101,7 @@ class Output(Stream):
     IS_DROPPABLE = False
 
     def __init__(self, stream: Any, writer: Writer | None = None) -> None:
-        super().__init__(stream, writer)
+        super().__init__(stream, writer=writer)
         self._on_failure: Callable[[], None] | None = None
         self._error: OSError | None = None
 
@@ -146,29 +152,6 @@ class Output(Stream):
             yield
         except OSError as error:
             raise _cannot_be_written(error) from None
-
-
-class Log(Stream):
-    """Standard error. A line that cannot be written is lost; later lines are still tried."""
-
-    IS_DROPPABLE = True
-
-    def __init__(self, stream: Any, name: str = "", writer: Writer | None = None) -> None:
-        """name: the command's, the prefix of the stream's own lines."""
-        super().__init__(stream, writer)
-        self._name = name
-
-    def dropped(self, num_lines: int) -> str:
-        return f"{self._name}: standard error was not read for a while; lines dropped: {num_lines}"
-
-    def check(self) -> None:
-        """Does nothing: a failed line is lost."""
-
-    def failed(self, error: OSError) -> None:
-        """Does nothing: the line is lost."""
-
-    def _failures(self) -> AbstractContextManager[None]:
-        return suppress(OSError, ValueError)  # ValueError: the stream was closed in Python
 
 
 def _cannot_be_written(error: OSError) -> OSError | OutputError:

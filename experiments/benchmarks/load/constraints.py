@@ -1,0 +1,93 @@
+"""Constraints that `grammar` and tests compile: practice schemas, and hostile ones."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from goodspeed.wire.generation import Constraint
+
+SCHEMAS = Path(__file__).parents[3] / "tests/constraint/schemas"
+
+HOSTILE = {
+    "6,000 words": Constraint("json_schema", json.dumps({"enum": [f"v{each:05}" for each in range(6000)]})),
+    "3,000 choices": Constraint("choice", json.dumps([f"c{each}" for each in range(3000)])),
+    "256 properties": Constraint("json_schema", json.dumps({"properties": {f"p{each}": {} for each in range(256)}})),
+    "2,500 properties": Constraint("json_schema", json.dumps({"properties": {f"p{each}": {} for each in range(2500)}})),
+    "30 patterns at once": Constraint(
+        "json_schema", json.dumps({"allOf": [{"type": "string", "pattern": f".*a.{{{each}}}"} for each in range(30)]})
+    ),
+    "5 patterns at once": Constraint(
+        "json_schema", json.dumps({"allOf": [{"type": "string", "pattern": f".*a.{{{each}}}"} for each in range(5)]})
+    ),
+    "a large multiple": Constraint("json_schema", '{"type": "integer", "multipleOf": 999999}'),
+    "counted thrice": Constraint("regex", "((a{1,100}){1,100}){1,100}"),
+    "catastrophic": Constraint("regex", "(a*)*(a|aa)+(a*)*b{1,999}(.*a.{40}.*){20}"),
+    "nested 3,000 deep": Constraint("json_schema", '{"items": ' * 3000 + "{}" + "}" * 3000),
+    "1,000 words in rules": Constraint("grammar", "start: " + " | ".join(f'"k{each}"' for each in range(1000))),
+    "700 rules": Constraint(
+        "grammar", "start: r0\n" + "\n".join(f"r{n}: r{n + 1} r{n + 1}" for n in range(700)) + '\nr700: "a"'
+    ),
+}
+
+LONG = "abcdefghij " * 370
+_NODE = {"n": {"anyOf": [{"$ref": "#/$defs/t"}, {"type": "null"}]}, "z": {"const": LONG}}
+
+
+def _schema(**schema: Any) -> Constraint:
+    return Constraint("json_schema", json.dumps(schema))
+
+
+HOSTILE_ROWS = {
+    "60,000 digits": _schema(const="7" * 60_000),
+    "4,000 digits": _schema(const="7" * 4_000),
+    "15 long values": _schema(enum=[f"{each}{LONG}" for each in range(15)]),
+    "a long beginning": _schema(enum=[f"{LONG}{each}" for each in range(15)]),
+    "400 long items": _schema(type="array", minItems=400, maxItems=400, items={"const": LONG}),
+    "items apart from their number": _schema(
+        allOf=[{"type": "array", "items": {"const": LONG[:900]}}, {"minItems": 1000}]
+    ),
+    "choices in choices": _schema(
+        anyOf=[{"anyOf": [{"const": f"{m} {n}" + LONG[:200]} for n in range(12)]} for m in range(12)]
+    ),
+    "a long pattern": _schema(type="string", pattern=f"^{LONG[:4000]}$"),
+    "1,000 repetitions": _schema(type="string", pattern="^(abc){1000}[0-9]$"),
+    "1,000 false choices": _schema(type="string", pattern="^(x|xx){1000}$"),
+    "a pattern and a length": _schema(type="string", pattern="^a*$", minLength=60_000),
+    "long names": _schema(
+        type="object",
+        properties={f"p{each}" + "x" * 200: {"const": 1} for each in range(200)},
+        required=[f"p{each}" + "x" * 200 for each in range(200)],
+    ),
+    "a name of stars": _schema(
+        type="object", properties={"*" * 4_000: {"const": 1}}, additionalProperties=False, minProperties=1
+    ),
+    "deep references": _schema(
+        **{
+            "$defs": {
+                f"d{n}": {"required": ["k"], "properties": {"k": {"$ref": f"#/$defs/d{n + 1}"}}} for n in range(29)
+            }
+            | {"d29": {"const": LONG}},
+            "$ref": "#/$defs/d0",
+        }
+    ),
+    "a tree with a long end": _schema(
+        **{"$defs": {"t": {"type": "object", "properties": _NODE, "required": ["n", "z"]}}, "$ref": "#/$defs/t"}
+    ),
+    "long numbers": _schema(type="array", minItems=300, items={"const": 10**300}),
+    "long choices": Constraint("choice", json.dumps([LONG[:4000] + str(each) for each in range(8)])),
+    "1,000 choices": Constraint("choice", json.dumps([f"{each:04}" + "x" * 20 for each in range(1000)])),
+    "exponential states": Constraint("regex", "(a|b)*a(a|b){18}"),
+    "catastrophic": HOSTILE["catastrophic"],
+    "doubled rules": Constraint(
+        "grammar",
+        "start: r0\n" + "\n".join(f"r{n}: r{n + 1} r{n + 1}" for n in range(40)) + f'\nr40: "{LONG[:1000]}"',
+    ),
+    "a long text that is ignored": Constraint("grammar", 'start: "a" "b"+\n%ignore /x{4000}/'),
+    "words in rules": Constraint("grammar", "start: w+\nw: " + " | ".join(f'"k{each}"' for each in range(1000))),
+}
+"""The most that a row of a mask may cost."""
+
+
+def schemas(kind: str = "*") -> list[Constraint]:
+    lines = [line for path in sorted(SCHEMAS.glob(f"{kind}.jsonl")) for line in path.read_text("utf-8").splitlines()]
+    return [Constraint("json_schema", line) for line in lines]

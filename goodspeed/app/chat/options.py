@@ -1,0 +1,85 @@
+"""Settings of `goodspeed chat`, and the node's URL and API key."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from goodspeed.errors import ConfigError
+from goodspeed.serving import api_keys, options
+from goodspeed.serving.config import Settings, option
+from goodspeed.wire.fields import MAX_CONTEXT
+
+KEY_VARIABLE = "GOODSPEED_API_KEY"
+NODE = "what the node says"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatConfig(Settings):
+    """Settings of `goodspeed chat`; see its --help."""
+
+    url: str = option("http://127.0.0.1:8000", group="node", help="where a draft node serves HTTP", metavar="URL")
+    model: str | None = option(None, shown="the first", group="node", help="its name there", metavar="NAME")
+    api_key: str | None = option(
+        None, shown=f"the key in {KEY_VARIABLE}, if set", group="node", help="file with the key", metavar="FILE"
+    )
+    system: str | None = option(
+        None, shown="nothing", group="texts", help="what the model is told first", metavar="TEXT"
+    )
+    max_tokens: int | None = option(
+        None, minimum=1, maximum=MAX_CONTEXT, shown=NODE, group="texts", help="most tokens of an answer", metavar="N"
+    )
+    temperature: float | None = options.temperature(group="texts", shown=NODE, maximum=2.0)
+    seed: int | None = options.seed(group="texts", shown="a random one", help="the same seed gives the same answers")
+    tier: str | None = option(
+        None, shown=NODE, group="texts", help="service level of answers, by its name (--slo-tier)", metavar="NAME"
+    )
+    speculate: bool = option(True, group="drafting", help="the target alone decodes")
+    tint: bool = option(
+        False, group="drafting", help="tint what came from accepted drafts (on a terminal that has colours)"
+    )
+
+    def request(self, model: str, messages: list[dict[str, str]]) -> dict[str, Any]:
+        """Returns the request body for the next turn; omits unset options, so that the node's defaults apply."""
+        own = {"speculate": None if self.speculate else False, "mark_accepted": self.tint or None, "slo": self.tier}
+        sampling = {"max_tokens": self.max_tokens, "temperature": self.temperature, "seed": self.seed}
+        asked = {**sampling, "goodspeed": _given(own) or None}
+        streamed = {"stream": True, "stream_options": {"include_usage": True}}
+        return {"model": model, "messages": messages, **streamed, **_given(asked)}
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A node's URL and API key; the key is never shown."""
+
+    url: str
+    key: str | None = field(default=None, repr=False)
+
+
+def door(config: ChatConfig, environment: Mapping[str, str]) -> Door:
+    """Reads the node's URL and key from options and environment. ConfigError for a bad URL or key."""
+    url = base_url(config.url)
+    if config.api_key is not None:
+        return Door(url, api_keys.read(config.api_key)[0])
+    key = environment.get(KEY_VARIABLE)
+    if key and not api_keys.is_key(key):
+        raise ConfigError(f"{KEY_VARIABLE} holds no key; a key has 8 to 512 printable ASCII characters and no blanks")
+    return Door(url, key or None)
+
+
+def base_url(url: str) -> str:
+    """Returns the URL without a trailing /v1, which other clients require. ConfigError for a bad URL."""
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in ("http", "https") and parts.hostname is not None and (parts.port or 1) > 0
+    except ValueError:  # an invalid port or IPv6 address
+        is_url = False
+    if not is_url or not url.isprintable() or parts.query or parts.fragment:
+        raise ConfigError(f"--url {url!r} is not a node's address; write http://HOST:PORT")
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError(f"--url holds a user or a password; leave them out, and use --api-key FILE or {KEY_VARIABLE}")
+    return url.rstrip("/").removesuffix("/v1")

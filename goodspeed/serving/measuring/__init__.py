@@ -1,0 +1,1 @@
+"""Counters and metrics of both nodes, times of forward passes, and recordings of runs."""
