@@ -1,6 +1,5 @@
 """Every refusal of a checkpoint is one sentence that names it, and says what is wrong and what to do."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +10,7 @@ import pytest
 from goodspeed.engine import checkpoints, folders
 from goodspeed.engine.runner import Runner
 from goodspeed.errors import CheckpointError
+from tests.engine.test_checkpoints import edit
 
 Damage = Callable[[Path], object]
 WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
@@ -33,11 +33,7 @@ def cut(file: str, num_bytes: int) -> Damage:
 
 
 def config(**settings: object) -> Damage:
-    def write(folder: Path) -> None:
-        path = folder / "config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | settings))
-
-    return write
+    return lambda folder: edit(folder, **settings)
 
 
 def empty(folder: Path) -> None:
