@@ -66,11 +66,7 @@ WRONG: list[tuple[Damage, str, str]] = [
     (with_bytes(TOKENIZER, b"{"), "the tokenizer cannot be loaded", "get the checkpoint again"),
     (without(WEIGHTS), "the checkpoint has no weights", "get it again with them"),
     (lambda f: (f / WEIGHTS).rename(f / "pytorch_model.bin"), "pytorch_model.bin are pickles", "convert them"),
-    (
-        lambda f: (f / WEIGHTS).rename(f / "x-Q4_K_M.gguf"),
-        "GGUF is not supported",
-        "use the original checkpoint",
-    ),
+    (lambda f: (f / WEIGHTS).rename(f / "x-Q4_K_M.gguf"), "GGUF is not supported", "use the original checkpoint"),
     (lambda f: (f / WEIGHTS).rename(f / "x.safetensors"), "the weights are neither in", "get the checkpoint again"),
     (cut(WEIGHTS, 1000), f"{WEIGHTS} is damaged or incomplete", "get the checkpoint again"),
     (with_bytes(WEIGHTS, b""), f"{WEIGHTS} is damaged or incomplete", "get the checkpoint again"),

@@ -154,11 +154,7 @@ NO_BROWSER = "no browser was found; open that address in one"
     ],
 )
 def test_the_window_is_told_and_opened_where_somebody_looks(
-    monkeypatch: pytest.MonkeyPatch,
-    is_terminal: bool,
-    found: webbrowser.BaseBrowser | None,
-    open_page: bool,
-    last: str,
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool, found: webbrowser.BaseBrowser | None, open_page: bool, last: str
 ) -> None:
     def get() -> webbrowser.BaseBrowser:
         if found is None:

@@ -11,13 +11,7 @@ from goodspeed.wire.messages import Ack, Draft
 from tests.experiments.simulation.test_ngrams import play
 
 KINDS: list[Claims] = ["known", "certain", "impossible", "random"]
-MIXED = Settings(
-    num_clients=4,
-    num_sessions=3,
-    ngrams=("off", "right", "hostile"),
-    alpha=(0.8, 0.3),
-    validate=True,
-)
+MIXED = Settings(num_clients=4, num_sessions=3, ngrams=("off", "right", "hostile"), alpha=(0.8, 0.3), validate=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)

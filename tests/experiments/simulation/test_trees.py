@@ -12,14 +12,7 @@ from goodspeed.wire.messages import Ack, Draft
 from tests.experiments.simulation.test_ngrams import play
 
 FREE = Linear(fixed_s=0.01)
-SENDING = Settings(
-    num_clients=4,
-    num_sessions=3,
-    alpha=(0.6, 0.3),
-    round_cost=FREE,
-    known_cost=True,
-    validate=True,
-)
+SENDING = Settings(num_clients=4, num_sessions=3, alpha=(0.6, 0.3), round_cost=FREE, known_cost=True, validate=True)
 LOSSY = Faults(lose=0.05, repeat=0.05, jitter_s=0.02, restart_every_s=8.0)
 
 
