@@ -54,11 +54,7 @@ def test_a_stop_id_that_is_text_ends_it_where_it_comes():
 def test_a_text_that_does_not_keep_its_form_fails_by_name_and_the_next_goes_on():
     babbler = Babbler(4, FIXED)
     outcome = babbler.round([B, B])
-    assert (outcome.tokens, "violates the constraint" in outcome.failed, outcome.breaks_constraint) == (
-        (),
-        True,
-        True,
-    )
+    assert (outcome.tokens, "violates the constraint" in outcome.failed, outcome.breaks_constraint) == ((), True, True)
     assert not babbler.round([]).failed
 
 

@@ -27,12 +27,6 @@ def trial() -> Iterator[Trial]:
     trial.close()
 
 
-def test_what_is_right_passes_and_what_is_wrong_has_its_reason(trial: Trial) -> None:
-    assert trial.problem(GOOD) is None
-    assert "unclosed group" in str(trial.problem(WRONG))
-    assert trial.num_killed == 0
-
-
 def test_what_takes_too_long_ends_the_process_and_is_the_only_one_refused(trial: Trial) -> None:
     assert trial.problem(GOOD) is None
     num_killed, process = trial.num_killed, trial._process

@@ -40,12 +40,14 @@ CONFIGS: dict[str, PreTrainedConfig] = {
 }
 
 
-def make_tokenizer(merges: tuple[tuple[str, str], ...] = (("t", "h"),)) -> PreTrainedTokenizerFast:
+def make_tokenizer(
+    merges: tuple[tuple[str, str], ...] = (("t", "h"),), pre_tokenizer: Any = None
+) -> PreTrainedTokenizerFast:
     """Byte-level BPE: 256 bytes, an end-of-sequence token at 256, then the merges."""
     vocab = {char: i for i, char in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     vocab |= {"<end>": 256} | {left + right: 257 + i for i, (left, right) in enumerate(merges)}
     backend = Tokenizer(models.BPE(vocab=vocab, merges=list(merges)))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.pre_tokenizer = pre_tokenizer or pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([AddedToken("<end>", special=True)])
     return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<end>")

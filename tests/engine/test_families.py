@@ -14,18 +14,9 @@ import transformers
 
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Chunk, Runner
+from tests.engine.conftest import SMALL
 
-SIZES: dict[str, Any] = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "vocab_size": 300,
-    "bos_token_id": None,
-    "eos_token_id": 256,
-    "pad_token_id": None,
-    "initializer_range": 0.3,
-}
+SIZES: dict[str, Any] = {name: size for name, size in SMALL.items() if name != "max_position_embeddings"}
 GROUPED: dict[str, Any] = {"num_key_value_heads": 2}
 NARROW: dict[str, Any] = GROUPED | {"head_dim": 8}
 WINDOWED: dict[str, Any] = GROUPED | {"sliding_window": 5}

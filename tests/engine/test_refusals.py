@@ -1,6 +1,5 @@
 """Every refusal of a checkpoint is one sentence that names it, and says what is wrong and what to do."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +10,7 @@ import pytest
 from goodspeed.engine import checkpoints, folders
 from goodspeed.engine.runner import Runner
 from goodspeed.errors import CheckpointError
+from tests.engine.test_checkpoints import edit
 
 Damage = Callable[[Path], object]
 WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
@@ -33,11 +33,7 @@ def cut(file: str, num_bytes: int) -> Damage:
 
 
 def config(**settings: object) -> Damage:
-    def write(folder: Path) -> None:
-        path = folder / "config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | settings))
-
-    return write
+    return lambda folder: edit(folder, **settings)
 
 
 def empty(folder: Path) -> None:
@@ -70,11 +66,7 @@ WRONG: list[tuple[Damage, str, str]] = [
     (with_bytes(TOKENIZER, b"{"), "the tokenizer cannot be loaded", "get the checkpoint again"),
     (without(WEIGHTS), "the checkpoint has no weights", "get it again with them"),
     (lambda f: (f / WEIGHTS).rename(f / "pytorch_model.bin"), "pytorch_model.bin are pickles", "convert them"),
-    (
-        lambda f: (f / WEIGHTS).rename(f / "x-Q4_K_M.gguf"),
-        "GGUF is not supported",
-        "use the original checkpoint",
-    ),
+    (lambda f: (f / WEIGHTS).rename(f / "x-Q4_K_M.gguf"), "GGUF is not supported", "use the original checkpoint"),
     (lambda f: (f / WEIGHTS).rename(f / "x.safetensors"), "the weights are neither in", "get the checkpoint again"),
     (cut(WEIGHTS, 1000), f"{WEIGHTS} is damaged or incomplete", "get the checkpoint again"),
     (with_bytes(WEIGHTS, b""), f"{WEIGHTS} is damaged or incomplete", "get the checkpoint again"),

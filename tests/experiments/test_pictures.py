@@ -1,6 +1,5 @@
 """The experiments' pictures, drawn from the committed results: nothing is cut off, covered, unexplained or alike."""
 
-import shutil
 from importlib import import_module
 
 import pytest
@@ -8,7 +7,7 @@ from matplotlib.colors import to_rgb
 
 from experiments.__main__ import experiments
 from experiments.harness import plots, styles
-from experiments.harness.experiment import FIGURE, HERE, load, new_figure, stored
+from experiments.harness.experiment import HERE, load, new_figure, stored
 
 MODULES = {name: import_module(f"experiments.{name}") for name in experiments()}
 
@@ -16,17 +15,6 @@ MODULES = {name: import_module(f"experiments.{name}") for name in experiments()}
 def drawn(name):
     module = MODULES[name]
     return module.draw(load(HERE / "configs" / f"{name}.toml", "full", module.Config), stored(HERE / "results" / name))
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", MODULES)
-def test_the_picture_can_be_drawn_from_what_is_committed(name, tmp_path, monkeypatch, capsys):
-    shutil.copytree(HERE / "results" / name, tmp_path / name)
-    (tmp_path / name / FIGURE).unlink()
-    monkeypatch.setattr("sys.argv", [name, "--redraw", f"--out={tmp_path / name}"])
-    assert MODULES[name].main() == 0
-    assert capsys.readouterr().out == f"{tmp_path / name / FIGURE}\n"
-    assert (tmp_path / name / FIGURE).read_bytes().startswith(b"\x89PNG")
 
 
 def measured(axes):
@@ -98,3 +86,46 @@ def test_equal_curves_can_both_be_seen():
     looks = [[line.get_linewidth() for line in lines], [line.get_markersize() for line in lines]]
     assert looks == [sorted(look, reverse=True) for look in looks]
     assert looks[0][0] > 2 * looks[0][-1]
+
+
+# -- plots of the notebooks --------------------------------------------------------------------------------------------
+
+
+def legend(picture):
+    return [text.get_text() for text in picture.figure.legends[0].get_texts()]
+
+
+def a_line():
+    return plots.lines(
+        "a title",
+        "x [s]",
+        "y [m]",
+        {"one": ([1, 2], [3.0, 4.0])},
+        bands={"one": [0.1, 0.1]},
+        levels={"wanted": 3.5},
+        limits={"full": 2},
+        xscale="log",
+    )
+
+
+def test_lines_say_what_they_are():
+    picture = a_line()
+    (axes,) = picture.figure.axes
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale()) == ("x [s]", "y [m]", "log")
+    assert picture.figure.get_suptitle() == "a title"
+    assert legend(picture) == ["one", "wanted: 3.5", "full: 2"]
+    assert axes.lines[0].get_ydata().tolist() == [3.0, 4.0]
+
+
+def test_the_same_picture_is_the_same_bytes():
+    assert repr(a_line()) == "Picture(title='a title')"
+    first, again = a_line()._repr_png_(), a_line()._repr_png_()
+    assert first == again
+    assert first.startswith(b"\x89PNG")
+
+
+def test_stacked_parts_follow_each_other():
+    picture = plots.stacked("t", "s", ["a", "b"], {"one": [1, 2], "two": [3, 4], "none": [0, 0]})
+    (axes,) = picture.figure.axes
+    assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, 1), (0, 2), (1, 3), (2, 4), (4, 0), (6, 0)]
+    assert axes.get_xlim() == pytest.approx((0.0, 1.05 * 6))  # the longest is not cut off

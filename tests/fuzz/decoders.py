@@ -32,17 +32,7 @@ from goodspeed.wire import keys
 from goodspeed.wire.codec import decode_down, decode_up
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import VERSION, Defaults, Heartbeat, Hello, Sibling, Welcome
-from goodspeed.wire.messages import (
-    Ack,
-    Close,
-    Draft,
-    OpenSession,
-    Redirect,
-    Refusal,
-    Sampling,
-    TokenLogprobs,
-    Verdict,
-)
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Redirect, Refusal, Sampling, TokenLogprobs, Verdict
 from tests.fuzz.damage import WRONG_VALUES, damaged, wrong_fields
 from verify_node.enrolment import Enrolment
 
@@ -301,12 +291,7 @@ _PROMPT = b'{"prompt": "Once", "domain": "story", "seed": 7}'
 DECODERS: dict[str, Decoder] = {
     "up": _wire(decode_up, _UP),
     "down": _wire(decode_down, _DOWN),
-    "proposal": Decoder(
-        _proposal,
-        (InvalidProposal,),
-        _right_proposal,
-        _wrong_proposal,
-    ),
+    "proposal": Decoder(_proposal, (InvalidProposal,), _right_proposal, _wrong_proposal),
     "prompt line": Decoder(_line, (PromptError,), lambda random: _PROMPT, partial(_json, _PROMPT)),
     "prompts": _of_file(prompts.read_file, _PROMPT + b"\n\n" + _PROMPT, is_json=False),
     "enrolled key": _of_file(keys.read_enrolled, ENROLLED),

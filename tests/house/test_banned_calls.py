@@ -32,7 +32,7 @@ OWN_INVARIANTS = {
     (
         "goodspeed/engine/paged/batch.py",
         "self.mask is not None",
-    ): "a Gather is only ever made with its mask, in layout.py",
+    ): "a Gather is only ever made with its mask, in layout.py"
 }
 """(file, condition): why nothing from outside can make it false."""
 

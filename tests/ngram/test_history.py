@@ -188,10 +188,7 @@ def test_a_smaller_bound_holds_for_what_is_loaded(saved):
 
 @pytest.mark.parametrize(
     ("other", "why"),
-    [
-        (make(tokenizer="f2"), "another tokenizer"),
-        (make(per_user=False), "for each user alone, unlike this node"),
-    ],
+    [(make(tokenizer="f2"), "another tokenizer"), (make(per_user=False), "for each user alone, unlike this node")],
 )
 def test_a_file_of_another_tokenizer_or_for_other_eyes_is_refused(saved, other, why):
     with pytest.raises(ConfigError, match=rf"history file {saved} .*{why}.*; delete it, or give another path"):

@@ -113,10 +113,7 @@ def never(*arguments: object) -> Any:
 
 @pytest.mark.parametrize(
     "run",
-    [
-        lambda: runner.run_all("experiments.x", "about", []),
-        lambda: harness.run("x", "about", never, never, dict),
-    ],
+    [lambda: runner.run_all("experiments.x", "about", []), lambda: harness.run("x", "about", never, never, dict)],
     ids=["runner", "harness"],
 )
 def test_experiments_and_benchmarks_say_it_in_the_same_way(

@@ -5,30 +5,25 @@ for the text, and plain transformers for the logprobs.
 """
 
 import random
-from collections import deque
 from typing import Any
 
 import pytest
 import torch
 
-from draft_node.core.actions import Deliver, Finish, Propose, Request, Send
-from draft_node.core.session import Session
+from draft_node.core.actions import Propose, Request
 from draft_node.model.drafter import Drafter
 from goodspeed.app import generation
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, choose
-from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.fields import MIN_LOGPROB
-from goodspeed.wire.messages import Refusal, Sampling, TokenLogprobs, Verdict
-from tests.fakes import make_core, make_hello, session_id
+from goodspeed.wire.messages import Sampling
+from tests.fakes import session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
+from tests.together.line import TARGET, Line
 from verify_node.model.target import Target
 from verify_node.scheduler.round import Entry, Round
 
-TARGET = make_checkpoint(1)
-PLAIN = make_checkpoint(1).model  # the same as transformers made it
-DRAFT = make_checkpoint(1, shift=0.02)
-LIMIT = 1 << 20
+PLAIN = make_checkpoint(1).model  # the target as transformers made it
 SAMPLINGS = [Sampling(temperature=0.0), Sampling(temperature=0.8, top_k=9, top_p=0.9), Sampling()]
 STOPS = tuple(range(0, VOCAB, 3))  # a third of all: without min_tokens every text would end at once
 
@@ -49,98 +44,6 @@ def check_logprobs(prompt, tokens, logprobs, num_top):
         assert told.top_logprobs == pytest.approx(top.values.tolist(), abs=1e-4)
         assert row[list(told.top_ids)].tolist() == pytest.approx(top.values.tolist(), abs=1e-4)
         assert len(set(told.top_ids)) == len(told.top_ids)
-
-
-class User:
-    """A session, and what it was given."""
-
-    def __init__(self, request):
-        self.session = Session(request)
-        self.tokens: list[int] = []
-        self.logprobs: list[TokenLogprobs] = []
-        self.prompts: list[tuple[TokenLogprobs, ...]] = []  # what it was told of its prompt, each time
-        self.reason = None
-
-
-class Line:
-    """One draft node and one verify node, and a line between them on which every fault is drawn from a seed."""
-
-    def __init__(self, seed, requests, *, num_pages=256, faults=0.15):
-        self.random = random.Random(seed)
-        self.faults = faults
-        self.target = Target(TARGET, make_runner(TARGET, num_pages=num_pages))
-        self.drafter = Drafter(DRAFT, make_runner(DRAFT), kind="lattice", k=16)
-        self.core = make_core(
-            pool=self.target.runner.pool, vocab_size=VOCAB, context_len=128, budget=12, max_round_tokens=32
-        )
-        self.users = {request.session_id: User(request) for request in requests}
-        self.up: deque[bytes] = deque()
-        self.down: deque[bytes] = deque()
-        self.now = 0.0
-        self.num_preempted = self.num_reopened = self.num_repeated = 0
-
-    def run(self):
-        self.core.receive(b"a", make_hello("a"), self.now)
-        for user in self.users.values():
-            self._act(user, user.session.connect(self.now))
-        for _ in range(20_000):
-            if all(user.session.done for user in self.users.values()):
-                return self
-            self._step()
-        raise AssertionError("it never ends")
-
-    def _step(self):
-        self.now += 0.05
-        for message in self._arriving(self.up):
-            for send in self.core.receive(b"a", decode_up(message, LIMIT), self.now):
-                self.num_repeated += bool(getattr(send.message, "logprobs", None))
-                self.down.append(encode(send.message, LIMIT))
-        if planned := self.core.plan(self.now):
-            self.num_preempted += len(planned.preempted)
-            self.down += [encode(s.message, LIMIT) for s in self.core.finish(self._decide(planned), 0.01, self.now)]
-        for message in (decode_down(data, LIMIT) for data in self._arriving(self.down)):
-            assert isinstance(message, Verdict | Refusal)
-            user = self.users[message.session_id]
-            self._act(user, user.session.receive(message, self.now))
-        for proposed in self.drafter.step() if self.drafter.busy else ():
-            user = self.users[proposed.session_id]
-            self._act(user, user.session.proposed(proposed))
-        for user in self.users.values():
-            self._act(user, user.session.tick(self.now))
-            if self.random.random() < self.faults / 8 and not user.session.done:
-                user.session.disconnect()
-                self._act(user, user.session.connect(self.now))
-                self.num_reopened += bool(user.tokens)
-
-    def _decide(self, planned):
-        return self.target.run(planned).outcomes
-
-    def _arriving(self, queue):
-        """Yields the queue's messages that arrive now: some are lost, some come twice, some wait."""
-        waiting = list(queue)
-        queue.clear()
-        for message in waiting:
-            fate = self.random.random() / self.faults if self.faults else 1.0
-            if fate < 0.4:
-                continue
-            if fate < 0.8:
-                queue.append(message)
-            if fate > 0.6:
-                yield message
-
-    def _act(self, user, actions):
-        for action in actions:
-            match action:
-                case Send():
-                    self.up.append(encode(action.message, LIMIT))
-                case Propose():
-                    self.drafter.add(action)
-                case Deliver():
-                    user.tokens += action.tokens
-                    user.logprobs += action.logprobs
-                    user.prompts += [action.prompt_logprobs] if action.prompt_logprobs is not None else []
-                case Finish():
-                    user.reason = action.reason
 
 
 def make_request(number, *, prompt_len=4, **changes):
@@ -178,7 +81,7 @@ def test_logprobs_are_those_of_the_target_alone_whatever_is_lost(seed, num_pages
     ]
     requests = [make_request(number, **kinds[number % 4]) for number in range(12)]
     requests += [make_request(12, num_logprobs=None), make_request(13, num_logprobs=20, prompt_len=30)]
-    line = Line(seed, requests, num_pages=num_pages).run()
+    line = Line(seed, num_pages=num_pages).run(*requests)
     assert line.num_reopened > 0
     assert any(0 < got.num_accepted < got.num_drafted for got in (u.session.statistics for u in line.users.values()))
     assert line.num_repeated > 0
@@ -201,7 +104,7 @@ def test_min_tokens_is_exact_under_match_in_drafts_of_any_length(min_tokens):
         make_request(number, min_tokens=min_tokens, stop_ids=STOPS, max_draft=[0, 3, 64][number % 3])
         for number in range(9)
     ]
-    line = Line(1, requests).run()
+    line = Line(1).run(*requests)
     for user in line.users.values():
         request = user.session.request
         assert user.tokens == alone(request)
@@ -224,7 +127,7 @@ def test_under_ratio_nothing_stops_too_early_and_then_something_does():
         make_request(number, min_tokens=6, stop_ids=STOPS, verification="ratio", sampling=Sampling(seed=number))
         for number in range(12)
     ]
-    line = Line(2, requests).run()
+    line = Line(2).run(*requests)
     lengths = [len(user.tokens) for user in line.users.values()]
     assert min(lengths) >= 6
     assert sum(length < 24 for length in lengths) > 8

@@ -202,10 +202,7 @@ def test_the_waiting_is_told_from_the_beginning() -> None:
         nobody.bind(("127.0.0.1", 0))
         endpoint = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
         words = ("--model", "tiny-draft-s", "--verify", endpoint, "--connect-timeout-s", "4", "--json")
-        with (
-            Fork("draft_node", *words, reads=True) as loud,
-            Fork("draft_node", *words, "--quiet", reads=True) as quiet,
-        ):
+        with Fork("draft_node", *words, reads=True) as loud, Fork("draft_node", *words, "--quiet", reads=True) as quiet:
             (_, told), (_, errors) = (node.communicate("The river\n", timeout=120) for node in (loud, quiet))
             assert (loud.returncode, quiet.returncode) == (1, 1)
     lines = told.splitlines()

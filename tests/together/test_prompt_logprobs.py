@@ -15,7 +15,8 @@ from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import make_core, make_hello, make_open, session_id
 from tests.micro import VOCAB, make_runner
-from tests.together.test_logprobs import PLAIN, TARGET, Line, alone, check_logprobs, make_request
+from tests.together.line import TARGET, Line
+from tests.together.test_logprobs import PLAIN, alone, check_logprobs, make_request
 from verify_node.core.invariants import validate
 from verify_node.model.target import Target
 from verify_node.scheduler import pack as packing
@@ -36,7 +37,7 @@ def test_prompts_are_told_once_and_rightly_whatever_is_lost(seed, num_pages, mon
         make_request(number, prompt_len=1 + 9 * (number % 6), num_prompt_logprobs=number % 4) for number in range(11)
     ]
     requests.append(make_request(11, prompt_len=50))
-    line = Line(seed, requests, num_pages=num_pages).run()
+    line = Line(seed, num_pages=num_pages).run(*requests)
     assert line.num_reopened > 0
     assert (line.num_preempted > 0) == (num_pages == 36)
     for user in line.users.values():
@@ -54,7 +55,7 @@ def test_prompts_are_told_once_and_rightly_whatever_is_lost(seed, num_pages, mon
 
 def test_a_text_that_ends_at_once_is_told_its_prompt():
     ends_at_once = tuple(range(VOCAB))
-    [user] = Line(0, [make_request(1, stop_ids=ends_at_once, num_prompt_logprobs=2)]).run().users.values()
+    [user] = Line().run(make_request(1, stop_ids=ends_at_once, num_prompt_logprobs=2)).users.values()
     assert (user.tokens, user.reason) == ([], "stop")
     check_prompt(user.session.request.prompt, user.prompts[0], 2)
 

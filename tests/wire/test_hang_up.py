@@ -52,10 +52,7 @@ async def test_who_is_barred_gets_a_last_word_and_is_cut() -> None:
     async with network() as net:
         net.verify.bar(barred)
         honest = net.draft()
-        with (
-            raw_socket(net.verify.endpoint, routing_id=b"hostile") as peer,
-            disconnections(peer) as monitor,
-        ):
+        with raw_socket(net.verify.endpoint, routing_id=b"hostile") as peer, disconnections(peer) as monitor:
             peer.send(b"\xc1")
             await net.verify.receive()
             barred.add(b"hostile")

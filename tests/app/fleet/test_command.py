@@ -144,7 +144,7 @@ def test_another_process_with_the_id_of_ray_is_left_alone(run: Run, tmp_path: Pa
 def test_words_for_a_replica_name_keys_by_their_files() -> None:
     config = UpConfig(model="m", host="0.0.0.0", key="v.key", enrolled="e", tp=2)
     assert Record(config, ("--budget=8",)).words(5556, 2) == [
-        *("--model=m", "--bind=tcp://0.0.0.0:5556", "--tp=2", "--key=v.key", "--enrolled=e", "--budget=8"),
+        *("--model=m", "--bind=tcp://0.0.0.0:5556", "--tp=2", "--key=v.key", "--enrolled=e", "--budget=8")
     ]
     assert (config.cpus, config.num_gpus) == (1, 2)
     assert UpConfig(model="m", tp=2, gpus=0).num_gpus == UpConfig(model="m").num_gpus == 0

@@ -12,8 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 import torch
 import xllamacpp
-from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers
-from tokenizers import models as tokenizer_models
+from tokenizers import Regex, pre_tokenizers
 from transformers import LlamaConfig, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config
 
 from goodspeed.app import cli
@@ -23,7 +22,7 @@ from goodspeed.engine.exporting import vocabulary
 from goodspeed.engine.exporting.checkpoint import export
 from goodspeed.engine.tokenizing.text import encode_part
 from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError
-from tests.engine.conftest import SMALL
+from tests.engine.conftest import SMALL, make_tokenizer
 
 TEXTS = (
     "".join(map(chr, range(1, 128))),
@@ -78,13 +77,7 @@ def split(regex: str) -> Any:
 
 
 def tokenizer_with(pre_tokenizer: Any) -> PreTrainedTokenizerFast:
-    vocab = {char: i for i, char in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    merges = [("1", "2"), ("12", "3"), ("Ġ", "a"), ("t", "h"), ("'", "s"), ("Ċ", "Ċ")]
-    vocab |= {"<end>": 256} | {left + right: 257 + i for i, (left, right) in enumerate(merges)}
-    backend = Tokenizer(tokenizer_models.BPE(vocab=vocab, merges=merges))
-    backend.pre_tokenizer, backend.decoder = pre_tokenizer, decoders.ByteLevel()
-    backend.add_special_tokens(["<end>"])
-    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<end>")
+    return make_tokenizer((("1", "2"), ("12", "3"), ("Ġ", "a"), ("t", "h"), ("'", "s"), ("Ċ", "Ċ")), pre_tokenizer)
 
 
 @pytest.mark.parametrize("name", models.NAMES)

@@ -31,10 +31,7 @@ def wait_until_gone(pid: int) -> None:
 
 def test_a_lost_rank_ends_the_node_and_one_rank_goes_on_with_the_texts_of_two() -> None:
     wanted = mixed(80)
-    with (
-        VerifyNode("--tp", "2") as verify,
-        DraftNode(verify.endpoint, "--connect-timeout-s", "600") as draft,
-    ):
+    with VerifyNode("--tp", "2") as verify, DraftNode(verify.endpoint, "--connect-timeout-s", "600") as draft:
         draft.wait_until_ready()
         texts = [ask(draft.url, one) for one in wanted]
         for text in texts:

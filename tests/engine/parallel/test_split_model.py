@@ -49,8 +49,7 @@ def test_two_ranks_equal_one(name: str, save_checkpoint: Save, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "num_rounds",
-    [pytest.param(700, marks=pytest.mark.thorough), pytest.param(10_000, marks=pytest.mark.slow_faults)],
+    "num_rounds", [pytest.param(700, marks=pytest.mark.thorough), pytest.param(10_000, marks=pytest.mark.slow_faults)]
 )
 def test_after_many_random_rounds_both_hold_the_same(num_rounds: int, save_checkpoint: Save, tmp_path: Path) -> None:
     with world(tiny(save_checkpoint), tmp_path / "left.npy") as both:

@@ -84,3 +84,10 @@ def awq_pair(plain: Path, group_size: int = 16) -> tuple[Path, Path]:
         return awq_tensors(name, numbers), meant(numbers, group_size)
 
     return write_pair(plain, AWQ | {"group_size": group_size}, quantise)
+
+
+def change(folder: Path, edit: Callable[[Tensors], object]) -> None:
+    """Edits the tensors of a checkpoint in one file."""
+    tensors = load_file(folder / "model.safetensors")
+    edit(tensors)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})

@@ -8,12 +8,11 @@ import pytest
 import torch
 from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.quantization import QuantizationScheme
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from goodspeed.engine import checkpoints
 from goodspeed.errors import CheckpointError
-from tests.engine.quantized.making import Tensors, write_pair
+from tests.engine.quantized.making import Tensors, change, write_pair
 from tests.engine.quantized.test_same_numbers import compare
 
 Save = Callable[..., Path]
@@ -70,8 +69,6 @@ def test_the_same_numbers(save_checkpoint: Save, weights: Any, layout: str, more
 
 def test_tensors_that_transformers_would_leave_away(save_checkpoint: Save) -> None:
     folder, _ = pair(save_checkpoint("qwen3"), INT4, "pack-quantized")
-    file = folder / "model.safetensors"
-    index = {"model.layers.0.mlp.up_proj.weight_g_idx": torch.arange(32)}
-    save_file(load_file(file) | index, file, metadata={"format": "pt"})
+    change(folder, lambda found: found.update({"model.layers.0.mlp.up_proj.weight_g_idx": torch.arange(32)}))
     with pytest.raises(CheckpointError, match=r"no place in the model \(model.layers.0.mlp.up_proj.weight_g_idx\)"):
         checkpoints.load(str(folder))

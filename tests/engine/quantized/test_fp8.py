@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, FineGrainedFP8Config
 
 from goodspeed.engine import checkpoints
 from goodspeed.errors import CheckpointError
-from tests.engine.quantized.making import Tensors, write_pair
+from tests.engine.quantized.making import Tensors, change, write_pair
 from tests.engine.quantized.test_same_numbers import compare
 
 Save = Callable[..., Path]
@@ -54,7 +53,7 @@ def test_transformers_makes_the_same_weights(save_checkpoint: Save) -> None:
 def test_scales_of_activations_are_left_away(save_checkpoint: Save) -> None:
     folder, _ = fp8_pair(save_checkpoint(), (16, 16))
     expected = checkpoints.load(str(folder)).model_fingerprint
-    change(folder, {"model.layers.0.mlp.up_proj.activation_scale": torch.ones(1)})
+    change(folder, lambda found: found.update({"model.layers.0.mlp.up_proj.activation_scale": torch.ones(1)}))
     assert checkpoints.load(str(folder)).model_fingerprint == expected
 
 
@@ -69,11 +68,7 @@ def test_scales_of_activations_are_left_away(save_checkpoint: Save) -> None:
 )
 def test_tensors_that_do_not_fit(save_checkpoint: Save, tensors: Tensors, what: str) -> None:
     folder, _ = fp8_pair(save_checkpoint(), (16, 16))
-    change(folder, {f"model.layers.0.mlp.up_proj.{part}": tensor for part, tensor in tensors.items()})
+    wrong = {f"model.layers.0.mlp.up_proj.{part}": tensor for part, tensor in tensors.items()}
+    change(folder, lambda found: found.update(wrong))
     with pytest.raises(CheckpointError, match=what):
         checkpoints.load(str(folder))
-
-
-def change(folder: Path, tensors: Tensors) -> None:
-    file = folder / "model.safetensors"
-    save_file(load_file(file) | tensors, file, metadata={"format": "pt"})

@@ -17,7 +17,7 @@ from goodspeed.engine.quantized.int4_linear import Int4Linear
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.splitting import Split, refuse_folder
 from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError
-from tests.engine.quantized.making import Tensors, awq_pair
+from tests.engine.quantized.making import Tensors, awq_pair, change
 from tests.engine.test_checkpoints import edit
 from tests.engine.test_families import SIZES
 
@@ -28,12 +28,6 @@ GATE = "model.layers.1.mlp.gate_proj"
 @pytest.fixture
 def folder(save_checkpoint: Save) -> Path:
     return awq_pair(save_checkpoint("qwen3"), 32)[0]
-
-
-def change(folder: Path, edit_tensors: Callable[[Tensors], object]) -> None:
-    tensors = load_file(folder / "model.safetensors")
-    edit_tensors(tensors)
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def int4_layers(folder: Path) -> list[str]:

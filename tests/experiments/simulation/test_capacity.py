@@ -58,12 +58,6 @@ def test_kinds_of_users_are_told_apart():
     assert len(capacity.serve(mixed, 1).speeds) == 1
 
 
-def test_the_same_seed_gives_the_same_point():
-    one = plan(User(0.7, capacity.drafting(1000), 0.01))
-    first, again, other = (capacity.serve(one, 2, seed=seed) for seed in (0, 0, 1))
-    assert first == again != other
-
-
 def points(*speeds):
     return [Point(num, (speed, 99.0), 0.0, 0.0, 0.0) for num, speed in zip((1, 10, 20), speeds, strict=False)]
 

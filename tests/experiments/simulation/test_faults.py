@@ -10,13 +10,16 @@ from draft_node.core.session import Session
 from experiments.simulation.checking.allowed_wait import patience_s, shares_a_fate
 from experiments.simulation.checking.checks import Silence, look_back
 from experiments.simulation.checking.playing import LIMIT_S
+from experiments.simulation.checking.worlds import some_settings
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.faults import main, play
 from experiments.simulation.settings import Faults, Settings, with_faults
 from experiments.simulation.texts.text import alone
 from experiments.simulation.world import World
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.slo.objectives import SHORTEST_S
 from verify_node.core import core as verify_core
+from verify_node.core.settings import DEFAULTS
 from verify_node.scheduler.commit import Moved
 from verify_node.session import session as verify_session
 from verify_node.session.checks import Rejection
@@ -43,6 +46,24 @@ def test_nothing_is_found_in_any_of_many_worlds(capsys):
     assert report["num_rounds"] > 5_000
     assert report["num_sessions"] > 300
     assert report["num_faults"] > 3_000
+
+
+def test_random_worlds_have_everything_and_half_of_them_the_default():
+    def every(name):
+        return {one for world in worlds for one in getattr(world, name)}
+
+    worlds = [some_settings(seed) for seed in range(200)]
+    assert every("claims") == {"known", "certain", "impossible", "random"}
+    assert every("ngrams") == {"off", "index", "right", "hostile"}
+    assert (every("trees"), every("has_model")) == ({"own", "hostile"}, {True, False})
+    assert {slo.tpot_s for slo in every("slos") if slo is not None} >= {None, SHORTEST_S, 60.0}
+    assert 40 < sum(not one.prefix_cache for one in worlds) < 80
+    assert sum(one.prefix_cache and one.repeats > 0 for one in worlds) > 80
+    assert {one.rounds for one in worlds} == {"continuous", "barrier"}
+    defaults = [one for one in worlds if (one.rounds, one.policy) == (DEFAULTS.rounds, DEFAULTS.policy)]
+    assert 80 <= len(defaults) <= 130
+    for some in (worlds, defaults):
+        assert {rule for one in some for rule in one.verification} == {"match", "ratio"}
 
 
 def test_a_seed_plays_again_in_the_same_way():

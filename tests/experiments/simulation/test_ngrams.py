@@ -7,14 +7,11 @@ import pytest
 
 from draft_node.core.counts import total
 from experiments.simulation.checking.checks import Findings, Silence, look_back
-from experiments.simulation.checking.worlds import some_settings
 from experiments.simulation.network import Line
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.ngrams import NgramKind
 from experiments.simulation.world import World
-from goodspeed.slo.objectives import SHORTEST_S
 from goodspeed.wire.messages import Draft, UpMessage
-from verify_node.core.settings import DEFAULTS
 
 CALM = Settings(num_clients=3, num_sessions=3, num_users=2, validate=True)
 
@@ -62,25 +59,3 @@ def test_texts_are_the_targets_whatever_the_index_says(kind: NgramKind, has_mode
 def test_tokens_of_an_index_that_is_right_are_accepted_as_such() -> None:
     drafted, accepted = play(replace(CALM, ngrams=("right",), has_model=(False,)))[0].by_source()
     assert 0.5 * drafted["ngram"] < accepted["ngram"] < drafted["ngram"]
-
-
-def test_bad_worlds_have_indexes_of_every_kind() -> None:
-    worlds = [some_settings(seed) for seed in range(60)]
-    assert {kind for settings in worlds for kind in settings.ngrams} == {"off", "index", "right", "hostile"}
-    assert any(not all(settings.has_model) for settings in worlds)
-    assert {shape for settings in worlds for shape in settings.trees} == {"own", "hostile"}
-
-
-def test_bad_worlds_ask_for_service_levels_that_can_be_kept_and_that_cannot() -> None:
-    worlds = [some_settings(seed) for seed in range(60)]
-    asked = {slo.tpot_s for settings in worlds for slo in settings.slos if slo is not None}
-    assert asked >= {None, SHORTEST_S, 60.0}
-
-
-def test_half_of_the_bad_worlds_are_the_default_and_some_texts_are_verified_by_ratio() -> None:
-    worlds = [some_settings(seed) for seed in range(200)]
-    defaults = [one for one in worlds if (one.rounds, one.policy) == (DEFAULTS.rounds, DEFAULTS.policy)]
-    assert 80 <= len(defaults) <= 130
-    assert {one.rounds for one in worlds} == {"continuous", "barrier"}
-    for one in (defaults, worlds):
-        assert {rule for settings in one for rule in settings.verification} == {"match", "ratio"}

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from experiments.simulation.checking.worlds import some_settings
 from experiments.simulation.faults import play
 from experiments.simulation.settings import Settings, with_faults
 from goodspeed.engine.paged.prefix_cache import PrefixCache
@@ -30,12 +29,6 @@ def test_where_memory_is_short_and_nodes_are_struck_texts_are_exact(seed: int) -
     world, found = play(seed, TINY)
     assert found.what == []
     assert world.verify.num_cached > 0
-
-
-def test_most_random_worlds_keep_pages_and_some_do_not() -> None:
-    settings = [some_settings(seed) for seed in range(100)]
-    assert 10 < sum(not one.prefix_cache for one in settings) < 40
-    assert sum(one.prefix_cache and one.repeats > 0 for one in settings) > 40
 
 
 def _finds_any(cache: PrefixCache, digests: Any) -> list[int]:

@@ -5,41 +5,15 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as replace_message
 
-from experiments.simulation.checking.checks import Findings, Silence, look_back
-from experiments.simulation.network import Line
 from experiments.simulation.settings import Faults, Settings
 from experiments.simulation.texts.claims import Trees, shaped
-from experiments.simulation.world import World
 from goodspeed.fair.round_time import Linear
-from goodspeed.wire.messages import Ack, Draft, UpMessage
+from goodspeed.wire.messages import Ack, Draft
+from tests.experiments.simulation.test_ngrams import play
 
 FREE = Linear(fixed_s=0.01)
-SENDING = Settings(
-    num_clients=4,
-    num_sessions=3,
-    alpha=(0.6, 0.3),
-    round_cost=FREE,
-    known_cost=True,
-    validate=True,
-)
+SENDING = Settings(num_clients=4, num_sessions=3, alpha=(0.6, 0.3), round_cost=FREE, known_cost=True, validate=True)
 LOSSY = Faults(lose=0.05, repeat=0.05, jitter_s=0.02, restart_every_s=8.0)
-
-
-class Counting(World):
-    """A world that counts the trees which reach its verify node."""
-
-    num_trees = 0
-
-    def send_up(self, line: Line, peer_id: bytes, message: UpMessage) -> None:
-        self.num_trees += isinstance(message, Draft) and message.parents is not None
-        super().send_up(line, peer_id, message)
-
-
-def play(settings: Settings, seed: int = 1) -> tuple[Counting, Findings]:
-    world = Counting(seed, settings)
-    silence = Silence(world)
-    world.run(20_000.0)
-    return world, look_back(world, silence)
 
 
 @pytest.mark.thorough
@@ -49,7 +23,7 @@ def play(settings: Settings, seed: int = 1) -> tuple[Counting, Findings]:
 def test_texts_are_the_targets(trees: Trees, num_pages: int, faults: Faults) -> None:
     world, found = play(replace(SENDING, trees=(trees,), num_pages=num_pages, faults=faults))
     assert (found.what, found.num_sessions) == ([], 12)
-    assert world.num_trees > 10
+    assert sum(isinstance(sent, Draft) and sent.parents is not None for sent in world.sent) > 10
 
 
 def test_alternatives_are_verified_and_accepted() -> None:

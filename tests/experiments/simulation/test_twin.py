@@ -86,14 +86,7 @@ def demo_to_the_length(folder: Path, *words: str) -> tuple[Recording, dict[str, 
 def really(run: Recording) -> Seen:
     rounds = [
         [
-            Told(
-                one.session,
-                len(one.agreed),
-                one.num_accepted,
-                one.num_tokens,
-                one.may_draft,
-                one.goodput,
-            )
+            Told(one.session, len(one.agreed), one.num_accepted, one.num_tokens, one.may_draft, one.goodput)
             for one in done.drafts
         ]
         for done in run.rounds
@@ -161,8 +154,5 @@ def test_of_continuous_rounds_number_and_time_are_foretold(tmp_path: Path) -> No
 
 def wrongly_foretold(real: Seen, twins: Seen) -> dict[str, tuple[float, float]]:
     """Returns the figures that differ by more than their tolerance: (real, simulated)."""
-    pairs = {
-        "rounds": (len(real.rounds), len(twins.rounds), 0.2),
-        "seconds": (real.elapsed_s, twins.elapsed_s, 0.3),
-    }
+    pairs = {"rounds": (len(real.rounds), len(twins.rounds), 0.2), "seconds": (real.elapsed_s, twins.elapsed_s, 0.3)}
     return {name: (a, b) for name, (a, b, share) in pairs.items() if abs(a - b) > share * a}

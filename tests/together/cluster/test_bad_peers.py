@@ -68,7 +68,7 @@ def peer(cluster: VerifyNode, *, welcome: bool = True) -> Iterator[Peer]:
         try:
             if welcome:
                 hostile.say(hostile.hello())
-                assert isinstance(hostile.hear(Welcome), Welcome)
+                hostile.hear(Welcome)
             yield hostile
         finally:
             hostile.socket.close()
@@ -103,7 +103,6 @@ def opened_session(hostile: Peer, **fields: object) -> tuple[OpenSession, Verdic
     opened = open_message(**fields)
     hostile.say(opened)
     verdict = hostile.hear(Verdict)
-    assert isinstance(verdict, Verdict)
     assert verdict.session_id == opened.session_id
     assert verdict.may_draft > 0
     return opened, verdict
@@ -121,9 +120,7 @@ def test_malformed_and_oversized_bytes(verify: VerifyNode) -> None:
         for data in (b"", b"\xc1", b"\x91" * 5000, b"\xdf\xff\xff\xff\xff", msgspec.msgpack.encode({"draft": 1})):
             assert hostile.refusal(data).code == "malformed"
         hostile.say(hostile.hello())
-        welcome = hostile.hear(Welcome)
-        assert isinstance(welcome, Welcome)
-        assert hostile.refusal(b"\xc4" * (welcome.max_message_bytes + 1)).code == "too_large"
+        assert hostile.refusal(b"\xc4" * (hostile.hear(Welcome).max_message_bytes + 1)).code == "too_large"
 
 
 def test_prompts_that_cannot_be_served(verify: VerifyNode) -> None:
@@ -147,8 +144,7 @@ def test_drafts_that_cannot_be_verified(verify: VerifyNode) -> None:
             assert refused.code == code
             assert (refused.session_id, refused.epoch) == (draft.session_id, draft.epoch)
         hostile.say(draft_message(opened, verdict))  # after all that, an honest one is taken
-        answer = hostile.hear(Verdict)
-        assert isinstance(answer, Verdict)
+        hostile.hear(Verdict)
         assert hostile.refusal(Ack(opened.session_id, opened.epoch, 10_000)).code == "wrong_base"
         hostile.say(Close(opened.session_id, opened.epoch))
 
@@ -169,7 +165,6 @@ def test_probabilities_that_do_not_add_up(verify: VerifyNode) -> None:
             assert refused.code == "proposal"
             assert re.search(what, refused.what)
             answer = hostile.hear(Verdict)
-            assert isinstance(answer, Verdict)
             assert (answer.num_verified, len(answer.tokens)) == (0, 1)
             text += answer.tokens
         assert proposals.decode(header + half + half, 1, 4096).sum() == 1  # what would have been right

@@ -114,10 +114,7 @@ def test_one_text_whoever_is_asked(chat: bool, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("generation_config", "stop"), [("auto", ("\n\n",)), ("none", ())])
 def test_what_a_verify_node_tells_of_the_embedded_target(generation_config: str, stop: tuple[str, ...]) -> None:
     config = VerifyConfig(
-        model="tiny-target",
-        bind="tcp://127.0.0.1:0",
-        kv_pages=16,
-        generation_config=generation_config,
+        model="tiny-target", bind="tcp://127.0.0.1:0", kv_pages=16, generation_config=generation_config
     )
 
     async def told() -> Welcome:

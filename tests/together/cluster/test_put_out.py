@@ -3,7 +3,6 @@
 Messages without an end are said by hand: no library sends a message before it is whole.
 """
 
-import asyncio
 import socket
 import time
 from pathlib import Path
@@ -17,7 +16,7 @@ from tests.nodes import VerifyNode
 from tests.together.cluster.cluster import Cluster, alone, make_request, prompt_ids
 from tests.together.cluster.test_bad_peers import peer
 from tests.waiting import run_async, until
-from tests.wire.keys.test_nodes import expected, site, text
+from tests.wire.keys.test_nodes import expected, site
 from verify_node.core import rate_limit
 
 pytestmark = pytest.mark.alone
@@ -96,14 +95,7 @@ async def test_a_key_that_is_put_out_is_told_why_and_comes_back(tmp_path: Path) 
             here.key(name)
             here.enrol(name)
         verify = here.start_verify()
-        requests = {name: make_request(prompt_ids(n), 60, seed=n) for n, name in enumerate("ab")}
-        nodes = {name: here.start_draft(name, verify.channel.endpoint) for name in requests}
-        begun = asyncio.Event()
-        texts = {
-            name: asyncio.create_task(text(nodes[name], request, begun if name == "a" else None))
-            for name, request in requests.items()
-        }
-        await begun.wait()
+        requests, nodes, texts = await here.two_write(verify)
         for _ in range(int(rate_limit.BARRED) + 1):
             nodes["a"].channel._link.put([b"\xc1"])
         await until(lambda: nodes["a"].link.trouble)

@@ -26,10 +26,7 @@ def url_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     keys: Path = tmp_path_factory.mktemp("keys") / "keys"
     keys.write_text("".join(f"the-key-of-{name}\n" for name in ("ana", *OTHERS)))
     keys.chmod(0o600)
-    with (
-        VerifyNode() as verify,
-        draft_node(verify.endpoint, *BARE, "--api-key", str(keys)) as (_, url),
-    ):
+    with VerifyNode() as verify, draft_node(verify.endpoint, *BARE, "--api-key", str(keys)) as (_, url):
         yield url
 
 

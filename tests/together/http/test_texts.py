@@ -74,8 +74,7 @@ def test_greedy_text_is_that_of_plain_transformers(client: openai.OpenAI) -> Non
 
 
 @pytest.mark.parametrize(
-    ("form", "option"),
-    [({"regex": "(yes|no), [a-z ]{3,20}\\."}, "regex"), ({"choice": ["red", "green"]}, "choice")],
+    ("form", "option"), [({"regex": "(yes|no), [a-z ]{3,20}\\."}, "regex"), ({"choice": ["red", "green"]}, "choice")]
 )
 def test_an_answer_in_a_form_is_that_of_goodspeed_generate(
     client: openai.OpenAI, form: dict[str, Any], option: str

@@ -24,10 +24,7 @@ MOST_KIB = 150 << 10
 
 @pytest.fixture(name="bare", scope="module", params=[BARE, LLAMACPP], ids=["none", "llamacpp"])
 def bare_fixture(endpoint: str, request: pytest.FixtureRequest) -> Iterator[tuple[DraftNode, openai.OpenAI]]:
-    with (
-        draft_node(endpoint, *request.param) as (node, url),
-        official(url) as client,
-    ):
+    with draft_node(endpoint, *request.param) as (node, url), official(url) as client:
         yield node, client
 
 

@@ -114,11 +114,7 @@ def test_a_secret_is_never_shown(
     ],
 )
 def test_what_cannot_be_enrolled_is_not_made(
-    words: list[str],
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert keygen(monkeypatch, *words, "--folder", str(tmp_path)) == 2
     assert said in capsys.readouterr().err

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -33,6 +33,14 @@ from verify_node.daemon import VerifyDaemon
 pytestmark = pytest.mark.nodes
 
 NUM_TOKENS = 60
+
+
+class Writing(NamedTuple):
+    """What draft nodes write, by their names."""
+
+    requests: dict[str, Request]
+    nodes: dict[str, DraftDaemon]
+    texts: "dict[str, asyncio.Task[tuple[int, ...]]]"
 
 
 class Site:
@@ -90,6 +98,18 @@ class Site:
         line = connect_draft(config.verify[0], keys=draft_beforehand.read_keys(config))
         return draft_assembly.build(config, load(config.model), line, boot_id)
 
+    async def two_write(self, verify: VerifyDaemon) -> Writing:
+        """Draft nodes a and b, each with a text; a's has begun."""
+        requests = {name: make_request(prompt_ids(n), NUM_TOKENS, seed=n) for n, name in enumerate("ab")}
+        nodes = {name: self.start_draft(name, verify.channel.endpoint) for name in requests}
+        begun = asyncio.Event()
+        texts = {
+            name: asyncio.create_task(text(nodes[name], request, begun if name == "a" else None))
+            for name, request in requests.items()
+        }
+        await begun.wait()
+        return Writing(requests, nodes, texts)
+
     def start_draft(self, name: str, endpoint: str) -> DraftDaemon:
         daemon = self.draft(name, endpoint)
         self.serving.append(asyncio.create_task(daemon.serve()))
@@ -133,14 +153,7 @@ async def test_a_key_revoked_in_mid_stream_ends_its_sessions_and_no_others(tmp_p
             here.key(name)
             here.enrol(name)
         verify = here.start_verify()
-        requests = {name: make_request(prompt_ids(n), NUM_TOKENS, seed=n) for n, name in enumerate("ab")}
-        nodes = {name: here.start_draft(name, verify.channel.endpoint) for name in requests}
-        begun = asyncio.Event()
-        texts = {
-            name: asyncio.create_task(text(nodes[name], request, begun if name == "a" else None))
-            for name, request in requests.items()
-        }
-        await begun.wait()
+        requests, nodes, texts = await here.two_write(verify)
         assert requests["a"].session_id in verify.core.sessions
         here.revoke("a")
         assert verify.enrolment is not None

@@ -4,15 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.adaspec import (
-    POLICIES,
-    WITHOUT,
-    Config,
-    draw,
-    experiment,
-    requests,
-    served,
-)
+from experiments.adaspec import POLICIES, WITHOUT, Config, draw, experiment, requests, served
 from experiments.harness.experiment import HERE, load
 
 QUICK = load(HERE / "configs" / "adaspec.toml", "quick", Config)

@@ -62,6 +62,16 @@ def test_who_reads_prompts_first_lets_others_wait():
     assert first.texts[1].seconds <= chunked.texts[1].seconds
 
 
+def test_a_small_pool_is_shared_in_turn_and_all_texts_end():
+    """Four texts of 61 tokens, of which not even two fit at their ends."""
+    arrivals = [arrival(0.001 * number, prompt=40) for number in range(4)]
+    settings = replace(PLAIN, core_kind=PrefillFirst, max_round_tokens=20)
+    done, roomy = serve(settings, arrivals, 1, pool_tokens=96), serve(settings, arrivals, 1)
+    assert [text.num_tokens for text in done.texts] == [21] * 4
+    assert (done.num_preempted > 0, roomy.num_preempted) == (True, 0)
+    assert roomy.seconds < done.seconds
+
+
 def test_a_table_is_met_and_interpolated_and_goes_on():
     table = Tabled((1, 128, 256), (0.030, 0.055, 0.085))
     assert [table.round_s(tokens, 1, 0) for tokens in (1, 128, 192, 256)] == pytest.approx([0.030, 0.055, 0.070, 0.085])

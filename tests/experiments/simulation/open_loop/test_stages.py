@@ -1,22 +1,15 @@
 """Parts of SLOs-Serve's scenarios: lengths, a window at a rate, and the highest load."""
 
-from dataclasses import replace
 from random import Random
 from statistics import fmean, quantiles
 
 import pytest
 
-from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.service import serve
 from experiments.simulation.open_loop.stages import Lengths, Stage, Texts, requests
 from experiments.simulation.open_loop.threshold import highest
 from experiments.simulation.open_loop.traffic import window
-from experiments.simulation.settings import Settings
-from experiments.simulation.texts.acceptance import Independent
 from goodspeed.errors import ConfigError
-from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
-from tests.experiments.simulation.open_loop.prefill_first import PrefillFirst
 
 
 @pytest.mark.parametrize(
@@ -84,28 +77,3 @@ def test_a_load_within_the_ratio_is_enough():
     found = highest(violations, 0.1, start=64, most=1000, ratio=1.2)
     assert 100 / 1.2 <= found <= 100
     assert len(asked) <= 4
-
-
-SETTINGS = Settings(
-    num_clients=1,
-    policy="fixed",
-    max_draft=0,
-    budget=10,
-    max_round_tokens=20,
-    round_cost=Linear(fixed_s=0.01),
-    latency_s=(0.0,),
-)
-
-
-def arrival(at_s, prompt=8, output=21):
-    return Arrival(at_s, prompt, output, Independent(0.5))
-
-
-def test_a_small_pool_is_shared_in_turn_and_all_texts_end():
-    """Four texts of 60 tokens, of which not even two fit at their ends."""
-    arrivals = [arrival(0.001 * number, prompt=40, output=20) for number in range(4)]
-    done = serve(replace(SETTINGS, core_kind=PrefillFirst), arrivals, 1, pool_tokens=96)
-    roomy = serve(replace(SETTINGS, core_kind=PrefillFirst), arrivals, 1)
-    assert [text.num_tokens for text in done.texts] == [20] * 4
-    assert (done.num_preempted > 0, roomy.num_preempted) == (True, 0)
-    assert roomy.seconds < done.seconds
