@@ -1,10 +1,22 @@
-"""Waiting in tests: polls until a condition holds."""
+"""Waiting in tests: polls until a condition holds, and tests that are coroutines, with a limit of time."""
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, TypeVar
 
 Found = TypeVar("Found")
+
+TIMEOUT_S = 60
+"""Longest time of a whole test; nothing waits for it unless something is wrong."""
+
+
+def run_async(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), TIMEOUT_S))
+
+    return run
 
 
 async def until(holds: Callable[[], Found | None]) -> Found:
