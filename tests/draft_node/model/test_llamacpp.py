@@ -67,7 +67,8 @@ def wanted(number: int = 1, length: int = 12, text: tuple[int, ...] = TEXT, **ch
 
 def ours(*proposes: Propose) -> list[Proposed]:
     checkpoint = checkpoints.load("tiny-draft-s")
-    return run(Drafter(checkpoint, Runner(checkpoint, num_pages=256), max_width=1), *proposes)
+    found: list[Proposed] = run(Drafter(checkpoint, Runner(checkpoint, num_pages=256), max_width=1), *proposes)
+    return found
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
