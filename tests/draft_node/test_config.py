@@ -30,10 +30,7 @@ def parsed(*words: str) -> DraftConfig:
         ((*BARE, "--threads", "2"), "--threads needs"),
         ((*BARE, "--preset", "paper"), "--preset needs"),
         ((*BARE, "--proposal", "dense-fp16"), "--proposal needs"),
-        (
-            (*BARE, "--drafter", "model"),
-            "--drafter model needs a draft model; give one with --model",
-        ),
+        ((*BARE, "--drafter", "model"), "--drafter model needs a draft model; give one with --model"),
         (("--model", "x.gguf"), "--model x.gguf needs --tokenizer NAME|FOLDER, the target's"),
         (
             (*LLAMACPP, "--dtype", "bfloat16"),
@@ -83,11 +80,7 @@ def test_the_history_is_each_users_own_wherever_there_are_keys() -> None:
 @pytest.mark.parametrize(
     ("words", "kind", "message"),
     [
-        (
-            ("--model", "none", "--tokenizer", "nowhere"),
-            CheckpointError,
-            "nowhere: there is no tokenizer.json",
-        ),
+        (("--model", "none", "--tokenizer", "nowhere"), CheckpointError, "nowhere: there is no tokenizer.json"),
         ((*BARE, "--corpus", "nowhere"), ConfigError, "--corpus nowhere: there is no such folder"),
     ],
 )

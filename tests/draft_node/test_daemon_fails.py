@@ -16,7 +16,7 @@ from goodspeed.wire.zmq.transport import VerifyChannel
 from tests.draft_node.test_daemon_stops import start, stop
 from tests.fakes import make_core, session_id
 from tests.memory_network import MemoryNetwork
-from tests.waiting import until
+from tests.waiting import run_async, until
 
 
 async def verify_node(verify: VerifyChannel, closed: list[bytes] | None = None) -> None:
@@ -38,7 +38,8 @@ async def told(daemon: DraftDaemon, number: int) -> list[Deliver | Finish | Fail
     return [item async for item in daemon.generate(Request(session_id(number), (1,), Sampling(), 5))]
 
 
-def test_a_message_that_fails_ends_its_text_and_no_other(
+@run_async
+async def test_a_message_that_fails_ends_its_text_and_no_other(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = Session.receive
@@ -49,54 +50,49 @@ def test_a_message_that_fails_ends_its_text_and_no_other(
         return real(session, *arguments)
 
     monkeypatch.setattr(Session, "receive", receive)
-
-    async def story() -> None:
-        network, closed = MemoryNetwork(), list[bytes]()
-        answering = asyncio.create_task(verify_node(network.bind_verify(), closed))
-        daemon, serving = start(network)
-        await daemon.connected.wait()
-        first, second = await asyncio.gather(told(daemon, 1), told(daemon, 2))
-        [failed] = first
-        assert isinstance(failed, Fail)
-        assert failed.code == "failed"
-        assert "ZeroDivisionError" in failed.what
-        assert isinstance(second[-1], Finish)
-        assert not daemon.core.sessions
-        await until(lambda: session_id(1) in closed)
-        answering.cancel()
-        await stop(serving)
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    network, closed = MemoryNetwork(), list[bytes]()
+    answering = asyncio.create_task(verify_node(network.bind_verify(), closed))
+    daemon, serving = start(network)
+    await daemon.connected.wait()
+    first, second = await asyncio.gather(told(daemon, 1), told(daemon, 2))
+    [failed] = first
+    assert isinstance(failed, Fail)
+    assert failed.code == "failed"
+    assert "ZeroDivisionError" in failed.what
+    assert isinstance(second[-1], Finish)
+    assert not daemon.core.sessions
+    await until(lambda: session_id(1) in closed)
+    answering.cancel()
+    await stop(serving)
     assert "by zero" in caplog.text
 
 
 @pytest.mark.parametrize("times", [1, 100])
-def test_looks_around_that_fail_end_the_node_only_again_and_again(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@run_async
+async def test_looks_around_that_fail_end_the_node_only_again_and_again(
+    times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(serving_loop, "MAX_FAILURES", 2)
+    network = MemoryNetwork()
+    answering = asyncio.create_task(verify_node(network.bind_verify()))
+    daemon, serving = start(network)
+    await daemon.connected.wait()
+    tick, num_raised = daemon.core.tick, 0
 
-    async def story() -> None:
-        network = MemoryNetwork()
-        answering = asyncio.create_task(verify_node(network.bind_verify()))
-        daemon, serving = start(network)
-        await daemon.connected.wait()
-        tick, num_raised = daemon.core.tick, 0
+    def fails(now: float) -> Any:
+        nonlocal num_raised
+        if num_raised < times:
+            num_raised += 1
+            raise ZeroDivisionError("by zero")
+        return tick(now)
 
-        def fails(now: float) -> Any:
-            nonlocal num_raised
-            if num_raised < times:
-                num_raised += 1
-                raise ZeroDivisionError("by zero")
-            return tick(now)
-
-        monkeypatch.setattr(daemon.core, "tick", fails)
-        if times > 2:
-            with pytest.RaisesGroup(NodeFailed):
-                await serving
-            assert num_raised == 3
-        else:
-            await until(lambda: num_raised)
-            assert isinstance((await told(daemon, 1))[-1], Finish)
-            await stop(serving)
-        answering.cancel()
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    monkeypatch.setattr(daemon.core, "tick", fails)
+    if times > 2:
+        with pytest.RaisesGroup(NodeFailed):
+            await serving
+        assert num_raised == 3
+    else:
+        await until(lambda: num_raised)
+        assert isinstance((await told(daemon, 1))[-1], Finish)
+        await stop(serving)
+    answering.cancel()

@@ -15,6 +15,7 @@ from goodspeed.wire.messages import Sampling
 from goodspeed.wire.zmq.transport import VerifyChannel
 from tests.fakes import make_core, make_hello
 from tests.memory_network import MemoryNetwork, peer_name
+from tests.waiting import run_async
 
 BOOT = b"aaaaaaaa"
 
@@ -41,41 +42,35 @@ def said(verify: VerifyChannel) -> list[type]:
     return [type(received.message) for received in verify.receive_ready()]
 
 
-def test_leaves_with_a_word() -> None:
-    async def story() -> None:
-        network = MemoryNetwork()
-        verify = network.bind_verify()
-        daemon, serving = start(network)
-        assert isinstance((await verify.receive()).message, Hello)
-        verify.send(peer_name(BOOT), make_core().welcome)
-        await daemon.connected.wait()
-        await stop(serving)
-        assert said(verify)[-1] is Leave
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+@run_async
+async def test_leaves_with_a_word() -> None:
+    network = MemoryNetwork()
+    verify = network.bind_verify()
+    daemon, serving = start(network)
+    assert isinstance((await verify.receive()).message, Hello)
+    verify.send(peer_name(BOOT), make_core().welcome)
+    await daemon.connected.wait()
+    await stop(serving)
+    assert said(verify)[-1] is Leave
 
 
-def test_has_nothing_to_say_to_a_verify_node_that_is_away() -> None:
-    async def story() -> None:
-        network = MemoryNetwork()
-        verify = network.bind_verify()
-        _, serving = start(network)
-        assert isinstance((await verify.receive()).message, Hello)
-        await stop(serving)
-        assert said(verify) == []
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+@run_async
+async def test_has_nothing_to_say_to_a_verify_node_that_is_away() -> None:
+    network = MemoryNetwork()
+    verify = network.bind_verify()
+    _, serving = start(network)
+    assert isinstance((await verify.receive()).message, Hello)
+    await stop(serving)
+    assert said(verify) == []
 
 
-def test_a_text_is_told_that_the_verify_node_is_away_when_the_node_gives_up() -> None:
-    async def story() -> None:
-        network = MemoryNetwork()
-        network.bind_verify()
-        daemon, serving = start(network)
-        daemon.core.connect_timeout_s = 0.5
-        told = [item async for item in daemon.generate(Request(bytes(16), (1,), Sampling(), 5))]
-        assert [getattr(item, "code", None) for item in told] == ["verify_away"]
-        with pytest.raises(TransportError, match="has been away"):
-            await serving
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+@run_async
+async def test_a_text_is_told_that_the_verify_node_is_away_when_the_node_gives_up() -> None:
+    network = MemoryNetwork()
+    network.bind_verify()
+    daemon, serving = start(network)
+    daemon.core.connect_timeout_s = 0.5
+    told = [item async for item in daemon.generate(Request(bytes(16), (1,), Sampling(), 5))]
+    assert [getattr(item, "code", None) for item in told] == ["verify_away"]
+    with pytest.raises(TransportError, match="has been away"):
+        await serving

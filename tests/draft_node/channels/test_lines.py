@@ -13,6 +13,7 @@ from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.zmq.authentication import new_pair
 from goodspeed.wire.zmq.transport import ClientKeys, connect_draft
 from tests.memory_network import MemoryNetwork
+from tests.waiting import run_async
 
 BEAT = Heartbeat(b"aaaaaaaa")
 
@@ -30,29 +31,25 @@ def test_a_key_that_is_none_is_a_named_error(key: str) -> None:
 
 
 @pytest.mark.parametrize("error", [TransportError("no such host"), OSError("too many open files")])
-def test_a_channel_that_cannot_be_made_is_told_and_the_others_go_on(error: Exception) -> None:
-    async def story() -> None:
-        network = MemoryNetwork()
-        verify = network.bind_verify()
-        told: list[tuple[int, Exception]] = []
+@run_async
+async def test_a_channel_that_cannot_be_made_is_told_and_the_others_go_on(error: Exception) -> None:
+    network = MemoryNetwork()
+    verify = network.bind_verify()
+    told: list[tuple[int, Exception]] = []
 
-        async def connect(address: Address) -> DraftChannel:
-            raise error
+    async def connect(address: Address) -> DraftChannel:
+        raise error
 
-        lines = Lines(
-            network.connect_draft(b"a"), connect, lambda *_: None, lambda *_: None, lambda *why: told.append(why)
-        )
-        async with asyncio.TaskGroup() as tasks:
-            lines.begin(tasks)
-            lines.connect(1, Address("tcp://b:1"))
-            lines.put(1, BEAT)  # waits, and is dropped
-            while not told:
-                await asyncio.sleep(0)
-            lines.put(0, BEAT)
-            assert (await verify.receive()).message == BEAT
-            for task in lines._lines[0].tasks:
-                task.cancel()
-        assert told == [(1, error)]
-        assert lines.traffic.num_sent == 1
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    lines = Lines(network.connect_draft(b"a"), connect, lambda *_: None, lambda *_: None, lambda *why: told.append(why))
+    async with asyncio.TaskGroup() as tasks:
+        lines.begin(tasks)
+        lines.connect(1, Address("tcp://b:1"))
+        lines.put(1, BEAT)  # waits, and is dropped
+        while not told:
+            await asyncio.sleep(0)
+        lines.put(0, BEAT)
+        assert (await verify.receive()).message == BEAT
+        for task in lines._lines[0].tasks:
+            task.cancel()
+    assert told == [(1, error)]
+    assert lines.traffic.num_sent == 1

@@ -1,7 +1,6 @@
 """Messages leave in the order in which they were put, whoever is cancelled, and none survives its connection."""
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from draft_node.outgoing import Outgoing
 from goodspeed.errors import MessageTooLarge, TransportError
 from goodspeed.wire.handshake import Heartbeat, Leave
 from goodspeed.wire.messages import UpMessage
+from tests.waiting import run_async
 
 FIRST, SECOND, THIRD = (Heartbeat(name.rjust(8).encode()) for name in ("first", "second", "third"))
 
@@ -24,6 +24,7 @@ class Channel:
         self.room.set()
         self.taken: list[UpMessage | str] = []
         self.error: Exception | None = None
+        self.running: asyncio.Task[None] | None = None
 
     async def send(self, message: UpMessage) -> None:
         await self.room.wait()
@@ -35,14 +36,18 @@ class Channel:
         self.taken.append("reconnected")
 
 
-def play(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
-
-
 def make() -> tuple[Channel, Any, list[tuple[UpMessage, Exception]]]:
     failed: list[tuple[UpMessage, Exception]] = []
     channel: Any = Channel()
     return channel, Outgoing(channel, lambda message, error: failed.append((message, error))), failed
+
+
+def busy() -> tuple[Channel, Any, list[tuple[UpMessage, Exception]]]:
+    """The same at work, on a line without room."""
+    channel, outgoing, failed = make()
+    channel.room.clear()
+    channel.running = asyncio.create_task(outgoing.run())
+    return channel, outgoing, failed
 
 
 async def turns(number: int = 20) -> None:
@@ -51,99 +56,78 @@ async def turns(number: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-def test_messages_leave_in_the_order_in_which_they_were_put_and_nobody_waits_for_a_busy_line() -> None:
-    async def story() -> None:
-        channel, outgoing, _ = make()
-        channel.room.clear()
-        running = asyncio.create_task(outgoing.run())
-        for message in (FIRST, SECOND, THIRD):
-            outgoing.put(message)
-            await turns()
-        assert channel.taken == []
-        channel.room.set()
+@run_async
+async def test_messages_leave_in_the_order_in_which_they_were_put_and_nobody_waits_for_a_busy_line() -> None:
+    channel, outgoing, _ = busy()
+    for message in (FIRST, SECOND, THIRD):
+        outgoing.put(message)
         await turns()
-        assert channel.taken == [FIRST, SECOND, THIRD]
-        running.cancel()
-
-    play(story())
-
-
-def test_a_reconnection_does_not_wait_for_a_message_that_the_old_connection_does_not_take() -> None:
-    async def story() -> None:
-        channel, outgoing, failed = make()
-        channel.room.clear()
-        running = asyncio.create_task(outgoing.run())
-        outgoing.put(FIRST)
-        await turns()
-        outgoing.reconnect()
-        outgoing.put(SECOND)
-        await turns()
-        assert channel.taken == ["reconnected"]
-        channel.room.set()
-        await turns()
-        assert channel.taken == ["reconnected", SECOND]
-        assert failed == []
-        running.cancel()
-
-    play(story())
+    assert channel.taken == []
+    channel.room.set()
+    await turns()
+    assert channel.taken == [FIRST, SECOND, THIRD]
 
 
-def test_what_is_cleared_is_not_sent_later() -> None:
-    async def story() -> None:
-        channel, outgoing, _ = make()
-        channel.room.clear()
-        running = asyncio.create_task(outgoing.run())
-        outgoing.put(FIRST)
-        outgoing.put(SECOND)
-        await turns()
-        outgoing.clear()
-        await turns()
-        channel.room.set()
-        outgoing.put(THIRD)
-        await turns()
-        assert channel.taken == [THIRD]
-        running.cancel()
-
-    play(story())
+@run_async
+async def test_a_reconnection_does_not_wait_for_a_message_that_the_old_connection_does_not_take() -> None:
+    channel, outgoing, failed = busy()
+    outgoing.put(FIRST)
+    await turns()
+    outgoing.reconnect()
+    outgoing.put(SECOND)
+    await turns()
+    assert channel.taken == ["reconnected"]
+    channel.room.set()
+    await turns()
+    assert channel.taken == ["reconnected", SECOND]
+    assert failed == []
 
 
-def test_an_error_that_cannot_be_handled_ends_the_task() -> None:
-    async def story() -> None:
-        channel: Any = Channel()
-        channel.error = MessageTooLarge("too large")
-
-        def failed(message: UpMessage, error: Exception) -> None:
-            raise error
-
-        outgoing = Outgoing(channel, failed)
-        outgoing.put(FIRST)
-        with pytest.raises(MessageTooLarge):
-            await outgoing.run()
-
-    play(story())
+@run_async
+async def test_what_is_cleared_is_not_sent_later() -> None:
+    channel, outgoing, _ = busy()
+    outgoing.put(FIRST)
+    outgoing.put(SECOND)
+    await turns()
+    outgoing.clear()
+    await turns()
+    channel.room.set()
+    outgoing.put(THIRD)
+    await turns()
+    assert channel.taken == [THIRD]
 
 
-def test_another_connection_begins_without_what_waited_for_the_one_before() -> None:
-    async def story() -> None:
-        channel, outgoing, _ = make()
-        outgoing.put(FIRST)
-        outgoing.reconnect()
-        outgoing.put(SECOND)
-        await outgoing.flush()
-        assert channel.taken == ["reconnected", SECOND]
+@run_async
+async def test_an_error_that_cannot_be_handled_ends_the_task() -> None:
+    channel: Any = Channel()
+    channel.error = MessageTooLarge("too large")
 
-    play(story())
+    def failed(message: UpMessage, error: Exception) -> None:
+        raise error
+
+    outgoing = Outgoing(channel, failed)
+    outgoing.put(FIRST)
+    with pytest.raises(MessageTooLarge):
+        await outgoing.run()
+
+
+@run_async
+async def test_another_connection_begins_without_what_waited_for_the_one_before() -> None:
+    channel, outgoing, _ = make()
+    outgoing.put(FIRST)
+    outgoing.reconnect()
+    outgoing.put(SECOND)
+    await outgoing.flush()
+    assert channel.taken == ["reconnected", SECOND]
 
 
 @pytest.mark.parametrize("error", [TransportError("busy"), MessageTooLarge("too large")])
-def test_a_message_that_cannot_be_sent_is_told_of_and_the_next_is_tried(error: Exception) -> None:
-    async def story() -> None:
-        channel, outgoing, failed = make()
-        channel.error = error
-        outgoing.put(FIRST)
-        outgoing.put(Leave())
-        await outgoing.flush()
-        assert failed == [(FIRST, error), (Leave(), error)]
-        assert channel.taken == []
-
-    play(story())
+@run_async
+async def test_a_message_that_cannot_be_sent_is_told_of_and_the_next_is_tried(error: Exception) -> None:
+    channel, outgoing, failed = make()
+    channel.error = error
+    outgoing.put(FIRST)
+    outgoing.put(Leave())
+    await outgoing.flush()
+    assert failed == [(FIRST, error), (Leave(), error)]
+    assert channel.taken == []

@@ -1,11 +1,15 @@
-"""An n-gram drafter that expects what a test says, and notes what it was asked."""
+"""An n-gram drafter that expects what a test says, and notes what it was asked; and how a session is opened."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from draft_node.core.actions import Send
 from draft_node.core.drafts.ngrams import NgramDrafter
+from draft_node.core.session import Session
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.ngram.history import History
+from goodspeed.wire.messages import OpenSession
 
 
 @dataclass(slots=True)
@@ -21,3 +25,10 @@ class ScriptedDrafter(NgramDrafter):
         self.asked.append((len(tokens), length, least_probability))
         expected = self.text[len(tokens) : len(tokens) + length] if self.text[: len(tokens)] == tuple(tokens) else ()
         return Continuation(expected, (self.probabilities,) * len(expected))
+
+
+def opened(session: Session, now: float = 0.0, *given: Any, **terms: Any) -> OpenSession:
+    """Connects the session; returns what the verify node is sent."""
+    [message] = [action.message for action in session.connect(now, *given, **terms) if isinstance(action, Send)]
+    assert isinstance(message, OpenSession)
+    return message

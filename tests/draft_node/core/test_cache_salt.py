@@ -2,20 +2,12 @@
 
 from msgspec.structs import replace
 
-from draft_node.core.actions import Request, Send
+from draft_node.core.actions import Request
 from draft_node.core.session import Session
-from goodspeed.wire.messages import OpenSession, Sampling, Verdict
+from goodspeed.wire.messages import Sampling, Verdict
+from tests.draft_node.core.scripted import opened
 
 REQUEST = Request(bytes(16), (1, 2, 3), Sampling(), 20, cache_salt=b"alice")
-
-
-def opened(session: Session) -> OpenSession:
-    [message] = [
-        action.message
-        for action in session.connect(0.0)
-        if isinstance(action, Send) and isinstance(action.message, OpenSession)
-    ]
-    return message
 
 
 def test_the_verify_node_is_sent_its_salt() -> None:

@@ -120,11 +120,6 @@ def test_a_proposal_for_a_text_that_is_over_is_nothing(core):
     assert core.proposed(Proposed(ONE, wanted.epoch, wanted.round, (8, 9)), 2.0) == []
 
 
-def test_texts_go_on_while_the_draft_model_hangs(core):
-    core.receive(verdict(), 1.0)
-    assert told(core.receive(verdict(base_len=4, tokens=(8,)), 9.0)) == [(ONE, Deliver((8,)))]
-
-
 # -- the connection ----------------------------------------------------------------------------------------------------
 
 
@@ -208,7 +203,3 @@ def test_who_leaves_says_so_and_then_nothing_more(core):
     assert core.forget(ONE, 5.0) == []  # the verify node ends the sessions of a node that leaves
     assert core.send_failed(1.0) == []
     assert core.begin(request(2), 1.0) == [Tell(TWO, closed)]
-
-
-def test_who_leaves_has_nothing_to_say_to_a_verify_node_that_is_away():
-    assert make().leave(DRAINING) == []

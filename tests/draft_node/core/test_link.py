@@ -69,16 +69,6 @@ def test_signs_of_life_are_given_when_due(connected):
     assert connected.tick(1.0) == [Command.BEAT]
 
 
-def test_silence_is_noticed(connected):
-    connected.tick(0.0)
-    connected.heard(ALIVE, 2.0)
-    assert Command.RECONNECT not in connected.tick(4.9)
-    assert connected.tick(5.1) == [Command.RECONNECT, Command.DROP_SESSIONS, Command.SAY_HELLO]
-    assert not connected.connected
-    assert connected.away_s(6.1) == pytest.approx(1.0)
-    assert connected.heard(WELCOME, 7.0) == [Command.OPEN_SESSIONS]  # the same process: its sessions are still there
-
-
 def test_a_restart_is_seen_by_the_boot_id(connected):
     assert connected.heard(ALIVE, 1.0) == []
     assert connected.heard(Heartbeat(b"verify-2"), 1.0) == [Command.DROP_SESSIONS, Command.SAY_HELLO]

@@ -4,15 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from draft_node.core.retransmission import MAX_RESEND_S, RESEND_S, RetransmissionTimer
+from draft_node.core.retransmission import RESEND_S, RetransmissionTimer
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
-
-
-def test_silences_double():
-    timer = RetransmissionTimer()
-    assert timer.said(0.0, is_timed=True) == RESEND_S
-    assert [timer.again() for _ in range(5)] == [2.0, 4.0, 8.0, MAX_RESEND_S, MAX_RESEND_S]
 
 
 def test_a_long_way_is_waited_for_twice_as_long():

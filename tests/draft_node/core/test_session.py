@@ -69,11 +69,6 @@ def test_connect_opens_and_warms_the_draft_model():
     assert session.proposed(proposed(session, [])) == []  # warmed up
 
 
-def test_without_drafts_nothing_is_warmed():
-    session = Session(Request(ID, (1,), Sampling(), 5, max_draft=0))
-    assert [type(action) for action in session.connect(0.0)] == [Send]
-
-
 def test_a_verdict_is_delivered_and_drafted_on(session):
     assert session.receive(verdict(3, [7], may_draft=2), 1.0) == [
         Deliver((7,)),
@@ -163,12 +158,6 @@ def test_what_is_applied_is_repeated_while_nothing_comes(session, is_running):
     assert session.tick(0.9 * RESEND_S) == []
     assert session.tick(RESEND_S) == [Send(Ack(ID, 1, base_len))]
     assert session.tick(1.1 * RESEND_S) == []
-
-
-@pytest.mark.parametrize("changes", [{"epoch": 0}, {"round": 0}, {"round": 2}])
-def test_a_proposal_of_the_past_is_not_sent(session, changes):
-    session.receive(verdict(3, [7], may_draft=2), 1.0)
-    assert session.proposed(proposed(session, [8], **changes)) == []
 
 
 # -- away and back -----------------------------------------------------------------------------------------------------

@@ -2,19 +2,14 @@
 
 from msgspec.structs import replace
 
-from draft_node.core.actions import Fail, Request, Send
+from draft_node.core.actions import Fail, Request
 from draft_node.core.session import Session
-from goodspeed.wire.messages import Constraint, OpenSession, Sampling, Verdict
+from goodspeed.wire.messages import Constraint, Sampling, Verdict
+from tests.draft_node.core.scripted import opened
 
 ID = b"0123456789abcdef"
 CONSTRAINT = Constraint("regex", "[ab]+")
 REQUEST = Request(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, constraint=CONSTRAINT)
-
-
-def opened(session: Session) -> OpenSession:
-    message = next(action.message for action in session.connect(1.0, "t", 100) if isinstance(action, Send))
-    assert isinstance(message, OpenSession)
-    return message
 
 
 def test_where_it_is_not_served_the_text_ends_by_name_and_is_never_opened_without() -> None:
@@ -26,7 +21,7 @@ def test_where_it_is_not_served_the_text_ends_by_name_and_is_never_opened_withou
 
 def test_a_text_under_way_does_not_go_on_at_a_replica_that_would_write_it_otherwise() -> None:
     session = Session(REQUEST)
-    opened(session)
+    opened(session, 1.0, "t", 100)
     session.receive(Verdict(ID, 1, 3, (7,), 0, 0), 2.0)
     session.disconnect()
     [fail] = session.connect(3.0, "t", 100, constraints=False)
@@ -35,5 +30,4 @@ def test_a_text_under_way_does_not_go_on_at_a_replica_that_would_write_it_otherw
 
 
 def test_what_asks_for_nothing_is_opened_everywhere() -> None:
-    [opened, _] = Session(replace(REQUEST, constraint=None)).connect(1.0, "t", 100, constraints=False, promises=False)
-    assert isinstance(opened, Send)
+    assert opened(Session(replace(REQUEST, constraint=None)), 1.0, "t", 100, constraints=False, promises=False)

@@ -2,23 +2,15 @@
 
 from msgspec.structs import replace
 
-from draft_node.core.actions import Fail, Request, Send
+from draft_node.core.actions import Fail, Request
 from draft_node.core.session import Session
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import OpenSession, Sampling, Slo, Verdict
+from goodspeed.wire.messages import Sampling, Slo, Verdict
+from tests.draft_node.core.scripted import opened
 
 ID = b"0123456789abcdef"
 CHAT = Objectives(0.5, 0.05, "chat")
 REQUEST = Request(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, slo=CHAT, asked_at=10.0)
-
-
-def opened(session: Session, now: float, *, promises: bool = True) -> OpenSession:
-    [message] = [
-        action.message
-        for action in session.connect(now, promises=promises)
-        if isinstance(action, Send) and isinstance(action.message, OpenSession)
-    ]
-    return message
 
 
 def test_the_verify_node_is_told_them_and_how_long_the_text_has_waited():

@@ -1,9 +1,11 @@
 """A service without nodes: writes the alphabet, fails when told to, and keeps what it was asked for."""
 
+import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import openai
 from starlette.testclient import TestClient
 
 from draft_node.config import DraftConfig
@@ -157,6 +159,12 @@ def lone_service() -> Service:
     return Service(daemon, tokenizer_folder.load("tiny-target"), max_waiting=1)
 
 
+def official(api: "Api", api_key: str = "none") -> openai.OpenAI:
+    """The official client of an application in this process."""
+    http = TestClient(api.app, base_url="http://testserver/v1")
+    return openai.OpenAI(base_url="http://testserver/v1", api_key=api_key, http_client=http, max_retries=0)
+
+
 class Api:
     """The application around such a service, and a client of it."""
 
@@ -182,6 +190,18 @@ def error_of(answer: Any, status: int = 400) -> dict[str, Any]:
     assert set(error) == {"message", "type", "param", "code"}
     assert error["message"]
     return error
+
+
+def named_events_of(answer: Any) -> list[dict[str, Any]]:
+    """The events of a stream in which each says its own name."""
+    *written, end = answer.text.split("\n\n")
+    assert end == ""
+    events = []
+    for each in written:
+        name, data = each.split("\n")
+        events.append(json.loads(data.removeprefix("data: ")))
+        assert name == f"event: {events[-1]['type']}"
+    return events
 
 
 def events_of(answer: Any) -> list[str]:

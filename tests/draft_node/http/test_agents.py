@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from draft_node.service.answer import Piece
 from draft_node.service.request import Begun, Ended, Wanted
-from tests.draft_node.http.fake import Api
+from tests.draft_node.http.fake import Api, official
 from tests.draft_node.http.speaking import SpeakingService
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -55,14 +55,17 @@ def check(service: Scripted, answer: str) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_official_tool_runner(service: Scripted, stream: bool) -> None:
-    http = TestClient(Api(service=service).app, base_url="http://testserver/v1")
-    client = openai.OpenAI(base_url="http://testserver/v1", api_key="none", http_client=http, max_retries=0)
     weather = RegisteredFunction(
         {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False},
         lambda given: f"3 degrees in {given['city']}",
     )
     runner = ResponsesToolRunner(functions=[weather])
-    response = runner.run(client, {"model": "goodspeed", "input": "Oslo?", "store": False}, max_steps=4, stream=stream)
+    response = runner.run(
+        official(Api(service=service)),
+        {"model": "goodspeed", "input": "Oslo?", "store": False},
+        max_steps=4,
+        stream=stream,
+    )
     check(service, response.output_text)
 
 
@@ -87,7 +90,7 @@ def test_anthropics_tool_runner(service: Scripted, stream: bool) -> None:
     check(service, block.text)
 
 
-def official(agents: Any, service: Scripted) -> openai.AsyncOpenAI:
+def asynchronous(service: Scripted) -> openai.AsyncOpenAI:
     """The official client of an application in this process, for those who need it asynchronous."""
     httpx = pytest.importorskip("httpx2")
     transport = httpx.ASGITransport(app=Api(service=service).app)
@@ -105,7 +108,7 @@ def test_the_agents_sdk(service: Scripted, kind: str, streamed: bool) -> None:
         return f"3 degrees in {city}"
 
     async def run() -> str:
-        model = getattr(agents, kind)(model="goodspeed", openai_client=official(agents, service))
+        model = getattr(agents, kind)(model="goodspeed", openai_client=asynchronous(service))
         tool = agents.function_tool(weather, strict_mode=False)
         agent = agents.Agent(name="one", model=model, tools=[tool])
         if not streamed:

@@ -16,6 +16,7 @@ from draft_node.service.tokens import Token
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.wire.messages import Sampling
 from tests.draft_node.http.fake import LETTERS, Api, FakeService, error_of, events_of
+from tests.waiting import run_async
 
 SPECULATION = {
     "rounds": 2,
@@ -33,11 +34,6 @@ METRICS = {
     "num_draft_tokens": 3,
     "num_spec_tokens": 2,
 }
-
-
-@pytest.fixture(scope="module")
-def api() -> Api:
-    return Api()
 
 
 def chunks_of(answer: Any) -> list[dict[str, Any]]:
@@ -76,21 +72,13 @@ def test_a_chat(api: Api) -> None:
 
 def test_prompts_and_choices_in_order_with_the_prompt_before_them(api: Api) -> None:
     answer = api.complete(prompt=[[72, 105], [72, 111]], n=2, max_tokens=2, echo=True).json()
-    assert [(choice["index"], choice["text"]) for choice in answer["choices"]] == [
-        (0, "Hiab"),
-        (1, "Hiab"),
-        (2, "Hoab"),
-        (3, "Hoab"),
-    ]
-    assert answer["usage"]["prompt_tokens"] == 4
-    assert answer["usage"]["completion_tokens"] == 8
-    assert answer["usage"]["goodspeed"] == {
-        "rounds": 8,
-        "drafted": 12,
-        "accepted": 4,
-        "drafted_by": {"model": 4, "ngram": 8, "self": 0},
-        "accepted_by": {"model": 0, "ngram": 4, "self": 0},
-    }
+    told = [(choice["index"], choice["text"]) for choice in answer["choices"]]
+    assert told == [(0, "Hiab"), (1, "Hiab"), (2, "Hoab"), (3, "Hoab")]
+    usage = answer["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (4, 8)
+    assert (usage["goodspeed"]["rounds"], usage["goodspeed"]["drafted"], usage["goodspeed"]["accepted"]) == (8, 12, 4)
+    assert usage["goodspeed"]["drafted_by"] == {"model": 4, "ngram": 8, "self": 0}
+    assert usage["goodspeed"]["accepted_by"] == {"model": 0, "ngram": 4, "self": 0}
 
 
 @pytest.mark.parametrize("n", [1, 3])
@@ -108,12 +96,8 @@ def test_joined_chunks_are_the_whole_text(api: Api, n: int) -> None:
 
 def test_a_streamed_chat_says_first_who_speaks_and_last_why_it_ends(api: Api) -> None:
     chunks = chunks_of(api.chat(max_tokens=2, stream=True))
-    assert [chunk["choices"][0]["delta"] for chunk in chunks] == [
-        {"role": "assistant", "content": ""},
-        {"content": "a"},
-        {"content": "b"},
-        {},
-    ]
+    deltas = [{"role": "assistant", "content": ""}, {"content": "a"}, {"content": "b"}, {}]
+    assert [chunk["choices"][0]["delta"] for chunk in chunks] == deltas
     assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None, None, None, "length"]
     assert len({chunk["id"] for chunk in chunks}) == 1
 
@@ -153,9 +137,8 @@ def test_logprobs_of_a_chat(api: Api) -> None:
 
 def test_logprobs_in_chunks_are_those_of_the_whole(api: Api) -> None:
     whole = api.complete(max_tokens=5, logprobs=2).json()["choices"][0]["logprobs"]
-    parts = [
-        chunk["choices"][0]["logprobs"] for chunk in chunks_of(api.complete(max_tokens=5, logprobs=2, stream=True))
-    ]
+    chunks = chunks_of(api.complete(max_tokens=5, logprobs=2, stream=True))
+    parts = [chunk["choices"][0]["logprobs"] for chunk in chunks]
     assert {name: [value for part in parts if part for value in part[name]] for name in whole} == whole
     content = api.chat(max_tokens=5, logprobs=True, top_logprobs=2).json()["choices"][0]["logprobs"]["content"]
     chunks = chunks_of(api.chat(max_tokens=5, logprobs=True, top_logprobs=2, stream=True))
@@ -196,8 +179,9 @@ BREAKS = [
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("error", "status", "code"), BREAKS)
-def test_what_fails_before_the_first_token_is_said_by_the_status(error, status: int, code: str, stream: bool) -> None:
-    api = Api()
+def test_what_fails_before_the_first_token_is_said_by_the_status(
+    api: Api, error, status: int, code: str, stream: bool
+) -> None:
     api.fail(error)
     answer = api.chat(n=2, stream=stream)
     assert error_of(answer, status)["code"] == code
@@ -205,8 +189,7 @@ def test_what_fails_before_the_first_token_is_said_by_the_status(error, status: 
 
 
 @pytest.mark.parametrize(("error", "status", "code"), BREAKS)
-def test_a_stream_that_breaks_says_so_and_ends(error, status: int, code: str) -> None:
-    api = Api()
+def test_a_stream_that_breaks_says_so_and_ends(api: Api, error, status: int, code: str) -> None:
     api.fail(error, after=2)
     *chunks, broken, done = events_of(api.complete(stream=True, max_tokens=5))
     assert [json.loads(chunk)["choices"][0]["text"] for chunk in chunks] == ["a", "b"]
@@ -215,14 +198,14 @@ def test_a_stream_that_breaks_says_so_and_ends(error, status: int, code: str) ->
     assert error_of(api.complete(max_tokens=5), status)["code"] == code
 
 
-def test_a_bug_in_mid_stream_is_logged_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    api = Api()
+def test_a_bug_in_mid_stream_is_logged_and_said(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     api.fail(ZeroDivisionError("as ordered"), after=1)
     assert json.loads(events_of(api.complete(stream=True))[-2])["error"]["code"] == "internal"
     assert "as ordered" in caplog.text
 
 
-def test_no_text_goes_on_when_one_of_several_fails() -> None:
+@run_async
+async def test_no_text_goes_on_when_one_of_several_fails() -> None:
     closed = []
 
     class Service(FakeService):
@@ -235,14 +218,7 @@ def test_no_text_goes_on_when_one_of_several_fails() -> None:
             finally:
                 closed.append(wanted.max_tokens)
 
-    async def read_all() -> None:
-        texts = [Wanted(prompt=(1,), sampling=Sampling(), max_tokens=number) for number in (3, 2, 1)]
-        async for _ in write(Service(), texts):
-            pass
-
-    async def fail() -> None:
-        with pytest.raises(RequestRefused):
-            await read_all()
-        assert closed == [3, 2]
-
-    asyncio.run(fail())
+    texts = [Wanted(prompt=(1,), sampling=Sampling(), max_tokens=number) for number in (3, 2, 1)]
+    with pytest.raises(RequestRefused):
+        [_ async for _ in write(Service(), texts)]
+    assert closed == [3, 2]

@@ -10,6 +10,12 @@ from tests.draft_node.http.fake import Api
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 CHAT = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3}
 TEXT = {"prompt": "hi", "max_tokens": 3}
+UNNAMED = {"type": "json_schema", "json_schema": {"schema": {}}}
+BY_SCHEMA = Constraint("json_schema", json.dumps(SCHEMA))
+
+
+def named(**form):
+    return {"type": "json_schema", "json_schema": {"name": "x", **form}}
 
 
 class FormApi(Api):
@@ -19,9 +25,8 @@ class FormApi(Api):
         """Returns the status, and what was asked of the nodes or the error."""
         path, body = ("/v1/completions", TEXT) if "structured_outputs" in form else ("/v1/chat/completions", CHAT)
         answer = self.client.post(path, json=body | form)
-        return answer.status_code, self.service.wanted[-1].constraint if answer.status_code == 200 else answer.json()[
-            "error"
-        ]
+        is_taken = answer.status_code == 200
+        return answer.status_code, self.service.wanted[-1].constraint if is_taken else answer.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -30,16 +35,10 @@ class FormApi(Api):
         ({"type": "text"}, None),
         (None, None),
         ({"type": "json_object"}, Constraint("json_object")),
-        (
-            {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}},
-            Constraint("json_schema", json.dumps(SCHEMA)),
-        ),
-        (
-            {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA, "strict": True, "description": "d"}},
-            Constraint("json_schema", json.dumps(SCHEMA)),
-        ),
-        ({"type": "json_schema", "json_schema": {"name": "x"}}, Constraint("json_object")),
-        ({"type": "json_object", "schema": SCHEMA}, Constraint("json_schema", json.dumps(SCHEMA))),
+        (named(schema=SCHEMA), BY_SCHEMA),
+        (named(schema=SCHEMA, strict=True, description="d"), BY_SCHEMA),
+        (named(), Constraint("json_object")),
+        ({"type": "json_object", "schema": SCHEMA}, BY_SCHEMA),
     ],
 )
 def test_response_format(form, constraint):
@@ -49,8 +48,8 @@ def test_response_format(form, constraint):
 @pytest.mark.parametrize(
     ("form", "constraint"),
     [
-        ({"json": SCHEMA}, Constraint("json_schema", json.dumps(SCHEMA))),
-        ({"json": json.dumps(SCHEMA)}, Constraint("json_schema", json.dumps(SCHEMA))),
+        ({"json": SCHEMA}, BY_SCHEMA),
+        ({"json": json.dumps(SCHEMA)}, BY_SCHEMA),
         ({"regex": "[ab]+"}, Constraint("regex", "[ab]+")),
         ({"choice": ["yes", "no"]}, Constraint("choice", '["yes", "no"]')),
         ({"grammar": 'start: "a"'}, Constraint("grammar", 'start: "a"')),
@@ -71,22 +70,11 @@ def test_structured_outputs(form, constraint):
     [
         ({"response_format": {"type": "xml"}}, "response_format.type", "json_object"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", "must be given"),
-        (
-            {"response_format": {"type": "json_object", "json_schema": {"name": "x"}}},
-            "response_format.json_schema",
-            "only then",
-        ),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}},
-            "response_format.json_schema.name",
-            "must be given",
-        ),
+        ({"response_format": named() | {"type": "json_object"}}, "response_format.json_schema", "only then"),
+        ({"response_format": UNNAMED}, "response_format.json_schema.name", "must be given"),
         ({"response_format": {"type": "text", "more": 1}}, "response_format.more", "not a supported parameter"),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}},
-            "response_format.json_schema.schema",
-            '"not"',
-        ),
+        ({"response_format": named(schema={"not": {}})}, "response_format.json_schema.schema", '"not"'),
+        ({"response_format": named(schemas=SCHEMA)}, "response_format.json_schema.schemas", "did you mean schema?"),
         ({"structured_outputs": {}}, "structured_outputs", "exactly one"),
         ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs", "exactly one"),
         ({"structured_outputs": {"json_object": False}}, "structured_outputs", "must be true"),
@@ -96,17 +84,7 @@ def test_structured_outputs(form, constraint):
         ({"structured_outputs": {"json": {"enum": ["v" * 70_000]}}}, "structured_outputs.json", "are the most"),
         ({"structured_outputs": {"choice": []}}, "structured_outputs.choice", "must not be empty"),
         ({"structured_outputs": {"regex": "a"}, "ignore_eos": True}, "ignore_eos", "ends where its form ends"),
-        (
-            {"structured_outputs": {"backend": "x", "regex": "a"}},
-            "structured_outputs.backend",
-            "not a supported parameter",
-        ),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schemas": SCHEMA}}},
-            "response_format.json_schema.schemas",
-            "did you mean schema?",
-        ),
-        ({"guided_json": SCHEMA}, "guided_json", "send structured_outputs"),
+        ({"structured_outputs": {"backend": "x", "regex": "a"}}, "structured_outputs.backend", "not a supported"),
         ({"response_format": {"type": "text", "schema": SCHEMA}}, "response_format.schema", "send json_schema"),
         ({"guided_choice": ["a"]}, "guided_choice", "send structured_outputs"),
         ({"guided_decoding_backend": "x"}, "guided_decoding_backend", "leave it out"),

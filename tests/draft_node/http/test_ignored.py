@@ -11,11 +11,6 @@ from tests.draft_node.http.fake import Api, error_of
 CACHE = {"type": "ephemeral"}
 
 
-@pytest.fixture(scope="module")
-def api() -> Api:
-    return Api()
-
-
 def told(answer: Any) -> str | None:
     """The names of what was ignored."""
     assert answer.status_code == 200, answer.text
@@ -61,7 +56,6 @@ def test_a_refusal_says_what_was_ignored_too(api: Api) -> None:
     assert api.chat(model="other", cache_control=CACHE).headers["X-GoodSpeed-Ignored"] == "cache_control"
 
 
-def test_a_large_body_is_read_likewise() -> None:
-    api = Api()
+def test_a_large_body_is_read_likewise(api: Api) -> None:
     api.service.context_len = api.service.max_chars = 4 * LARGE
     assert told(api.complete(prompt="x" * LARGE, cache_control=CACHE)) == "cache_control"

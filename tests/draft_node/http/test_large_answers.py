@@ -20,7 +20,7 @@ from draft_node.service.request import Wanted
 from goodspeed.serving.web.bodies import CompletionChoice, TopLogprob
 from goodspeed.wire.messages import Sampling
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, FakeService, error_of, events_of
-from tests.waiting import until
+from tests.waiting import run_async, until
 
 NUM_TOP = 20
 HEADERS = [(b"host", b"localhost"), (b"content-type", b"application/json")]
@@ -50,7 +50,8 @@ def test_the_tokens_of_an_answer_are_nothing_for_garbage_collection_to_look_at()
     assert not any(map(gc.is_tracked, (token, *token.top)))
 
 
-def test_a_very_large_answer_does_not_hold_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+@run_async
+async def test_a_very_large_answer_does_not_hold_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is written on a thread of its own, beside which the event loop moves on: the writing waits until the loop has
     had a turn. And it is written choice by choice, since pydantic holds the interpreter for as long as one call takes.
     """
@@ -72,21 +73,18 @@ def test_a_very_large_answer_does_not_hold_the_event_loop(monkeypatch: pytest.Mo
             assert turned.wait(30)
             return super().whole()
 
-    async def body() -> None:
-        wanted = Wanted(prompt=(1,), sampling=Sampling(), max_tokens=900, num_logprobs=20)
-        wish = Wish([wanted] * 16, 1, [""] * 16)
-        shape, work = Waiting(CompletionRequest(prompt="x", logprobs=20), wish, "goodspeed"), LargeWork()
-        for i in range(16):
-            async for item in FakeService().write(wanted):
-                shape.take(i, item)
-        writing = asyncio.create_task(answering.to_json(shape, work.answers, "user"))
-        await until(lambda: writers)
-        turned.set()
-        content = json.loads(await writing)
-        assert [len(choice["logprobs"]["tokens"]) for choice in content["choices"]] == [900] * 16
-        work.close()
-
-    asyncio.run(asyncio.wait_for(body(), 120))
+    wanted = Wanted(prompt=(1,), sampling=Sampling(), max_tokens=900, num_logprobs=20)
+    wish = Wish([wanted] * 16, 1, [""] * 16)
+    shape, work = Waiting(CompletionRequest(prompt="x", logprobs=20), wish, "goodspeed"), LargeWork()
+    for i in range(16):
+        async for item in FakeService().write(wanted):
+            shape.take(i, item)
+    writing = asyncio.create_task(answering.to_json(shape, work.answers, "user"))
+    await until(lambda: writers)
+    turned.set()
+    content = json.loads(await writing)
+    assert [len(choice["logprobs"]["tokens"]) for choice in content["choices"]] == [900] * 16
+    work.close()
     assert [name.partition("_")[0] for name in writers] == ["answers"]
     assert num_calls == 16
 
@@ -119,8 +117,9 @@ def test_what_a_whole_answer_may_tell_is_bounded(ask: str, monkeypatch: pytest.M
     assert getattr(api, ask)(max_tokens=900, n=16).status_code == 200
 
 
-def test_the_default_length_of_a_chat_leaves_room_for_its_log_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
-    api = Api()
+def test_the_default_length_of_a_chat_leaves_room_for_its_log_probabilities(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sampling, "MAX_LOGPROBS_TOLD", 4 * 3 * 2)
     assert api.chat(n=2, logprobs=True, top_logprobs=2).status_code == 200
     assert [wanted.max_tokens for wanted in api.service.wanted] == [4, 4]

@@ -1,7 +1,7 @@
 """Every limit at its maximum and one above; and bodies that are none."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,13 +10,14 @@ from draft_node.http import app
 from draft_node.http.requests import MAX_DETOKENIZED, MAX_MESSAGES, MAX_PARTS
 from goodspeed.serving.web import OPEN_PATHS, Keys, listen, parse_address, serve
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
+from tests.waiting import run_async
 
 JSON = {"Content-Type": "application/json"}
 PARTS = [{"type": "text", "text": ""}]
 
 
 @pytest.fixture(scope="module")
-def api() -> Api:
+def small() -> Api:
     """An API that takes bodies of up to 4,096 bytes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app, "MAX_BODY_BYTES", 4096)
@@ -35,66 +36,57 @@ def in_pieces(body: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("cut", [bytes, in_pieces])
-def test_bodies(api: Api, cut) -> None:
-    assert api.client.post("/v1/completions", content=cut(padded(4096)), headers=JSON).status_code == 200
-    assert (
-        error_of(api.client.post("/v1/completions", content=cut(padded(4097)), headers=JSON), 413)["code"]
-        == "too_large"
+def test_bodies(small: Api, cut) -> None:
+    fits, larger = (
+        small.client.post("/v1/completions", content=cut(padded(number)), headers=JSON) for number in (4096, 4097)
     )
+    assert fits.status_code == 200
+    assert error_of(larger, 413)["code"] == "too_large"
 
 
-def test_a_body_that_says_it_is_too_large_is_not_read(api: Api) -> None:
-    def never() -> Iterator[bytes]:
-        raise AssertionError("it was read")
-        yield b""
+def never() -> Iterator[bytes]:
+    raise AssertionError("it was read")
+    yield b""
 
-    answer = api.client.post("/v1/completions", content=never(), headers={**JSON, "Content-Length": "4097"})
+
+def test_a_body_that_says_it_is_too_large_is_not_read(small: Api) -> None:
+    answer = small.client.post("/v1/completions", content=never(), headers={**JSON, "Content-Length": "4097"})
     assert error_of(answer, 413)["code"] == "too_large"
 
 
-def test_no_body_is_read_for_those_who_need_no_key(api: Api) -> None:
-    def never() -> Iterator[bytes]:
-        raise AssertionError("it was read")
-        yield b""
-
+def test_no_body_is_read_for_those_who_need_no_key(small: Api) -> None:
     assert OPEN_PATHS
     for path in OPEN_PATHS:
-        answer = api.client.post(path, content=never(), headers={**JSON, "Content-Length": "100"})
+        answer = small.client.post(path, content=never(), headers={**JSON, "Content-Length": "100"})
         assert error_of(answer, 405)["code"] == "method_not_allowed"
 
 
-def test_who_sends_all_of_a_body_that_is_too_large_is_answered(api: Api) -> None:
+@run_async
+async def test_who_sends_all_of_a_body_that_is_too_large_is_answered(small: Api) -> None:
     """The client may go on with the same connection."""
-
-    async def talk() -> tuple[bytes, bytes]:
-        listener = listen(parse_address("127.0.0.1:0"), None)
-        serving = asyncio.create_task(serve(api.app, listener))
-        reader, writer = await asyncio.open_connection(*listener.getsockname())
-        head = b" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        writer.write(b"POST /v1/completions" + head + b"Content-Length: 10000000\r\n\r\n" + bytes(10_000_000))
-        await writer.drain()
-        first = await reader.readuntil(b"}}")
-        writer.write(b"GET /health" + head + b"\r\n")
-        second = await reader.readuntil(b"}")
-        writer.close()
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
-        return first, second
-
-    first, second = asyncio.run(asyncio.wait_for(talk(), 30))
-    assert first.startswith(b"HTTP/1.1 413 ")
-    assert second.startswith(b"HTTP/1.1 200 ")
+    listener = listen(parse_address("127.0.0.1:0"), None)
+    serving = asyncio.create_task(serve(small.app, listener))
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    head = b" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    writer.write(b"POST /v1/completions" + head + b"Content-Length: 10000000\r\n\r\n" + bytes(10_000_000))
+    await writer.drain()
+    assert (await reader.readuntil(b"}}")).startswith(b"HTTP/1.1 413 ")
+    writer.write(b"GET /health" + head + b"\r\n")
+    assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
-def test_compressed_bodies_are_refused(api: Api, encoding: str) -> None:
-    answer = api.client.post("/v1/completions", content=padded(64), headers={**JSON, "Content-Encoding": encoding})
+def test_compressed_bodies_are_refused(small: Api, encoding: str) -> None:
+    answer = small.client.post("/v1/completions", content=padded(64), headers={**JSON, "Content-Encoding": encoding})
     assert error_of(answer, 415)["code"] == "unsupported_encoding"
 
 
 @pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
-def test_only_json_is_taken(api: Api, kind: str) -> None:
-    answer = api.client.post("/v1/completions", content=padded(64), headers={"Content-Type": kind})
+def test_only_json_is_taken(small: Api, kind: str) -> None:
+    answer = small.client.post("/v1/completions", content=padded(64), headers={"Content-Type": kind})
     assert error_of(answer, 415)["code"] == "unsupported_media_type"
 
 
@@ -114,22 +106,21 @@ def test_only_json_is_taken(api: Api, kind: str) -> None:
         b"[1]",
     ],
 )
-def test_what_is_no_json_object(api: Api, body: bytes) -> None:
-    assert error_of(api.client.post("/v1/completions", content=body, headers=JSON))["code"] == "invalid_json"
+def test_what_is_no_json_object(small: Api, body: bytes) -> None:
+    assert error_of(small.client.post("/v1/completions", content=body, headers=JSON))["code"] == "invalid_json"
 
 
 @pytest.mark.parametrize(
     ("param", "number"),
     [("seed", "9" * 4000), ("temperature", "NaN"), ("temperature", "Infinity"), ("temperature", "1e999")],
 )
-def test_numbers_that_no_parameter_can_be(api: Api, param: str, number: str) -> None:
+def test_numbers_that_no_parameter_can_be(small: Api, param: str, number: str) -> None:
     body = f'{{"prompt": "a", "{param}": {number}}}'
-    error = error_of(api.client.post("/v1/completions", content=body, headers=JSON))
+    error = error_of(small.client.post("/v1/completions", content=body, headers=JSON))
     assert (error["code"], error["param"]) == ("invalid_value", param)
 
 
-def test_a_large_body_is_read_as_well() -> None:
-    api = Api()
+def test_a_large_body_is_read_as_well(api: Api) -> None:
     assert api.complete(prompt=[list(range(100))] * 64, user="x" * 512).status_code == 200
     assert error_of(api.complete(prompt=[[1000] * 900] * 64))["code"] == "vocabulary"
 
@@ -151,17 +142,21 @@ def test_at_the_most(path: str, body: dict[str, Any]) -> None:
     assert len(answer.json().get("choices", [0])) == len(body["prompt"]) * body.get("n", 1) if "prompt" in body else 1
 
 
-def test_messages() -> None:
-    api = Api()
+def test_messages(api: Api) -> None:
     assert api.chat(messages=[{"role": "user", "content": ""}] * 10).status_code == 200
     for number, code in ((MAX_MESSAGES, "context_length_exceeded"), (MAX_MESSAGES + 1, "invalid_value")):
         assert error_of(api.chat(messages=[{"role": "user", "content": ""}] * number))["code"] == code
 
 
+def in_halves(num_chars: int) -> tuple[str, list[dict[str, str]]]:
+    """A text, and a chat that has as many characters with the names of its roles."""
+    text = "x" * num_chars
+    return text, [{"role": "user", "content": half} for half in (text[1000:], text[: 1000 - 2 * len("user")])]
+
+
 @pytest.mark.parametrize(("num_chars", "num_encoded"), [(2 * CONTEXT_LEN, 1), (2 * CONTEXT_LEN + 1, 0)])
 def test_a_text_that_cannot_fit_is_not_even_encoded(num_chars: int, num_encoded: int) -> None:
-    text = "x" * num_chars
-    halves = [{"role": "user", "content": half} for half in (text[1000:], text[: 1000 - 2 * len("user")])]
+    text, halves = in_halves(num_chars)
     for ask in (lambda api: api.complete(prompt=text), lambda api: api.chat(messages=halves)):
         api = Api()
         assert error_of(ask(api))["code"] == "context_length_exceeded"
@@ -171,8 +166,7 @@ def test_a_text_that_cannot_fit_is_not_even_encoded(num_chars: int, num_encoded:
 @pytest.mark.parametrize("context_len", [CONTEXT_LEN, 0], ids=["there", "away"])
 def test_nor_is_it_to_be_counted(context_len: int) -> None:
     """Whether the verify node is there or not."""
-    text = "x" * (2 * CONTEXT_LEN + 1)
-    halves = [{"role": "user", "content": half} for half in (text[1000:], text[: 1000 - 2 * len("user")])]
+    text, halves = in_halves(2 * CONTEXT_LEN + 1)
     for body, param in (({"prompt": text}, "prompt"), ({"messages": halves}, "messages")):
         api = Api()
         api.service.context_len = context_len
@@ -192,8 +186,7 @@ def test_names_count_as_well_as_what_is_said() -> None:
         assert api.service.num_encoded == 0
 
 
-def test_nothing_is_encoded_that_cannot_be_written_now() -> None:
-    api = Api()
+def test_nothing_is_encoded_that_cannot_be_written_now(api: Api) -> None:
     api.service.context_len = 0
     for answer in (api.complete(), api.chat()):
         assert error_of(answer, 503)["code"] == "verify_away"
@@ -211,18 +204,17 @@ def test_whose_work_a_text_is() -> None:
     api.client.headers["Authorization"] = "Bearer second-key"
     assert api.complete().status_code == api.chat().status_code == 200
     assert {wanted.user for wanted in api.service.wanted} == {"8929247c2732438b9e6e53f08cf758fa"}  # in every release
-    for ask in (Api.complete, Api.chat, _detokenize, _echo):
-        api = Api()
-        assert ask(api).status_code == 200
+    api = Api()
+    asks: list[Callable[[], Any]] = [
+        api.complete,
+        api.chat,
+        lambda: api.client.post("/detokenize", json={"tokens": [65]}),
+        lambda: api.complete(prompt=[65], echo=True),
+    ]
+    for ask in asks:
+        api.service.users.clear()
+        assert ask().status_code == 200
         assert api.service.users == {"testclient"}
-
-
-def _detokenize(api: Api) -> Any:
-    return api.client.post("/detokenize", json={"tokens": [65]})
-
-
-def _echo(api: Api) -> Any:
-    return api.complete(prompt=[65], echo=True)
 
 
 def test_very_many_unknown_parameters_are_one_error() -> None:

@@ -12,6 +12,7 @@ from goodspeed.serving.web import Keys
 from goodspeed.wire.handshake import Defaults
 from tests.chats import PLAIN, QWEN3, R1
 from tests.draft_node.http.fake import CONTEXT_LEN, Api
+from tests.draft_node.http.fake import named_events_of as events_of
 from tests.draft_node.http.speaking import SpeakingService
 from tests.draft_node.http.test_responses import LONG, SPOKEN
 
@@ -38,18 +39,6 @@ def error_of(answer: Any, status: int, kind: str) -> str:
     assert body == {"type": "error", "error": {"type": kind, "message": body["error"]["message"]}}
     message: str = body["error"]["message"]
     return message
-
-
-def events_of(answer: Any) -> list[dict[str, Any]]:
-    """The events, each of which says its own name."""
-    *written, end = answer.text.split("\n\n")
-    assert end == ""
-    events = []
-    for each in written:
-        name, data = each.split("\n")
-        events.append(json.loads(data.removeprefix("data: ")))
-        assert name == f"event: {events[-1]['type']}"
-    return events
 
 
 def joined(events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -80,11 +69,6 @@ def joined(events: list[dict[str, Any]]) -> dict[str, Any]:
 def without_ids(message: dict[str, Any]) -> dict[str, Any]:
     content = [{name: each for name, each in block.items() if name != "id"} for block in message["content"]]
     return message | {"id": "", "content": content}
-
-
-@pytest.fixture
-def api() -> Api:
-    return Api()
 
 
 # -- what comes back ---------------------------------------------------------------------------------------------------

@@ -37,11 +37,6 @@ NEUTRAL_CHAT = [
 ]
 
 
-@pytest.fixture(scope="module")
-def api() -> Api:
-    return Api()
-
-
 @pytest.mark.parametrize("body", [*NEUTRAL, *NEUTRAL_COMPLETION])
 def test_harmless_in_completions(api: Api, body: dict[str, Any]) -> None:
     assert api.complete(**body).status_code == 200
@@ -52,8 +47,7 @@ def test_harmless_in_chats(api: Api, body: dict[str, Any]) -> None:
     assert api.chat(**body).status_code == 200
 
 
-def test_everything_asked_for_reaches_the_service() -> None:
-    api = Api()
+def test_everything_asked_for_reaches_the_service(api: Api) -> None:
     options = {"temperature": 0.5, "top_p": 0.9, "top_k": 7, "seed": 3, "max_tokens": 9, "min_tokens": 2}
     assert api.complete(**options, ignore_eos=True, stop=["x", "y"], logprobs=4).status_code == 200
     (wanted,) = api.service.wanted
@@ -63,8 +57,7 @@ def test_everything_asked_for_reaches_the_service() -> None:
     assert (wanted.ignore_eos, wanted.stop, wanted.num_logprobs) == (True, ("x", "y"), 4)
 
 
-def test_what_is_left_open_is_as_the_targets_makers_say() -> None:
-    api = Api()
+def test_what_is_left_open_is_as_the_targets_makers_say(api: Api) -> None:
     api.service.completion_defaults = Defaults(0.6, 20, 0.9, ("Q:",))
     api.service.chat_defaults = Defaults(temperature=0.7, stop=("\n\n", "User:"))
     api.complete()
@@ -78,8 +71,7 @@ def test_what_is_left_open_is_as_the_targets_makers_say() -> None:
     assert [wanted.is_chat for wanted in api.service.wanted] == [False, False, True]
 
 
-def test_a_text_that_is_to_go_on_is_ended_by_its_own_stop_strings_alone() -> None:
-    api = Api()
+def test_a_text_that_is_to_go_on_is_ended_by_its_own_stop_strings_alone(api: Api) -> None:
     api.service.chat_defaults = Defaults(stop=("\n\n",))
     api.chat(ignore_eos=True)
     api.chat(ignore_eos=True, stop="x")
@@ -127,8 +119,7 @@ def test_what_cannot_draft_is_refused(extension: dict[str, Any], message: str) -
     assert answer.json()["error"]["param"] == "goodspeed.drafter"
 
 
-def test_the_first_choice_of_every_prompt_has_the_seed_itself() -> None:
-    api = Api()
+def test_the_first_choice_of_every_prompt_has_the_seed_itself(api: Api) -> None:
     api.complete(prompt=["a", "b"], n=3, seed=5)
     seeds = [wanted.sampling.seed for wanted in api.service.wanted]
     assert seeds[0] == 5
@@ -144,8 +135,7 @@ def test_derived_seeds_are_seeds_and_stay_the_same() -> None:
     assert choice_seed(5, 1) == 8566780490978300163  # pinned: the same request gives the same text in every release
 
 
-def test_without_a_seed_every_choice_has_another() -> None:
-    api = Api()
+def test_without_a_seed_every_choice_has_another(api: Api) -> None:
     api.complete(n=4)
     api.complete(n=4)
     assert len({wanted.sampling.seed for wanted in api.service.wanted}) == 8
@@ -159,16 +149,14 @@ def test_how_long_an_answer_is_that_does_not_say() -> None:
     assert [wanted.max_tokens for wanted in api.service.wanted] == [16, 150, 20 - len("user:;")]
 
 
-def test_a_node_that_does_not_say_leaves_chats_room_to_think() -> None:
-    api = Api()
+def test_a_node_that_does_not_say_leaves_chats_room_to_think(api: Api) -> None:
     api.chat()
     api.service.context_len = 1 << 15
     api.chat()
     assert [wanted.max_tokens for wanted in api.service.wanted] == [CONTEXT_LEN - len("user:hi;"), 4096]
 
 
-def test_what_does_not_fit_into_the_context_is_refused() -> None:
-    api = Api()
+def test_what_does_not_fit_into_the_context_is_refused(api: Api) -> None:
     assert api.complete(max_tokens=CONTEXT_LEN - 5).status_code == 200
     error = error_of(api.complete(max_tokens=CONTEXT_LEN - 4))
     assert (error["param"], error["code"]) == ("max_tokens", "context_length_exceeded")
@@ -180,21 +168,13 @@ def test_what_does_not_fit_into_the_context_is_refused() -> None:
     error_of(api.complete(prompt=["x", "x" * CONTEXT_LEN]))
 
 
-def test_conversations_as_templates_know_them() -> None:
-    api = Api()
+def test_conversations_as_templates_know_them(api: Api) -> None:
     parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
-    before: dict[str, Any] = {
-        "role": "assistant",
-        "content": "x",
-        "refusal": None,
-        "tool_calls": None,
-        "annotations": [],
-    }
+    before = {"role": "assistant", "content": "x", "refusal": None, "tool_calls": None, "annotations": []}
     api.chat(messages=[{"role": "developer", "content": "be brief"}, before, {"role": "user", "content": parts}])
     assert bytes(api.service.wanted[0].prompt) == b"system:be brief;assistant:x;user:one two;"
 
 
-def test_texts_that_no_tokenizer_takes_are_the_users_fault() -> None:
-    api = Api()
+def test_texts_that_no_tokenizer_takes_are_the_users_fault(api: Api) -> None:
     api.fail(PromptError("as ordered"))
     assert error_of(api.complete())["message"] == "as ordered"

@@ -2,14 +2,7 @@
 
 from typing import Any
 
-import pytest
-
 from tests.draft_node.http.fake import Api, error_of, events_of
-
-
-@pytest.fixture
-def api() -> Api:
-    return Api()
 
 
 def cached(answer: Any) -> int:

@@ -113,10 +113,7 @@ COMPLETIONS: Rows = [
     ({"prompt": [-1]}, "prompt must be at least 0"),
     ({"prompt": [256]}, "prompt: 256 is no token id; they go from 0 to 255"),
     ({"prompt": ["x"] * 65}, "prompt holds 65 prompts; send at most 64 in one request"),
-    (
-        {"prompt": "x" * 1500},
-        "prompt must be shorter: the context has 1000 tokens, and the prompt takes 1500 of them",
-    ),
+    ({"prompt": "x" * 1500}, "prompt must be shorter: the context has 1000 tokens, and the prompt takes 1500 of them"),
     ({"tools": [1]}, "tools is not a supported parameter; leave it out"),
 ]
 
@@ -152,10 +149,7 @@ CHATS: Rows = [
     (user(reasoning="x"), 'messages.0.reasoning is for messages of the role "assistant"; leave it out'),
     (user(refusal="no"), "messages.0.refusal is not a supported parameter; leave it out"),
     (user(role="tool", tool_call_id="1"), "messages.0.role: tools are not supported, since this model's chat template"),
-    (
-        user(role="function"),
-        "messages.0.role must be 'system', 'developer', 'user', 'assistant' or 'tool'",
-    ),
+    (user(role="function"), "messages.0.role must be 'system', 'developer', 'user', 'assistant' or 'tool'"),
     ({"messages": [{"content": "x"}]}, "messages.0.role must be given"),
     (user(role="tool"), "messages.0.tool_call_id must be given: the id of the call that this answers"),
     (user(tool_call_id="1"), 'messages.0.tool_call_id is for messages of the role "tool"; leave it out'),
@@ -184,11 +178,6 @@ CASES = [
     *((Api.complete, body, message) for body, message in COMPLETIONS),
     *((Api.chat, body, message) for body, message in CHATS),
 ]
-
-
-@pytest.fixture(scope="module")
-def api() -> Api:
-    return Api()
 
 
 def param_of(message: str) -> str:

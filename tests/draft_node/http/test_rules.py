@@ -13,8 +13,7 @@ from tests.draft_node.http.fake import Api, error_of, lone_service
 
 
 @pytest.mark.parametrize("ask", [Api.complete, Api.chat])
-def test_all_of_them_reach_the_service(ask: Any) -> None:
-    api = Api()
+def test_all_of_them_reach_the_service(api: Api, ask: Any) -> None:
     bias = {"7": -100, "3": 0.5, "9": 0}
     rules = {"presence_penalty": 0.5, "frequency_penalty": -2, "repetition_penalty": 1.1, "min_p": 0.05}
     answer = ask(api, **rules, logit_bias=bias, stop_token_ids=[5, 0, 5], ignore_eos=True)
@@ -25,15 +24,13 @@ def test_all_of_them_reach_the_service(ask: Any) -> None:
     assert (wanted.stop_token_ids, wanted.ignore_eos) == ((5, 0), True)
 
 
-def test_what_changes_nothing_asks_for_nothing() -> None:
+def test_what_changes_nothing_asks_for_nothing(api: Api) -> None:
     """Such a text is written by a verify node of an older release, too."""
-    api = Api()
     api.complete(presence_penalty=0, frequency_penalty=0, repetition_penalty=1, min_p=0, logit_bias={"7": 0})
     assert api.service.wanted[0].logit_rules is None
 
 
-def test_what_is_left_open_is_as_the_targets_makers_say_also_of_the_next_target() -> None:
-    api = Api()
+def test_what_is_left_open_is_as_the_targets_makers_say_also_of_the_next_target(api: Api) -> None:
     api.service.chat_defaults = Defaults(repetition_penalty=1.05, min_p=0.02)
     api.chat()
     api.chat(repetition_penalty=1, presence_penalty=1)
@@ -65,9 +62,8 @@ LARGEST: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("body", LARGEST)
-def test_whatever_is_taken_fits_into_the_message_that_opens_a_session(body: dict[str, Any]) -> None:
+def test_whatever_is_taken_fits_into_the_message_that_opens_a_session(api: Api, body: dict[str, Any]) -> None:
     """Else the user would be told of a message that he did not send."""
-    api = Api()
     assert api.complete(**body, max_tokens=4).status_code == 200
     service = lone_service()
     for wanted in api.service.wanted:
@@ -75,8 +71,7 @@ def test_whatever_is_taken_fits_into_the_message_that_opens_a_session(body: dict
         assert decode_up(encode(opened, MAX_MESSAGE_BYTES), MAX_MESSAGE_BYTES) == opened
 
 
-def test_a_verify_node_that_does_not_know_them_makes_it_the_requests_fault() -> None:
-    api = Api()
+def test_a_verify_node_that_does_not_know_them_makes_it_the_requests_fault(api: Api) -> None:
     api.fail(RequestRefused("unsupported", "the verify node does not know penalties, min_p and logit_bias"))
     assert error_of(api.complete(min_p=0.1))["code"] == "unsupported"
 

@@ -13,11 +13,6 @@ HARNESS = {"echo": True, "logprobs": 1, "temperature": 0}
 EXPECTED = {"type": "content", "content": "abc"}
 
 
-@pytest.fixture
-def api() -> Api:
-    return Api()
-
-
 # -- log-probabilities of prompts --------------------------------------------------------------------------------------
 
 
@@ -56,9 +51,8 @@ def test_an_echo_in_chunks_is_the_whole_one(api: Api) -> None:
             for name in ("tokens", "token_logprobs"):
                 into[name] += (choice["logprobs"] or {}).get(name, [])
     for choice, into in zip(whole, joined, strict=True):
-        assert into == {"text": choice["text"]} | {
-            name: choice["logprobs"][name] for name in ("tokens", "token_logprobs")
-        }
+        told = {name: choice["logprobs"][name] for name in ("tokens", "token_logprobs")}
+        assert into == {"text": choice["text"], **told}
 
 
 @pytest.mark.parametrize("stream", [False, True])

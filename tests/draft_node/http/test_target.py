@@ -31,19 +31,15 @@ def test_the_node_names_both_models() -> None:
     models = {"target": "big-model", "target_fingerprint": "b1", "draft": "small-model", "draft_fingerprint": "d1"}
     api = Api()
     assert api.client.get("/v1/models").json()["data"][0]["goodspeed"] == models
-    assert api.client.get("/ready").json() == {
-        "status": "ready",
-        "target": "big-model",
-        "target_fingerprint": "b1",
-    }
+    ready = {"status": "ready", "target": "big-model", "target_fingerprint": "b1"}
+    assert api.client.get("/ready").json() == ready
     api.service.target = Target()
     assert api.client.get("/v1/models/goodspeed").json()["goodspeed"]["target"] is None
 
 
 @pytest.mark.parametrize("ask", [Api.complete, Api.chat])
 @pytest.mark.parametrize("wish", [{}, {"goodspeed": {"on_target_change": "fail"}}])
-def test_a_text_of_which_the_target_changes_fails_by_name(ask: Any, wish: dict[str, Any]) -> None:
-    api = Api()
+def test_a_text_of_which_the_target_changes_fails_by_name(api: Api, ask: Any, wish: dict[str, Any]) -> None:
     api.service.retargets_after = 2
     assert error_of(ask(api, max_tokens=3, **wish), 503)["code"] == "target_changed"
     *_, error, done = events_of(ask(api, max_tokens=3, stream=True, **wish))
@@ -51,8 +47,7 @@ def test_a_text_of_which_the_target_changes_fails_by_name(ask: Any, wish: dict[s
     assert done == "[DONE]"
 
 
-def test_a_text_that_may_begins_anew_and_nothing_is_left_of_what_was() -> None:
-    api = Api()
+def test_a_text_that_may_begins_anew_and_nothing_is_left_of_what_was(api: Api) -> None:
     api.service.retargets_after = 2
     answer = api.complete(max_tokens=3, logprobs=0, **RESTART).json()
     [choice] = answer["choices"]

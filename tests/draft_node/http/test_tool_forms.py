@@ -15,6 +15,7 @@ from tests.draft_node.http.test_tools import CALL, OTHER, TOOLS, api
 
 STRICT = [function(strict=True), function("time")]
 AUTO: dict[str, Any] = {"tools": STRICT}
+UNIQUE: dict[str, object] = {"type": "array", "uniqueItems": True}
 FORMAT: dict[str, Any] = {
     "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "integer"}}}
 }
@@ -85,11 +86,7 @@ def test_without_strict_tools_texts_are_free() -> None:
 @pytest.mark.parametrize(
     ("body", "param", "what"),
     [
-        (
-            {"tools": [function(strict=True, a={"type": "array", "uniqueItems": True})]},
-            "tools",
-            "uniqueItems",
-        ),
+        ({"tools": [function(strict=True, a=UNIQUE)]}, "tools", "uniqueItems"),
         ({"tools": [function(strict=True, a={"enum": ["x" * 70_000]})]}, "tools", "too long"),
         ({"tools": [function(a={"items": {"x-guidance": {"lenient": True}}})]}, "tools.0.function.parameters", "x-gui"),
         ({"tools": STRICT, "ignore_eos": True}, "ignore_eos", "ends where its form ends"),
@@ -139,12 +136,12 @@ def test_parameters_that_no_object_keeps_are_refused(parameters: dict[str, Any])
 
 
 def test_a_schema_that_is_not_strict_may_say_what_nobody_knows() -> None:
-    tools = [function(a={"type": "array", "uniqueItems": True})]
+    tools = [function(a=UNIQUE)]
     assert api("x").chat(tools=tools, tool_choice="required").status_code == 200
 
 
 def test_a_strict_schema_cannot_say_that_it_is_not_strict() -> None:
-    tool: Any = function(strict=True, a={"type": "array", "uniqueItems": True})
+    tool: Any = function(strict=True, a=UNIQUE)
     tool["function"]["parameters"]["x-guidance"] = {"lenient": True}
     error = error_of(api("x").chat(tools=[tool]))
     assert error["param"] == "tools.0.function.parameters"

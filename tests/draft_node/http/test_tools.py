@@ -109,8 +109,10 @@ def test_markers_that_are_special_tokens() -> None:
     assert made["tool_calls"][0]["function"] == call()["function"]
     turns = [USER, made, {"role": "tool", "tool_call_id": made["tool_calls"][0]["id"], "content": "sun"}]
     assert here.chat(messages=turns, tools=TOOLS).status_code == 200  # the template checks the ids' length
-    message, _ = message_of(api("[TOOL_CALLS]x", MISTRAL).chat())
+    message, _ = message_of(api("[TOOL_CALLS]x<bos>", MISTRAL).chat())
     assert message["content"] == "x"  # without tools a special token is no text, as ever
+    message, _ = message_of(api("[TOOL_CALLS]x<bos>", MISTRAL).chat(tools=TOOLS))
+    assert message["content"] == "[TOOL_CALLS]x"
 
 
 def test_a_malformed_call_is_content() -> None:
@@ -129,8 +131,10 @@ def test_a_call_that_is_cut_is_content_and_the_text_is_cut() -> None:
 
 def test_the_answer_ends_after_its_first_call() -> None:
     here = api(f"{CALL}{OTHER}")
-    message, reason = message_of(here.chat(tools=TOOLS, parallel_tool_calls=False))
+    answer = here.chat(tools=TOOLS, parallel_tool_calls=False)
+    message, reason = message_of(answer)
     assert (message["tool_calls"], reason) == ([call()], "tool_calls")
+    assert answer.json()["usage"]["completion_tokens"] <= len(ids_of(CALL))
     message, _ = message_of(here.chat(tools=TOOLS, parallel_tool_calls=True))
     assert len(message["tool_calls"]) == 2
 
@@ -225,15 +229,12 @@ def test_what_the_node_sets_counts_where_the_request_does_not_say() -> None:
 DEEP: dict[str, Any] = {}
 for _ in range(40):
     DEEP = {"properties": DEEP}
+NO_TOOL = {"type": "function", "function": {"name": "x"}}
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"tools": "x"}, "tools", "must be a list"),
     ({"tools": [{"type": "function"}]}, "tools.0.function", "must be given"),
     ({"tools": [{"type": "web_search"}]}, "tools.0.type", "must be 'function'"),
-    (
-        {"tools": [{"type": "function", "function": {"name": "a b"}}]},
-        "tools.0.function.name",
-        "must match pattern",
-    ),
+    ({"tools": [function("a b")]}, "tools.0.function.name", "must match pattern"),
     ({"tools": [function("x", strict="yes")]}, "tools.0.function.strict", "must be true or false"),  # type: ignore[arg-type]
     ({"tools": [function(), function()]}, "tools.1.function.name", "another tool is named 'weather', too"),
     ({"tools": [function()] * 129}, "tools", "must have at most 128 members"),
@@ -241,11 +242,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"tool_choice": "required"}, "tool_choice", "there are no tools"),
     ({"tools": TOOLS, "tool_choice": "any"}, "tool_choice", "must be 'none', 'auto' or 'required'"),
     ({"tools": TOOLS, "tool_choice": {"type": "allowed_tools"}}, "tool_choice.type", "must be 'function'"),
-    (
-        {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "x"}}},
-        "tool_choice.function.name",
-        "no tool",
-    ),
+    ({"tools": TOOLS, "tool_choice": NO_TOOL}, "tool_choice.function.name", "no tool"),
     ({"reasoning_effort": "huge"}, "reasoning_effort", "must be"),
     ({"chat_template_kwargs": {"loud": True}}, "chat_template_kwargs", "sets 'loud', which this model's chat template"),
     ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs", "must not set 'messages'"),

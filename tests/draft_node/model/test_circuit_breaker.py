@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 
-from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.model.circuit_breaker import MAX_OPEN_S, OPEN_S, CircuitBreaker
 
 
@@ -26,13 +25,3 @@ def test_after_each_failure_in_a_row_it_rests_for_longer():
     assert breaker.is_open(now + OPEN_S - 0.1)
     assert not breaker.is_open(now + OPEN_S)
     assert breaker.num_failures == 6
-
-
-def test_a_step_that_takes_too_long_is_waited_for_by_nobody():
-    breaker = CircuitBreaker()
-    breaker.begin(1.0)
-    assert not breaker.is_open(1.0 + DRAFTING_TIMEOUT_S)
-    assert breaker.is_open(1.1 + DRAFTING_TIMEOUT_S)
-    assert breaker.is_open(1000.0)  # it hangs
-    assert not breaker.end(1000.0)
-    assert not breaker.is_open(1000.0)

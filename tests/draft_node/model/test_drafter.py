@@ -92,24 +92,7 @@ def test_it_drafts_what_the_model_alone_would_write(sampling, rules):
     assert fresh(wanted(request, request.prompt, 12)) == tuple(alone)
 
 
-@pytest.mark.parametrize("verification", ["match", "ratio"])
-@pytest.mark.parametrize("rules", RULES, ids=["plain", "ruled"])
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_after_any_verdicts_it_proposes_what_a_fresh_one_would(verification, sampling, rules):
-    rng = random.Random(7)
-    request = make_request(verification=verification, sampling=sampling, logit_rules=rules)
-    drafter, base = make_drafter(), list(request.prompt)
-    for number in range(12):
-        propose = wanted(request, base, rng.choice([0, 1, 3, 6]), number)
-        [proposed] = run(drafter, propose)
-        assert len(proposed.tokens) == propose.length
-        assert proposed.tokens == fresh(propose)
-        base = verdict(rng, base, proposed.tokens)
-
-
-@pytest.mark.parametrize(
-    "num_pages", [256, 20]
-)  # 20: less than they need together, so caches are dropped and made again
+@pytest.mark.parametrize("num_pages", [256, 20])  # 20: less than they need together, so caches are made again
 def test_sessions_in_one_step_propose_what_each_would_alone(num_pages):
     rng = random.Random(8)
     drafter = make_drafter(num_pages)
@@ -167,27 +150,13 @@ def test_length_0_brings_the_cache_up_to_date_and_proposes_nothing():
     assert drafter.runner.pool.length(request.session_id) >= len(request.prompt) - 1
 
 
-def test_a_long_prompt_is_fed_in_chunks_beside_the_others(monkeypatch):
-    monkeypatch.setattr("draft_node.model.caches.PREFILL_CHUNK", 8)
-    drafter = make_drafter()
-    long, short = make_request(1, prompt=tuple(range(40))), make_request(2)
-    drafter.add(wanted(long, long.prompt, 3))
-    drafter.add(wanted(short, short.prompt, 2))
-    assert drafter.step() == []
-    [first] = drafter.step()
-    assert first.session_id == short.session_id
-    done = []
-    while drafter.busy:
-        done += drafter.step()
-    assert done[0].tokens == fresh(wanted(long, long.prompt, 3))
-
-
 def test_prefill_and_drafting_share_forward_passes(monkeypatch):
     monkeypatch.setattr("draft_node.model.caches.PREFILL_CHUNK", 8)
     drafter = make_drafter()
     fed = record_passes(drafter, monkeypatch)
     long, short = make_request(1, prompt=tuple(range(20))), make_request(2)
-    run(drafter, wanted(long, long.prompt, 2), wanted(short, short.prompt, 3))
+    proposes = [wanted(long, long.prompt, 2), wanted(short, short.prompt, 3)]
+    assert [proposed.tokens for proposed in run(drafter, *proposes)] == [fresh(propose) for propose in proposes]
     assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed] == [[8, 5], [8, 1], [4, 1], [1]]
     assert [[chunk.num_logits for chunk in chunks] for chunks in fed] == [[0, 1], [0, 1], [1, 1], [1]]
 
@@ -198,17 +167,6 @@ def test_proposals_of_different_lengths_share_forward_passes(monkeypatch):
     requests = [make_request(number) for number in range(16)]
     run(drafter, *(wanted(request, request.prompt, i + 1) for i, request in enumerate(requests)))
     assert [len(chunks) for chunks in fed] == list(range(16, 0, -1))
-
-
-def test_a_new_wish_replaces_an_unfinished_one():
-    drafter = make_drafter()
-    request = make_request()
-    drafter.add(wanted(request, request.prompt, 6, round=1))
-    drafter.step()
-    drafter.step()
-    again = wanted(request, [*request.prompt, 33], 3, round=2)
-    [proposed] = run(drafter, again)
-    assert (proposed.round, proposed.tokens) == (2, fresh(again))
 
 
 @pytest.mark.parametrize("verification", ["match", "ratio"])
@@ -304,14 +262,11 @@ def test_when_the_model_fails_everybody_goes_on_without_drafts():
         drafter.add(wanted(request, request.prompt, 5))
     drafter.step()
     given_up = drafter.abandon()
-    assert {(proposed.session_id, proposed.tokens) for proposed in given_up} == {
-        (request.session_id, ()) for request in requests
-    }
+    assert {(each.session_id, each.tokens) for each in given_up} == {(each.session_id, ()) for each in requests}
     assert not drafter.busy
     assert drafter.runner.pool.num_free == drafter.runner.pool.num_pages
-    assert run(drafter, wanted(requests[0], requests[0].prompt, 5))[0].tokens == fresh(
-        wanted(requests[0], requests[0].prompt, 5)
-    )
+    again = wanted(requests[0], requests[0].prompt, 5)
+    assert run(drafter, again)[0].tokens == fresh(again)
 
 
 # -- ratio -------------------------------------------------------------------------------------------------------------
@@ -436,15 +391,9 @@ def test_alternatives_are_claimed_by_the_doubt_in_the_first_choice():
 
 
 def test_where_no_alternative_is_wanted_or_rules_leave_one_token_there_is_none():
-    request = make_request(sampling=Sampling(seed=3), logit_rules=LogitRules(min_p=1.0))
-    assert nodes_of(run(make_drafter(), branching(request))[0]).parents == (-1, 0, 1, 2)
-    plain = make_request()
-    assert nodes_of(run(make_drafter(), replace(branching(plain), wants_alternatives=False))[0]).parents == (
-        -1,
-        0,
-        1,
-        2,
-    )
+    ruled = branching(make_request(sampling=Sampling(seed=3), logit_rules=LogitRules(min_p=1.0)))
+    for propose in (ruled, replace(branching(make_request()), wants_alternatives=False)):
+        assert nodes_of(run(make_drafter(), propose)[0]).parents == (-1, 0, 1, 2)
 
 
 @pytest.mark.parametrize("num_pages", [256, 10])  # 10: hardly room for branches beside another session

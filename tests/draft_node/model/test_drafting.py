@@ -12,7 +12,7 @@ from draft_node.model import drafting as module
 from draft_node.model.circuit_breaker import OPEN_S
 from draft_node.model.drafting import Drafting
 from goodspeed.wire.messages import Sampling
-from tests.waiting import until
+from tests.waiting import run_async, until
 
 
 class FakeDrafter:
@@ -72,70 +72,64 @@ def make() -> tuple[Drafting, FakeDrafter]:
     return Drafting(fake), fake
 
 
-def test_a_model_that_raises_is_left_alone_and_tried_one_proposal_at_a_time() -> None:
-    async def story() -> None:
-        drafting, fake = make()
-        fake.failure = RuntimeError("out of memory")
-        assert drafting.want(wanted(1), 0.0) is None
-        assert drafting.want(wanted(2), 0.0) is None
-        assert await drafting.take() == [answer(wanted(1)), answer(wanted(2))]
-        assert not fake.known  # what the cache held is not trusted any more
-        now = asyncio.get_running_loop().time()
-        assert drafting.want(wanted(1, 1), now) == answer(wanted(1, 1))  # at once, and not asked
-        fake.failure = None
-        later = now + OPEN_S + 1.0
-        assert drafting.want(wanted(1, 2), later) is None
-        assert drafting.want(wanted(2, 2), later) == answer(wanted(2, 2))
-        assert await drafting.take() == [answer(wanted(1, 2), 7)]
-        assert drafting.want(wanted(1, 3), later) is drafting.want(wanted(2, 3), later) is None
-        assert await drafting.take() == [answer(wanted(1, 3), 7), answer(wanted(2, 3), 7)]
-        assert drafting.breaker.num_failures == 1
-        drafting.close()
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+@run_async
+async def test_a_model_that_raises_is_left_alone_and_tried_one_proposal_at_a_time() -> None:
+    drafting, fake = make()
+    fake.failure = RuntimeError("out of memory")
+    assert drafting.want(wanted(1), 0.0) is None
+    assert drafting.want(wanted(2), 0.0) is None
+    assert await drafting.take() == [answer(wanted(1)), answer(wanted(2))]
+    assert not fake.known  # what the cache held is not trusted any more
+    now = asyncio.get_running_loop().time()
+    assert drafting.want(wanted(1, 1), now) == answer(wanted(1, 1))  # at once, and not asked
+    fake.failure = None
+    later = now + OPEN_S + 1.0
+    assert drafting.want(wanted(1, 2), later) is None
+    assert drafting.want(wanted(2, 2), later) == answer(wanted(2, 2))
+    assert await drafting.take() == [answer(wanted(1, 2), 7)]
+    assert drafting.want(wanted(1, 3), later) is drafting.want(wanted(2, 3), later) is None
+    assert await drafting.take() == [answer(wanted(1, 3), 7), answer(wanted(2, 3), 7)]
+    assert drafting.breaker.num_failures == 1
+    drafting.close()
 
 
-def test_nothing_piles_up_while_the_model_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+@run_async
+async def test_nothing_piles_up_while_the_model_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("draft_node.model.circuit_breaker.DRAFTING_TIMEOUT_S", 0.05)
-
-    async def story() -> None:
-        drafting, fake = make()
-        fake.go_on.clear()
-        drafting.want(wanted(1), 0.0)
-        taking = asyncio.create_task(drafting.take())
-        assert await asyncio.to_thread(fake.hanging.wait, 30.0)
-        now = asyncio.get_running_loop().time()
-        for number in range(1, 50):
-            assert drafting.want(wanted(2, number), now) is None  # not known yet that it hangs
-        later = now + 1.0
-        for number in range(3, 100):
-            assert drafting.want(wanted(number), later) == answer(wanted(number))
-            drafting.forget(wanted(number).request.session_id)
-        drafting.forget(wanted(1).request.session_id)
-        assert len(drafting._wanted) == 2  # the newest of the second session, and that the first is over
-        await until(lambda: drafting.breaker.is_open(time.monotonic()))
-        fake.go_on.set()
-        assert await taking == [answer(wanted(1), 7)]  # late; its session has gone on
-        assert drafting.breaker.num_failures == 1
-        assert await drafting.take() == [answer(wanted(2, 49), 7)]
-        assert fake.known == {wanted(2).request.session_id}
-        drafting.close()
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    drafting, fake = make()
+    fake.go_on.clear()
+    drafting.want(wanted(1), 0.0)
+    taking = asyncio.create_task(drafting.take())
+    assert await asyncio.to_thread(fake.hanging.wait, 30.0)
+    now = asyncio.get_running_loop().time()
+    for number in range(1, 50):
+        assert drafting.want(wanted(2, number), now) is None  # not known yet that it hangs
+    later = now + 1.0
+    for number in range(3, 100):
+        assert drafting.want(wanted(number), later) == answer(wanted(number))
+        drafting.forget(wanted(number).request.session_id)
+    drafting.forget(wanted(1).request.session_id)
+    assert len(drafting._wanted) == 2  # the newest of the second session, and that the first is over
+    await until(lambda: drafting.breaker.is_open(time.monotonic()))
+    fake.go_on.set()
+    assert await taking == [answer(wanted(1), 7)]  # late; its session has gone on
+    assert drafting.breaker.num_failures == 1
+    assert await drafting.take() == [answer(wanted(2, 49), 7)]
+    assert fake.known == {wanted(2).request.session_id}
+    drafting.close()
 
 
-def test_a_model_that_hangs_holds_no_end_up(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+@run_async
+async def test_a_model_that_hangs_holds_no_end_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(module, "DRAFTING_TIMEOUT_S", 0.05)
-
-    async def story() -> None:
-        drafting, fake = make()
-        fake.go_on.clear()
-        drafting.want(wanted(1), 0.0)
-        taking = asyncio.create_task(drafting.take())
-        assert await asyncio.to_thread(fake.hanging.wait, 30.0)
-        taking.cancel()
-        drafting.close()
-        assert "hangs" in caplog.text
-        fake.go_on.set()  # so that this process can end
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    drafting, fake = make()
+    fake.go_on.clear()
+    drafting.want(wanted(1), 0.0)
+    taking = asyncio.create_task(drafting.take())
+    assert await asyncio.to_thread(fake.hanging.wait, 30.0)
+    taking.cancel()
+    drafting.close()
+    assert "hangs" in caplog.text
+    fake.go_on.set()  # so that this process can end

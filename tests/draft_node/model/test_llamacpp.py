@@ -27,6 +27,8 @@ from goodspeed.errors import CheckpointError, ConfigError, MalformedMessage, Tra
 from goodspeed.wire.generation import LogitRules, TokenBias
 from goodspeed.wire.messages import Sampling
 from tests import gguf_files
+from tests.draft_node.model.test_drafter import run
+from tests.waiting import run_async
 
 VOCABULARY = tokenizer_folder.load("tiny-target")
 TEXT = tuple(VOCABULARY.tokenizer("Once upon a time there lived a hungry fox called Anni.")["input_ids"])
@@ -63,18 +65,10 @@ def wanted(number: int = 1, length: int = 12, text: tuple[int, ...] = TEXT, **ch
     return Propose(request, 1, 1, text, length, **of_propose)
 
 
-def run(drafter: Any, *proposes: Propose) -> list[Proposed]:
-    for propose in proposes:
-        drafter.add(propose)
-    done: dict[bytes, Proposed] = {}
-    while drafter.busy:
-        done |= {proposed.session_id: proposed for proposed in drafter.step()}
-    return [done[propose.request.session_id] for propose in proposes]
-
-
 def ours(*proposes: Propose) -> list[Proposed]:
     checkpoint = checkpoints.load("tiny-draft-s")
-    return run(Drafter(checkpoint, Runner(checkpoint, num_pages=256), max_width=1), *proposes)
+    found: list[Proposed] = run(Drafter(checkpoint, Runner(checkpoint, num_pages=256), max_width=1), *proposes)
+    return found
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
@@ -314,24 +308,21 @@ def test_an_answer_without_tokens_ends_one_proposal_without_drafts(answer: tuple
         assert run(LlamaDrafter(bad, 100), wanted())[0].tokens == ()
 
 
-def test_a_server_that_fails_is_left_alone_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+@run_async
+async def test_a_server_that_fails_is_left_alone_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     answers = [BAD["an error"], raw(completion(7))]
-
-    async def story() -> None:
-        with fake(lambda: answers[0] if len(answers) > 1 else answers[-1]) as bad:
-            drafting = Drafting(LlamaDrafter(bad, 100))
-            assert drafting.want(wanted(length=1), 0.0) is None
-            [given_up] = await drafting.take()
-            assert given_up.tokens == ()
-            assert drafting.breaker.num_failures == 1
-            del answers[0]
-            later = asyncio.get_running_loop().time() + 60.0
-            assert drafting.want(wanted(length=1), later) is None
-            [proposed] = await drafting.take()
-            assert proposed.tokens == (7,)
-            drafting.close()
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    with fake(lambda: answers[0]) as bad:
+        drafting = Drafting(LlamaDrafter(bad, 100))
+        assert drafting.want(wanted(length=1), 0.0) is None
+        [given_up] = await drafting.take()
+        assert given_up.tokens == ()
+        assert drafting.breaker.num_failures == 1
+        del answers[0]
+        later = asyncio.get_running_loop().time() + 60.0
+        assert drafting.want(wanted(length=1), later) is None
+        [proposed] = await drafting.take()
+        assert proposed.tokens == (7,)
+        drafting.close()
     assert "answers with status 500" in caplog.text
 
 

@@ -17,12 +17,20 @@ from goodspeed.exact.noise import match_noise
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.messages import LogitRules, Sampling
-from tests.draft_node.model.test_drafter import Fixed, make_request, nodes_of, run, verdict, wanted
+from tests.draft_node.model.test_drafter import (
+    SAMPLINGS,
+    Fixed,
+    make_request,
+    nodes_of,
+    record_passes,
+    run,
+    verdict,
+    wanted,
+)
 from tests.micro import make_checkpoint, make_runner
 
 MASK, NUM_TOKENS, K = 60, 60, 4
 CHECKPOINT = with_changes(make_checkpoint(1, num_tokens=NUM_TOKENS), mask_id=MASK, num_parallel=K)
-SAMPLINGS = [Sampling(temperature=0.0), Sampling(seed=3), Sampling(temperature=0.8, top_k=9, top_p=0.9, seed=4)]
 RULES = [None, LogitRules(logit_bias=(TokenBias(9, 2.0),))]
 
 
@@ -72,21 +80,11 @@ def test_one_pass_drafts_what_separate_passes_with_masks_would(sampling, rules):
 
 
 def test_it_takes_one_pass_for_each_k_tokens(monkeypatch):
-    drafter, fed = make_drafter(), []
-    forward = drafter.runner.forward
-
-    def recorded(chunks):
-        fed.extend(chunks)
-        return forward(chunks)
-
-    monkeypatch.setattr(drafter.runner, "forward", recorded)
-    request = make_request()
+    drafter, request = make_drafter(), make_request()
+    fed = record_passes(drafter, monkeypatch)
     run(drafter, wanted(request, request.prompt, 10))
-    assert [(len(chunk.tokens), chunk.num_masks, chunk.num_logits) for chunk in fed] == [
-        (5, 3, 4),
-        (4, 3, 4),
-        (4, 1, 2),
-    ]
+    found = [(len(chunk.tokens), chunk.num_masks, chunk.num_logits) for [chunk] in fed]
+    assert found == [(5, 3, 4), (4, 3, 4), (4, 1, 2)]
 
 
 def test_tokens_behind_masks_are_claimed_for_what_they_are():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jsonschema import validate
 
-from draft_node.parsing.formats import NO_FORMATS, THINKING, TOOLS, Call, Content, Formats, Part, Thinking, joined
+from draft_node.parsing.formats import NO_FORMATS, THINKING, TOOLS, Call, Content, Formats, Part, joined
 from draft_node.parsing.grammars import MAX_CHARS, Form, Opened, Tool, grammar
 from draft_node.parsing.parser import Parser
 from goodspeed.constraint.compiling import CompiledConstraint, Constraints
@@ -73,12 +73,8 @@ def drawn(form: Form, seed: int, most: int = 400) -> list[int] | None:
 def parts_of(form: Form, tokens: list[int]) -> list[Part]:
     text = TOKENIZER.decode(tokens)
     parser = Parser(form.formats, SCHEMAS, is_thinking=form.opened == "open")
-    before = (
-        []
-        if not form.after
-        else parser.push("x</think>" if form.formats.thinking == THINKING["think"] else "x[/THINK]")
-    )
-    return joined([*before, *parser.push(text), *parser.end()])
+    end = "x</think>" if form.formats.thinking == THINKING["think"] else "x[/THINK]"
+    return joined([*(parser.push(end) if form.after else []), *parser.push(text), *parser.end()])
 
 
 @pytest.mark.thorough
@@ -105,11 +101,7 @@ def test_a_call_that_has_to_be_is_there_and_valid(formats: Formats, one_call: bo
 
 @pytest.mark.parametrize(
     ("stops", "one_call", "allowed"),
-    [
-        (("\n\n", "User:"), False, {"", "\n\n", "User:"}),
-        ((), False, {""}),
-        (("\n\n",), True, {""}),
-    ],
+    [(("\n\n", "User:"), False, {"", "\n\n", "User:"}), ((), False, {""}), (("\n\n",), True, {""})],
 )
 def test_calls_that_have_to_be_end_with_the_targets_stop_strings_too(
     stops: tuple[str, ...], one_call: bool, allowed: set[str]
@@ -167,15 +159,6 @@ def test_calls_that_are_not(text: str) -> None:
     assert matcher.problem
 
 
-def test_text_in_a_form_of_its_own_beside_calls() -> None:
-    form = Form(ALL["hermes"], IDS, content={"type": "object", "properties": {"a": {"type": "integer"}}})
-    compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
-    assert is_whole(compiled, '{"a": 1}')
-    call = '<tool_call>\n{"name": "time", "arguments": {}}\n</tool_call>'
-    assert is_whole(compiled, call)
-    assert not is_whole(compiled, "so")
-
-
 def test_bare_text_of_qwen3_coder_ends_at_its_marker() -> None:
     tools = [Tool("f", {"properties": {"code": {"type": "string"}}, "required": ["code"]})]
     form = Form(ALL["qwen3_coder"], IDS, is_forced=True)
@@ -197,13 +180,6 @@ def test_markers_that_are_no_tokens_are_text() -> None:
 def test_no_form_no_grammar() -> None:
     with pytest.raises(ValueError, match="tool calls is unknown"):
         grammar(Form(NO_FORMATS), TOOLSET)
-
-
-def test_kinds_of_parts_are_told_apart() -> None:
-    form = Form(ALL["hermes"], IDS, "open", is_forced=True)
-    tokens = drawn(form, 1)
-    assert tokens is not None
-    assert isinstance(parts_of(form, tokens)[0], Thinking)
 
 
 # -- Qwen3-Coder: values without quotes --------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """An answer is what its tokens say up to the first stop string, however they are delivered."""
 
+from collections.abc import Container, Iterable
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -35,18 +36,25 @@ def ids_of(text: str) -> list[int]:
     return list(tokenizer()(text)["input_ids"]) if text else []
 
 
-def written(ids: list[int], at: list[int], stops: list[str], min_tokens: int) -> tuple[Answer, list[Piece]]:
-    """The answer to tokens that are delivered in parts, and finished for their length."""
-    answer = Answer(tokenizer(), token_texts(), stops, min_tokens)
+def written(
+    ids: list[int],
+    at: Iterable[int],
+    stops: list[str],
+    min_tokens: int = 0,
+    accepted: Container[int] = (),
+    *,
+    is_trimmed: bool = False,
+) -> tuple[Answer, list[Piece]]:
+    """The answer to tokens that are delivered in parts, some of them accepted, and finished for their length."""
+    answer = Answer(tokenizer(), token_texts(), stops, min_tokens, is_trimmed=is_trimmed)
     borders = [0, *sorted(min(border, len(ids)) for border in at), len(ids)]
-    items: list[Deliver | Finish] = [
-        *(Deliver(tuple(ids[start:end])) for start, end in pairwise(borders)),
-        Finish("length"),
-    ]
     pieces: list[Piece] = []
-    for item in items:
+    for start, end in pairwise(borders):
         if not answer.is_complete:
-            pieces.append(answer.take(item))
+            marks = tuple(number in accepted for number in range(start, end))
+            pieces.append(answer.take(Deliver(tuple(ids[start:end]), (), marks)))
+    if not answer.is_complete:
+        pieces.append(answer.take(Finish("length")))
     assert answer.is_complete
     return answer, pieces
 
@@ -81,7 +89,7 @@ def test_as_in_the_whole_text(text: str, at: list[int], spans: list[tuple[int, i
 
 def test_a_character_that_never_gets_whole_is_told_at_the_end() -> None:
     ids = ids_of("日")[:-1]
-    answer, pieces = written(ids, [1], [], 0)
+    answer, pieces = written(ids, [1], [])
     assert [piece.text for piece in pieces[:-1]] == [""] * (len(pieces) - 1)
     text = decode(tokenizer(), ids)
     assert (pieces[-1].text, pieces[-1].tokens, pieces[-1].spans) == (text, (), (Span(text, False),))
@@ -89,7 +97,7 @@ def test_a_character_that_never_gets_whole_is_told_at_the_end() -> None:
 
 
 def test_what_the_end_completes_may_be_a_stop_string() -> None:
-    answer, pieces = written(ids_of("e日")[:-1], [], ["\ufffd"], 0)
+    answer, pieces = written(ids_of("e日")[:-1], [], ["\ufffd"])
     assert "".join(piece.text for piece in pieces) == "e"
     assert (answer.reason, answer.stop) == ("stop", "\ufffd")
 
@@ -104,13 +112,8 @@ def test_a_character_is_accepted_if_the_token_that_completes_it_is(
     for number in range(len(ids)):
         whole = decode(tokenizer(), ids[: number + 1]).rstrip("\ufffd")
         marks += [number in accepted] * (len(whole) - len(marks))
-    answer, spans = Answer(tokenizer(), token_texts(), stops, 0), list[Span]()
-    for start in range(0, len(ids), at_once):
-        numbers = range(start, min(start + at_once, len(ids)))
-        item = Deliver(tuple(ids[start : numbers.stop]), (), tuple(number in accepted for number in numbers))
-        spans += answer.take(item).spans if not answer.is_complete else ()
-    if not answer.is_complete:
-        spans += answer.take(Finish("length")).spans
+    _, pieces = written(ids, range(0, len(ids), at_once), stops, 0, accepted)
+    spans = [span for piece in pieces for span in piece.spans]
     assert [span.accepted for span in spans for _ in span.text] == marks[: sum(len(span.text) for span in spans)]
     assert "".join(span.text for span in spans) == (text.partition(stops[0])[0] if stops else text)
 
@@ -122,16 +125,7 @@ def test_a_chat_begins_without_blanks_and_all_else_stays(
     """Tokens, stop strings and the origin of every character that is left are those of the text as it was written."""
     ids = ids_of(text)
     stops = [text[stop_at : stop_at + 2]] if text[stop_at:] else []
-    borders = [0, *sorted(min(border, len(ids)) for border in at), len(ids)]
-    told: list[list[Piece]] = []
-    for is_trimmed in (False, True):
-        answer, pieces = Answer(tokenizer(), token_texts(), stops, 0, is_trimmed=is_trimmed), list[Piece]()
-        for start, end in pairwise(borders):
-            marks = tuple(number in accepted for number in range(start, end))
-            pieces += [answer.take(Deliver(tuple(ids[start:end]), (), marks))] if not answer.is_complete else []
-        pieces += [answer.take(Finish("length"))] if not answer.is_complete else []
-        told.append(pieces)
-    whole, trimmed = told
+    whole, trimmed = told = [written(ids, at, stops, 0, accepted, is_trimmed=each)[1] for each in (False, True)]
     assert [piece.tokens for piece in trimmed] == [piece.tokens for piece in whole]
     assert "".join(piece.text for piece in trimmed) == "".join(piece.text for piece in whole).lstrip()
     assert all("".join(span.text for span in piece.spans) == piece.text for piece in trimmed)

@@ -8,23 +8,7 @@ from draft_node.parsing.formats import TOOLS
 from draft_node.service.chat_forms import ChatForms, depth, opened
 from draft_node.service.spoken import NO_SPEECH
 from goodspeed.errors import ConfigError
-from tests.chats import MISTRAL, QWEN3, R1, ids_of, tokenizer
-
-
-def test_special_tokens_that_are_no_markers_are_hidden() -> None:
-    forms = ChatForms.of(tokenizer(MISTRAL))
-    speech = forms.speech({"f": {}})
-    assert speech.formats.tools is TOOLS["mistral"]
-    shown = set(forms.special.values()) - set(speech.hidden or ())
-    assert shown == {forms.special["[TOOL_CALLS]"], forms.special["[ARGS]"]}
-    plain = ChatForms.of(tokenizer(QWEN3)).speech({"f": {}})
-    assert plain.hidden is None  # its markers are no special tokens
-
-
-def test_where_nothing_is_to_be_found_nothing_is_taken_apart() -> None:
-    assert ChatForms.of(tokenizer(MISTRAL)).speech(None) == NO_SPEECH
-    assert ChatForms.of(tokenizer(None)).speech(None) == NO_SPEECH
-    assert ChatForms.of(tokenizer(QWEN3)).speech(None).formats.tools is None
+from tests.chats import QWEN3, R1, ids_of, tokenizer
 
 
 def test_a_template_for_tools_of_its_own() -> None:
@@ -51,18 +35,9 @@ def test_settings_of_the_node_that_are_wrong(settings: str, what: str) -> None:
         ChatForms.of(tokenizer(QWEN3), settings=settings)
 
 
-def test_settings_of_the_node() -> None:
-    assert ChatForms.of(tokenizer(QWEN3), settings='{"enable_thinking": false}').settings == {"enable_thinking": False}
-
-
 def test_depth() -> None:
-    assert [depth(value) for value in (1, [], {"a": 1}, [1, {"a": []}], json.loads("[" * 500 + "]" * 500))] == [
-        0,
-        1,
-        1,
-        3,
-        500,
-    ]
+    values = (1, [], {"a": 1}, [1, {"a": []}], json.loads("[" * 500 + "]" * 500))
+    assert [depth(value) for value in values] == [0, 1, 1, 3, 500]
 
 
 def test_prompts_that_open_the_thinking() -> None:

@@ -17,6 +17,7 @@ from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
 from tests.constraint.babbler import VOCABULARY
 from tests.fakes import session_id
+from tests.waiting import run_async
 
 FORM = Constraint("regex", "[ab]{5,9}")
 
@@ -49,18 +50,15 @@ def forms(constraints: Constraints) -> Iterator[Forms]:
     forms.close()
 
 
-def test_the_draft_model_has_the_form_while_its_text_is_written(forms: Forms, constraints: Constraints) -> None:
+@run_async
+async def test_the_draft_model_has_the_form_while_its_text_is_written(forms: Forms, constraints: Constraints) -> None:
     alices, bobs = request(1, "alice"), request(2, "bob")
-
-    async def write() -> None:
-        await forms.check(FORM, "alice")
-        assert not masks(constraints, alices)
-        async with forms.held(alices):
-            assert masks(constraints, alices)
-            assert not masks(constraints, bobs)
-        assert not masks(constraints, alices)
-
-    asyncio.run(write())
+    await forms.check(FORM, "alice")
+    assert not masks(constraints, alices)
+    async with forms.held(alices):
+        assert masks(constraints, alices)
+        assert not masks(constraints, bobs)
+    assert not masks(constraints, alices)
     assert constraints.holders == []
 
 
@@ -72,26 +70,22 @@ def test_what_does_not_pass_its_trial_is_refused_with_the_reason() -> None:
     forms.close()
 
 
-def test_where_too_much_of_a_user_waits_the_text_is_drafted_without_its_form(
+@run_async
+async def test_where_too_much_of_a_user_waits_the_text_is_drafted_without_its_form(
     forms: Forms, constraints: Constraints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def busy(*_: object) -> None:
         raise Busy("busy", "too much waits")
 
-    async def write() -> bool:
-        async with forms.held(request(1, "alice")):
-            return masks(constraints, request(1, "alice"))
-
     monkeypatch.setattr(forms._turns, "run", busy)
-    assert not asyncio.run(write())
+    async with forms.held(request(1, "alice")):
+        assert not masks(constraints, request(1, "alice"))
 
 
-def test_a_text_whose_constraint_is_not_compiled_here_is_written_all_the_same(
-    forms: Forms, constraints: Constraints
+@pytest.mark.parametrize("constraint", [Constraint("regex", "a("), None])
+@run_async
+async def test_a_text_whose_constraint_is_not_compiled_here_is_written_all_the_same(
+    forms: Forms, constraints: Constraints, constraint: Constraint | None
 ) -> None:
-    async def write(constraint: Constraint | None) -> bool:
-        async with forms.held(request(1, "alice", constraint)):
-            return masks(constraints, request(1, "alice", constraint))
-
-    assert not asyncio.run(write(Constraint("regex", "a(")))
-    assert not asyncio.run(write(None))
+    async with forms.held(request(1, "alice", constraint)):
+        assert not masks(constraints, request(1, "alice", constraint))

@@ -27,6 +27,7 @@ from goodspeed.serving.events import EventLog
 from goodspeed.serving.prompts import Prompt, read_file
 from goodspeed.wire.fields import DraftSource
 from goodspeed.wire.handshake import Defaults, SloTerms
+from tests.waiting import run_async
 
 EOS_IDS = (7, 11)
 CONTEXT_LEN = 2048
@@ -132,19 +133,16 @@ def test_how_long_a_prompts_text_may_be(options: dict[str, int], num_tokens: int
     assert asyncio.run(console.wanted(Prompt("hi"))).max_tokens == num_tokens
 
 
-def test_the_target_says_where_a_text_ends() -> None:
+@run_async
+async def test_the_target_says_where_a_text_ends() -> None:
     daemon = FakeDaemon()
     console = make_console(daemon, [Prompt("The river")])
-
-    async def ask() -> None:
-        asking = asyncio.create_task(console.run())
-        await daemon.connected.awaited.wait()
-        assert not asking.done()
-        daemon.connect()
-        await asking
-
     assert draft_model().eos_ids != EOS_IDS
-    asyncio.run(ask())
+    asking = asyncio.create_task(console.run())
+    await daemon.connected.awaited.wait()
+    assert not asking.done()
+    daemon.connect()
+    await asking
     assert [request.stop_ids for request in daemon.served] == [EOS_IDS]
 
 
@@ -213,19 +211,16 @@ def test_an_empty_standard_input_is_as_an_empty_file(
     assert str(of_file.value).startswith(f"{file} has no prompts; ")
 
 
-def test_who_leaves_closes_what_is_generated_and_tells_what_is_unfinished() -> None:
+@run_async
+async def test_who_leaves_closes_what_is_generated_and_tells_what_is_unfinished() -> None:
     daemon = FakeDaemon(at_once=9).connect()  # so many never come: all wait
     console = make_console(daemon, [Prompt("one"), Prompt("two"), Prompt("three")], max_sessions=2)
-
-    async def leave() -> None:
-        running = asyncio.create_task(console.run())
-        while daemon.num_active < 2:
-            await asyncio.sleep(0)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        assert daemon.num_active == 0
-
-    asyncio.run(asyncio.wait_for(leave(), timeout=30))
+    running = asyncio.create_task(console.run())
+    while daemon.num_active < 2:
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert daemon.num_active == 0
     assert console.unfinished == {0: "one", 1: "two", 2: "three"}
     console.give_up("interrupted", "told to stop")
     error = {"code": "interrupted", "what": "told to stop"}

@@ -11,7 +11,7 @@ import pytest
 from draft_node.service.queues import LONG, Encoder
 from goodspeed.engine.tokenizing.text import encode_prompt
 from tests.together.cluster.cluster import load
-from tests.waiting import until
+from tests.waiting import run_async, until
 
 
 @dataclass
@@ -73,51 +73,45 @@ LENGTHY: dict[str, Callable[[Encoder, int], Any]] = {
 
 
 @pytest.mark.parametrize("kind", LENGTHY)
-def test_a_long_text_does_not_hold_up_short_ones(kind: str, progress: Progress) -> None:
-    async def body() -> None:
-        encoder = Encoder(Slow(progress))
-        long = [asyncio.create_task(LENGTHY[kind](encoder, LONG + i)) for i in range(3)]
-        try:
-            await until(lambda: progress.begun)
-            assert await encoder.prompt("hello", "other") == (5,)
-            assert await encoder.prompt("hello", "greedy") == (5,)
-            assert await encoder.decode([1, 2], "other") == "xx"
-            assert len(progress.begun) == 4
-        finally:
-            progress.may_end.set()
-        done = await asyncio.gather(*long)
-        assert [len(each) if isinstance(each, str) else each[0] for each in done] == [LONG, LONG + 1, LONG + 2]
-        encoder.close()
-
-    asyncio.run(asyncio.wait_for(body(), 30))
-
-
-def test_both_tokenizers_give_the_same_ids() -> None:
-    async def body() -> None:
-        tokenizer = load("tiny-draft-s").tokenizer
-        encoder = Encoder(tokenizer)
-        text = "The river runs, quickly; over 1,234 stones. " * (LONG // 40)
-        assert len(text) > LONG
-        ids = await encoder.prompt(text, "user")
-        assert ids == tuple(encode_prompt(tokenizer, text))
-        assert await encoder.decode(ids, "user") == text
-        assert await encoder.chat([{"role": "user", "content": text}], "user") == await encoder.chat(
-            [{"role": "user", "content": text}], "other"
-        )
-        encoder.close()
-
-    asyncio.run(asyncio.wait_for(body(), 60))
-
-
-def test_the_end_ends_the_threads(progress: Progress) -> None:
-    async def body() -> None:
-        before = set(threading.enumerate())
-        encoder = Encoder(Slow(progress))
+@run_async
+async def test_a_long_text_does_not_hold_up_short_ones(kind: str, progress: Progress) -> None:
+    encoder = Encoder(Slow(progress))
+    long = [asyncio.create_task(LENGTHY[kind](encoder, LONG + i)) for i in range(3)]
+    try:
+        await until(lambda: progress.begun)
+        assert await encoder.prompt("hello", "other") == (5,)
+        assert await encoder.prompt("hello", "greedy") == (5,)
+        assert await encoder.decode([1, 2], "other") == "xx"
+        assert len(progress.begun) == 4
+    finally:
         progress.may_end.set()
-        await asyncio.gather(encoder.prompt("short", "user"), encoder.prompt("x" * LONG, "user"))
-        own = set(threading.enumerate()) - before
-        assert {each.name.partition("_")[0] for each in own} == {"short-texts", "long-texts"}
-        encoder.close()
-        await until(lambda: not any(each.is_alive() for each in own))
+    done = await asyncio.gather(*long)
+    assert [len(each) if isinstance(each, str) else each[0] for each in done] == [LONG, LONG + 1, LONG + 2]
+    encoder.close()
 
-    asyncio.run(asyncio.wait_for(body(), 30))
+
+@run_async
+async def test_both_tokenizers_give_the_same_ids() -> None:
+    tokenizer = load("tiny-draft-s").tokenizer
+    encoder = Encoder(tokenizer)
+    text = "The river runs, quickly; over 1,234 stones. " * (LONG // 40)
+    assert len(text) > LONG
+    ids = await encoder.prompt(text, "user")
+    assert ids == tuple(encode_prompt(tokenizer, text))
+    assert await encoder.decode(ids, "user") == text
+    assert await encoder.chat([{"role": "user", "content": text}], "user") == await encoder.chat(
+        [{"role": "user", "content": text}], "other"
+    )
+    encoder.close()
+
+
+@run_async
+async def test_the_end_ends_the_threads(progress: Progress) -> None:
+    before = set(threading.enumerate())
+    encoder = Encoder(Slow(progress))
+    progress.may_end.set()
+    await asyncio.gather(encoder.prompt("short", "user"), encoder.prompt("x" * LONG, "user"))
+    own = set(threading.enumerate()) - before
+    assert {each.name.partition("_")[0] for each in own} == {"short-texts", "long-texts"}
+    encoder.close()
+    await until(lambda: not any(each.is_alive() for each in own))

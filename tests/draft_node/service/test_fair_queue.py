@@ -2,21 +2,21 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from draft_node.service.queues import FairQueue
 from goodspeed.errors import Busy
-from tests.waiting import until
+from tests.waiting import run_async, until
 
 
 class Bench:
     """Pieces that wait to be allowed to end, and the order in which they were begun."""
 
-    def __init__(self, max_size: int = 100) -> None:
-        self.turns = FairQueue(max_size, "come again later", "bench")
+    def __init__(self) -> None:
+        self.turns = FairQueue(100, "come again later", "bench")
         self.begun: list[str] = []
         self.num_at_once = self.most_at_once = 0
         self._may_end = threading.Semaphore(0)
@@ -36,141 +36,122 @@ class Bench:
         self._may_end.release(number)
 
 
-def run(body: Callable[[Bench], Coroutine[Any, Any, None]], max_size: int = 100) -> None:
-    async def whole() -> None:
-        bench = Bench(max_size)
-        try:
-            await body(bench)
-        finally:
-            bench.end(100)  # else the thread would never end
-
-    asyncio.run(asyncio.wait_for(whole(), 30))
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.end(100)  # else the thread would never end
 
 
-def test_users_take_turns_one_at_a_time() -> None:
-    async def body(bench: Bench) -> None:
-        tasks = [bench.ask("a", name) for name in ("a1", "a2", "a3")] + [bench.ask("b", "b1"), bench.ask("c", "c1")]
-        bench.end(5)
-        assert await asyncio.gather(*tasks) == ["A1", "A2", "A3", "B1", "C1"]
-        assert bench.begun == ["a1", "b1", "c1", "a2", "a3"]
-        assert bench.most_at_once == 1
-        assert bench.turns.num_users == 0
-
-    run(body)
+@run_async
+async def test_users_take_turns_one_at_a_time(bench: Bench) -> None:
+    tasks = [bench.ask("a", name) for name in ("a1", "a2", "a3")] + [bench.ask("b", "b1"), bench.ask("c", "c1")]
+    bench.end(5)
+    assert await asyncio.gather(*tasks) == ["A1", "A2", "A3", "B1", "C1"]
+    assert bench.begun == ["a1", "b1", "c1", "a2", "a3"]
+    assert bench.most_at_once == 1
+    assert bench.turns.num_users == 0
 
 
-def test_a_newcomer_comes_before_the_rest_of_a_long_queue() -> None:
-    async def body(bench: Bench) -> None:
-        tasks = [bench.ask("a", f"a{number}") for number in range(5)]
-        await until(lambda: bench.begun)
-        tasks.append(bench.ask("b", "b"))
-        await asyncio.sleep(0)
-        bench.end(6)
-        await asyncio.gather(*tasks)
-        assert bench.begun.index("b") == 1
-
-    run(body)
+@run_async
+async def test_a_newcomer_comes_before_the_rest_of_a_long_queue(bench: Bench) -> None:
+    tasks = [bench.ask("a", f"a{number}") for number in range(5)]
+    await until(lambda: bench.begun)
+    tasks.append(bench.ask("b", "b"))
+    await asyncio.sleep(0)
+    bench.end(6)
+    await asyncio.gather(*tasks)
+    assert bench.begun.index("b") == 1
 
 
-def test_who_has_too_much_waiting_is_told_so_and_nobody_else() -> None:
-    async def body(bench: Bench) -> None:
-        tasks = [bench.ask("a", "a1", 6), bench.ask("a", "a2", 4)]
-        await until(lambda: bench.begun)
-        with pytest.raises(Busy, match="come again later"):
-            await bench.ask("a", "a3")
-        tasks += [bench.ask("b", "b1", 10)]
-        bench.end(3)
-        await asyncio.gather(*tasks)
-        bench.end()
-        await bench.ask("a", "a4", 50)  # alone, whatever its size
-        assert "a3" not in bench.begun
-
-    run(body, max_size=10)
-
-
-def test_what_nobody_waits_for_is_not_begun() -> None:
-    async def body(bench: Bench) -> None:
-        first, second, third = (bench.ask("a", name, 3) for name in ("a1", "a2", "a3"))
-        await until(lambda: bench.begun)
-        second.cancel()
-        await asyncio.wait([second])
-        bench.end(2)
-        await asyncio.gather(first, third)
-        assert bench.begun == ["a1", "a3"]
-        assert bench.turns.num_users == 0
-
-    run(body, max_size=9)
+@run_async
+async def test_who_has_too_much_waiting_is_told_so_and_nobody_else(bench: Bench) -> None:
+    bench.turns = FairQueue(10, "come again later", "bench")
+    tasks = [bench.ask("a", "a1", 6), bench.ask("a", "a2", 4)]
+    await until(lambda: bench.begun)
+    with pytest.raises(Busy, match="come again later"):
+        await bench.ask("a", "a3")
+    tasks += [bench.ask("b", "b1", 10)]
+    bench.end(3)
+    await asyncio.gather(*tasks)
+    bench.end()
+    await bench.ask("a", "a4", 50)  # alone, whatever its size
+    assert "a3" not in bench.begun
 
 
-def test_what_has_begun_ends_before_the_next_begins() -> None:
-    async def body(bench: Bench) -> None:
-        first, second = bench.ask("a", "a1", 0), bench.ask("a", "a2", 0)
-        await until(lambda: bench.begun)
-        first.cancel()
-        await asyncio.wait([first])
-        bench.end(2)
-        assert await second == "A2"
-        assert bench.most_at_once == 1
-        assert bench.turns.num_users == 0
-
-    run(body)
-
-
-def test_an_error_is_its_own_users_and_the_next_goes_on() -> None:
-    async def body(bench: Bench) -> None:
-        def broken() -> None:
-            raise ValueError("as ordered")
-
-        failing = asyncio.create_task(bench.turns.run("a", 1, broken))
-        following = bench.ask("a", "a2")
-        bench.end()
-        with pytest.raises(ValueError, match="as ordered"):
-            await failing
-        assert await following == "A2"
-
-    run(body)
+@run_async
+async def test_what_nobody_waits_for_is_not_begun(bench: Bench) -> None:
+    bench.turns = FairQueue(9, "come again later", "bench")
+    first, second, third = (bench.ask("a", name, 3) for name in ("a1", "a2", "a3"))
+    await until(lambda: bench.begun)
+    second.cancel()
+    await asyncio.wait([second])
+    bench.end(2)
+    await asyncio.gather(first, third)
+    assert bench.begun == ["a1", "a3"]
+    assert bench.turns.num_users == 0
 
 
-def test_the_event_loop_has_a_whole_turn_between_two_pieces() -> None:
+@run_async
+async def test_what_has_begun_ends_before_the_next_begins(bench: Bench) -> None:
+    first, second = bench.ask("a", "a1", 0), bench.ask("a", "a2", 0)
+    await until(lambda: bench.begun)
+    first.cancel()
+    await asyncio.wait([first])
+    bench.end(2)
+    assert await second == "A2"
+    assert bench.most_at_once == 1
+    assert bench.turns.num_users == 0
+
+
+@run_async
+async def test_an_error_is_its_own_users_and_the_next_goes_on(bench: Bench) -> None:
+    def broken() -> None:
+        raise ValueError("as ordered")
+
+    failing = asyncio.create_task(bench.turns.run("a", 1, broken))
+    following = bench.ask("a", "a2")
+    bench.end()
+    with pytest.raises(ValueError, match="as ordered"):
+        await failing
+    assert await following == "A2"
+
+
+@run_async
+async def test_the_event_loop_has_a_whole_turn_between_two_pieces(bench: Bench) -> None:
     """What is ready when a piece ends, and what that makes ready, comes before the next piece begins."""
+    tasks = [bench.ask("a", "a1"), bench.ask("b", "b1")]
+    await until(lambda: bench.begun)
+    running = bench.turns._executor.submit(lambda: None)  # behind the piece that runs
+    num_turns_before: list[int] = []
+    num_turns = 0
+    submit = bench.turns._executor.submit
 
-    async def body(bench: Bench) -> None:
-        tasks = [bench.ask("a", "a1"), bench.ask("b", "b1")]
-        await until(lambda: bench.begun)
-        running = bench.turns._executor.submit(lambda: None)  # behind the piece that runs
-        num_turns_before: list[int] = []
-        num_turns = 0
-        submit = bench.turns._executor.submit
+    def noted(*args: Any, **options: Any) -> Any:
+        num_turns_before.append(num_turns)
+        return submit(*args, **options)
 
-        def noted(*args: Any, **options: Any) -> Any:
-            num_turns_before.append(num_turns)
-            return submit(*args, **options)
-
-        bench.turns._executor.submit = noted  # type: ignore[method-assign]
-        bench.end()
-        running.result()  # the first has ended, and the event loop does not know it yet
-        while not num_turns_before:
-            await asyncio.sleep(0)
-            num_turns += 1
-        assert num_turns_before[0] >= 2
-        bench.end()
-        await asyncio.gather(*tasks)
-
-    run(body)
+    bench.turns._executor.submit = noted  # type: ignore[method-assign]
+    bench.end()
+    running.result()  # the first has ended, and the event loop does not know it yet
+    while not num_turns_before:
+        await asyncio.sleep(0)
+        num_turns += 1
+    assert num_turns_before[0] >= 2
+    bench.end()
+    await asyncio.gather(*tasks)
 
 
-def test_the_end_cancels_who_waits_and_ends_the_thread() -> None:
-    async def body(bench: Bench) -> None:
-        mine = "bench-closed"
-        bench.turns = FairQueue(100, "", mine)
-        first, second = bench.ask("a", "a1"), bench.ask("a", "a2")
-        await until(lambda: bench.begun)
-        bench.turns.close()
-        await asyncio.wait([second])
-        assert second.cancelled()
-        bench.end(2)
-        assert await first == "A1"
-        await until(lambda: not [each for each in threading.enumerate() if each.name.startswith(mine)])
-        assert bench.begun == ["a1"]
-
-    run(body)
+@run_async
+async def test_the_end_cancels_who_waits_and_ends_the_thread(bench: Bench) -> None:
+    mine = "bench-closed"
+    bench.turns = FairQueue(100, "", mine)
+    first, second = bench.ask("a", "a1"), bench.ask("a", "a2")
+    await until(lambda: bench.begun)
+    bench.turns.close()
+    await asyncio.wait([second])
+    assert second.cancelled()
+    bench.end(2)
+    assert await first == "A1"
+    await until(lambda: not [each for each in threading.enumerate() if each.name.startswith(mine)])
+    assert bench.begun == ["a1"]

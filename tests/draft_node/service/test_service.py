@@ -27,7 +27,7 @@ from goodspeed.wire.handshake import Defaults
 from goodspeed.wire.messages import Sampling
 from tests.memory_network import MemoryNetwork
 from tests.together.cluster.cluster import alone, load, prompt_ids
-from tests.waiting import until
+from tests.waiting import run_async, until
 from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
@@ -94,6 +94,15 @@ def wanted(index: int = 0, max_tokens: int = 24, sampling: Sampling = GREEDY, **
     return Wanted(prompt=prompt_ids(index), sampling=sampling, max_tokens=max_tokens, **options)
 
 
+def endless() -> Wanted:
+    return wanted(max_tokens=1000, ignore_eos=True)
+
+
+def expected(index: int = 0) -> tuple[int, ...]:
+    """Returns the tokens of `wanted(index)`."""
+    return alone(prompt_ids(index), GREEDY, 24)
+
+
 @dataclass
 class Written:
     """The result that a user got."""
@@ -118,347 +127,291 @@ async def write(service: Service, what: Wanted) -> Written:
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(seed=5), Sampling(temperature=0.7, top_k=20, seed=6)])
-def test_a_text_is_what_the_target_writes_alone(sampling: Sampling) -> None:
-    async def work() -> Written:
-        async with edge() as here:
-            return await write(here.service, wanted(sampling=sampling))
-
-    written, expected = run(work()), alone(prompt_ids(0), sampling, 24)
-    assert written.ids == expected
-    assert written.text == decode(load("tiny-target").tokenizer, expected)
+@run_async
+async def test_a_text_is_what_the_target_writes_alone(sampling: Sampling) -> None:
+    async with edge() as here:
+        written = await write(here.service, wanted(sampling=sampling))
+    ids = alone(prompt_ids(0), sampling, 24)
+    assert written.ids == ids
+    assert written.text == decode(load("tiny-target").tokenizer, ids)
     assert b"".join(token.raw for token in written.tokens).decode() == written.text
-    assert written.ended.num_tokens == len(expected)
+    assert written.ended.num_tokens == len(ids)
 
 
-def test_a_form_is_held_for_the_draft_model_while_its_text_is_written() -> None:
+@run_async
+async def test_a_form_is_held_for_the_draft_model_while_its_text_is_written() -> None:
     form = Constraint("choice", '["the red one", "the green one"]')
-
-    async def work() -> list[int]:
-        async with edge() as here:
-            constraints = here.daemon.drafter.constraints
-            assert constraints is not None
-            async with aclosing(here.service.write(wanted(constraint=form, user="alice"))) as items:
-                await anext(items)
-                held = len(constraints.holders)
-            return [held, len(constraints.holders)]
-
-    assert run(work()) == [1, 0]
+    async with edge() as here:
+        constraints = here.daemon.drafter.constraints
+        assert constraints is not None
+        async with aclosing(here.service.write(wanted(constraint=form, user="alice"))) as items:
+            await anext(items)
+            assert len(constraints.holders) == 1
+        assert len(constraints.holders) == 0
 
 
-def test_stop_strings_are_found_over_token_borders_and_end_the_session_at_both_nodes() -> None:
-    expected = alone(prompt_ids(2), GREEDY, 48)
+@run_async
+async def test_stop_strings_are_found_over_token_borders_and_end_the_session_at_both_nodes() -> None:
+    ids = alone(prompt_ids(2), GREEDY, 48)
     tokenizer = load("tiny-target").tokenizer
-    whole = decode(tokenizer, expected)
+    whole = decode(tokenizer, ids)
     stops = [whole[start : start + 4] for start in range(3, len(whole) - 4, 9)]
-
-    async def work() -> list[Written]:
-        async with edge() as here:
-            texts = [wanted(2, max_tokens=400, stop=("not in there", stop)) for stop in stops]
-            written = await asyncio.gather(*(write(here.service, text) for text in texts))
-            await here.until_free()
-            return list(written)
-
+    async with edge() as here:
+        asked = [wanted(2, max_tokens=400, stop=("not in there", stop)) for stop in stops]
+        texts = await asyncio.gather(*(write(here.service, each) for each in asked))
+        await here.until_free()
     border_crossed = False
-    for stop, written in zip(stops, run(work()), strict=True):
+    for stop, written in zip(stops, texts, strict=True):
         assert written.text == whole[: whole.index(stop)]
         assert (written.ended.reason, written.ended.stop) == ("stop", stop)
-        assert written.ids == expected[: written.ended.num_tokens]
+        assert written.ids == ids[: written.ended.num_tokens]
         assert stop in decode(tokenizer, written.ids)
         assert stop not in decode(tokenizer, written.ids[:-1])
         border_crossed |= stop not in written.tokens[-1].text
     assert border_crossed
 
 
-def test_a_chat_begins_without_the_blank_that_its_template_leaves_to_the_model() -> None:
+@run_async
+async def test_a_chat_begins_without_the_blank_that_its_template_leaves_to_the_model() -> None:
     tokenizer = load("tiny-target").tokenizer
     user = {"role": "user", "content": "What is the capital of France?"}
-
-    async def work() -> list[Written]:
-        async with edge() as here:
-            prompt = await here.service.encode_chat([user], "user")
-            asked = Wanted(prompt=prompt, sampling=GREEDY, max_tokens=20)
-            chat = replace(asked, is_chat=True, stop=here.service.defaults(chat=True).stop)
-            after_blank = replace(asked, prompt=(*prompt, *encode_prompt(tokenizer, " ")), is_chat=True)
-            return [await write(here.service, what) for what in (asked, chat, after_blank)]
-
-    asked, chat, after_blank = run(work())
+    async with edge() as here:
+        prompt = await here.service.encode_chat([user], "user")
+        plain = Wanted(prompt=prompt, sampling=GREEDY, max_tokens=20)
+        as_chat = replace(plain, is_chat=True, stop=here.service.defaults(chat=True).stop)
+        behind_blank = replace(plain, prompt=(*prompt, *encode_prompt(tokenizer, " ")), is_chat=True)
+        asked, chat, after_blank = [await write(here.service, each) for each in (plain, as_chat, behind_blank)]
     assert asked.text.startswith(" ")
     assert chat.text == asked.text.partition("\n\n")[0].lstrip()
     assert chat.ended.reason == "stop"
     assert after_blank.text == decode(tokenizer, after_blank.ids)  # the template has said it: nothing is left out
 
 
-def test_neither_a_stop_string_nor_the_end_comes_before_min_tokens() -> None:
-    expected = alone(prompt_ids(2), GREEDY, 40)
-    whole = decode(load("tiny-target").tokenizer, expected)
-    early = whole[:2]
-
-    async def work() -> tuple[Written, Written]:
-        async with edge() as here:
-            held = write(here.service, wanted(2, 40, stop=(early,), min_tokens=30))
-            endless = write(here.service, wanted(0, 200, ignore_eos=True))
-            return await held, await endless
-
-    held, endless = run(work())
+@run_async
+async def test_neither_a_stop_string_nor_the_end_comes_before_min_tokens() -> None:
+    early = decode(load("tiny-target").tokenizer, alone(prompt_ids(2), GREEDY, 40))[:2]
+    async with edge() as here:
+        held = await write(here.service, wanted(2, 40, stop=(early,), min_tokens=30))
+        endless = await write(here.service, wanted(0, 200, ignore_eos=True))
     assert held.text.startswith(early)
     assert held.ended.num_tokens >= 30
     assert (endless.ended.reason, endless.ended.num_tokens) == ("length", 200)
 
 
-def test_logprobs_stand_beside_their_tokens() -> None:
-    async def work() -> Written:
-        async with edge() as here:
-            return await write(here.service, wanted(num_logprobs=3))
-
-    written = run(work())
-    assert written.ids == alone(prompt_ids(0), GREEDY, 24)
-    for token in written.tokens:
-        best = token.top[0]  # greedy
-        assert (best.id, best.text, best.raw, best.logprob) == (token.id, token.text, token.raw, token.logprob)
-        assert [other.logprob for other in token.top] == sorted((other.logprob for other in token.top), reverse=True)
-        assert len({other.id for other in token.top}) == 3
-
-
 @pytest.mark.essential
-def test_who_leaves_frees_both_nodes() -> None:
-    async def work() -> Edge:
-        async with edge(max_sessions=1) as here:
-            async with aclosing(here.service.write(wanted(max_tokens=1000, ignore_eos=True))) as pieces:
-                assert isinstance(await anext(pieces), Begun)
-                assert isinstance(await anext(pieces), Piece)
-                assert len(here.verify.core.sessions) == here.service.num_running == 1
-            await here.until_free()
-            cancelled = asyncio.create_task(write(here.service, wanted(max_tokens=1000, ignore_eos=True)))
-            await until(lambda: here.verify.core.sessions)
-            cancelled.cancel()
-            await asyncio.gather(cancelled, return_exceptions=True)
-            await here.until_free()
-            assert here.service.texts.num_abandoned == 2
-            return here
-
-    run(work())
+@run_async
+async def test_who_leaves_frees_both_nodes() -> None:
+    async with edge(max_sessions=1) as here:
+        async with aclosing(here.service.write(endless())) as pieces:
+            assert isinstance(await anext(pieces), Begun)
+            assert isinstance(await anext(pieces), Piece)
+            assert len(here.verify.core.sessions) == here.service.num_running == 1
+        await here.until_free()
+        cancelled = asyncio.create_task(write(here.service, endless()))
+        await until(lambda: here.verify.core.sessions)
+        cancelled.cancel()
+        await asyncio.gather(cancelled, return_exceptions=True)
+        await here.until_free()
+        assert here.service.texts.num_abandoned == 2
 
 
-def test_cancelled_at_any_point_nothing_is_lost() -> None:
+@run_async
+async def test_cancelled_at_any_point_nothing_is_lost() -> None:
     """Slots and sessions come back: many users of few slots are cancelled, each after one more step of the loop."""
-
-    async def work() -> None:
-        async with edge(max_sessions=2, max_waiting=1000) as here:
-            users = [asyncio.create_task(write(here.service, wanted(i % 4, stop=("e",)))) for i in range(60)]
-            for i, user in enumerate(users):
-                for _ in range(i % 7):
-                    await asyncio.sleep(0)
-                if i % 5:
-                    user.cancel()
-            done = await asyncio.gather(*users, return_exceptions=True)
-            assert {type(one) for one in done} == {Written, asyncio.CancelledError}
-            await here.until_free()
-            assert here.service.num_waiting == 0
-            texts = [write(here.service, wanted(i)) for i in range(4)]
-            everybody = asyncio.gather(*texts)
-            await until(lambda: here.service.num_running == 2 and here.service.num_waiting == 2)
-            assert [written.ids for written in await everybody] == [alone(prompt_ids(i), GREEDY, 24) for i in range(4)]
-
-    run(work())
-
-
-def test_cancelled_again_while_the_line_is_busy() -> None:
-    """The session is closed as soon as there is room."""
-
-    async def work() -> None:
-        async with edge(max_sessions=1) as here:
-            user = asyncio.create_task(write(here.service, wanted(max_tokens=1000, ignore_eos=True)))
-            await until(lambda: here.verify.core.sessions)
-            here.network.has_room.clear()
-            user.cancel()
-            for _ in range(5):
+    async with edge(max_sessions=2, max_waiting=1000) as here:
+        users = [asyncio.create_task(write(here.service, wanted(i % 4, stop=("e",)))) for i in range(60)]
+        for i, user in enumerate(users):
+            for _ in range(i % 7):
                 await asyncio.sleep(0)
-            user.cancel()
-            await asyncio.gather(user, return_exceptions=True)
-            assert here.verify.core.sessions
-            here.network.has_room.set()
-            await here.until_free()
-            assert (await write(here.service, wanted())).ids == alone(prompt_ids(0), GREEDY, 24)
+            if i % 5:
+                user.cancel()
+        done = await asyncio.gather(*users, return_exceptions=True)
+        assert {type(one) for one in done} == {Written, asyncio.CancelledError}
+        await here.until_free()
+        assert here.service.num_waiting == 0
+        texts = [write(here.service, wanted(i)) for i in range(4)]
+        everybody = asyncio.gather(*texts)
+        await until(lambda: here.service.num_running == 2 and here.service.num_waiting == 2)
+        assert [written.ids for written in await everybody] == [expected(i) for i in range(4)]
 
-    run(work())
+
+@run_async
+async def test_cancelled_again_while_the_line_is_busy() -> None:
+    """The session is closed as soon as there is room."""
+    async with edge(max_sessions=1) as here:
+        user = asyncio.create_task(write(here.service, endless()))
+        await until(lambda: here.verify.core.sessions)
+        here.network.has_room.clear()
+        user.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        user.cancel()
+        await asyncio.gather(user, return_exceptions=True)
+        assert here.verify.core.sessions
+        here.network.has_room.set()
+        await here.until_free()
+        assert (await write(here.service, wanted())).ids == expected()
 
 
-def test_a_text_for_a_target_that_is_gone_is_asked_for_anew_under_the_defaults_of_the_new_one() -> None:
+@run_async
+async def test_a_text_for_a_target_that_is_gone_is_asked_for_anew_under_the_defaults_of_the_new_one() -> None:
     said: list[Defaults] = []
 
     def resolve(says: Defaults) -> Resolved:
         said.append(says)
         return Resolved(GREEDY)
 
-    async def work() -> Written:
-        async with edge() as here:
-            asked = wanted(sampling=Sampling(seed=5), stop=("e",), target="of the one before", resolve=resolve)
-            written = await write(here.service, asked)
-            assert said == [here.service.defaults(chat=False)]
-            assert not here.service.texts.failed
-            return written
-
-    assert run(work()).ids == alone(prompt_ids(0), GREEDY, 24)
+    async with edge() as here:
+        asked = wanted(sampling=Sampling(seed=5), stop=("e",), target="of the one before", resolve=resolve)
+        written = await write(here.service, asked)
+        assert said == [here.service.defaults(chat=False)]
+        assert not here.service.texts.failed
+    assert written.ids == expected()
 
 
-def test_few_wait_and_the_first_is_served_first() -> None:
-    async def work() -> None:
-        async with edge(max_sessions=1, max_waiting=2) as here:
-            order: list[int] = []
+@run_async
+async def test_few_wait_and_the_first_is_served_first() -> None:
+    async with edge(max_sessions=1, max_waiting=2) as here:
+        order: list[int] = []
 
-            async def user(number: int) -> None:
-                async with aclosing(here.service.write(wanted(max_tokens=8))) as pieces:
-                    order.extend([number async for piece in pieces if isinstance(piece, Ended)])
+        async def user(number: int) -> None:
+            async with aclosing(here.service.write(wanted(max_tokens=8))) as pieces:
+                order.extend([number async for piece in pieces if isinstance(piece, Ended)])
 
-            first, second, third = (asyncio.create_task(user(number)) for number in range(3))
-            await until(lambda: here.service.num_waiting == 2)
-            with pytest.raises(Busy, match="1 texts are running and 2 wait"):
-                await user(3)
-            second.cancel()
-            await until(lambda: here.service.num_waiting == 1)
-            fourth = asyncio.create_task(user(4))
-            await asyncio.gather(first, third, fourth)
-            assert order == [0, 2, 4]
-            assert here.service.texts.failed == {"busy": 1}
-
-    run(work())
+        first, second, third = (asyncio.create_task(user(number)) for number in range(3))
+        await until(lambda: here.service.num_waiting == 2)
+        with pytest.raises(Busy, match="1 texts are running and 2 wait"):
+            await user(3)
+        second.cancel()
+        await until(lambda: here.service.num_waiting == 1)
+        fourth = asyncio.create_task(user(4))
+        await asyncio.gather(first, third, fourth)
+        assert order == [0, 2, 4]
+        assert here.service.texts.failed == {"busy": 1}
 
 
-def test_without_a_verify_node() -> None:
-    async def work() -> None:
-        async with edge(connected=False) as here:
-            assert not here.service.is_ready
-            assert here.service.context_len == 0
-            longest = max(map(len, load("tiny-draft-s").tokenizer.get_vocab()))
-            assert here.service.max_chars == here.daemon.drafter.context_len * longest  # what is known until then
-            with pytest.raises(VerifyAway, match=rf"\A{AWAY}\Z"):
-                await write(here.service, wanted())
-            serving = asyncio.create_task(here.verify.serve())
-            await here.daemon.connected.wait()
-            assert here.service.is_ready
-            assert here.service.context_len == load("tiny-target").context_len
-            assert (await write(here.service, wanted())).ids == alone(prompt_ids(0), GREEDY, 24)
-            serving.cancel()
-            await asyncio.gather(serving, return_exceptions=True)
-            assert here.service.max_chars == load("tiny-target").context_len * longest
-
-    run(work())
+@run_async
+async def test_without_a_verify_node() -> None:
+    async with edge(connected=False) as here:
+        assert not here.service.is_ready
+        assert here.service.context_len == 0
+        longest = max(map(len, load("tiny-draft-s").tokenizer.get_vocab()))
+        assert here.service.max_chars == here.daemon.drafter.context_len * longest  # what is known until then
+        with pytest.raises(VerifyAway, match=rf"\A{AWAY}\Z"):
+            await write(here.service, wanted())
+        serving = asyncio.create_task(here.verify.serve())
+        await here.daemon.connected.wait()
+        assert here.service.is_ready
+        assert here.service.context_len == load("tiny-target").context_len
+        assert (await write(here.service, wanted())).ids == expected()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        assert here.service.max_chars == load("tiny-target").context_len * longest
 
 
 @pytest.mark.essential
-def test_the_verify_node_goes_and_comes_back(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+@run_async
+async def test_the_verify_node_goes_and_comes_back(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Texts fail that wait for it, running ones and those in the queue; the daemon serves on when it is there.
 
     Their users are told for how long, and neither where it is nor why it lets nobody in: that is in the log.
     """
 
     monkeypatch.setattr(draft_assembly, "VERIFY_TIMEOUT_S", 0.1)
-
-    async def work() -> None:
-        async with edge(max_sessions=1, connect_timeout_s=0.2) as here:
-            texts = [asyncio.create_task(write(here.service, wanted(max_tokens=1000, ignore_eos=True))) for _ in "ab"]
-            await until(lambda: here.service.num_waiting)
-            here.network.fate = lambda packet: ()
-            here.daemon.channel._link.endpoint = ADDRESS
-            await until(lambda: not here.daemon.link.connected)
-            here.daemon.link.trouble = "its key is another one"
-            failures = await asyncio.gather(*texts, return_exceptions=True)
-            assert [type(failure) for failure in failures] == [VerifyAway, VerifyAway]
-            assert all(re.fullmatch(SHUT_OUT, str(failure)) for failure in failures)
-            told = [vars(record)["why"] for record in caplog.records if "ending the texts" in record.message]
-            assert told
-            assert all(ADDRESS in why and "its key is another one" in why for why in told)
-            here.network.fate = lambda packet: (packet,)
-            await here.daemon.connected.wait()
-            assert (await write(here.service, wanted())).ids == alone(prompt_ids(0), GREEDY, 24)
-
-    run(work())
+    async with edge(max_sessions=1, connect_timeout_s=0.2) as here:
+        texts = [asyncio.create_task(write(here.service, endless())) for _ in "ab"]
+        await until(lambda: here.service.num_waiting)
+        here.network.fate = lambda packet: ()
+        here.daemon.channel._link.endpoint = ADDRESS
+        await until(lambda: not here.daemon.link.connected)
+        here.daemon.link.trouble = "its key is another one"
+        failures = await asyncio.gather(*texts, return_exceptions=True)
+        assert [type(failure) for failure in failures] == [VerifyAway, VerifyAway]
+        assert all(re.fullmatch(SHUT_OUT, str(failure)) for failure in failures)
+        told = [vars(record)["why"] for record in caplog.records if "ending the texts" in record.message]
+        assert told
+        assert all(ADDRESS in why and "its key is another one" in why for why in told)
+        here.network.fate = lambda packet: (packet,)
+        await here.daemon.connected.wait()
+        assert (await write(here.service, wanted())).ids == expected()
 
 
-def test_a_text_that_is_asked_for_while_a_broken_connection_is_mended_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        async with edge() as here:
-            breaks = [True]
-            monkeypatch.setattr(here.daemon.channel, "broke", lambda: bool(breaks) and breaks.pop())
-            here.network.fate = lambda packet: ()
-            await until(lambda: not here.daemon.link.connected)
-            assert not here.service.is_ready
-            assert here.service.context_len == load("tiny-target").context_len
-            asked = asyncio.create_task(write(here.service, wanted()))
-            await until(lambda: here.service.num_running)
-            here.network.fate = lambda packet: (packet,)
-            assert (await asked).ids == alone(prompt_ids(0), GREEDY, 24)
-
-    run(work())
-
-
-def test_a_drain_lets_those_finish_who_are_in() -> None:
-    async def work() -> None:
-        async with edge(max_sessions=1) as here:
-            texts = [asyncio.create_task(write(here.service, wanted())) for _ in range(2)]
-            await until(lambda: here.service.num_waiting)
-            draining = asyncio.create_task(here.service.drain(30.0))
-            await until(lambda: here.service.draining)
-            assert not here.service.is_ready
-            with pytest.raises(Draining):
-                await write(here.service, wanted())
-            assert await draining
-            assert [text.result().ids for text in texts] == [alone(prompt_ids(0), GREEDY, 24)] * 2
-
-    run(work())
+@run_async
+async def test_a_text_that_is_asked_for_while_a_broken_connection_is_mended_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with edge() as here:
+        breaks = [True]
+        monkeypatch.setattr(here.daemon.channel, "broke", lambda: bool(breaks) and breaks.pop())
+        here.network.fate = lambda packet: ()
+        await until(lambda: not here.daemon.link.connected)
+        assert not here.service.is_ready
+        assert here.service.context_len == load("tiny-target").context_len
+        asked = asyncio.create_task(write(here.service, wanted()))
+        await until(lambda: here.service.num_running)
+        here.network.fate = lambda packet: (packet,)
+        assert (await asked).ids == expected()
 
 
-def test_a_drain_ends_what_is_not_finished_in_time() -> None:
-    async def work() -> None:
-        async with edge(max_sessions=1) as here:
-            texts = [asyncio.create_task(write(here.service, wanted(max_tokens=1000, ignore_eos=True))) for _ in "ab"]
-            await until(lambda: here.verify.core.sessions)
-            assert not await here.service.drain(0.0)
-            failures = await asyncio.gather(*texts, return_exceptions=True)
-            assert [type(failure) for failure in failures] == [Draining, Draining]
-            assert "not finished within 0 s" in str(failures[0])
-            await here.until_free()
+@run_async
+async def test_a_drain_lets_those_finish_who_are_in() -> None:
+    async with edge(max_sessions=1) as here:
+        texts = [asyncio.create_task(write(here.service, wanted())) for _ in range(2)]
+        await until(lambda: here.service.num_waiting)
+        draining = asyncio.create_task(here.service.drain(30.0))
+        await until(lambda: here.service.draining)
+        assert not here.service.is_ready
+        with pytest.raises(Draining):
+            await write(here.service, wanted())
+        assert await draining
+        assert [text.result().ids for text in texts] == [expected()] * 2
 
-    run(work())
+
+@run_async
+async def test_a_drain_ends_what_is_not_finished_in_time() -> None:
+    async with edge(max_sessions=1) as here:
+        texts = [asyncio.create_task(write(here.service, endless())) for _ in "ab"]
+        await until(lambda: here.verify.core.sessions)
+        assert not await here.service.drain(0.0)
+        failures = await asyncio.gather(*texts, return_exceptions=True)
+        assert [type(failure) for failure in failures] == [Draining, Draining]
+        assert "not finished within 0 s" in str(failures[0])
+        await here.until_free()
 
 
-def test_a_drain_frees_the_verify_node_of_texts_that_nobody_reads_on() -> None:
-    async def work() -> None:
-        async with edge() as here, aclosing(here.service.write(wanted(max_tokens=1000, ignore_eos=True))) as pieces:
-            await anext(pieces)
-            assert not await here.service.drain(0.0)
-            await until(lambda: not here.verify.core.sessions)
-            with pytest.raises(Draining):
-                [piece async for piece in pieces]
-            assert here.daemon.statistics.num_tokens < 900
-
-    run(work())
+@run_async
+async def test_a_drain_frees_the_verify_node_of_texts_that_nobody_reads_on() -> None:
+    async with edge() as here, aclosing(here.service.write(endless())) as pieces:
+        await anext(pieces)
+        assert not await here.service.drain(0.0)
+        await until(lambda: not here.verify.core.sessions)
+        with pytest.raises(Draining):
+            [piece async for piece in pieces]
+        assert here.daemon.statistics.num_tokens < 900
 
 
 @pytest.mark.parametrize(("prompt", "code"), [((5,) * 5000, "prompt"), ((4095, 4096), "vocabulary")])
-def test_a_refused_text_says_why(prompt: tuple[int, ...], code: str) -> None:
-    async def work() -> None:
-        async with edge() as here:
-            with pytest.raises(RequestRefused) as refused:
-                await write(here.service, Wanted(prompt=prompt, sampling=GREEDY, max_tokens=4))
-            assert refused.value.code == code
-            assert here.service.texts.failed == {code: 1}
-            await here.until_free()
-
-    run(work())
+@run_async
+async def test_a_refused_text_says_why(prompt: tuple[int, ...], code: str) -> None:
+    async with edge() as here:
+        with pytest.raises(RequestRefused) as refused:
+            await write(here.service, Wanted(prompt=prompt, sampling=GREEDY, max_tokens=4))
+        assert refused.value.code == code
+        assert here.service.texts.failed == {code: 1}
+        await here.until_free()
 
 
-def test_prompts_are_encoded_as_the_console_encodes_them() -> None:
-    async def work() -> None:
-        async with edge() as here:
-            assert await here.service.encode("The river", "user") == tuple(here_ids("The river"))
-            assert await here.service.encode_chat([{"role": "user", "content": "hi"}], "user") == tuple(
-                here_ids("User: hi\n\nAssistant:")
-            )
-            assert await here.service.decode(here_ids("The river"), "user") == "The river"
-            assert here.service.vocab_size == 4096
-
-    run(work())
+@run_async
+async def test_prompts_are_encoded_as_the_console_encodes_them() -> None:
+    async with edge() as here:
+        assert await here.service.encode("The river", "user") == tuple(here_ids("The river"))
+        assert await here.service.encode_chat([{"role": "user", "content": "hi"}], "user") == tuple(
+            here_ids("User: hi\n\nAssistant:")
+        )
+        assert await here.service.decode(here_ids("The river"), "user") == "The river"
+        assert here.service.vocab_size == 4096
 
 
 def here_ids(text: str) -> list[int]:

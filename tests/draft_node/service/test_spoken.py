@@ -50,15 +50,6 @@ def told(pieces: Sequence[Piece]) -> tuple[str, str, list[Call | None]]:
     return "".join(part.text for part in parts), "".join(part.thinking for part in parts), [*calls]
 
 
-def test_parts_in_order_with_all_tokens() -> None:
-    answer, pieces = written(f"<think>\nhm\n</think>\n\nyes {CALL}", HERE)
-    assert told(pieces) == ("yes", "hm", [Call("f", '{"n": 1}')])
-    assert answer.num_thinking == len("\nhm\n") + 2
-    assert [token.id for piece in pieces for part in piece.each() for token in part.tokens] == ids_of(
-        f"<think>\nhm\n</think>\n\nyes {CALL}"
-    )
-
-
 def test_stop_strings_are_looked_for_in_the_content_alone() -> None:
     text = f"<think>\nstop\n</think>\n\nst{CALL}\nop stop it"
     answer, pieces = written(text, HERE, stops=["stop", "arguments"])
@@ -73,20 +64,6 @@ def test_stop_strings_are_looked_for_in_the_content_alone() -> None:
 def test_a_stop_string_after_a_call_is_no_content(stop: str, cuts: Sequence[int]) -> None:
     _, pieces = written(f"{CALL}\n{CALL}{stop}", HERE, cuts, ["\n\n", "User:"])
     assert told(pieces) == ("", "", [Call("f", '{"n": 1}')] * 2)
-
-
-def test_the_text_ends_after_its_only_call() -> None:
-    answer, pieces = written(f"{CALL}{CALL}", replace(HERE, one_call=True))
-    assert told(pieces)[2] == [Call("f", '{"n": 1}')]
-    assert (answer.is_complete, answer.reason, answer.stop) == (True, "stop", None)
-    assert answer.num_tokens < len(ids_of(f"{CALL}{CALL}"))
-
-
-def test_markers_that_are_special_tokens_are_seen_and_others_are_not() -> None:
-    text = '<bos>[THINK]a<bos>b[/THINK]c[TOOL_CALLS]f[ARGS]{"n": 1}<|im_end|>'
-    assert told(written(text, THERE)[1]) == ("c", "ab", [Call("f", '{"n": 1}')])
-    assert told(written("[TOOL_CALLS]x", THERE)[1])[0] == "[TOOL_CALLS]x"
-    assert told(written("[TOOL_CALLS]x<bos>", HERE)[1])[0] == "x"
 
 
 PIECES = st.sampled_from([*MARKERS, *SPECIAL, CALL, "the ", "é", "日本", "😀", "\n", " ", "st", "op", '{"', "[1]"])

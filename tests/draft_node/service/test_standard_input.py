@@ -1,7 +1,5 @@
 """Lines of standard input: all of them, and nobody waits for one that never comes."""
 
-import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +11,7 @@ import pytest
 
 from draft_node.service import standard_input
 from draft_node.service.standard_input import MAX_WAITING
+from tests.waiting import run_async
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
@@ -53,26 +52,21 @@ def test_a_signal_ends_the_wait_for_a_line() -> None:
         assert process.wait(timeout=30) == 0
 
 
-def test_closed_standard_input_is_an_error_and_no_wait() -> None:
-    ended = subprocess.run(
-        ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *COMMAND], cwd=ROOT, capture_output=True, text=True, timeout=30
-    )
+@pytest.mark.parametrize(
+    ("redirection", "message"),
+    [("<&-", "name: standard input is closed; "), ("0>/dev/null", "name: cannot read standard input: ")],
+    ids=["closed", "unreadable"],
+)
+def test_standard_input_that_cannot_be_read_is_an_error_and_no_wait(redirection: str, message: str) -> None:
+    words = ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", *COMMAND]
+    ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("name: standard input is closed; ")
-
-
-def test_unreadable_standard_input_is_an_error_and_no_wait(tmp_path: Path) -> None:
-    file = os.open(tmp_path / "written", os.O_WRONLY | os.O_CREAT)
-    try:
-        ended = subprocess.run(COMMAND, cwd=ROOT, stdin=file, capture_output=True, text=True, timeout=30)
-    finally:
-        os.close(file)
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("name: cannot read standard input: ")
+    assert ended.stderr.startswith(message)
     assert len(ended.stderr.splitlines()) == 1
 
 
-def test_lines_are_read_ahead_only_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+@run_async
+async def test_lines_are_read_ahead_only_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     num_lines, taken, most_ahead = 20 * MAX_WAITING, 0, 0
 
     def endless() -> Iterator[str]:
@@ -81,13 +75,9 @@ def test_lines_are_read_ahead_only_so_far(monkeypatch: pytest.MonkeyPatch) -> No
             most_ahead = max(most_ahead, number - taken)
             yield f"{number}\n"
 
-    async def take() -> None:
-        nonlocal taken
-        async for line in standard_input.lines():
-            assert line == str(taken)
-            taken += 1
-
     monkeypatch.setattr(standard_input, "open", lambda *_, **__: nullcontext(endless()), raising=False)
-    asyncio.run(take())
+    async for line in standard_input.lines():
+        assert line == str(taken)
+        taken += 1
     assert taken == num_lines
     assert most_ahead <= MAX_WAITING + 1  # one more is in the reader's hand

@@ -5,7 +5,6 @@ from msgspec.structs import replace
 from draft_node.core.actions import Proposed, Request
 from draft_node.core.drafts.growing import AT_ONCE, Growing
 from draft_node.core.drafts.ngrams import FLOOR
-from draft_node.core.tree import Nodes
 from goodspeed.wire.messages import Sampling
 
 ID = b"0123456789abcdef"
@@ -21,16 +20,6 @@ def begun(request=REQUEST, num_parallel=1):
     tree = Growing(request, num_parallel)
     tree.begin(len(PROMPT))
     return tree
-
-
-def test_it_grows_by_what_the_model_drafts():
-    tree = begun()
-    assert tree.ask(PROMPT, 20, 0.0).tree == Nodes()
-    assert tree.extend(drafted(4, 5))
-    assert tree.rest(PROMPT) == Nodes((4, 5), (0.9, 0.9), (-1, 0))
-    assert tree.ask(PROMPT, 20, 0.0).tree.tokens == (4, 5)
-    assert tree.extend(drafted(6))
-    assert tree.rest((*PROMPT, 4)) == Nodes((5, 6), (0.9, 0.9), (-1, 0))
 
 
 def test_an_answer_that_does_not_go_on_where_it_was_asked_to_is_dropped():
@@ -78,45 +67,11 @@ def test_it_ends_where_all_of_it_is_too_unlikely():
     assert begun().ask(PROMPT, 20, 0.0).least_probability == FLOOR
 
 
-def test_a_text_that_goes_otherwise_leaves_it():
-    tree = begun()
-    tree.ask(PROMPT, 20, 0.0)
-    tree.extend(drafted(4, 5))
-    assert tree.follows((*PROMPT, 4))
-    assert tree.follows((*PROMPT, 4, 5))
-    assert not tree.follows((*PROMPT, 9))
-    assert tree.rest((*PROMPT, 9)) == Nodes()
-    tree.begin(len(PROMPT) + 1)
-    assert tree.rest((*PROMPT, 9)) == Nodes()
-    assert tree.ask((*PROMPT, 9), 20, 0.0).tree == Nodes()
-
-
-def test_a_text_that_grows_beyond_it_leaves_it_unless_the_model_drafts_on():
-    tree = begun()
-    tree.ask(PROMPT, 20, 0.0)
-    tree.extend(drafted(4))
-    assert not tree.follows((*PROMPT, 4, 5))
-    tree.ask(PROMPT, 20, 0.0)
-    assert tree.follows((*PROMPT, 4, 5)), "perhaps it drafts just that"
-    tree.extend(drafted(5, 6))
-    assert tree.rest((*PROMPT, 4, 5)).tokens == (6,)
-    assert not tree.follows((*PROMPT, 4, 7))
-
-
 def test_a_text_that_has_overtaken_all_that_was_asked_for_leaves_it():
     tree = begun()
     tree.ask(PROMPT, 2, 0.0)
     assert tree.follows((*PROMPT, 4, 5))
     assert not tree.follows((*PROMPT, 4, 5, 6)), "what is made now cannot reach beyond the text"
-
-
-def test_what_was_not_asked_for_is_no_part_of_it():
-    tree = begun()
-    assert not tree.extend(drafted(4))
-    tree.ask(PROMPT, 20, 0.0)
-    tree.begin(len(PROMPT))
-    assert not tree.extend(drafted(4))
-    assert tree.rest(PROMPT) == Nodes()
 
 
 def branching(tree=None):
@@ -125,16 +80,6 @@ def branching(tree=None):
     tree.ask(PROMPT, 20, 0.0)
     tree.extend(replace(drafted(4, 9, 5, 8), probabilities=(0.6, 0.2, 0.6, 0.9), parents=(-1, -1, 0, 1)))
     return tree
-
-
-def test_a_text_that_takes_a_branch_finds_what_was_drafted_behind_it():
-    tree = branching()
-    assert tree.follows((*PROMPT, 9))
-    assert tree.rest((*PROMPT, 9)) == Nodes((8,), (0.9,), (-1,))
-    asked = tree.ask((*PROMPT, 9), 20, 0.0)
-    assert asked.tree == Nodes((8,), (0.9,), (-1,)), "drafting goes on behind it"
-    tree.extend(drafted(7))
-    assert tree.rest((*PROMPT, 9, 8)).tokens == (7,)
 
 
 def test_drafting_goes_on_behind_the_likeliest_leaf():

@@ -55,10 +55,11 @@ def answer_to(core, user, number=2, **changes):
     return answer
 
 
-def test_a_users_finished_text_drafts_for_their_next_one():
-    core = make_core()
+@pytest.mark.parametrize(("per_user", "user"), [(True, "ann"), (False, "bob")])
+def test_a_users_finished_text_drafts_for_their_next_one_and_without_users_for_everybodys(per_user, user):
+    core = make_core(per_user=per_user)
     write(core, "ann")
-    drafted = answer_to(core, "ann")
+    drafted = answer_to(core, user)
     assert isinstance(drafted, Draft)
     assert drafted.tokens == TEXT[3 : 3 + len(drafted.tokens)]
 
@@ -77,12 +78,6 @@ def test_counters_tell_that_nothing_of_another_user_drafted():
     assert core.sessions[session_id(2)].statistics.drafted == {}
     assert core.sessions[session_id(3)].statistics.drafted["ngram"] > 0
     assert core.statistics.accepted == core.sessions[session_id(3)].statistics.accepted
-
-
-def test_without_users_everybodys_text_drafts():
-    core = make_core(per_user=False)
-    write(core, "ann")
-    assert isinstance(answer_to(core, "bob"), Draft)
 
 
 def test_a_history_that_keeps_nothing_drafts_from_what_is_shared():

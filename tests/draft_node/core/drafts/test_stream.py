@@ -156,12 +156,6 @@ def test_one_that_comes_to_the_texts_end_is_complete():
     assert session.proposed(answer(drafting(session), 11, 0)) == [draft(4, 11, complete=True)]
 
 
-def test_a_model_that_fails_completes_what_it_has():
-    session = begin()
-    _, wanted = session.proposed(answer(drafting(session), 11, 12))
-    assert session.proposed(answer(wanted)) == [draft(4, 11, 12, complete=True)]
-
-
 def test_one_that_has_nothing_says_so_and_is_asked_again_with_the_next_verdict():
     session = begin()
     assert session.proposed(answer(drafting(session))) == [draft(4, complete=True, source="ngram")]
@@ -439,7 +433,7 @@ def test_alternatives_and_what_follows_them_go_up_beside_the_chain():
     assert (wanted.tree.tokens, wanted.way) == ((11, 12, 21, 22), (11, 12))
 
 
-def test_they_are_there_still_when_the_chain_is_completed():
+def test_a_model_that_fails_completes_what_it_has_with_them():
     session = begin()
     sent, wanted = branching(session)
     assert session.proposed(answer(wanted)) == [Send(replace(sent.message, complete=True))]

@@ -117,21 +117,18 @@ def test_away_is_said_once_the_last_one_is_lost():
     assert core.away_s(3.1) == pytest.approx(1.0)
 
 
-def test_a_redirect_is_obeyed_and_the_next_verify_node_is_told_how_often():
-    core = with_both()
-    assert opened(core.receive(redirect(hops=2), 2.0, 0)) == [(1, 2, (), 2)]
-    assert core.counts.num_redirected == 1
-    assert core.links.home == 1
-
-
 @pytest.mark.parametrize(("reason", "home"), [("slo", 0), ("load", 1), ("draining", 1)])
-def test_only_redirects_that_concern_all_move_the_home(reason, home):
+def test_a_redirect_is_obeyed_and_moves_the_home_where_it_concerns_all(reason, home):
     core = with_both()
-    core.receive(redirect(reason=reason), 2.0, 0)
+    assert opened(core.receive(redirect(hops=2, reason=reason), 2.0, 0)) == [(1, 2, (), 2)], "told how often"
+    assert core.counts.num_redirected == 1
     assert core.links.home == home
 
 
-@pytest.mark.parametrize("changes", [{"endpoint": "tcp://evil:1"}, {"endpoint": "tcp://c:1", "key": "forged"}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"endpoint": "tcp://evil:1"}, {"endpoint": "tcp://c:1", "key": "forged"}, {"endpoint": "tcp://c:1", "key": ""}],
+)
 def test_a_redirect_to_an_unknown_address_or_key_is_not_obeyed_and_the_session_asks_again(changes):
     core = with_both()
     tell(core, Sibling(A.endpoint), Sibling("tcp://c:1", "true"))
@@ -139,6 +136,8 @@ def test_a_redirect_to_an_unknown_address_or_key_is_not_obeyed_and_the_session_a
     assert of_kind(actions, Connect) == []
     assert opened(actions) == []
     assert opened(core.tick(2.0 + LATER_S + 0.1)) == [(0, 2, (), 1)]
+    again = core.receive(redirect(2, "tcp://c:1", key="true"), 5.0, 0)
+    assert of_kind(again, Connect) == [Connect(2, Address("tcp://c:1", "true"))]
 
 
 def test_a_session_is_not_sent_on_more_often_than_max_hops_and_a_token_makes_it_anew():

@@ -2,8 +2,6 @@
 
 from random import Random
 
-import pytest
-
 from draft_node.core.directory import Address, Directory
 from draft_node.core.link import VerifyLink
 from draft_node.core.links import GRACE_S, IDLE_S, JITTER_S, MAX_TRIED, REDIRECT_S, TRY_S, Links
@@ -62,16 +60,6 @@ def test_addresses_of_the_options_stay_and_those_told_are_replaced():
     assert directory.addresses() == [A]
 
 
-def test_only_who_was_named_is_found_and_only_by_the_key_it_was_named_with():
-    directory = Directory([A], Random(1))
-    assert directory.find(A.endpoint, "") == A
-    assert directory.find(B.endpoint, "") is None
-    directory.learn([Sibling(B.endpoint, "key")])
-    assert directory.find(B.endpoint, "key") == Address(B.endpoint, "key")
-    assert directory.find(B.endpoint, "other") is None
-    assert directory.find(B.endpoint, "") is None
-
-
 def test_candidates_are_those_with_the_target_that_do_not_stop_the_least_waited_for_first():
     directory = Directory([A], Random(1))
     directory.learn(
@@ -96,15 +84,6 @@ def test_equals_come_in_random_order():
 # -- the home ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_home_stays_while_it_is_there_and_is_the_next_that_is_there_once_it_is_lost():
-    links = connected(A, B, C)
-    assert links.home == 0
-    lose(links, 0, 1.0)
-    assert links.home == 1
-    arrive(links, 0, 2.0)
-    assert links.home == 1, "it does not flap"
-
-
 def test_a_home_that_all_lost_is_the_first_that_answers():
     links = connected(A, B)
     lose(links, 0, 1.0)
@@ -112,13 +91,6 @@ def test_a_home_that_all_lost_is_the_first_that_answers():
     assert not links.is_anybody_there
     arrive(links, 0, 5.0)
     assert links.home == 0
-
-
-@pytest.mark.parametrize(("moves_home", "home"), [(True, 1), (False, 0)])
-def test_a_redirect_moves_the_home_at_once_where_that_verify_node_is_there(moves_home, home):
-    links = connected(A, B)
-    assert links.send(ONE, B, 1.0, moves_home=moves_home) is None
-    assert links.home == home
 
 
 def test_a_redirect_moves_the_home_later_where_that_verify_node_is_not_there_yet():
