@@ -1,12 +1,12 @@
 """Goodput of `gradient` against the better of plain decoding and the best fixed length, as a heat map.
 
 Equal clients, from one to many, whose drafts are accepted with a rate from 0.1 to 0.95, at several distances, with two
-kinds of machines. The best fixed length is found by search: everybody drafts S, for each S that could pay. Equal
-clients, since there the sum of logarithms and the total agree; one unequal column compares log-utility. Every cell is a
-simulated world in which the nodes' own state machines run; the verify node has a profile of what rounds cost, or learns
-it. All three ways write the same stretch of the same texts. Draft nodes have a draft model, an n-gram index whose
-tokens are accepted as often and take no time, or both. Nothing repeats itself in simulated texts, so the verify node
-drafts nothing from them itself.
+kinds of machines. The best fixed length is the better of the two that are expected to be best: everybody drafts S
+tokens, and each round waits for all. Equal clients, since there the sum of logarithms and the total agree; one unequal
+column compares log-utility. Every cell is a simulated world in which the nodes' own state machines run; the verify node
+has a profile of what rounds cost, or learns it. Ours and the fixed lengths write the same stretch of the same texts.
+Draft nodes have a draft model, an n-gram index whose tokens are accepted as often and take no time, or both. Nothing
+repeats itself in simulated texts, so the verify node drafts nothing from them itself.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from experiments.harness.experiment import Finding, Outcome, Results, new_figure
 from experiments.harness.processes import each
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.steady import Steady, Stretch, steady
+from goodspeed.fair.estimators import expected_tokens
 from goodspeed.fair.round_time import CostModel, Linear, Roofline
 
 WANTED = 0.98
@@ -37,8 +38,9 @@ DRAFTERS: dict[str, dict[str, Any]] = {
 }
 """Drafters of each kind of draft node."""
 
-SMALLEST_GAIN = 0.01  # of a token: a fixed length whose last token would add less to a draft is not tried
-LIKELY = 2  # lengths that a short look finds best are measured in full
+LIKELY = 2  # lengths that are expected to be best are measured
+CLOSE = 0.9  # of plain decoding: where no fixed length is expected to have as much, plain decoding is the better way
+SHORT = Stretch(warm=10, measured=40)  # enough for fixed lengths that are not close, and for rounds without drafts
 ROUND_TOKENS = 100_000  # no bound
 
 
@@ -63,23 +65,19 @@ class Config:
     alphas: list[float]
     unequal: list[float]  # the clients of the unequal column, again and again
     round_trips_s: list[float]
-    lengths: list[int]  # fixed ones, tried where they could pay
+    lengths: list[int]  # fixed ones
     budget_per_client: int  # for gradient
     eta: float  # of Eq. (3), with evidence weighed
-    warm_tokens: int  # per client
-    measured_tokens: int  # per client
-    warm_total: int  # of all clients together, at least
-    measured_total: int
+    warm_rounds: int  # of ours; the fixed lengths are measured over the same stretch
+    measured_tokens: int  # per client, at least
+    measured_total: int  # of all clients together, at least
     drafters: list[str]  # of DRAFTERS
     processes: int  # 0: one on each core
     machines: dict[str, Machine]
 
-    def stretch(self, num_clients: int) -> Stretch:
-        warm = max(self.warm_tokens, self.warm_total // num_clients)
-        return Stretch(warm, max(self.measured_tokens, self.measured_total // num_clients))
-
-    def first_look(self, num_clients: int) -> Stretch:
-        return Stretch(20, max(60, self.measured_total // (4 * num_clients)))
+    def measured(self, num_clients: int) -> int:
+        """Tokens per client."""
+        return max(self.measured_tokens, self.measured_total // num_clients)
 
 
 class Cell:
@@ -94,8 +92,9 @@ class Cell:
         alphas: list[float],
         drafter: str = "model",
     ) -> None:
-        self._config, self._num, self._alphas = config, num, alphas
-        self._stretch = config.stretch(num)
+        self._config, self._machine, self._round_trip_s, self._drafter = config, machine, round_trip_s, drafter
+        self._alphas = [alphas[client % len(alphas)] for client in range(num)]
+        self._measured = config.measured(num)
         self._base = Settings(
             num_clients=num,
             max_round_tokens=ROUND_TOKENS,
@@ -110,22 +109,29 @@ class Cell:
         )
 
     def plain(self) -> Steady:
-        return self._run(self._stretch, max_draft=0, policy="fixed")
+        return self._run(SHORT, max_draft=0, policy="fixed")
 
-    def fixed(self) -> dict[int, Steady]:
-        """The likely best, by length; every round waits for all drafts."""
-        best = max(self._alphas)
-        lengths = [length for length in self._config.lengths if best**length > SMALLEST_GAIN]
-        short = {length: self._fixed(length, self._config.first_look(self._num)) for length in lengths}
-        likely = sorted(short, key=lambda length: short[length].log_utility)[-LIKELY:]
-        return {length: self._fixed(length, self._stretch) for length in likely}
+    def fixed(self, warm: int) -> dict[int, Steady]:
+        """The likely best, by length; every round waits for all drafts. warm: tokens per client written before."""
+        likely = sorted(self._config.lengths, key=self.expected)[-LIKELY:]
+        is_close = self.expected(likely[-1]) - self.expected(0) > len(self._alphas) * np.log(CLOSE)
+        stretch = Stretch(warm, self._measured) if is_close else SHORT
+        return {length: self._fixed(length, stretch) for length in likely}
+
+    def expected(self, length: int) -> float:
+        """Log-utility if all draft so many tokens and every round waits; 0: plain decoding, which waits for nothing."""
+        num = len(self._alphas)
+        draft_s = length * self._machine.draft.round_s(1, 1, 0) if self._drafter == "model" else 0.0
+        way_s = self._round_trip_s + draft_s if length else 0.0
+        seconds = self._machine.cost.round_s(num * (length + 1), num, 0) + way_s
+        return float(np.log(expected_tokens(self._alphas, length) / seconds).sum())
 
     def _fixed(self, length: int, stretch: Stretch) -> Steady:
         return self._run(stretch, max_draft=length, policy="fixed", budget_each=length, **PAPER)
 
     def gradient(self, known_cost: bool) -> Steady:
-        each = self._config.budget_per_client
-        return self._run(self._stretch, known_cost=known_cost, budget_each=each)
+        stretch = Stretch(0, self._measured, self._config.warm_rounds)
+        return self._run(stretch, known_cost=known_cost, budget_each=self._config.budget_per_client)
 
     def _run(self, stretch: Stretch, budget_each: int = 1, **changes: Any) -> Steady:
         settings = replace(self._base, budget=budget_each * self._base.num_clients, **changes)
@@ -142,7 +148,10 @@ def experiment(config: Config) -> Outcome:
         for alphas in [*([alpha] for alpha in config.alphas), config.unequal]
         if len(alphas) <= num
     ]
-    rows = each("cells", partial(_row, config), cells, config.processes)
+    return outcome(config, each("cells", partial(_row, config), cells, config.processes))
+
+
+def outcome(config: Config, rows: list[dict[str, Any]]) -> Outcome:
     equal = [row for row in rows if row["alpha"] is not None]
     findings = [
         *(_lowest(equal, name, known) for name in config.machines for known in ("known", "learned")),
@@ -158,8 +167,8 @@ def experiment(config: Config) -> Outcome:
 def _row(config: Config, of: tuple[str, Machine, float, int, list[float], str]) -> dict[str, Any]:
     name, machine, round_trip_s, num, alphas, drafter = of
     cell = Cell(config, machine, round_trip_s, num, alphas, drafter)
-    plain, fixed = cell.plain(), cell.fixed()
     known, learned = cell.gradient(True), cell.gradient(False)
+    plain, fixed = cell.plain(), cell.fixed(known.warm)
     equal = len(alphas) == 1
     best = max(fixed, key=lambda length: fixed[length].total if equal else fixed[length].log_utility)
     better = max(plain.total, fixed[best].total)

@@ -23,6 +23,7 @@ class Stretch:
 
     warm: int
     measured: int
+    warm_rounds: int = 0  # at least, before it is measured
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Steady:
     tokens_per_s: NDArray[np.float64]
     drafted: NDArray[np.float64]  # tokens per verdict
     seconds: float  # virtual ones that were measured
+    warm: int = 0  # tokens per client that were written before
 
     @property
     def total(self) -> float:
@@ -44,7 +46,8 @@ class Steady:
 
 def steady(settings: Settings, stretch: Stretch, seed: int) -> Steady:
     """Measures a world with one session per client, which does not end."""
-    length = SPARE * settings.num_clients * (stretch.warm + stretch.measured)
+    most = 1 + settings.budget // settings.num_clients  # tokens of one client in a round, if all may draft equally
+    length = SPARE * settings.num_clients * (stretch.warm + most * stretch.warm_rounds + stretch.measured)
     world_settings = replace(
         settings,
         num_sessions=1,
@@ -73,7 +76,7 @@ class _Count:
         self.over = False
         self._stretch = stretch
         self._num_clients = num_clients
-        self._total = 0
+        self._total = self._num_rounds = self._warm = 0
         self._began: float | None = None
         self._index: dict[bytes, int] = {}
         self._tokens, self._drafted, self._verdicts = np.zeros((3, num_clients))
@@ -81,6 +84,7 @@ class _Count:
     def note(self, finished: Finished) -> None:
         assert self.world is not None
         now = finished.started + finished.duration_s
+        self._num_rounds += 1
         for verdict in finished.verdicts:
             at = self._client(verdict.session_id)
             self._total += len(verdict.tokens)
@@ -88,10 +92,14 @@ class _Count:
                 self._tokens[at] += len(verdict.tokens)
                 self._drafted[at] += verdict.num_verified
                 self._verdicts[at] += 1
-        if self._began is None and self._total >= self._num_clients * self._stretch.warm:
+        is_warm = (
+            self._total >= self._num_clients * self._stretch.warm and self._num_rounds >= self._stretch.warm_rounds
+        )
+        if self._began is None and is_warm:
             self._began = now
+            self._warm = max(self._stretch.warm, self._total // self._num_clients if self._stretch.warm_rounds else 0)
         self._ended = now
-        self.over = self._total >= self._num_clients * (self._stretch.warm + self._stretch.measured)
+        self.over = self._began is not None and self._total >= self._num_clients * (self._warm + self._stretch.measured)
 
     def _client(self, session_id: bytes) -> int:
         assert self.world is not None
@@ -102,4 +110,5 @@ class _Count:
     def result(self) -> Steady:
         assert self._began is not None
         seconds = self._ended - self._began
-        return Steady(self._tokens / seconds, self._drafted / np.maximum(self._verdicts, 1.0), seconds)
+        drafted = self._drafted / np.maximum(self._verdicts, 1.0)
+        return Steady(self._tokens / seconds, drafted, seconds, self._warm)

@@ -64,9 +64,12 @@ class Text:
         self.paths.append((self.paths[-1] if self.paths else 1.0) * self.confidences[-1])
 
     def accept(self, now: float) -> int:
-        """Writes the drafted tokens up to the first wrong one, and one more. Returns how many of them were right."""
-        right = 0
-        while right < len(self.paths) and self._is_right(self.num_written + right, self.confidences[right]):
+        """Writes the drafted tokens up to the first wrong one, and one more, up to the text's end.
+
+        Returns the number of drafted tokens that were written: tokens beyond the end are no goodput.
+        """
+        right, most = 0, min(len(self.paths), self.num_wanted)
+        while right < most and self._is_right(self.num_written + right, self.confidences[right]):
             right += 1
         self.num_written += min(right + 1, self.num_wanted)
         self.last_at = now

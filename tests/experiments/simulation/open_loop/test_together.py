@@ -54,6 +54,12 @@ def test_drafts_that_are_always_right_are_accepted_whole():
     assert done.texts[0].last_at == pytest.approx(0.017 + 2 * (0.003 + 0.014))
 
 
+def test_drafted_tokens_beyond_the_end_of_a_text_are_not_accepted():
+    """One token is written with the prompt; of the next four drafted tokens the text has room for two."""
+    done = ALONE.serve([Arrival(0.0, 7, 3, Known((1.0,)))], Fixed(4))
+    assert (done.texts[0].num_written, done.num_drafted, done.num_accepted) == (3, 4, 2)
+
+
 def test_a_threshold_ends_each_draft_with_its_first_unsure_token():
     made = batch((0.9, 0.1, 0.9), (0.9, 0.9, 0.9, 0.9, 0.9))
     Threshold(0.3, most=4).draft(made)
