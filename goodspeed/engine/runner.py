@@ -19,7 +19,7 @@ from goodspeed.engine.fused import can_fuse
 from goodspeed.engine.linear import prepack
 from goodspeed.engine.paged import attention
 from goodspeed.engine.paged.grid import Kernel
-from goodspeed.engine.paged.memory import KVPool, KVShape, bytes_per_page, pages_for, pages_in
+from goodspeed.engine.paged.memory import KVPool, KVShape, bytes_per_page, pages_for
 from goodspeed.engine.paged.packed import Chunk, Packed, TreePath
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.passes import Memory, Others
@@ -39,7 +39,7 @@ untouched rest."""
 class Runner:
     """A model with the KV cache of its sessions; `pool` tracks each session's pages and the free ones.
 
-    The cache's size is given in pages, in bytes, or as a fraction of the device's memory (`memory.pages_for`).
+    The cache's size is given in pages, or as a fraction of the device's memory (`memory.pages_for`).
     """
 
     def __init__(
@@ -47,7 +47,6 @@ class Runner:
         checkpoint: Checkpoint,
         *,
         num_pages: int | None = None,
-        memory_bytes: int | None = None,
         memory_fraction: float | None = None,
         page_size: int = 16,
         prefix_cache: bool = False,
@@ -57,16 +56,13 @@ class Runner:
         """prefix_cache: pages can be published, and outlive their sessions (`pages.py`). beside: another model; its
         runner will get equally many pages from the same share of memory.
 
-        others: ranks that hold the other parts of a split model; None: the model is not split. num_pages and
-        memory_bytes are per rank.
+        others: ranks that hold the other parts of a split model; None: the model is not split. num_pages: per rank.
         """
         self.checkpoint = checkpoint
         model, shape, num_layers, kernel = try_model(checkpoint, is_split=others is not None)
         page_bytes = bytes_per_page(shape, num_layers, page_size, checkpoint.dtype)
-        is_sized = num_pages is not None or memory_bytes is not None or memory_fraction is not None
-        if num_pages is None and memory_bytes is not None:
-            num_pages = pages_in(memory_bytes, page_bytes)
-        elif num_pages is None:
+        is_sized = num_pages is not None or memory_fraction is not None
+        if num_pages is None:
             num_sharing = others.num_ranks if others is not None and checkpoint.device.type == "cpu" else 1
             if beside is not None:
                 _, other_shape, other_layers, _ = try_model(beside, is_split=False)

@@ -6,8 +6,7 @@ from math import inf, isfinite
 from typing import TypeAlias
 
 from goodspeed.errors import ConfigError
-from goodspeed.slo.dp import best
-from goodspeed.slo.edf import earliest
+from goodspeed.slo.dp import best, earliest
 from goodspeed.slo.feasible import Ask, Budget, Course, Decoding
 
 Policy: TypeAlias = Callable[[Sequence[Ask], Course], list[bool]]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from goodspeed.engine import checkpoints
+from goodspeed.engine import checkpoints, host_memory
 from goodspeed.engine.runner import Chunk, Runner, try_model
 from goodspeed.errors import ConfigError, PromptError
 
@@ -57,12 +57,13 @@ def test_a_failing_pass_leaves_the_pool_as_it_was(runner: Runner, monkeypatch: p
     assert (runner.pool.length("kept"), runner.pool.num_free, "fresh" in runner.pool) == (3, free, False)
 
 
-def test_memory_is_given_in_bytes_or_as_a_fraction(runner: Runner) -> None:
+def test_memory_is_given_as_a_fraction(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     page_bytes = 2 * 2 * 32 * 4 * 16  # layers, keys and values, hidden, float32, page_size
-    assert Runner(runner.checkpoint, memory_bytes=10 * page_bytes + 5).pool.num_pages == 10
     assert Runner(runner.checkpoint, memory_fraction=1e-3).pool.num_pages > 10
+    monkeypatch.setattr(host_memory, "total_bytes", lambda: 20 * page_bytes + 10)
+    assert Runner(runner.checkpoint, memory_fraction=0.5).pool.num_pages == 10
     with pytest.raises(ConfigError, match="hold no page"):
-        Runner(runner.checkpoint, memory_bytes=page_bytes - 1)
+        Runner(runner.checkpoint, memory_fraction=0.04)
     with pytest.raises(ConfigError, match="fraction"):
         Runner(runner.checkpoint, memory_fraction=1.5)
     with pytest.raises(ConfigError, match="cannot be allocated"):

@@ -4,14 +4,12 @@ from collections.abc import Callable
 from itertools import product
 from math import inf
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair import by_value
 from goodspeed.selection import Candidate, select
 
 
@@ -95,10 +93,8 @@ def test_who_has_drafted_nothing_waits_for_longer_rounds_too():
     assert select(alone, 1, round_s=round_s, others=9.0).nodes == [[]]
 
 
-@pytest.mark.parametrize("few", [0, 99])
-def test_of_equals_each_candidates_first_goes_before_any_second(few):
-    with patch.object(by_value, "FEW", few):
-        assert select([Candidate([1.0] * 3)] * 3, 4).nodes == [[0, 1], [0], [0]]
+def test_of_equals_each_candidates_first_goes_before_any_second():
+    assert select([Candidate([1.0] * 3)] * 3, 4).nodes == [[0, 1], [0], [0]]
 
 
 def test_a_price_ends_the_choice_where_a_token_costs_more_than_it_brings():
@@ -106,10 +102,8 @@ def test_a_price_ends_the_choice_where_a_token_costs_more_than_it_brings():
     assert select(PAIR, 9, round_s=linear(1.0, 0.0), price=5.0).nodes == [[0, 1, 2], [0, 1, 2]]
 
 
-@pytest.mark.parametrize("few", [0, 99])
-def test_a_token_that_brings_just_what_it_costs_is_taken(few):
-    with patch.object(by_value, "FEW", few):
-        assert select([Candidate([0.5, 0.9])], 9, round_s=linear(1.0, 1.0), price=0.5).nodes == [[0]]
+def test_a_token_that_brings_just_what_it_costs_is_taken():
+    assert select([Candidate([0.5, 0.9])], 9, round_s=linear(1.0, 1.0), price=0.5).nodes == [[0]]
 
 
 def test_no_round_is_longer_than_it_may_be():
@@ -133,9 +127,8 @@ def test_siblings_and_any_order_of_nodes():
         (Candidate([0.5], parents=[-1, 0]), "each node has one"),
     ],
 )
-@pytest.mark.parametrize("few", [0, 99])
-def test_what_cannot_be_is_refused(candidate, message, few):
-    with patch.object(by_value, "FEW", few), pytest.raises(ConfigError, match=message):
+def test_what_cannot_be_is_refused(candidate, message):
+    with pytest.raises(ConfigError, match=message):
         select([candidate], 3)
 
 
@@ -214,16 +207,6 @@ limits = st.fixed_dictionaries({}, optional={"price": st.floats(0.0, 9.0), "max_
 costs: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.builds(
     lambda round_s, limits: {"round_s": round_s, **limits}, rounds, limits
 )
-
-
-@given(st.lists(candidates(needs=True), max_size=6), st.integers(0, 30), costs)
-def test_of_few_and_of_many_the_same_are_chosen(given_, budget, costs):
-    """They are chosen in two ways, as `by_value.py` says."""
-    chosen = []
-    for few in (-1, 99):
-        with patch.object(by_value, "FEW", few):
-            chosen.append(select(given_, budget, **costs))
-    assert chosen[0] == chosen[1]
 
 
 # AdaServe's Fig. 5: path probabilities .7 .2 .42 .21 .294 .126 and .5 .4 .35 .24 .14 .14; six nodes beside two roots

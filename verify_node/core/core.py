@@ -45,7 +45,6 @@ from verify_node.session.checks import (
 )
 from verify_node.session.client import Peer
 from verify_node.slo.promises import Promises
-from verify_node.slo.terms import Tiers
 
 
 class VerifyCore(Rounds):
@@ -84,7 +83,7 @@ class VerifyCore(Rounds):
             pool,
             max_sessions=settings.max_sessions,
             max_client_sessions=settings.max_client_sessions,
-            tiers=Tiers({tier.tier: tier for tier in settings.tiers}),
+            tiers={tier.tier: tier for tier in settings.tiers},
             constraints=constraints,
         )
         own = (self_drafts or SelfDrafts()) if settings.self_draft else None

@@ -105,10 +105,10 @@ class RateLimiter:
         record.messages += 1.0 + num_tokens / TOKENS
         return Stage.BARRED if record.messages > self.max_messages else Stage.ANSWERED
 
-    def earned(self, sender: bytes, num_verdicts: int = 1) -> None:
-        """Subtracts the messages that a round's verdicts earn the sender."""
+    def earned(self, sender: bytes) -> None:
+        """Subtracts the messages that a round's verdict earns the sender."""
         if record := self._records.get(sender):
-            record.messages = max(0.0, record.messages - VERDICT_MESSAGES * num_verdicts)
+            record.messages = max(0.0, record.messages - VERDICT_MESSAGES)
 
     def charge(self, sender: bytes, num_messages: float) -> None:
         """Adds the cost, in messages, of an answer that the sender requested."""

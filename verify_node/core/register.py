@@ -16,6 +16,7 @@ from verify_node.core.sessions import Sessions
 from verify_node.session.checks import ANOTHERS_PEER, Rejection, check_hello, check_principal
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
+from verify_node.slo.terms import terms_of
 
 MAX_CLIENTS = 4096
 """Client names remembered, because names can be invented freely; beyond that, only present clients are retained."""
@@ -97,7 +98,7 @@ class Register(Sessions):
 
     def welcome_of(self, peer_id: bytes) -> Welcome:
         """Returns a peer's Welcome, with the SLOs that it may request."""
-        return replace(self.welcome, slo=self.tiers.terms(self.record(self.peers[peer_id])))
+        return replace(self.welcome, slo=terms_of(self.tiers, self.record(self.peers[peer_id])))
 
     def _make_room(self, name: str) -> None:
         """Forgets absent clients once MAX_CLIENTS names are known; until then, estimates outlive connections."""

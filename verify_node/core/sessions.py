@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.slo.objectives import OTHER
+from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession
@@ -29,7 +29,7 @@ from verify_node.session.checks import (
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
 from verify_node.slo.deadline import Deadline
-from verify_node.slo.terms import Tiers, granted
+from verify_node.slo.terms import granted, terms_of
 
 FORGOTTEN_S = 30.0
 """Seconds without a message about a session after which the session is dropped: its draft node gave it up, and the
@@ -52,7 +52,7 @@ class Sessions:
         *,
         max_sessions: int,
         max_client_sessions: int,
-        tiers: Tiers,
+        tiers: Mapping[str, Objectives],
         constraints: Constraints | None,
     ) -> None:
         """welcome: its context is limited to the pool's size here, and it announces whether constraints are served.
@@ -77,7 +77,7 @@ class Sessions:
     @property
     def tier_names(self) -> list[str]:
         """Names of the tiers, and `other` for objectives without a tier."""
-        return [*self.tiers.by_name, OTHER]
+        return [*self.tiers, OTHER]
 
     def record(self, peer: Peer) -> Enrolled | None:
         """Returns the enrolment of the peer's key; None where there are no keys."""
@@ -201,7 +201,7 @@ class Sessions:
         asked, client = message.slo, peer.client
         if asked is None or asked.objectives.is_empty:
             return None
-        slo = granted(asked.objectives, self.tiers.terms(self.record(peer))).whole()
+        slo = granted(asked.objectives, terms_of(self.tiers, self.record(peer))).whole()
         num_tokens, trip_s = len(message.committed), client.round_trip_s
         return Deadline.open(message.session_id, client.name, asked, slo, num_tokens, trip_s, now, old)
 

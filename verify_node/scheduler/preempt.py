@@ -267,7 +267,7 @@ class Preemption:
             if move.session.finished:
                 self.accounts.end(move.session)
             else:
-                self.accounts.of(move.session).observe_draft(move.outcome.num_accepted, move.num_verified)
+                self.accounts.of(move.session).rates.observe(move.outcome.num_accepted, move.num_verified)
 
     def keep(self, sessions: Mapping[bytes, Session], clients: Container[str]) -> None:
         """Drops the state of closed sessions and absent clients. sessions: the open ones."""

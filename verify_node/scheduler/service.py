@@ -70,10 +70,6 @@ class Account:
             self.deciding_s += deciding_s
             self.turn_s += deciding_s
 
-    def observe_draft(self, num_accepted: int, num_drafted: int) -> None:
-        """Updates the acceptance rate with a verified draft."""
-        self.rates.observe(num_accepted, num_drafted)
-
     @property
     def claim(self) -> Claim:
         """The session's claim to its memory."""

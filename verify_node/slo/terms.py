@@ -1,7 +1,6 @@
 """Service levels that a client may request: all tiers, or those of its key, and no TPOT below its key's minimum."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -10,26 +9,20 @@ from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import SloTerms
 
 
-@dataclass(frozen=True, slots=True)
-class Tiers:
-    """The tiers of this node."""
+def terms_of(tiers: Mapping[str, Objectives], record: Enrolled | None) -> SloTerms:
+    """Service levels that a draft node may request. record: its enrolment; None: no keys, or not enrolled.
 
-    by_name: Mapping[str, Objectives]
-
-    def terms(self, record: Enrolled | None) -> SloTerms:
-        """Service levels that a draft node may request. record: its enrolment; None: no keys, or not enrolled.
-
-        A key limited to tiers, without a minimum TPOT, may request no TPOT below those of its tiers; if these have
-        none, no TPOT at all. Tiers are sent with the TPOTs that the key may have.
-        """
-        if record is None:
-            return SloTerms(tuple(self.by_name.values()))
-        own = [tier for name, tier in self.by_name.items() if record.tiers is None or name in record.tiers]
-        least_tpot_s = record.least_tpot_s
-        if least_tpot_s is None and record.tiers is not None:
-            tightest = (tier.tightest_tpot_s for tier in own)
-            least_tpot_s = min((one for one in tightest if one is not None), default=LONGEST_S)
-        return SloTerms(tuple(tier.at_least(least_tpot_s or 0.0) for tier in own), least_tpot_s)
+    tiers: this node's, by name. A key limited to tiers, without a minimum TPOT, may request no TPOT below those of its
+    tiers; if these have none, no TPOT at all. Tiers are sent with the TPOTs that the key may have.
+    """
+    if record is None:
+        return SloTerms(tuple(tiers.values()))
+    own = [tier for name, tier in tiers.items() if record.tiers is None or name in record.tiers]
+    least_tpot_s = record.least_tpot_s
+    if least_tpot_s is None and record.tiers is not None:
+        tightest = (tier.tightest_tpot_s for tier in own)
+        least_tpot_s = min((one for one in tightest if one is not None), default=LONGEST_S)
+    return SloTerms(tuple(tier.at_least(least_tpot_s or 0.0) for tier in own), least_tpot_s)
 
 
 def granted(asked: Objectives, terms: SloTerms) -> Objectives:

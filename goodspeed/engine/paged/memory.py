@@ -91,16 +91,15 @@ def bytes_per_page(shape: KVShape, num_layers: int, page_size: int, dtype: torch
 
 
 def pages_for(page_bytes: int, device: torch.device, memory_fraction: float | None = None) -> int:
-    """Returns the number of pages in a fraction of the device's memory (CUDA: of the free, CPU: of the total)."""
+    """Returns the number of pages in a fraction of the device's memory (CUDA: of the free, CPU: of the total).
+
+    Raises ConfigError for a fraction out of range, or too small for a page.
+    """
     if memory_fraction is None:
         memory_fraction = CUDA_FRACTION if device.type == "cuda" else CPU_FRACTION
     if not 0 < memory_fraction <= 1:
         raise ConfigError(f"memory fraction {memory_fraction} must be above 0 and at most 1")
-    return pages_in(int(_available_bytes(device) * memory_fraction), page_bytes)
-
-
-def pages_in(memory_bytes: int, page_bytes: int) -> int:
-    """Returns the number of pages that fit into `memory_bytes`; ConfigError if none does."""
+    memory_bytes = int(_available_bytes(device) * memory_fraction)
     if memory_bytes < page_bytes:
         raise ConfigError(f"{memory_bytes} bytes hold no page of {page_bytes} bytes; use more memory")
     return memory_bytes // page_bytes

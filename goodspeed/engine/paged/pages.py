@@ -178,12 +178,9 @@ class PagePool:
         if key in self._chains:
             self._chains[key].num_published = len(hit.pages)
 
-    def publish(self, key: Hashable, scope: bytes, tokens: Sequence[int], num_final: int | None = None) -> None:
-        """Publishes a session's full pages in the prefix cache.
-
-        num_final: leading tokens that will not change; None: all.
-        """
-        num_full = min(self.length(key), len(tokens) if num_final is None else num_final) // self.page_size
+    def publish(self, key: Hashable, scope: bytes, tokens: Sequence[int]) -> None:
+        """Publishes a session's full pages in the prefix cache."""
+        num_full = min(self.length(key), len(tokens)) // self.page_size
         if not self.has_prefix_cache or not scope or not num_full:
             return
         chain = self._chain(key, scope)

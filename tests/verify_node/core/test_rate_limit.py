@@ -67,7 +67,8 @@ def test_verdicts_earn_the_answers_to_them():
     for number in range(1000):
         for _ in range(3 * SESSIONS):
             assert conduct.heard(WHO, number / 1000) is Stage.ANSWERED
-        conduct.earned(WHO, SESSIONS)
+        for _ in range(SESSIONS):
+            conduct.earned(WHO)
     assert conduct.refused(WHO, "stale_epoch", 1.0) is Stage.ANSWERED
 
 

@@ -14,6 +14,7 @@ from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import RoundLimits
 from verify_node.session.client import Client
 from verify_node.session.session import Session
+from verify_node.slo.allotting import NO_PROMISES
 
 
 def make_session(number, *, prompt=3, cached=None, draft=None, waits=False, ready_since=0.0, pool=None):
@@ -35,7 +36,9 @@ def by_arrival(pool):
     return partial(Preemption(Fcfs(), Linear(), pool).resolve, now=9.0)
 
 
-def pack(sessions, pool, budget=8, max_round_tokens=32, *, ready=None, drafted=None, allotment=None, resolve=None):
+def pack(
+    sessions, pool, budget=8, max_round_tokens=32, *, ready=None, drafted=None, allotment=NO_PROMISES, resolve=None
+):
     """The first round; ready: all of the sessions unless it says who. drafted: all that they have."""
     ready = sessions if ready is None else ready
     drafted = {session.session_id: of_draft(session) for session in ready} if drafted is None else drafted

@@ -5,7 +5,7 @@ import pytest
 from goodspeed.slo.objectives import LONGEST_S, Objectives, parse_tiers
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import SloTerms
-from verify_node.slo.terms import Tiers, granted
+from verify_node.slo.terms import granted, terms_of
 
 TIERS = parse_tiers(["chat:ttft=500ms,tpot=50ms", "code:tpot=20ms", "batch:ttft=60s"])
 KEY = "0" * 40
@@ -17,41 +17,41 @@ def record(**changes):
 
 @pytest.mark.parametrize("without", [None, record()])
 def test_whose_key_says_nothing_may_ask_for_all_tiers(without):
-    assert Tiers(TIERS).terms(without) == SloTerms(tuple(TIERS.values()))
+    assert terms_of(TIERS, without) == SloTerms(tuple(TIERS.values()))
 
 
 def test_a_key_may_be_limited_to_tiers_and_then_to_no_tpot_below_theirs():
-    terms = Tiers(TIERS).terms(record(tiers=("chat", "batch", "gone")))
+    terms = terms_of(TIERS, record(tiers=("chat", "batch", "gone")))
     assert [tier.tier for tier in terms.tiers] == ["chat", "batch"]
     assert terms.least_tpot_s == 0.05
 
 
 def test_a_key_limited_to_a_tier_keeps_its_shorter_tpot_of_thinking():
     tiers = parse_tiers(["agent:tpot=50ms,thinking_tpot=20ms", "chat:tpot=30ms"])
-    terms = Tiers(tiers).terms(record(tiers=("agent", "chat")))
+    terms = terms_of(tiers, record(tiers=("agent", "chat")))
     assert terms == SloTerms(tuple(tiers.values()), 0.02)
     assert granted(tiers["agent"], terms) == tiers["agent"]
 
 
 @pytest.mark.parametrize("tiers", [(), ("gone",), ("batch",)])
 def test_a_key_whose_tiers_have_no_tpot_may_ask_for_none(tiers):
-    terms = Tiers(TIERS).terms(record(tiers=tiers))
+    terms = terms_of(TIERS, record(tiers=tiers))
     assert granted(Objectives(tpot_s=0.001), terms).tpot_s == LONGEST_S
 
 
 def test_tiers_are_told_as_the_key_may_have_them():
-    terms = Tiers(TIERS).terms(record(least_tpot_s=0.03))
+    terms = terms_of(TIERS, record(least_tpot_s=0.03))
     assert [tier.tpot_s for tier in terms.tiers] == [0.05, 0.03, None]
     assert granted(TIERS["code"], terms) == Objectives(None, 0.03, "code")
 
 
 def test_another_level_by_the_name_of_a_tier_is_not_that_tier():
-    assert granted(Objectives(tpot_s=0.2, tier="chat"), Tiers(TIERS).terms(None)) == Objectives(tpot_s=0.2)
+    assert granted(Objectives(tpot_s=0.2, tier="chat"), terms_of(TIERS, None)) == Objectives(tpot_s=0.2)
 
 
 def test_a_keys_own_least_tpot_goes_before_that_of_its_tiers():
-    assert Tiers(TIERS).terms(record(tiers=("chat",), least_tpot_s=0.03)).least_tpot_s == 0.03
-    assert Tiers(TIERS).terms(record(least_tpot_s=0.01)) == SloTerms(tuple(TIERS.values()), 0.01)
+    assert terms_of(TIERS, record(tiers=("chat",), least_tpot_s=0.03)).least_tpot_s == 0.03
+    assert terms_of(TIERS, record(least_tpot_s=0.01)) == SloTerms(tuple(TIERS.values()), 0.01)
 
 
 def test_a_tpot_that_is_too_short_is_raised():
@@ -61,7 +61,7 @@ def test_a_tpot_that_is_too_short_is_raised():
 
 
 def test_a_tier_that_is_unknown_here_or_not_the_keys_own_gives_no_name_to_metrics():
-    terms = Tiers(TIERS).terms(record(tiers=("chat",)))
+    terms = terms_of(TIERS, record(tiers=("chat",)))
     assert granted(TIERS["chat"], terms) == TIERS["chat"]
     assert granted(TIERS["code"], terms) == Objectives(None, 0.05), "as its key allows"
     assert granted(Objectives(tpot_s=1.0, tier="invented"), terms).tier == ""
