@@ -10,10 +10,10 @@ import pytest
 
 from experiments.benchmarks import serving
 from experiments.benchmarks.nodes import http_load
-from experiments.benchmarks.nodes.http_load import Address, BadAnswer, Sent, events, poisson, send_all
+from experiments.benchmarks.nodes.http_load import Address, BadAnswer, Sent, poisson, send_all
 from experiments.benchmarks.serving import Text
 
-HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+HEAD = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"
 DONE = b"data: [DONE]\n\n"
 
 
@@ -21,10 +21,6 @@ def event(text="", reason=None, num_tokens=None):
     usage = None if num_tokens is None else {"completion_tokens": num_tokens}
     choices = [] if num_tokens is not None else [{"text": text, "finish_reason": reason}]
     return b"data: " + json.dumps({"choices": choices, "usage": usage}).encode() + b"\n\n"
-
-
-def chunked(*bodies):
-    return b"".join(b"%x\r\n%s\r\n" % (len(body), body) for body in (*bodies, b""))
 
 
 WHOLE = (event("à "), event("b c"), event("", "length"), event(num_tokens=3), DONE)
@@ -37,21 +33,17 @@ def arrived(data, times=(1.0,)):
 
 
 def test_a_complete_answer_is_read_with_its_times():
-    data = [HEAD, *(chunked(body).removesuffix(b"0\r\n\r\n") for body in WHOLE), b"0\r\n\r\n"]
-    answer = Sent(10.0, [(11.0 + i, part) for i, part in enumerate(data)]).answer(3)
+    answer = Sent(10.0, [(11.0 + i, part) for i, part in enumerate((HEAD, *WHOLE))]).answer(3)
     assert answer.text == "à b c"
     assert answer.pieces_s == (2.0, 3.0)
-    assert answer.ended_s == 7.0
+    assert answer.ended_s == 6.0
     assert answer.per_token_s == 0.5  # a second from the first piece to the last, for the two other tokens
 
 
 @pytest.mark.parametrize("num_parts", [1, 2, 7, 50])
 def test_it_does_not_matter_where_the_answer_is_cut_on_its_way(num_parts):
-    data = HEAD + chunked(*WHOLE[:2], b"".join(WHOLE[2:]))
-    whole = Sent(0.0, arrived(data, [float(i) for i in range(num_parts)]))
+    whole = Sent(0.0, arrived(HEAD + b"".join(WHOLE), [float(i) for i in range(num_parts)]))
     assert whole.answer(3).text == "à b c"
-    split = chunked(*(body for half in WHOLE for body in (half[:9], half[9:])))  # an event in two HTTP chunks
-    assert [text for _, text in events(arrived(HEAD + split))][-1] == "[DONE]"
 
 
 ERROR = b'data: {"error": {"message": "no more"}}\n\n'
@@ -60,12 +52,12 @@ ERROR = b'data: {"error": {"message": "no more"}}\n\n'
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (HEAD + chunked(*WHOLE[:-1]), "it ended with"),
-        (HEAD + chunked(WHOLE[0], WHOLE[3], DONE), "finish reason None"),
-        (HEAD + chunked(*WHOLE[:3], DONE), "usage None"),
-        (HEAD + chunked(*WHOLE[:3], event(num_tokens=2), DONE), "3 tokens wanted"),
-        (HEAD + chunked(*WHOLE[2:]), "no text came"),
-        (HEAD + chunked(WHOLE[0], ERROR, DONE), "the stream broke: no more"),
+        (HEAD + b"".join(WHOLE[:-1]), "it ended with"),
+        (HEAD + WHOLE[0] + WHOLE[3] + DONE, "finish reason None"),
+        (HEAD + b"".join(WHOLE[:3]) + DONE, "usage None"),
+        (HEAD + b"".join(WHOLE[:3]) + event(num_tokens=2) + DONE, "3 tokens wanted"),
+        (HEAD + b"".join(WHOLE[2:]), "no text came"),
+        (HEAD + WHOLE[0] + ERROR + DONE, "the stream broke: no more"),
         (b"HTTP/1.1 429 Too Many Requests\r\n\r\nbusy", "429 Too Many Requests"),
         (b"", "answered with ''"),
     ],
@@ -84,7 +76,7 @@ def test_requests_are_sent_when_they_are_due_and_answers_kept():
             length = int(head.lower().partition(b"content-length: ")[2].split()[0])
             asked.append((time.perf_counter(), json.loads(await reader.readexactly(length))))
             if asked[-1][1]["prompt"] != "cut off":
-                writer.write(HEAD + chunked(*WHOLE))
+                writer.write(HEAD + b"".join(WHOLE))
             writer.close()
 
         server = await asyncio.start_server(answer, "127.0.0.1", 0)

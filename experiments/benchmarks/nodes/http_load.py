@@ -8,12 +8,11 @@ import json
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 ANSWER_TIMEOUT_S = 60.0
-CLOSED = {"Connection": "close", "Content-Type": "application/json"}
 
 
 class BadAnswer(Exception):
@@ -44,26 +43,6 @@ class Answer:
     def per_token_s(self) -> float:
         """Seconds per token after the first piece."""
         return (self.pieces_s[-1] - self.pieces_s[0]) / max(1, self.num_tokens - 1)
-
-
-class Stream(asyncio.Protocol):
-    """Sends one request and keeps what comes back, with the time of each arrival."""
-
-    def __init__(self, request: bytes) -> None:
-        self._request = request
-        self.arrived: list[tuple[float, bytes]] = []
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        transport.write(self._request)
-
-    def data_received(self, data: bytes) -> None:
-        self.arrived.append((time.perf_counter(), data))
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if not self.over.done():
-            self.over.set_result(None)
 
 
 @dataclass(frozen=True)
@@ -111,66 +90,42 @@ async def send_all(
 
 async def send(address: Address, body: dict[str, Any], due: float) -> Sent:
     """Sends a request at `due`, by `time.perf_counter`."""
-    request = encode(address, body)
+    request, arrived = encode(address, body), list[tuple[float, bytes]]()
     await asyncio.sleep(due - time.perf_counter())
-    stream = Stream(request)
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
-            transport, _ = await asyncio.get_running_loop().create_connection(
-                lambda: stream, address.host, address.port
-            )
+            reader, writer = await asyncio.open_connection(address.host, address.port)
             try:
-                await stream.over
+                writer.write(request)
+                while data := await reader.read(1 << 16):
+                    arrived.append((time.perf_counter(), data))
             finally:
-                transport.abort()
+                writer.transport.abort()
     except OSError as error:  # TimeoutError is one
-        return Sent(due, stream.arrived, f"{type(error).__name__} after {len(stream.arrived)} arrivals: {error}")
-    return Sent(due, stream.arrived)
+        return Sent(due, arrived, f"{type(error).__name__} after {len(arrived)} arrivals: {error}")
+    return Sent(due, arrived)
 
 
 def encode(address: Address, body: dict[str, Any]) -> bytes:
+    """Returns a request of HTTP/1.0, whose answer comes without chunks."""
     payload = json.dumps({**body, "stream": True, "stream_options": {"include_usage": True}}).encode()
-    headers = {"Host": f"{address.host}:{address.port}", **CLOSED, "Content-Length": str(len(payload))}
-    lines = ["POST /v1/completions HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    return "\r\n".join([*lines, "", ""]).encode() + payload
-
-
-@dataclass
-class _Body:
-    """Parses a chunked body, and keeps the time of each arrival."""
-
-    left: bytes = b""
-    chunks: list[tuple[float, bytes]] = field(default_factory=list)
-
-    def take(self, at: float, data: bytes) -> None:
-        self.left += data
-        while True:
-            size, mark, rest = self.left.partition(b"\r\n")
-            end = int(size, 16) if mark else 0
-            if not mark or len(rest) < end + 2:
-                return
-            self.chunks.append((at, rest[:end]))
-            self.left = rest[end + 2 :]
+    lines = ["POST /v1/completions HTTP/1.0", f"Host: {address.host}:{address.port}"]
+    lines += ["Content-Type: application/json", f"Content-Length: {len(payload)}", "", ""]
+    return "\r\n".join(lines).encode() + payload
 
 
 def events(arrived: Sequence[tuple[float, bytes]]) -> list[tuple[float, str]]:
-    """Returns (time, data) of each server-sent event. BadAnswer where the response is none, or is cut off."""
-    head, body = b"", _Body()
+    """Returns (time, data) of each server-sent event. BadAnswer where the response is none."""
+    whole = b"".join(data for _, data in arrived)
+    head, mark, _ = whole.partition(b"\r\n\r\n")
+    if not mark or not head.startswith(b"HTTP/1.1 200 "):
+        raise BadAnswer(f"answered with {whole[:500].decode(errors='replace')!r}")
+    found, text, left = [], b"", len(head) + len(mark)
     for at, data in arrived:
-        if b"\r\n\r\n" in head:
-            body.take(at, data)
-            continue
-        head += data
-        _, mark, rest = head.partition(b"\r\n\r\n")
-        if mark:
-            body.take(at, rest)
-    if not head.startswith(b"HTTP/1.1 200 "):
-        what = b"".join(data for _, data in arrived)
-        raise BadAnswer(f"answered with {what[:500].decode(errors='replace')!r}")
-    found, text = [], b""
-    for at, chunk in body.chunks:
-        *whole, text = (text + chunk).split(b"\n\n")
-        found += [(at, event.removeprefix(b"data: ").decode()) for event in whole]
+        text += data[left:]
+        left = max(0, left - len(data))
+        *complete, text = text.split(b"\n\n")
+        found += [(at, event.removeprefix(b"data: ").decode()) for event in complete]
     return found
 
 
