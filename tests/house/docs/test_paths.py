@@ -33,6 +33,7 @@ FROM_AN_INDEX = re.compile(r"""\bpip3?\s+install\s+(?:-\S+\s+)*['"]?good[s]peed\
 FOREIGN = {
     *("--build-arg", "--check", "--modelfile", "--strict"),  # docker, ruff, ollama, kubernetes-validate
     *("--backend", "--extra-inputs", "--per-chunk-usage", "--url", "--use-server-token-count"),  # load tools
+    "--profile",  # of docker compose, and of a load tool
 }
 """Options of other programs."""
 
