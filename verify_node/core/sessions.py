@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.exact.counts import num_common
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Welcome
@@ -212,7 +213,7 @@ class Sessions:
             self._released.setdefault(old.session_id, True)
             return
         cached = self.pool.length(old.session_id)
-        right = min(cached, _common_prefix(old.tokens, new.tokens), new.num_readable)
+        right = min(cached, num_common(old.tokens, new.tokens), new.num_readable)
         if self.pool.truncate(new.session_id, right) == 0:
             self.pool.free(new.session_id)  # so that it may start from cached pages
 
@@ -234,10 +235,3 @@ class Sessions:
         if self._constraints is not None:
             session = self.sessions.get(session_id)
             self._constraints.release(session_id, but=None if session is None else session.opened.constraint)
-
-
-def _common_prefix(left: list[int], right: list[int]) -> int:
-    shorter = min(len(left), len(right))
-    if left[:shorter] == right[:shorter]:
-        return shorter
-    return next(index for index in range(shorter) if left[index] != right[index])
