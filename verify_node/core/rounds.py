@@ -282,17 +282,13 @@ class Rounds:
                 self._distrust(session)
                 sends += self.replies.give_up(session, round_failed(why), now)
             elif stage is Stage.FINISHING:
-                if len(failed) == 1:
-                    self._suspect(session)
+                if len(failed) == 1:  # one more try: it may have failed for another reason than this session
+                    self._suspects[session.session_id] = None
+                    if len(self._suspects) > MAX_SUSPECTS:
+                        del self._suspects[next(iter(self._suspects))]
                 self.register.drop(session, may_return=True)
                 sends += self.replies.refuse(session.peer_id, HALF_DONE, now, about=session.opened)
         return sends
-
-    def _suspect(self, session: Session) -> None:
-        """Gives a session one more try: its round failed in `finish`, perhaps for another reason than this session."""
-        self._suspects[session.session_id] = None
-        if len(self._suspects) > MAX_SUSPECTS:
-            del self._suspects[next(iter(self._suspects))]
 
     def _distrust(self, session: Session) -> None:
         """Withdraws the session's pages from the prefix cache: their contents may have made the target fail."""

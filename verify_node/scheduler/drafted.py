@@ -6,7 +6,7 @@ from heapq import nlargest, nsmallest
 from typing import NamedTuple
 
 from goodspeed.exact import trees
-from goodspeed.fair.candidates import Candidate, path_probability, rank
+from goodspeed.fair.selection import Candidate, path_probability, rank
 from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.index import GrowingText
 from goodspeed.wire import probabilities
