@@ -1,6 +1,5 @@
 """Public import path of the selection of drafted tokens to verify; see `goodspeed/fair/selection.py`."""
 
-from goodspeed.fair.candidates import Candidate
-from goodspeed.fair.selection import Selection, select
+from goodspeed.fair.selection import Candidate, Selection, select
 
 __all__ = ["Candidate", "Selection", "select"]

@@ -103,18 +103,10 @@ class VerifyConfig(Settings):
     )
     trusted_network: bool = options.trusted_network()
     peers: str | None = option(
-        None,
-        shown="this node alone",
-        group=options.NETWORK,
-        help="the replicas of this fleet; re-read",
-        metavar="FILE",
+        None, shown="this node alone", group=options.NETWORK, help="the replicas of this fleet; re-read", metavar="FILE"
     )
     replica: str | None = option(
-        None,
-        shown="by its key or --bind",
-        group=options.NETWORK,
-        help="this node's name in --peers",
-        metavar="NAME",
+        None, shown="by its key or --bind", group=options.NETWORK, help="this node's name in --peers", metavar="NAME"
     )
     record: bool = option(False, group="logging", help="with --json: what was decided at each drafted position")
     heartbeat_s: float = DEFAULTS.heartbeat_s  # seconds between signs of life

@@ -61,27 +61,22 @@ class PeersFile:
 def join(peers_path: str | None, name: str | None, key: str | None, endpoint: str) -> PeersFile | None:
     """Makes the member for --peers and --replica; None without --peers.
 
-    key: this node's public key; None: the wire has no keys. Raises ConfigError if the file is damaged or this node is
-    not in it.
+    name: this node's in the fleet; None: that of its key, else that of its endpoint. key: this node's public key; None:
+    the wire has no keys. Raises ConfigError if the file is damaged or this node is not in it.
     """
     if peers_path is None:
         return None
     table = peers.read(peers_path)
-    return PeersFile(peers_path, name_in(table, peers_path, name, key, endpoint), table)
-
-
-def name_in(table: Table, path: str, name: str | None, key: str | None, endpoint: str) -> str:
-    """Returns this node's name in the table: the given name, else that of its key, else that of its endpoint."""
     known = ", ".join(replica.name for replica in table.replicas)
     if name is not None:
         if table.find(name) is None:
-            raise ConfigError(f"--replica {name}: --peers {path} has no such replica; choose one of: {known}")
-        return name
+            raise ConfigError(f"--replica {name}: --peers {peers_path} has no such replica; choose one of: {known}")
+        return PeersFile(peers_path, name, table)
     of_key = [replica for replica in table.replicas if key is not None and replica.public_key == key]
     found = of_key if len(of_key) == 1 else [replica for replica in table.replicas if replica.endpoint == endpoint]
     if not found:
         raise ConfigError(
-            f"--peers {path}: this node is not found there by its key or by {endpoint}; "
+            f"--peers {peers_path}: this node is not found there by its key or by {endpoint}; "
             f"say which it is with --replica NAME, one of: {known}"
         )
-    return found[0].name
+    return PeersFile(peers_path, found[0].name, table)

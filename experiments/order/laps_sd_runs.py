@@ -77,7 +77,7 @@ class ShortestRemaining(Order):
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
         return waiter.remaining_tokens < holder.remaining_tokens
 
-    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+    def priority(self, waiter: Job, now: float) -> tuple[float, ...]:
         return (waiter.remaining_tokens,)
 
 

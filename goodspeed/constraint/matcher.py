@@ -13,6 +13,7 @@ from llguidance import LLMatcher
 from numpy.typing import NDArray
 
 from goodspeed.constraint.compiling import CompiledConstraint, failure
+from goodspeed.exact.counts import num_common
 
 ANY = -1
 """A mask word that allows all of its tokens."""
@@ -117,20 +118,20 @@ class Matcher:
         """Moves to the end of the output: rolls back to the common prefix, then consumes the rest."""
         if self.is_spent:
             self._restart()
-        num_common = len(self._tokens)
-        if list(output[:num_common]) != self._tokens:
-            num_common = _num_common(self._tokens, output)
-        while len(self._tokens) > num_common:
+        common = len(self._tokens)
+        if list(output[:common]) != self._tokens:
+            common = num_common(self._tokens, output)
+        while len(self._tokens) > common:
             self._pop()
-        self._push_all(output[num_common:])
+        self._push_all(output[common:])
 
     def _move_to(self, path: list[int], way: Sequence[int], drafted: Sequence[int]) -> None:
         """Moves to another drafted node. path: nodes consumed so far; becomes `way`, the path to the new node."""
-        num_common = _num_common(path, way)
-        while len(path) > num_common:
+        common = num_common(path, way)
+        while len(path) > common:
             path.pop()
             self._pop()
-        for node in way[num_common:]:
+        for node in way[common:]:
             path.append(node)
             self._push(drafted[node])
 
@@ -199,12 +200,6 @@ def _clear(row: NDArray[np.int32], tokens: Collection[int]) -> None:
     words = row.view(np.uint32)
     for token in tokens:
         words[token // 32] &= ~np.uint32(1 << token % 32)
-
-
-def _num_common(some: Sequence[int], others: Sequence[int]) -> int:
-    """Returns the length of the common prefix."""
-    pairs = zip(some, others, strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(some), len(others)))
 
 
 def _path_to(node: int, parents: Sequence[int] | None) -> Sequence[int]:

@@ -10,18 +10,17 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from goodspeed.engine.folders import INDEX, SINGLE, find_folder, in_the_making, read_config, say_nothing
 from goodspeed.engine.fused import FAMILIES
+from goodspeed.engine.quantized.stored import StoredTensors
 from goodspeed.errors import CheckpointError, ConfigError
 
 SHARD_BYTES = 2 << 30
@@ -62,15 +61,15 @@ def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_no
         raise ConfigError(f"{folder} already exists; name a new folder, or remove it")
     source = find_folder(name)
     plan = Plan.of(name, read_config(name, source), shape)
-    with Weights(source) as weights:
-        num_bytes = plan.num_bytes(weights)
-        with in_the_making(folder, num_bytes, "size") as partial:
-            partial.mkdir()
-            num_parameters = _write(plan.tensors(weights), num_bytes, partial, say)
-            (partial / "config.json").write_text(json.dumps(plan.config, indent=2) + "\n", "utf-8")
-            for file in source.iterdir():
-                if file.suffix in {".json", ".jinja", ".model", ".txt"} and file.name not in {"config.json", INDEX}:
-                    shutil.copyfile(file, partial / file.name)
+    stored = StoredTensors(source)
+    num_bytes = plan.num_bytes(stored)
+    with in_the_making(folder, num_bytes, "size") as partial:
+        partial.mkdir()
+        num_parameters = _write(plan.tensors(stored), num_bytes, partial, say)
+        (partial / "config.json").write_text(json.dumps(plan.config, indent=2) + "\n", "utf-8")
+        for file in source.iterdir():
+            if file.suffix in {".json", ".jinja", ".model", ".txt"} and file.name not in {"config.json", INDEX}:
+                shutil.copyfile(file, partial / file.name)
     return num_parameters
 
 
@@ -78,41 +77,7 @@ def tensors(name: str, shape: Shape, device: str = "cpu") -> tuple[dict[str, Any
     """Returns a padded checkpoint's config and an iterator over its weights, made on `device`; writes no file."""
     source = find_folder(name)
     plan = Plan.of(name, read_config(name, source), shape)
-
-    def made() -> Iterator[tuple[str, Tensor]]:
-        with Weights(source) as weights:
-            yield from plan.tensors(weights, device)
-
-    return plan.config, made()
-
-
-class Weights:
-    """The tensors of a checkpoint's safetensors files by name, read one at a time."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._stack = ExitStack()
-        self._files: dict[str, Any] = {}
-
-    def __enter__(self) -> "Weights":
-        single = self._folder / SINGLE
-        for file in [single] if single.exists() else sorted(self._folder.glob("*.safetensors")):
-            opened = self._stack.enter_context(safe_open(file, framework="pt"))
-            self._files |= dict.fromkeys(opened.keys(), opened)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stack.close()
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._files
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
-
-    def read(self, name: str) -> Tensor:
-        tensor: Tensor = self._files[name].get_tensor(name)
-        return tensor
+    return plan.config, plan.tensors(StoredTensors(source), device)
 
 
 @dataclass(frozen=True)
@@ -162,23 +127,23 @@ class Plan:
             math.sqrt(share),
         )
 
-    def num_bytes(self, weights: Weights) -> int:
+    def num_bytes(self, stored: StoredTensors) -> int:
         """Returns the size of the padded weights."""
-        likes = ((name, weights.read(like)) for name, like in self._names(weights))
+        likes = ((name, stored.read(like)) for name, like in self._names(stored))
         return sum(math.prod(self._padded_shape(name, like.shape)) * like.element_size() for name, like in likes)
 
-    def tensors(self, weights: Weights, device: str = "cpu") -> Iterator[tuple[str, Tensor]]:
+    def tensors(self, stored: StoredTensors, device: str = "cpu") -> Iterator[tuple[str, Tensor]]:
         """Yields every weight of the padded model, in the checkpoint's precision; RMSNorm's in float32."""
         random = torch.Generator(device).manual_seed(0)
-        for name, like in self._names(weights):
-            yield name, self._tensor(name, weights.read(like), name in weights, random)
+        for name, like in self._names(stored):
+            yield name, self._tensor(name, stored.read(like), name in stored, random)
 
-    def _names(self, weights: Weights) -> Iterator[tuple[str, str]]:
+    def _names(self, stored: StoredTensors) -> Iterator[tuple[str, str]]:
         """Yields the names of the padded model's tensors, each with a checkpoint tensor of the same kind."""
-        for name in weights:
+        for name in stored.names:
             yield name, name
         for layer in range(self.layers, self.new_layers):
-            for name in weights:
+            for name in stored.names:
                 if name.startswith("model.layers.0."):
                     yield name.replace("layers.0.", f"layers.{layer}.", 1), name
 

@@ -45,7 +45,7 @@ class TextCounts:
         """Switches to this text: recounts from the first position where the two texts differ."""
         if text is self._text:
             return
-        kept = _num_common(self._text, text)
+        kept = num_common(self._text, text)
         self._count(self._text, kept, -1)
         self._count(text, kept, 1)
         self._text = text
@@ -99,9 +99,10 @@ class CountedTexts:
         return len(self._kept)
 
 
-def _num_common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+def num_common(one: Sequence[int], other: Sequence[int]) -> int:
     """Returns the length of the common prefix."""
     shorter = min(len(one), len(other))
     if one[:shorter] == other[:shorter]:
         return shorter
-    return next(place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right)
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (left, right) in pairs if left != right), shorter)

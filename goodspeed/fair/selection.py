@@ -4,16 +4,95 @@ Verifying a node yields its client `worth` times its path probability in tokens,
 to the round. Chains and trees share one function. Its arguments express the rules of three papers: `worth` is fairness
 (GoodSpeed, Eq. 5), `round_s` weighs a round's time against its tokens (AdaSpec, Eq. 6), and `need` is a client's
 requirement that comes first (AdaServe, Algorithm 1).
+
+A node is a drafted token; its path probability is the product of the probabilities from the base to the node. No node
+is likelier than its parent, so the n likeliest nodes of a candidate include their parents, for any n.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import accumulate
 from math import inf
+from operator import mul
 from typing import NamedTuple
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.by_value import Cost, take, take_needed
-from goodspeed.fair.candidates import Candidate, rank
 from goodspeed.fair.round_time import largest
+
+BASE = -1
+"""Parent index of a first node: the base, the newest decided token."""
+
+SLACK = 1e-12
+"""Tolerance for comparing a need with a sum of rounded products."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One client's draft: a chain, or a tree.
+
+    odds: each node's probability of acceptance given that its parent is accepted; within 0 and 1.
+    parents: each node's parent index, or -1 for the base; None: a chain.
+    worth: of one token, relative to other candidates.
+    need: expected accepted tokens that have priority over other candidates' nodes, as a sum of path probability.
+    max_nodes: most nodes that may be chosen; None: no bound but the budget.
+    """
+
+    odds: Sequence[float]
+    parents: Sequence[int] | None = None
+    worth: float = 1.0
+    need: float = 0.0
+    max_nodes: int | None = None
+
+
+class Ranked(NamedTuple):
+    """A tree's nodes, the likeliest first (ties: parents first), and their path probability in that order."""
+
+    nodes: list[int]
+    path_probability: list[float]
+
+
+def rank(probabilities: Sequence[float], parents: Sequence[int]) -> Ranked:
+    """Ranks the nodes of a tree, in any order. Raises ConfigError if the parents form no tree."""
+    if len(parents) != len(probabilities):
+        raise ConfigError(f"a tree of {len(probabilities)} nodes has {len(parents)} parents; each node has one")
+    falling: list[float] = []  # path probability
+    for node, parent in enumerate(parents):
+        if not BASE <= parent < node:
+            return _rank_disordered(probabilities, parents)
+        falling.append(probabilities[node] if parent == BASE else falling[parent] * probabilities[node])
+    nodes = sorted(range(len(falling)), key=falling.__getitem__, reverse=True)  # stable, so parents come first in ties
+    return Ranked(nodes, [falling[node] for node in nodes])
+
+
+def _rank_disordered(probabilities: Sequence[float], parents: Sequence[int]) -> Ranked:
+    """Ranks nodes that may come before their parents."""
+    known = {BASE: (1.0, 0)}  # path probability and depth
+    for node, parent in enumerate(parents):
+        unknown = [node] if parent in known else _unknown_ancestors(node, parents, known)
+        for one in reversed(unknown):
+            above, depth = known[parents[one]]
+            known[one] = above * probabilities[one], depth + 1
+    nodes = sorted(range(len(probabilities)), key=lambda node: (-known[node][0], known[node][1]))
+    return Ranked(nodes, [known[node][0] for node in nodes])
+
+
+def _unknown_ancestors(node: int, parents: Sequence[int], known: dict[int, tuple[float, int]]) -> list[int]:
+    """Returns the node and its ancestors that are not known yet, the lowest first."""
+    found: list[int] = []
+    while node not in known:
+        if not BASE <= parents[node] < len(parents) or len(found) == len(parents):
+            raise ConfigError(f"the parents {list(parents)} are not a tree: each must be an index, or -1 for the base")
+        found.append(node)
+        node = parents[node]
+    return found
+
+
+def path_probability(candidate: Candidate, tree: Ranked | None = None) -> list[float]:
+    """Returns the highest path probabilities, of the nodes that may be chosen, falling. tree: its ranks, if it is a
+    tree."""
+    found = tree.path_probability if tree is not None else list(accumulate(candidate.odds, mul))
+    return found if candidate.max_nodes is None else found[: max(0, candidate.max_nodes)]
 
 
 class Selection(NamedTuple):
@@ -64,3 +143,79 @@ def _most_nodes(budget: int, round_s: Callable[[int], float] | None, max_round_s
     if round_s is None or max_round_s == inf or round_s(budget) <= max_round_s:
         return budget
     return largest(lambda number: round_s(number) <= max_round_s, 0, budget)
+
+
+class Taken(NamedTuple):
+    """counts[k]: number of nodes taken of candidate k, its likeliest; value: total expected worth of the round."""
+
+    counts: list[int]
+    value: float
+
+
+class Cost(NamedTuple):
+    """Cost of nodes: seconds of a round by its number of nodes, and the price of a second, both as in `select`."""
+
+    round_s: Callable[[int], float] | None = None
+    price: float | None = None
+
+
+def take(
+    candidates: Sequence[Candidate], first: Taken, most: int, cost: Cost, trees: Mapping[int, Ranked] | None = None
+) -> Taken:
+    """Takes nodes after the first ones, up to `most` in all, while they are worth it; see `select`.
+
+    trees: ranks of the candidates that are trees, by index. Raises ConfigError for probabilities outside 0 to 1.
+    """
+    if not all(0.0 <= probability <= 1.0 for one in candidates for probability in one.odds):
+        raise ConfigError("probabilities must lie within 0 and 1")
+    num_first = sum(first.counts)
+    order = nsmallest(
+        most - num_first,
+        (  # ties: each candidate's next node before any second one
+            (-one.worth * probability, rank, k)
+            for k, one in enumerate(candidates)
+            for rank, probability in enumerate(path_probability(one, (trees or {}).get(k)))
+            if rank >= first.counts[k]
+        ),
+    )
+    falling = [-negative for negative, _, _ in order]
+    sums = list(accumulate(falling, initial=first.value))
+    number = _num_worth(falling, sums, num_first, cost)
+    counts = list(first.counts)
+    for _, _, k in order[:number]:
+        counts[k] += 1
+    return Taken(counts, sums[number])
+
+
+def take_needed(
+    candidates: Sequence[Candidate], most: int, always: float, trees: Mapping[int, Ranked] | None = None
+) -> tuple[Taken, bool]:
+    """Takes nodes that meet the candidates' needs, the largest need first; also returns whether all needs are met.
+
+    most: nodes in all. always: worth of the round without drafted tokens.
+    """
+    counts, value, feasible = [0] * len(candidates), always, True
+    needs = [k for k, one in enumerate(candidates) if one.need > 0]
+    for k in sorted(needs, key=lambda k: -candidates[k].need):
+        missing = candidates[k].need
+        for probability in path_probability(candidates[k], (trees or {}).get(k))[: most - sum(counts)]:
+            if missing <= SLACK:
+                break
+            counts[k] += 1
+            missing -= probability
+            value += candidates[k].worth * probability
+        feasible = feasible and missing <= SLACK
+    return Taken(counts, value), feasible
+
+
+def _num_worth(falling: Sequence[float], sums: Sequence[float], num_first: int, cost: Cost) -> int:
+    """Returns how many values are worth their cost. sums: the round's worth with 0, 1, 2, ... of the values."""
+    round_s, price = cost
+    if round_s is None:
+        return len(falling)
+    seconds = [round_s(number) for number in range(num_first, num_first + len(sums))]
+    if price is None:
+        rates = [brings / takes for brings, takes in zip(sums, seconds, strict=True)]
+        return rates.index(max(rates))
+    too_dear = (n for n, value in enumerate(falling) if value < price * (seconds[n + 1] - seconds[n]))
+    return next(too_dear, len(falling))

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qw
 
 from goodspeed.engine import padding
 from goodspeed.engine.padding import Shape
+from goodspeed.engine.quantized.stored import StoredTensors
 from goodspeed.errors import CheckpointError, ConfigError
 from tests.engine.conftest import CONFIGS, SMALL
 
@@ -69,9 +70,9 @@ def test_what_is_written_is_what_is_made_in_memory(save_checkpoint: Callable[...
 
     config, tensors = padding.tensors(str(source), SHAPE)
 
-    with padding.Weights(tmp_path / "padded") as written:
-        assert config["hidden_size"] == 96
-        assert all(torch.equal(tensor, written.read(name)) for name, tensor in tensors)
+    written = StoredTensors(tmp_path / "padded")
+    assert config["hidden_size"] == 96
+    assert all(torch.equal(tensor, written.read(name)) for name, tensor in tensors)
 
 
 def test_what_a_killed_process_left_is_removed(save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:

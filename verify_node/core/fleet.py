@@ -37,13 +37,7 @@ MOST_S = 1e6
 class Fleet:
     """The other replicas: informs draft nodes of them, and redirects sessions to them."""
 
-    def __init__(
-        self,
-        register: Register,
-        promises: Promises,
-        counts: Counts,
-        load: Callable[[float], Load],
-    ) -> None:
+    def __init__(self, register: Register, promises: Promises, counts: Counts, load: Callable[[float], Load]) -> None:
         """load: returns this replica's load at a given time."""
         self.news: tuple[Sibling, ...] | None = None  # the latest report to draft nodes; None: no fleet yet
         self._register, self._promises, self._counts = register, promises, counts

@@ -89,8 +89,8 @@ def _register(register: Register) -> Iterator[Claim]:
         yield session, owner is not None, f"is of peer {session.peer_id!r}, which is not connected"
         is_own = owner is None or owner.client is session.client
         yield session, is_own, f"is of peer {session.peer_id!r}, which is another client's"
-        yield session, register.has_form(session), "does not hold its form"
-    for session_id in register.lost_forms():
+        yield session, register.holds_constraint(session), "does not hold its constraint"
+    for session_id in register.leaked_constraints():
         yield f"session {session_id.hex()}", False, "holds a constraint that nothing will release"
     yield "register", len(sessions) <= register.max_sessions, "too many sessions are open"
     for name, num in Counter(session.client.name for session in sessions.values()).items():

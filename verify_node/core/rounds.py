@@ -117,15 +117,15 @@ class Rounds:
         if self.num_rounds % ROUNDS_KEPT == 0:
             self.choice.keep(self.sessions)
             self.preemption.keep(self.sessions, self.allocator.clients)
-        start = self.starting.look(self.choice, self.num_rounds, self.round_s, now)
+        ready = self.starting.look(self.choice, self.num_rounds, self.round_s, now)
         self.wake_at = min(self.starting.wake_at, now if self.promises.has_undecided else inf)
-        planned = self._start(start.sessions, start.ready, now) if start is not None else None
+        planned = self._start(ready, now) if ready is not None else None
         if planned is None:
             self._stage, self.failing = Stage.IDLE, ()
         return planned
 
-    def _start(self, sessions: list[Session], ready: list[Session], now: float) -> Round | None:
-        planned = self._pack(sessions, ready, now)
+    def _start(self, ready: list[Session], now: float) -> Round | None:
+        planned = self._pack(ready, now)
         if self.own_drafts.is_shared and self.own_drafts.permits and not self.promises.promised:
             planned = self.choice.own_drafts(planned, self.sessions)
         self.counts.num_preempted += len(planned.preempted)
@@ -150,9 +150,9 @@ class Rounds:
             self.sessions[session_id].lack_memory(now)
         return planned
 
-    def _pack(self, sessions: list[Session], ready: list[Session], now: float) -> Round:
+    def _pack(self, ready: list[Session], now: float) -> Round:
         """Packs all ready sessions; in rounds of one session each, the first that fits."""
-        number = self.num_rounds + 1
+        number, sessions = self.num_rounds + 1, self.sessions.values()
         self.failing = ready
         allotment = self._allot(ready, now)
         if self._num_alone:
@@ -282,17 +282,13 @@ class Rounds:
                 self._distrust(session)
                 sends += self.replies.give_up(session, round_failed(why), now)
             elif stage is Stage.FINISHING:
-                if len(failed) == 1:
-                    self._suspect(session)
+                if len(failed) == 1:  # one more try: it may have failed for another reason than this session
+                    self._suspects[session.session_id] = None
+                    if len(self._suspects) > MAX_SUSPECTS:
+                        del self._suspects[next(iter(self._suspects))]
                 self.register.drop(session, may_return=True)
                 sends += self.replies.refuse(session.peer_id, HALF_DONE, now, about=session.opened)
         return sends
-
-    def _suspect(self, session: Session) -> None:
-        """Gives a session one more try: its round failed in `finish`, perhaps for another reason than this session."""
-        self._suspects[session.session_id] = None
-        if len(self._suspects) > MAX_SUSPECTS:
-            del self._suspects[next(iter(self._suspects))]
 
     def _distrust(self, session: Session) -> None:
         """Withdraws the session's pages from the prefix cache: their contents may have made the target fail."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.exact.counts import num_common
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Welcome
@@ -117,7 +118,7 @@ class Sessions:
         if self._constraints is not None and message.constraint is not None:  # so that no round has to compile it
             self._constraints.hold(message.session_id, message.constraint)
         if not in_flight:
-            self._release_forms(message.session_id)
+            self._release_constraints(message.session_id)
         return session
 
     def _num_free(self, client: Client) -> int:
@@ -185,7 +186,7 @@ class Sessions:
             if not is_kept:
                 self.pool.withdraw(session_id)
             self.pool.free(session_id)
-            self._release_forms(session_id)
+            self._release_constraints(session_id)
         self._released.clear()
 
     def _num_prompt_logprobs(self, client: Client, known: Session | None) -> int:
@@ -212,32 +213,25 @@ class Sessions:
             self._released.setdefault(old.session_id, True)
             return
         cached = self.pool.length(old.session_id)
-        right = min(cached, _common_prefix(old.tokens, new.tokens), new.num_readable)
+        right = min(cached, num_common(old.tokens, new.tokens), new.num_readable)
         if self.pool.truncate(new.session_id, right) == 0:
             self.pool.free(new.session_id)  # so that it may start from cached pages
 
-    def has_form(self, session: Session) -> bool:
+    def holds_constraint(self, session: Session) -> bool:
         """True if the session's compiled constraint is held, or it needs none."""
         constraint = session.opened.constraint
         return (
             constraint is None or self._constraints is None or self._constraints.holds(session.session_id, constraint)
         )
 
-    def lost_forms(self) -> list[bytes]:
+    def leaked_constraints(self) -> list[bytes]:
         """Returns ids whose compiled constraints nothing will release: no session with a constraint has this id."""
         holders = self._constraints.holders if self._constraints is not None else []
         having = {session.session_id for session in self.sessions.values() if session.opened.constraint is not None}
         return [holder for holder in holders if holder not in having and holder not in self._released]
 
-    def _release_forms(self, session_id: bytes) -> None:
+    def _release_constraints(self, session_id: bytes) -> None:
         """Releases constraints held by this id, except the open session's; only while no round is in flight."""
         if self._constraints is not None:
             session = self.sessions.get(session_id)
             self._constraints.release(session_id, but=None if session is None else session.opened.constraint)
-
-
-def _common_prefix(left: list[int], right: list[int]) -> int:
-    shorter = min(len(left), len(right))
-    if left[:shorter] == right[:shorter]:
-        return shorter
-    return next(index for index in range(shorter) if left[index] != right[index])

@@ -44,23 +44,15 @@ class ConstraintMasks:
         found: list[Outcome] = []
         for outcome in outcomes:
             entry = by_session[outcome.session_id]
-            if outcome.failed:  # non-finite logits are not the constraint's fault
-                if outcome.failed != NOT_NUMBERS and (problem := self.problem(entry)):
+            tokens = outcome.tokens
+            goes_on = bool(tokens) and tokens[-1] not in entry.stop_ids
+            if entry.constraint is not None and outcome.failed:  # non-finite logits are not the constraint's fault
+                if outcome.failed != NOT_NUMBERS and (problem := self._matcher(entry).problem):
                     outcome = replace(outcome, failed=problem, breaks_constraint=True)
-            elif entry.verification == "match":
-                outcome = replace(outcome, forced=self.forced(entry, outcome.tokens))
+            elif entry.constraint is not None and entry.verification == "match" and goes_on:
+                outcome = replace(outcome, forced=self._matcher(entry).forced((*_output(entry), *tokens)))
             found.append(outcome)
         return found
-
-    def forced(self, entry: Entry, tokens: Sequence[int]) -> tuple[int, ...]:
-        """Returns the tokens that the constraint forces after the entry's text and `tokens`; () if there are none."""
-        if entry.constraint is None or not tokens or tokens[-1] in entry.stop_ids:
-            return ()
-        return self._matcher(entry).forced((*_output(entry), *tokens))
-
-    def problem(self, entry: Entry) -> str:
-        """Returns why no token may follow the entry's text or draft."""
-        return "" if entry.constraint is None else self._matcher(entry).problem
 
     def keep(self, sessions: Container[bytes]) -> None:
         """Drops the matchers of all other sessions."""

@@ -6,7 +6,7 @@ from heapq import nlargest, nsmallest
 from typing import NamedTuple
 
 from goodspeed.exact import trees
-from goodspeed.fair.candidates import Candidate, path_probability, rank
+from goodspeed.fair.selection import Candidate, path_probability, rank
 from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.index import GrowingText
 from goodspeed.wire import probabilities
@@ -28,7 +28,7 @@ def of_draft(session: Session) -> Drafted:
     return found if found.parents is not None else found.cut(session.max_length)
 
 
-def of_self(tokens: tuple[int, ...], claimed: tuple[float, ...]) -> Drafted:
+def of_text(tokens: tuple[int, ...], claimed: tuple[float, ...]) -> Drafted:
     """Returns the verify node's own draft from the session's text."""
     return Drafted(tokens, probabilities.encode(claimed), "self") if tokens else NOTHING
 
@@ -38,7 +38,7 @@ def of_own_model(tokens: tuple[int, ...], codes: bytes) -> Drafted:
     return Drafted(tokens, codes, "self", is_own=True)
 
 
-def of_form(tokens: tuple[int, ...]) -> Drafted:
+def of_constraint(tokens: tuple[int, ...]) -> Drafted:
     """Returns the tokens forced by the output's constraint as the verify node's own draft; they are certain."""
     return Drafted(tokens, bytes(len(tokens)), "self", is_forced=True) if tokens else NOTHING
 
@@ -155,10 +155,10 @@ class SelfDrafts:
         """Drafts up to the text's end, which the target draws in the same round, drafted or not."""
         stop_ids = session.opened.stop_ids
         if session.forced_next:
-            return of_form(_before(session.forced_next[: session.max_length], stop_ids))
+            return of_constraint(_before(session.forced_next[: session.max_length], stop_ids))
         found = self._find(session, min(MAX_LENGTH, session.max_length), least_probability)
         tokens = _before(found.tokens, stop_ids)
-        return of_self(tokens, found.probabilities[: len(tokens)])
+        return of_text(tokens, found.probabilities[: len(tokens)])
 
     def _find(self, session: Session, length: int, least_probability: float) -> Continuation:
         """Returns the continuation found by the text's index."""

@@ -73,7 +73,7 @@ class Order(Protocol):
         """True if `holder` gives up its place for `waiter`. Both were in the latest `rank`."""
         ...
 
-    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+    def priority(self, waiter: Job, now: float) -> tuple[float, ...]:
         """Returns numbers that `yields` compares: a holder that yields to one waiter yields to all with smaller ones.
 
         So a planner need not check all holders for each waiter. The waiter was in the latest `rank`.
@@ -93,7 +93,7 @@ class Fcfs:
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
         return False
 
-    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+    def priority(self, waiter: Job, now: float) -> tuple[float, ...]:
         return ()
 
 
@@ -222,7 +222,7 @@ class Laps:
         held, wanted = self._sizes[holder.job_id], self._sizes[waiter.job_id]
         return wanted.level < held.level and held.remaining_s > wanted.remaining_s + holder.recompute_s
 
-    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+    def priority(self, waiter: Job, now: float) -> tuple[float, ...]:
         size = self._sizes[waiter.job_id]
         return (-1.0, 0.0) if waiter.is_overdue(now, self.aging_s) else (size.level, size.remaining_s)
 

@@ -131,8 +131,8 @@ class Contention:
         """Returns holders to displace, as many as needed, the worst first; none if too few pages would be freed."""
         if need > self.num_free + self.num_held:
             return []
-        standing = self.order.standing(waiter, self.now)
-        if any(need >= least and _is_no_better(standing, best) for best, least in self._in_vain):
+        priority = self.order.priority(waiter, self.now)
+        if any(need >= least and _is_no_better(priority, best) for best, least in self._in_vain):
             return []
         missing = need - self.num_free
         victims: list[Job] = []
@@ -144,7 +144,7 @@ class Contention:
                 missing -= self.owned[holder.job_id]
         if missing <= 0:
             return victims
-        self._in_vain.append((standing, need))
+        self._in_vain.append((priority, need))
         return []
 
     def _displace(self, victims: Sequence[Job]) -> None:
@@ -161,8 +161,8 @@ class Contention:
         self.wait.discard(victim.job_id)
 
 
-def _is_no_better(standing: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return all(own >= their for own, their in zip(standing, other, strict=True))
+def _is_no_better(priority: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return all(own >= their for own, their in zip(priority, other, strict=True))
 
 
 NUM_GONE = 64

@@ -15,10 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace as replace_fields
 
-from goodspeed.fair.by_value import Cost, take, take_needed
-from goodspeed.fair.candidates import Candidate, Ranked, path_probability, rank
 from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.refined import Refined
+from goodspeed.fair.selection import Candidate, Cost, Ranked, path_probability, rank, take, take_needed
 from goodspeed.wire import probabilities
 from verify_node.scheduler.allocate import limits_of_clients
 from verify_node.scheduler.drafted import (
@@ -155,14 +154,9 @@ class ByWorth(Choice):
         wanting = [session for session in wanting if session.allows_own]
         worths = self._worths(wanting)
         calibrated = {one.client.name: one.client.calibration("own").by_code for one in wanting}
-        names = [session.client.name for session in wanting]
-        return replace_fields(
-            planned,
-            own_drafts=tuple(
-                [self._own_draft(one, worths[name], calibrated[name]) for one, name in zip(wanting, names, strict=True)]
-            ),
-            worth_per_s=self._worth_per_s,
-        )
+        named = [(one, one.client.name) for one in wanting]
+        requests = tuple([self._own_draft(one, worths[name], calibrated[name]) for one, name in named])
+        return replace_fields(planned, own_drafts=requests, worth_per_s=self._worth_per_s)
 
     def _own_draft(self, session: Session, worth: float, calibrated: tuple[float, ...]) -> OwnDraft:
         opened, least = session.opened, max(LEAST_PROBABILITY, self._price(session, worth))

@@ -26,13 +26,6 @@ SLACK_S = 0.0005
 _due_at = attrgetter("due_at")
 
 
-class Start(NamedTuple):
-    """Decision that a round may start."""
-
-    sessions: list[Session]  # unfinished
-    ready: list[Session]  # of these, sessions that a round can advance
-
-
 class Earliest(NamedTuple):
     """The earliest start of the next round, and the session that it waits for."""
 
@@ -50,7 +43,7 @@ class Starting:
         self._is_barrier = is_barrier
         self._waiting: tuple[Session, float] | None = None  # no round before this time, while its draft is in flight
 
-    def look(self, choice: Choice, num_rounds: int, round_s: float, now: float) -> Start | None:
+    def look(self, choice: Choice, num_rounds: int, round_s: float, now: float) -> list[Session] | None:
         """Returns the ready sessions if a round may start now; else sets `wake_at` to the time of the next check.
 
         num_rounds: started so far. round_s: smoothed duration of a round. Marks late drafts, which rounds no longer
@@ -68,7 +61,7 @@ class Starting:
         barred = awaited if self._is_barrier else []
         start = earliest(ready, barred, round_s, choice.pending_drafts(ready, num_rounds + 1))
         if start.at <= now:
-            return Start(sessions, ready)
+            return ready
         self.wake_at = min([start.at, *(session.late_at for session in awaited)])
         self._waiting = (start.whom, self.wake_at) if start.whom is not None else None
         return None

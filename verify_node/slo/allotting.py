@@ -107,12 +107,7 @@ def _round_s(present: Sequence[Deadline], decoding: Sequence[Deadline], now: flo
 
 
 def _held(
-    decoding: Sequence[Deadline],
-    prompts: Sequence[Deadline],
-    now: float,
-    round_s: float,
-    room: float,
-    rounds: Capacity,
+    decoding: Sequence[Deadline], prompts: Sequence[Deadline], now: float, round_s: float, room: float, rounds: Capacity
 ) -> set[bytes]:
     """Sessions whose final prompt token is held back: they could not decode from now on, and the token is not due yet.
 

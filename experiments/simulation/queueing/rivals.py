@@ -28,7 +28,7 @@ class Las(Laps):
         is_higher = self.level(waiter.attained_s) < self.level(holder.attained_s)
         return is_higher or waiter.is_overdue(now, self.aging_s)
 
-    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+    def priority(self, waiter: Job, now: float) -> tuple[float, ...]:
         return (-1.0 if waiter.is_overdue(now, self.aging_s) else self.level(waiter.attained_s),)
 
 
@@ -48,7 +48,7 @@ class Sjf:
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
         return False
 
-    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+    def priority(self, waiter: Job, now: float) -> tuple[float, ...]:
         return ()
 
 

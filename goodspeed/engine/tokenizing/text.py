@@ -105,12 +105,7 @@ def encode(tokenizer: Any, text: str, *, chat: bool) -> list[int]:
 
 def leaves_blank(tokenizer: Any, prompt_ids: Sequence[int], *, chat: bool) -> bool:
     """True if an answer's leading whitespace belongs to the chat template and not to the answer."""
-    return chat and not ends_blank(tokenizer, prompt_ids)
-
-
-def ends_blank(tokenizer: Any, token_ids: Sequence[int]) -> bool:
-    """True if a prompt's text, special tokens included, ends in whitespace."""
-    return end_of(tokenizer, token_ids)[-1:].isspace()
+    return chat and not end_of(tokenizer, prompt_ids)[-1:].isspace()
 
 
 def end_of(tokenizer: Any, token_ids: Sequence[int]) -> str:

@@ -106,13 +106,13 @@ def _exchange(constraints: Constraints) -> None:
 
 
 BREAKS: dict[str, tuple[Callable[[Constraints], None], str]] = {
-    "a form of nobody": (lambda held: held.hold(session_id(7), ONE), "that nothing will release"),
-    "a form of a session that has none": (
+    "a constraint of nobody": (lambda held: held.hold(session_id(7), ONE), "that nothing will release"),
+    "a constraint of a session that has none": (
         lambda constraints: constraints.hold(session_id(2), ONE),
         "nothing will release",
     ),
-    "a session without its form": (lambda held: held.release(session_id(1)), "does not hold its form"),
-    "a session with another form": (_exchange, "does not hold its form"),
+    "a session without its constraint": (lambda held: held.release(session_id(1)), "does not hold its constraint"),
+    "a session with another constraint": (_exchange, "does not hold its constraint"),
 }
 
 

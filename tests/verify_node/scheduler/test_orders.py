@@ -279,7 +279,7 @@ def test_who_yields_to_a_waiter_yields_to_all_of_better_standing(name, jobs, now
     order.rank(jobs, now)
     waiters = [one for one in jobs if not one.has_place]
     for one, other in itertools.permutations(waiters, 2):
-        better, worse = order.standing(one, now), order.standing(other, now)
+        better, worse = order.priority(one, now), order.priority(other, now)
         if all(own <= their for own, their in zip(better, worse, strict=True)):
             for held in (held for held in jobs if held.has_place):
                 assert order.yields(held, one, now) or not order.yields(held, other, now)

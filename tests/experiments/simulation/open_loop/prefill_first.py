@@ -8,8 +8,8 @@ from verify_node.session.session import Session
 class PrefillFirst(VerifyCore):
     """Its rounds are of prompts only, as long as there is one that is not read, and memory for it."""
 
-    def _pack(self, sessions: list[Session], ready: list[Session], now: float) -> Round:
+    def _pack(self, ready: list[Session], now: float) -> Round:
         """A session whose prompt is read has one token that is not cached; one that was preempted reads it again."""
         unread = [session for session in ready if len(session.tokens) - self.pool.length(session.session_id) > 1]
-        prompts = super()._pack(sessions, unread, now)
-        return prompts if prompts.entries else super()._pack(sessions, ready, now)
+        prompts = super()._pack(unread, now)
+        return prompts if prompts.entries else super()._pack(ready, now)
