@@ -2,8 +2,7 @@
 
 from itertools import pairwise
 
-from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
-from draft_node.model.circuit_breaker import MAX_OPEN_S, OPEN_S, CircuitBreaker
+from draft_node.model.circuit_breaker import DRAFTING_TIMEOUT_S, MAX_OPEN_S, OPEN_S, CircuitBreaker
 
 
 def test_after_each_failure_in_a_row_it_rests_for_longer():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.outgoing import Outgoing
+from draft_node.channels import SendQueue
 from goodspeed.errors import MessageTooLarge, TransportError
 from goodspeed.wire.handshake import Heartbeat, Leave
 from goodspeed.wire.messages import UpMessage
@@ -42,7 +42,7 @@ def play(story: Coroutine[Any, Any, None]) -> None:
 def make() -> tuple[Channel, Any, list[tuple[UpMessage, Exception]]]:
     failed: list[tuple[UpMessage, Exception]] = []
     channel: Any = Channel()
-    return channel, Outgoing(channel, lambda message, error: failed.append((message, error))), failed
+    return channel, SendQueue(channel, lambda message, error: failed.append((message, error))), failed
 
 
 async def turns(number: int = 20) -> None:
@@ -53,11 +53,11 @@ async def turns(number: int = 20) -> None:
 
 def test_messages_leave_in_the_order_in_which_they_were_put_and_nobody_waits_for_a_busy_line() -> None:
     async def story() -> None:
-        channel, outgoing, _ = make()
+        channel, queue, _ = make()
         channel.room.clear()
-        running = asyncio.create_task(outgoing.run())
+        running = asyncio.create_task(queue.run())
         for message in (FIRST, SECOND, THIRD):
-            outgoing.put(message)
+            queue.put(message)
             await turns()
         assert channel.taken == []
         channel.room.set()
@@ -70,13 +70,13 @@ def test_messages_leave_in_the_order_in_which_they_were_put_and_nobody_waits_for
 
 def test_a_reconnection_does_not_wait_for_a_message_that_the_old_connection_does_not_take() -> None:
     async def story() -> None:
-        channel, outgoing, failed = make()
+        channel, queue, failed = make()
         channel.room.clear()
-        running = asyncio.create_task(outgoing.run())
-        outgoing.put(FIRST)
+        running = asyncio.create_task(queue.run())
+        queue.put(FIRST)
         await turns()
-        outgoing.reconnect()
-        outgoing.put(SECOND)
+        queue.reconnect()
+        queue.put(SECOND)
         await turns()
         assert channel.taken == ["reconnected"]
         channel.room.set()
@@ -90,16 +90,16 @@ def test_a_reconnection_does_not_wait_for_a_message_that_the_old_connection_does
 
 def test_what_is_cleared_is_not_sent_later() -> None:
     async def story() -> None:
-        channel, outgoing, _ = make()
+        channel, queue, _ = make()
         channel.room.clear()
-        running = asyncio.create_task(outgoing.run())
-        outgoing.put(FIRST)
-        outgoing.put(SECOND)
+        running = asyncio.create_task(queue.run())
+        queue.put(FIRST)
+        queue.put(SECOND)
         await turns()
-        outgoing.clear()
+        queue.clear()
         await turns()
         channel.room.set()
-        outgoing.put(THIRD)
+        queue.put(THIRD)
         await turns()
         assert channel.taken == [THIRD]
         running.cancel()
@@ -115,21 +115,21 @@ def test_an_error_that_cannot_be_handled_ends_the_task() -> None:
         def failed(message: UpMessage, error: Exception) -> None:
             raise error
 
-        outgoing = Outgoing(channel, failed)
-        outgoing.put(FIRST)
+        queue = SendQueue(channel, failed)
+        queue.put(FIRST)
         with pytest.raises(MessageTooLarge):
-            await outgoing.run()
+            await queue.run()
 
     play(story())
 
 
 def test_another_connection_begins_without_what_waited_for_the_one_before() -> None:
     async def story() -> None:
-        channel, outgoing, _ = make()
-        outgoing.put(FIRST)
-        outgoing.reconnect()
-        outgoing.put(SECOND)
-        await outgoing.flush()
+        channel, queue, _ = make()
+        queue.put(FIRST)
+        queue.reconnect()
+        queue.put(SECOND)
+        await queue.flush()
         assert channel.taken == ["reconnected", SECOND]
 
     play(story())
@@ -138,11 +138,11 @@ def test_another_connection_begins_without_what_waited_for_the_one_before() -> N
 @pytest.mark.parametrize("error", [TransportError("busy"), MessageTooLarge("too large")])
 def test_a_message_that_cannot_be_sent_is_told_of_and_the_next_is_tried(error: Exception) -> None:
     async def story() -> None:
-        channel, outgoing, failed = make()
+        channel, queue, failed = make()
         channel.error = error
-        outgoing.put(FIRST)
-        outgoing.put(Leave())
-        await outgoing.flush()
+        queue.put(FIRST)
+        queue.put(Leave())
+        await queue.flush()
         assert failed == [(FIRST, error), (Leave(), error)]
         assert channel.taken == []
 
