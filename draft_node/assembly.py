@@ -138,6 +138,7 @@ def build(
         link,
         config.connect_timeout_s,
         addresses=[Address(endpoint, keys.verify_key if keys else None) for endpoint in dict.fromkeys(config.verify)],
+        stays=config.http is not None,  # users of HTTP get errors while the verify node is away; the node goes on
         ngrams=Ngrams(history, keeps=config.ngram.history != "off"),
         num_parallel=None if drafting is None else drafting.drafter.num_parallel,
         max_sessions=config.max_sessions,

@@ -102,7 +102,7 @@ class DraftCore:
         self.sessions[request.session_id] = session
         if self._last_word is not None:
             return [Tell(request.session_id, self._last_word)]
-        self.queue.join(session, now)
+        self.queue.add(session, now)
         return self._fill_places(now)
 
     def forget(self, session_id: bytes, now: float) -> list[NodeAction]:
@@ -110,7 +110,7 @@ class DraftCore:
         session = self.sessions.pop(session_id, None)
         if session is None:
             return []
-        self.queue.leave(session_id)
+        self.queue.remove(session_id)
         self.counts.statistics = total(self.counts.statistics, session.statistics)
         if self.ngrams is not None:
             self.ngrams.keep(session.request, session.tokens)
@@ -123,7 +123,7 @@ class DraftCore:
         if self._last_word is not None:
             return []
         actions: list[NodeAction] = []
-        for session in self.queue.turn(now):
+        for session in self.queue.admit(now):
             actions += self.openings.open(session, now)
         return actions
 
@@ -167,7 +167,7 @@ class DraftCore:
         if isinstance(message, Refusal) and session.state is State.POSTPONED:
             self.queue.refused(session_id, now)
             return self._fill_places(now)
-        if isinstance(message, Verdict) and message.epoch == session.epoch and self.queue.moved(session_id, now):
+        if isinstance(message, Verdict) and message.epoch == session.epoch and self.queue.answered(session_id, now):
             return self._fill_places(now)
         return []
 

@@ -56,14 +56,14 @@ class Queue:
         entry = self._entries.get(session_id)
         return entry is not None and entry.has_place
 
-    def join(self, session: Session, now: float) -> None:
+    def add(self, session: Session, now: float) -> None:
         self._entries[session.request.session_id] = Entry(session, now)
 
-    def leave(self, session_id: bytes) -> None:
+    def remove(self, session_id: bytes) -> None:
         """Removes a text that is over or whose user left."""
         self._entries.pop(session_id, None)
 
-    def moved(self, session_id: bytes, now: float) -> bool:
+    def answered(self, session_id: bytes, now: float) -> bool:
         """Notes a verdict for the session. Returns True if another text may try for a place at once."""
         entry = self._entries.get(session_id)
         if entry is None or not entry.has_place or entry.is_admitted:
@@ -87,7 +87,7 @@ class Queue:
         """Drops the estimate of the verify node's room, after that node changed or went away."""
         self._num_rooms = inf
 
-    def turn(self, now: float) -> list[Session]:
+    def admit(self, now: float) -> list[Session]:
         """Gives out the free places; returns the sessions that got one."""
         waiting = [entry for entry in self._entries.values() if not (entry.has_place or entry.session.done)]
         if not waiting:

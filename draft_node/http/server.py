@@ -17,7 +17,7 @@ from goodspeed.serving.counts import ResponseCounts
 from goodspeed.serving.events import QUIET, EventLog, Reporter
 
 
-class Face:
+class HttpServer:
     """Serves until cancelled; then stops admission and lets admitted texts finish within `drain_timeout_s`."""
 
     def __init__(
@@ -43,7 +43,6 @@ class Face:
             thinking=config.reasoning_parser,
             settings=config.chat_template_kwargs or "",
         )
-        daemon.core.stays = True  # users get errors while the verify node is away; the node does not exit
 
     async def run(self) -> None:
         keys = self.bound.keys

@@ -161,8 +161,8 @@ class Service(NodeState):
             wanted.min_tokens,
             is_trimmed=leaves_blank(tokenizer, wanted.prompt, chat=wanted.is_chat),
             prompt=wanted.prompt,
-            speech=wanted.speech,
-            is_thinking=opened(tokenizer, wanted.prompt, wanted.speech) == "open",
+            parser=wanted.parser,
+            is_thinking=opened(tokenizer, wanted.prompt, wanted.parser) == "open",
         )
 
     def request_of(self, wanted: Wanted, asked_at: float) -> Request:

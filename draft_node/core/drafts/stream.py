@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from draft_node.core.actions import Action, Propose, Proposed, Request, Send
-from draft_node.core.drafts.growing import Growing
+from draft_node.core.drafts.draft_tree import DraftTree
 from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
 from draft_node.core.tree import Nodes
@@ -47,7 +47,7 @@ class Stream:
 
     request: Request
     ngrams: NgramDrafter | None = None
-    tree: Growing | None = None  # None: no draft model drafts
+    tree: DraftTree | None = None  # None: no draft model drafts
     resting: Resting = field(default_factory=Resting)  # of the draft model, shared by all sessions
     epoch: int = 0  # number of times the session was opened
     round: int = -1  # number of the latest request to the draft model, so that a late answer is recognised
@@ -68,7 +68,7 @@ class Stream:
         """
         if num_parallel is None or request.drafter not in ("auto", "model") or request.max_draft <= 0:
             return cls(request, ngrams, None, resting)
-        return cls(request, ngrams, Growing(request, num_parallel), resting)
+        return cls(request, ngrams, DraftTree(request, num_parallel), resting)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class Stream:
             self.tree.begin(len(tokens))
         return self._ask_for(self.tree, tokens) if not self.resting.is_resting else []
 
-    def _ask_for(self, tree: Growing, tokens: Sequence[int]) -> list[Propose]:
+    def _ask_for(self, tree: DraftTree, tokens: Sequence[int]) -> list[Propose]:
         wanted = tree.ask(tokens, self.permitted, self.least_probability)
         if wanted is None:
             return []

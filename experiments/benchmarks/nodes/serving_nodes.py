@@ -136,7 +136,7 @@ def work() -> int:
 
 async def _work(config: Any) -> None:
     from draft_node.assembly import assemble
-    from draft_node.http.server import Face
+    from draft_node.http.server import HttpServer
     from draft_node.service import standard_input
     from draft_node.service.service import Service
     from goodspeed.serving.events import EventLog
@@ -144,7 +144,7 @@ async def _work(config: Any) -> None:
 
     daemon, checkpoint = assemble(config)
     events = EventLog(enabled=True)
-    face = Face(config, checkpoint, daemon, events, None)
+    server = HttpServer(config, checkpoint, daemon, events, None)
     service = Service(daemon, checkpoint, max_waiting=config.http_max_waiting)
 
     async def open_back_door() -> None:
@@ -153,7 +153,7 @@ async def _work(config: Any) -> None:
                 events.write("direct", **asdict(await write_all(service, [Text(**text) for text in json.loads(line)])))
 
     asking = asyncio.create_task(open_back_door())
-    await until_signal(face.run())
+    await until_signal(server.run())
     asking.cancel()
 
 

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Propose, Proposed, Request, Send
-from draft_node.core.drafts.growing import AT_ONCE
+from draft_node.core.drafts.draft_tree import AT_ONCE
 from draft_node.core.drafts.ngrams import FLOOR
 from draft_node.core.drafts.resting import LEAST_TRIAL, REST, Resting
 from draft_node.core.drafts.stream import ENOUGH, MAX_SILENT, NGRAM_LENGTH

@@ -35,7 +35,7 @@ class TreeRequest(NamedTuple):
 
 
 @dataclass(slots=True)
-class Growing:
+class DraftTree:
     """The tree of one session."""
 
     request: Request
