@@ -5,15 +5,14 @@ import secrets
 import time
 
 from draft_node import histories
+from draft_node.channels import ConnectTo
 from draft_node.config import DraftConfig, NgramSettings
 from draft_node.core.core import DraftCore
 from draft_node.core.directory import Address
 from draft_node.core.drafts.ngrams import Ngrams
-from draft_node.core.line import Line
 from draft_node.core.link import VerifyLink
 from draft_node.daemon import DraftDaemon
 from draft_node.histories import HistoryKeeper, Report
-from draft_node.lines import ConnectTo
 from draft_node.model.drafting import Drafting
 from draft_node.preflight import read_keys
 from goodspeed.engine.folders import public_name
@@ -132,18 +131,17 @@ def build(
         vocabulary.model_fingerprint,
     )
     drafting = _make_drafting(config, vocabulary)
-    settings = config.ngram
-    history = read_history(settings, vocabulary, report)  # before the link's timers start
-    path = settings.history_file
+    history = read_history(config.ngram, vocabulary, report)  # before the link's timers start
+    path = config.ngram.history_file
     link = VerifyLink.begin(hello, VERIFY_TIMEOUT_S, time.monotonic())
     core = DraftCore(
         link,
         config.connect_timeout_s,
         addresses=[Address(endpoint, keys.verify_key if keys else None) for endpoint in dict.fromkeys(config.verify)],
-        ngrams=Ngrams(history, keeps=settings.history != "off"),
-        has_model=config.has_model,
-        num_parallel=drafting.drafter.num_parallel if drafting is not None else 1,
-        line=Line(config.max_sessions),
+        stays=config.http is not None,  # users of HTTP get errors while the verify node is away; the node goes on
+        ngrams=Ngrams(history, keeps=config.ngram.history != "off"),
+        num_parallel=None if drafting is None else drafting.drafter.num_parallel,
+        max_sessions=config.max_sessions,
     )
     keeper = HistoryKeeper(history, path, report) if path is not None else None
     return DraftDaemon(drafting, channel, core, keeper, connect_to(config, keys))

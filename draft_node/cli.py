@@ -56,18 +56,18 @@ def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, repor
     # Importing HTTP and (with a model) torch takes seconds. The import comes after the checks, so that those fail soon,
     # and before the node is built, because building starts the --connect-timeout-s timer.
     from draft_node.assembly import assemble
-    from draft_node.http.server import Face
+    from draft_node.http.server import HttpServer
 
     config = found.config
     daemon, vocabulary = assemble(config, found.keys, reporter.say)
-    face = Face(config, vocabulary, daemon, events, bound, reporter)
+    server = HttpServer(config, vocabulary, daemon, events, bound, reporter)
     try:
-        asyncio.run(until_signal(face.run()))
+        asyncio.run(until_signal(server.run()))
     finally:
-        events.write("stopped", **face.summary())
-    if not face.all_finished:
+        events.write("stopped", **server.summary())
+    if not server.all_finished:
         print(f"{PROGRAM}: interrupted; texts were unfinished after {config.drain_timeout_s:g} s", file=sys.stderr)
-    return 0 if face.all_finished else INTERRUPTED
+    return 0 if server.all_finished else INTERRUPTED
 
 
 def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:

@@ -100,10 +100,7 @@ class DraftConfig(Settings):
         metavar="N",
     )
     drafter: Drafter = option(
-        "auto",
-        choices=get_args(Drafter),
-        group=options.DRAFTING,
-        help="of requests that name none; auto: what pays",
+        "auto", choices=get_args(Drafter), group=options.DRAFTING, help="of requests that name none; auto: what pays"
     )
     history: History | None = option(
         None,
@@ -120,11 +117,7 @@ class DraftConfig(Settings):
         metavar="FILE",
     )
     corpus: tuple[str, ...] = option(
-        (),
-        shown="none",
-        group=options.DRAFTING,
-        help="texts for n-gram drafts; may be repeated",
-        metavar="FOLDER",
+        (), shown="none", group=options.DRAFTING, help="texts for n-gram drafts; may be repeated", metavar="FOLDER"
     )
     max_sessions: int = option(16, minimum=1, group="limits", help="texts written at once; more wait", metavar="N")
     memory_fraction: float | None = options.memory_fraction()
@@ -136,11 +129,7 @@ class DraftConfig(Settings):
     )
     key: str | None = options.key("goodspeed keygen draft NAME")
     verify_key: str | None = option(
-        None,
-        shown="any node",
-        group=options.NETWORK,
-        help="the verify node's public key",
-        metavar="FILE",
+        None, shown="any node", group=options.NETWORK, help="the verify node's public key", metavar="FILE"
     )
     trusted_network: bool = options.trusted_network()
     http: str | None = option(

@@ -10,13 +10,13 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import contextmanager
 
+from draft_node.channels import Channels, ConnectTo
 from draft_node.core import actions as act
 from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Proposed, Request, Statistics
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from draft_node.core.session import Session
 from draft_node.histories import HistoryKeeper
-from draft_node.lines import ConnectTo, Lines
 from draft_node.model.drafting import Drafting, DraftModel
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.serving.loop import Failures
@@ -64,7 +64,7 @@ class DraftDaemon:
         """
         self.drafting = drafting
         self.core = core
-        self.lines = Lines(channel, connect, self._handle, self._not_sent, self._unreachable)
+        self.channels = Channels(channel, connect, self._handle, self._not_sent, self._unreachable)
         self.connected = asyncio.Event()
         self._history = history
         self._failed_looks = Failures(logger, "a look around", ENDS)
@@ -73,7 +73,7 @@ class DraftDaemon:
     # -- for users -------------------------------------------------------------------------------------------------
 
     async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
-        """Yields tokens as they are verified, then Finish or Fail. May wait for a place first (`core/line.py`).
+        """Yields tokens as they are verified, then Finish or Fail. May wait for a place first (`core/queue.py`).
 
         Leaving the iteration early closes the session at both nodes.
         """
@@ -98,17 +98,17 @@ class DraftDaemon:
     @property
     def num_running(self) -> int:
         """Generations that have a place."""
-        return self.core.line.num_seated
+        return self.core.queue.num_running
 
     @property
     def num_waiting(self) -> int:
         """Generations that wait for a place."""
-        return self.core.line.num_waiting
+        return self.core.queue.num_waiting
 
     @property
     def is_full(self) -> bool:
         """True if another generation would have to wait."""
-        return self.core.line.is_full
+        return self.core.queue.is_full
 
     @property
     def drafter(self) -> DraftModel | None:
@@ -118,7 +118,7 @@ class DraftDaemon:
     @property
     def channel(self) -> DraftChannel:
         """The home link's channel."""
-        return self.lines.channel(self.core.links.home)
+        return self.channels.channel(self.core.links.home)
 
     @property
     def link(self) -> VerifyLink:
@@ -149,7 +149,7 @@ class DraftDaemon:
         why = Fail("closed", "this draft node is shutting down")
         try:
             async with asyncio.TaskGroup() as tasks:
-                self.lines.begin(tasks)
+                self.channels.begin(tasks)
                 if self.drafting is not None:
                     tasks.create_task(self._draft(self.drafting))
                 tasks.create_task(self._watch())
@@ -159,12 +159,12 @@ class DraftDaemon:
             why = Fail("verify_away", self.link.absence(time.monotonic()))
             raise group.exceptions[0] from None
         finally:
-            self.lines.clear()  # Leave ends all sessions: queued messages are not needed
+            self.channels.clear()  # Leave ends all sessions: queued messages are not needed
             self._carry_out(self.core.leave(why))
-            await self.lines.flush()
+            await self.channels.flush()
             if self.drafting is not None:
                 self.drafting.close()
-            self.lines.close()
+            self.channels.close()
             if self._history is not None:
                 self._history.save_last()
 
@@ -187,7 +187,7 @@ class DraftDaemon:
 
     def _look_around(self) -> None:
         now = time.monotonic()
-        for link, channel in self.lines.channels():
+        for link, channel in self.channels.all():
             self._look_at(link, channel, now)
         self._carry_out(self.core.tick(now))
 
@@ -232,14 +232,14 @@ class DraftDaemon:
         for action in actions:
             match action:
                 case act.Send():
-                    self.lines.put(action.link, action.message)
+                    self.channels.put(action.link, action.message)
                 case act.Connect():
                     logger.info("trying another verify node", extra={"at": action.address.endpoint})
-                    self.lines.connect(action.link, action.address)
+                    self.channels.connect(action.link, action.address)
                 case act.Disconnect():
-                    self.lines.disconnect(action.link)
+                    self.channels.disconnect(action.link)
                 case act.Reconnect():
-                    self.lines.reconnect(action.link)
+                    self.channels.reconnect(action.link)
                 case act.Tell():
                     if (outbox := self._outboxes.get(action.session_id)) is not None:
                         outbox.put_nowait(action.item)
@@ -266,11 +266,11 @@ class DraftDaemon:
             self._carry_out(self.core.proposed(answer, now))
 
     def _connected(self, action: act.Connected) -> None:
-        self.lines.channel(action.link).max_send_bytes = action.welcome.max_message_bytes
+        self.channels.channel(action.link).max_send_bytes = action.welcome.max_message_bytes
         if self.drafter is not None:
             others = [one.max_message_bytes for one in self.core.links.welcomes]
             self.drafter.max_proposal_bytes = min(action.welcome.max_message_bytes, *others) - FIXED_BYTES
-        extra = {"at": self.lines.channel(action.link).endpoint, "num_waiting": self.num_running}
+        extra = {"at": self.channels.channel(action.link).endpoint, "num_waiting": self.num_running}
         logger.info("the verify node is there", extra=extra)
         self.connected.set()
 

@@ -29,10 +29,10 @@ def check_together(config: "DraftConfig") -> None:
     _check_history(config)
     if config.http is None and config.api_key is not None:
         raise ConfigError("--api-key is for HTTP clients; give --http HOST:PORT too")
-    if config.http is not None:
-        _check_that_prompts_are_left_out(config)
-    else:
-        _check_that_chats_are_left_out(config)
+    for flag in _given(config, OF_CHATS) if config.http is None else ():
+        raise ConfigError(f"{flag} is for chats over HTTP; give --http HOST:PORT too")
+    for flag in _given(config, OF_PROMPTS) if config.http is not None else ():
+        raise ConfigError(f"{flag} is for prompts, but --http serves requests, and each sets this itself; drop one")
 
 
 def _check_model(config: "DraftConfig") -> None:
@@ -78,18 +78,6 @@ def _check_history(config: "DraftConfig") -> None:
         )
     if config.history == "off" and config.history_file is not None:
         raise ConfigError("--history-file saves a history, but --history off keeps none; drop one of them")
-
-
-def _check_that_chats_are_left_out(config: "DraftConfig") -> None:
-    """Refuses chat options without HTTP: prompts use no tools, and their whole text is printed."""
-    for flag in _given(config, OF_CHATS):
-        raise ConfigError(f"{flag} is for chats over HTTP; give --http HOST:PORT too")
-
-
-def _check_that_prompts_are_left_out(config: "DraftConfig") -> None:
-    """Refuses prompt options with HTTP: requests specify them."""
-    for flag in _given(config, OF_PROMPTS):
-        raise ConfigError(f"{flag} is for prompts, but --http serves requests, and each sets this itself; drop one")
 
 
 def _given(config: "DraftConfig", names: Container[str]) -> Iterator[str]:

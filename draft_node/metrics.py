@@ -97,7 +97,7 @@ class DraftCollector(Collector):
         yield counter("draft_failures", "Steps of the draft model that failed or took too long.", failures)
 
     def _link(self) -> Iterator[Metric]:
-        daemon, traffic = self._daemon, self._daemon.lines.traffic
+        daemon, traffic = self._daemon, self._daemon.channels.traffic
         refusals = dict.fromkeys(get_args(RefusalCode), 0) | daemon.core.counts.refusals
         yield gauge("connected", "1 while a verify node is there, else 0.", daemon.core.links.is_anybody_there)
         yield gauge("draft_model_resting", "1 while it drafts nothing, else 0.", daemon.core.resting.is_resting)

@@ -16,6 +16,7 @@ clock.
 """
 
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from draft_node.core.actions import (
     EndTexts,
@@ -33,10 +34,10 @@ from draft_node.core.counts import Counts, total
 from draft_node.core.directory import Address
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.drafts.resting import Resting
-from draft_node.core.line import Line
 from draft_node.core.link import Command, VerifyLink
 from draft_node.core.links import Links
 from draft_node.core.openings import Openings
+from draft_node.core.queue import Queue
 from draft_node.core.session import Session, State
 from goodspeed.errors import PeerRefused
 from goodspeed.ngram.history import History
@@ -55,27 +56,26 @@ class DraftCore:
         addresses: Sequence[Address] = (Address(""),),
         stays: bool = False,
         ngrams: Ngrams | None = None,
-        has_model: bool = True,
-        num_parallel: int = 1,
-        line: Line | None = None,
+        num_parallel: int | None = 1,
+        max_sessions: float = inf,
     ) -> None:
         """link: the link to the first of `addresses`. addresses: the verify nodes in the options.
 
         connect_timeout_s: longest tolerated absence of all verify nodes. After that the node stops; with `stays` only
-        the waiting texts end. ngrams: None: no n-gram drafts. has_model: False: no Propose is ever returned.
-        num_parallel: tokens that the model drafts in one forward pass.
+        the waiting texts end. ngrams: None: no n-gram drafts. num_parallel: tokens that the draft model drafts in one
+        forward pass; None: there is no draft model. max_sessions: texts with a place at once; the others wait.
         """
         self.links = Links(link, addresses)
         self.connect_timeout_s = connect_timeout_s
         self.stays = stays
         self.ngrams = ngrams
         self._predictions = Ngrams(History(1, per_user=True), keeps=False)  # drafts from predictions alone
-        self.has_model, self.num_parallel = has_model, num_parallel
-        self.line = line if line is not None else Line()  # gives places to sessions
+        self._num_parallel = num_parallel
+        self.queue = Queue(max_sessions)  # gives places to sessions
         self.sessions: dict[bytes, Session] = {}
         self.resting = Resting()  # pauses the draft model, for all sessions
         self.counts = Counts()
-        self.openings = Openings(self.links, self.sessions, self.line, self.counts)
+        self.openings = Openings(self.links, self.sessions, self.queue, self.counts)
         self._last_word: Fail | None = None  # set when this node stops: the answer to every user from then on
         self._has_left = False  # Leave was said; nothing more is sent
 
@@ -98,19 +98,19 @@ class DraftCore:
         """
         known = self.ngrams if self.ngrams is not None or not request.prediction else self._predictions
         ngrams = known.begin(request) if known is not None else None
-        session = Session(request, ngrams, self.has_model, self.resting, self.num_parallel)
+        session = Session(request, ngrams, self.resting, self._num_parallel)
         self.sessions[request.session_id] = session
         if self._last_word is not None:
             return [Tell(request.session_id, self._last_word)]
-        self.line.join(session, now)
+        self.queue.add(session, now)
         return self._fill_places(now)
 
     def forget(self, session_id: bytes, now: float) -> list[NodeAction]:
-        """Closes the session of a text that is over or whose user left. Its place goes to the next in line."""
+        """Closes the session of a text that is over or whose user left. Its place goes to the next in the queue."""
         session = self.sessions.pop(session_id, None)
         if session is None:
             return []
-        self.line.leave(session_id)
+        self.queue.remove(session_id)
         self.counts.statistics = total(self.counts.statistics, session.statistics)
         if self.ngrams is not None:
             self.ngrams.keep(session.request, session.tokens)
@@ -123,7 +123,7 @@ class DraftCore:
         if self._last_word is not None:
             return []
         actions: list[NodeAction] = []
-        for session in self.line.turn(now):
+        for session in self.queue.admit(now):
             actions += self.openings.open(session, now)
         return actions
 
@@ -165,9 +165,9 @@ class DraftCore:
         """Learns from an answer whether the verify node has room, and starts the sessions that get a place."""
         session_id = session.request.session_id
         if isinstance(message, Refusal) and session.state is State.POSTPONED:
-            self.line.refused(session_id, now)
+            self.queue.refused(session_id, now)
             return self._fill_places(now)
-        if isinstance(message, Verdict) and message.epoch == session.epoch and self.line.moved(session_id, now):
+        if isinstance(message, Verdict) and message.epoch == session.epoch and self.queue.answered(session_id, now):
             return self._fill_places(now)
         return []
 

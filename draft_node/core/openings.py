@@ -19,8 +19,8 @@ from draft_node.core.actions import (
     Tell,
 )
 from draft_node.core.counts import Counts
-from draft_node.core.line import Line
 from draft_node.core.links import Links
+from draft_node.core.queue import Queue
 from draft_node.core.session import Session
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.handshake import Leave
@@ -30,11 +30,11 @@ from goodspeed.wire.messages import Redirect
 class Openings:
     """Opens and moves sessions."""
 
-    def __init__(self, links: Links, sessions: Mapping[bytes, Session], line: Line, counts: Counts) -> None:
-        """sessions: all sessions of this node. line: decides which sessions have a place."""
+    def __init__(self, links: Links, sessions: Mapping[bytes, Session], queue: Queue, counts: Counts) -> None:
+        """sessions: all sessions of this node. queue: decides which sessions have a place."""
         self._links = links
         self._sessions = sessions
-        self._line = line
+        self._queue = queue
         self._counts = counts
 
     def look_around(self, now: float) -> list[NodeAction]:
@@ -54,12 +54,12 @@ class Openings:
 
     def _waits(self, session: Session) -> bool:
         """Returns whether a session has a place but is not open at any verify node."""
-        return not session.is_open and not session.done and self._line.has_place(session.request.session_id)
+        return not session.is_open and not session.done and self._queue.has_place(session.request.session_id)
 
     def drop_all(self, link: int, now: float) -> list[NodeAction]:
         """Handles a lost verify node: its sessions wait for it, and go elsewhere after a while."""
         self._links.lost(link, now, in_good_order=self._links[link].says_goodbye)
-        self._line.forget_rooms()
+        self._queue.forget_rooms()
         for session_id in self._links.sessions_on(link):
             if (session := self._sessions.get(session_id)) is not None:
                 session.disconnect()
@@ -104,7 +104,7 @@ class Openings:
         address = self._links.directory.find(redirect.endpoint, redirect.server_key)
         if address is None or had_hops >= MAX_HOPS:
             session.postpone()
-            self._line.refused(session_id, now)
+            self._queue.refused(session_id, now)
             return []
         made = self._links.send(session_id, address, now, moves_home=redirect.reason != "slo")
         connecting = [] if made is None else [Connect(made, address)]

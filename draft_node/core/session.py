@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Proposed, Request, Send, Statistics
-from draft_node.core.drafts.asking import Asking
 from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
 from draft_node.core.drafts.stream import Stream
@@ -42,7 +41,7 @@ class State(Enum):
     OFFLINE = "offline"
     OPENING = "opening"
     RUNNING = "running"  # the verify node sends verdicts, this node sends drafts
-    POSTPONED = "postponed"  # the verify node has no room; `line.py` decides when to retry
+    POSTPONED = "postponed"  # the verify node has no room; `queue.py` decides when to retry
     DONE = "done"
 
     @property
@@ -57,9 +56,8 @@ class Session:
 
     request: Request
     ngrams: NgramDrafter | None = None  # drafts in addition to the draft model
-    has_model: bool = True  # the node has a draft model
     resting: Resting = field(default_factory=Resting)  # the draft model's, shared by all sessions
-    num_parallel: int = 1  # tokens that the draft model drafts in one forward pass
+    num_parallel: int | None = 1  # tokens that the draft model drafts in one forward pass; None: there is no model
     state: State = State.OFFLINE
     target: str | None = None  # fingerprint of the target that writes the text; None until the first connection
     statistics: Statistics = field(default_factory=Statistics)
@@ -68,22 +66,19 @@ class Session:
     num_hops: int = 0  # redirects since its latest token
     is_complete: bool = False  # the verify node reported the end of the text
     text: Text = field(init=False)
-    asking: Asking = field(init=False)
-    _stream: Stream = field(init=False)
+    stream: Stream = field(init=False)
     _timer: RetransmissionTimer = field(default_factory=RetransmissionTimer)
     _num_refused: int = 0  # refusals in a row
 
     def __post_init__(self) -> None:
         self.target = self.request.target
         self.text = Text(self.request)
-        self.asking = Asking(self.request)
-        num_parallel = self.num_parallel if self.has_model else None
-        self._stream = Stream.of(self.asking, self.ngrams, self.resting, num_parallel)
+        self.stream = Stream.of(self.request, self.ngrams, self.resting, self.num_parallel)
 
     @property
     def epoch(self) -> int:
         """Number of times the session was opened."""
-        return self.asking.epoch
+        return self.stream.epoch
 
     @property
     def tokens(self) -> list[int]:
@@ -130,12 +125,11 @@ class Session:
 
     def _open(self, now: float) -> list[Action]:
         """Sends OpenSession with the committed tokens, and has the draft model prefill the text."""
-        self.asking.opened()
         self.promised = None
-        self.text.opened()
         self._timer.begin()
         self._enter(State.OPENING, now)
-        return [Send(self.text.open(self.epoch, now, num_hops=self.num_hops)), *self._stream.begin(self.tokens)]
+        prefill = self.stream.begin(self.tokens)
+        return [Send(self.text.open(self.epoch, now, num_hops=self.num_hops)), *prefill]
 
     def disconnect(self) -> None:
         """Waits for `connect` after the verify node went away; retains prompt and committed tokens."""
@@ -162,10 +156,10 @@ class Session:
 
     def proposed(self, proposal: Proposed) -> list[Action]:
         """Handles a proposal of the draft model; ignores one that answers an outdated request."""
-        self._stream.answered()
-        if self.state is not State.RUNNING or not self.asking.is_answered_by(proposal):
+        self.stream.answered()
+        if self.state is not State.RUNNING or not self.stream.is_answered_by(proposal):
             return []
-        return self._stream.drafted(proposal, self.tokens)
+        return self.stream.drafted(proposal, self.tokens)
 
     def tick(self, now: float) -> list[Action]:
         """After a silence, sends the acknowledgement and the newest draft again."""
@@ -173,7 +167,7 @@ class Session:
             return []
         self.resend_at = now + self._timer.again()
         self.statistics.num_resends += 1
-        return self._stream.repeat(self.tokens)
+        return self.stream.repeat(self.tokens)
 
     def cancel(self) -> list[Action]:
         """Ends the session after its user left."""
@@ -185,7 +179,7 @@ class Session:
     def _apply(self, verdict: Verdict, now: float) -> list[Action]:
         """Applies a verdict's new tokens exactly once; requests earlier tokens that are missing."""
         if verdict.base_len > len(self.tokens):
-            return [Send(self._stream.acknowledgement(self.tokens))] if self.text.asks_for_gap() else []
+            return [Send(self.stream.acknowledgement(self.tokens))] if self.text.asks_for_gap() else []
         new = self.text.apply(verdict, now)
         if new is None:
             return []
@@ -193,7 +187,7 @@ class Session:
         self.promised = verdict.promised
         num_new = len(new.tokens)
         self.statistics.count(verdict, num_new)
-        self._stream.observe(verdict, num_new)
+        self.stream.observe(verdict, num_new)
         actions = self._go_on(verdict, now)
         if not num_new and new.of_prompt is None:
             return actions
@@ -207,7 +201,7 @@ class Session:
             self.state, self.is_complete = State.DONE, True
             return [Send(Close(self.request.session_id, self.epoch)), Finish(verdict.finish_reason)]
         self._enter(State.RUNNING, now)
-        return self._stream.answer(verdict, self.tokens)
+        return self.stream.answer(verdict, self.tokens)
 
     # -- refusals --------------------------------------------------------------------------------------------------
 

@@ -39,12 +39,9 @@ class Text:
     def committed(self) -> tuple[int, ...]:
         return tuple(self.tokens[len(self.request.prompt) :])
 
-    def opened(self) -> None:
-        """Resets the record of requested gaps, after a verify node was sent the whole text."""
-        self._lacking_at = -1
-
     def open(self, epoch: int, now: float, *, num_hops: int) -> OpenSession:
-        """Returns the message that opens the session with all committed tokens."""
+        """Returns the message that opens the session with all committed tokens, so that none are missing any more."""
+        self._lacking_at = -1
         num_prompt_logprobs = self.request.num_prompt_logprobs if self._lacks_prompt_logprobs else None
         return self.request.open(
             epoch,

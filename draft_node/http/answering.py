@@ -22,7 +22,7 @@ from draft_node.http.choices import Choice
 from draft_node.http.errors import WORK, Answers, ApiError
 from draft_node.http.requests import Asking, Extension
 from draft_node.http.streams import EventStream, unless_gone
-from draft_node.http.wanted import Caller, Wish
+from draft_node.http.wanted import Batch, Caller
 from draft_node.service.answer import Piece
 from draft_node.service.queues import FairQueue
 from draft_node.service.request import Begun, Ended
@@ -40,9 +40,9 @@ LARGE = 1 << 11
 class Shape(ABC):
     """One request's answer in its endpoint's format. Call `take` for each item before `events`."""
 
-    def __init__(self, wish: Wish) -> None:
-        self.wish = wish
-        self.choices = [Choice() for _ in wish.texts]
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.choices = [Choice() for _ in batch.texts]
 
     def take(self, index: int, item: Begun | Piece | Ended) -> None:
         """Adds an item of text number `index`."""
@@ -121,7 +121,7 @@ async def answer(
     answers: queue that serializes large answers.
     """
     user = user_of(request.scope)
-    _check_room(shape.wish, service, config)
+    _check_room(shape.batch, service, config)
     if streams_it:
         return await EventStream.begun(request.receive, _events(shape, service, answers, user), shape.broken)
     await unless_gone(request.receive, _collect(shape, service))
@@ -132,21 +132,21 @@ async def answer(
     return StreamingResponse(_pieces(content), media_type="application/json", headers=length)
 
 
-def _check_room(wish: Wish, service: Service, config: DraftConfig) -> None:
+def _check_room(batch: Batch, service: Service, config: DraftConfig) -> None:
     """Refuses a request unless all of its texts can be admitted."""
-    num_texts, most = len(wish.texts), config.max_sessions + config.http_max_waiting
+    num_texts, most = len(batch.texts), config.max_sessions + config.http_max_waiting
     if num_texts > most:
         what = f"the request asks for {num_texts} texts; this node takes {most} at most; send several requests"
-        raise ApiError(400, what, param="n" if wish.n > 1 else "prompt")
+        raise ApiError(400, what, param="n" if batch.n > 1 else "prompt")
     if num_texts > most - service.num_running - service.num_waiting:
         raise Busy("busy", f"{service.num_running} texts are running and {service.num_waiting} wait; ask again later")
 
 
 async def _items(shape: Shape, service: Service) -> AsyncGenerator[tuple[int, Piece | Ended], None]:
     """Yields the texts' items after passing them to the shape."""
-    async with aclosing(streams.write(service, shape.wish.texts)) as items:
+    async with aclosing(streams.write(service, shape.batch.texts)) as items:
         async for index, arrived in items:
-            item = _without_text(arrived) if shape.wish.is_only_echo else arrived
+            item = _without_text(arrived) if shape.batch.is_only_echo else arrived
             shape.take(index, item)
             if not isinstance(item, Begun):
                 yield index, item
@@ -173,7 +173,7 @@ async def _events(shape: Shape, service: Service, answers: FairQueue, user: str)
     async with aclosing(_items(shape, service)) as items:
         async for index, item in items:
             work = partial(shape.events, index, item)
-            size = _size_of_prompt(shape.wish, item.prompt) if isinstance(item, Piece) else 0
+            size = _size_of_prompt(shape.batch, item.prompt) if isinstance(item, Piece) else 0
             for event in work() if size < LARGE else await answers.run(user, size, work):
                 yield event
     for event in shape.last():
@@ -188,13 +188,13 @@ async def to_json(shape: Shape, answers: FairQueue, user: str) -> bytes:
 
 def _size(shape: Shape) -> int:
     """Counts an answer's entries: tokens and alternatives, of texts and of prompts with log-probabilities."""
-    told = sum(_size_of_prompt(shape.wish, choice.prompt) for choice in shape.choices)
-    texts = zip(shape.choices, shape.wish.texts, strict=True)
+    told = sum(_size_of_prompt(shape.batch, choice.prompt) for choice in shape.choices)
+    texts = zip(shape.choices, shape.batch.texts, strict=True)
     return told + sum(choice.num_tokens * (1 + (text.num_logprobs or 0)) for choice, text in texts)
 
 
-def _size_of_prompt(wish: Wish, prompt: PromptTokens | None) -> int:
-    num_top = max((text.num_prompt_logprobs or 0 for text in wish.texts), default=0)
+def _size_of_prompt(batch: Batch, prompt: PromptTokens | None) -> int:
+    num_top = max((text.num_prompt_logprobs or 0 for text in batch.texts), default=0)
     return 0 if prompt is None else len(prompt.ids) * (1 + num_top)
 
 

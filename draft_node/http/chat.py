@@ -9,7 +9,7 @@ from draft_node.http.chunks import Chunked
 from draft_node.http.logprobs import for_chat
 from draft_node.http.requests import ChatRequest
 from draft_node.http.tools import has_switch, made
-from draft_node.http.wanted import Caller, Wish, of_chat
+from draft_node.http.wanted import Batch, Caller, of_chat
 from draft_node.service.answer import Piece
 from draft_node.service.request import Ended
 from draft_node.service.service import Service
@@ -32,9 +32,9 @@ from goodspeed.serving.web.bodies import (
 class ChatShape(Chunked):
     """Chat completions; whole answers have a `message`, chunks a `delta`. A choice's first chunk has the role."""
 
-    def __init__(self, body: ChatRequest, wish: Wish, model: str) -> None:
-        super().__init__(body, wish, model, "chatcmpl")
-        self._num_calls = [0] * len(wish.texts)
+    def __init__(self, body: ChatRequest, batch: Batch, model: str) -> None:
+        super().__init__(body, batch, model, "chatcmpl")
+        self._num_calls = [0] * len(batch.texts)
         self._logprobs = bool(body.logprobs)
 
     def frame(self, usage: Usage) -> ChatCompletion:
@@ -60,18 +60,18 @@ class ChatShape(Chunked):
         if thinking:
             message.reasoning_content = message.reasoning = thinking
         if calls:
-            message.tool_calls = [made(call, self.wish.formats.tools) for call in calls]
+            message.tool_calls = [made(call, self.batch.formats.tools) for call in calls]
         return message
 
     def beginnings(self) -> Iterable[ChatChunk]:
-        begun = [self._chunk(i, Delta(role="assistant", content="")) for i in range(len(self.wish.texts))]
+        begun = [self._chunk(i, Delta(role="assistant", content="")) for i in range(len(self.batch.texts))]
         self.show_prompt(begun[0], 0)
         return begun
 
     def piece(self, index: int, piece: Piece) -> ChatChunk | None:
-        tells_tokens = self._logprobs or self.wish.returns_token_ids
+        tells_tokens = self._logprobs or self.batch.returns_token_ids
         if piece.call is not None:
-            call = made(piece.call, self.wish.formats.tools)
+            call = made(piece.call, self.batch.formats.tools)
             delta = Delta(tool_calls=[MadeCallDelta(index=self._num_calls[index], **dict(call))])
             self._num_calls[index] += 1
         elif piece.thinking:

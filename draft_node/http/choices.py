@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from draft_node.core.actions import by_source
 from draft_node.core.counts import total
-from draft_node.http.wanted import Wish
+from draft_node.http.wanted import Batch
 from draft_node.parsing.formats import Call
 from draft_node.service.answer import Piece
 from draft_node.service.request import Begun, Ended
@@ -65,7 +65,7 @@ class Choice:
         return next((piece.prompt for piece in self.pieces if piece.prompt is not None), None)
 
 
-def system_fingerprint_of(wish: Wish, choices: Sequence[Choice]) -> str | None:
+def system_fingerprint_of(batch: Batch, choices: Sequence[Choice]) -> str | None:
     """Identifies the models of the texts: the target, and under the ratio rule also the draft model.
 
     None if choices have different targets, or have not begun.
@@ -73,11 +73,11 @@ def system_fingerprint_of(wish: Wish, choices: Sequence[Choice]) -> str | None:
     targets = {choice.target_fingerprint for choice in choices}
     if len(targets) != 1 or None in targets:
         return None
-    parts = [*targets, *([wish.draft_fingerprint] if wish.texts[0].verification == "ratio" else [])]
+    parts = [*targets, *([batch.draft_fingerprint] if batch.texts[0].verification == "ratio" else [])]
     return "_".join(["fp", *map(str, parts)])
 
 
-def usage_of(wish: Wish, choices: Sequence[Choice]) -> Usage:
+def usage_of(batch: Batch, choices: Sequence[Choice]) -> Usage:
     """Returns the usage so far; drafting statistics cover complete texts only."""
     num_tokens = sum(choice.num_tokens for choice in choices)
     all_of = total(*(choice.ended.statistics for choice in choices if choice.ended))
@@ -92,36 +92,36 @@ def usage_of(wish: Wish, choices: Sequence[Choice]) -> Usage:
     if kept and len(kept) == len(choices):
         told.slo = _slo(kept)  # omitted without objectives, and until all texts have ended
     usage = Usage(
-        prompt_tokens=wish.num_prompt_tokens,
+        prompt_tokens=batch.num_prompt_tokens,
         completion_tokens=num_tokens,
-        total_tokens=wish.num_prompt_tokens + num_tokens,
-        prompt_tokens_details=PromptTokensDetails(cached_tokens=_num_cached(wish, choices)),
+        total_tokens=batch.num_prompt_tokens + num_tokens,
+        prompt_tokens_details=PromptTokensDetails(cached_tokens=_num_cached(batch, choices)),
         goodspeed=told,
     )
-    details = _details(wish, choices, all_of.accepted["ngram"])
+    details = _details(batch, choices, all_of.accepted["ngram"])
     if details.model_fields_set:
         usage.completion_tokens_details = details
     return usage
 
 
-def _details(wish: Wish, choices: Sequence[Choice], num_ngram: int) -> CompletionDetails:
+def _details(batch: Batch, choices: Sequence[Choice], num_ngram: int) -> CompletionDetails:
     """Counts reasoning and prediction tokens. num_ngram: accepted tokens of n-gram drafts."""
     details = CompletionDetails()
-    if wish.formats.thinking is not None:
+    if batch.formats.thinking is not None:
         details.reasoning_tokens = sum(choice.ended.num_thinking for choice in choices if choice.ended)
-    if num_predicted := sum(len(text.prediction) for text in wish.texts):
+    if num_predicted := sum(len(text.prediction) for text in batch.texts):
         details.accepted_prediction_tokens = min(num_ngram, num_predicted)
         details.rejected_prediction_tokens = num_predicted - details.accepted_prediction_tokens
     return details
 
 
-def _num_cached(wish: Wish, choices: Sequence[Choice]) -> int:
+def _num_cached(batch: Batch, choices: Sequence[Choice]) -> int:
     """Counts the prompts' cached tokens; for each prompt, takes the choice with the fewest.
 
     The other choices hit the KV cache that this choice prefilled.
     """
     fewest: dict[tuple[int, ...], int] = {}
-    for wanted, choice in zip(wish.texts, choices, strict=True):
+    for wanted, choice in zip(batch.texts, choices, strict=True):
         num_cached = choice.ended.statistics.num_cached if choice.ended else 0
         fewest[wanted.prompt] = min(fewest.get(wanted.prompt, num_cached), num_cached)
     return sum(fewest.values())

@@ -12,7 +12,7 @@ from draft_node.http.answering import Shape, now
 from draft_node.http.choices import Choice, metrics_of, system_fingerprint_of, usage_of
 from draft_node.http.errors import ApiError
 from draft_node.http.requests import CompletionStreamOptions, Extension, Generation
-from draft_node.http.wanted import Wish
+from draft_node.http.wanted import Batch
 from draft_node.service.answer import Piece
 from draft_node.service.request import Ended
 from draft_node.service.tokens import Token
@@ -36,8 +36,8 @@ DONE = b"data: [DONE]\n\n"
 class Chunked(Shape):
     """A whole answer is a frame around choices; a stream has chunks of one choice each, and a final one of none."""
 
-    def __init__(self, body: Generation, wish: Wish, model: str, prefix: str) -> None:
-        super().__init__(wish)
+    def __init__(self, body: Generation, batch: Batch, model: str, prefix: str) -> None:
+        super().__init__(batch)
         self.head: dict[str, Any] = {"id": f"{prefix}-{secrets.token_hex(16)}", "created": now(), "model": model}
         self._options = body.stream_options or CompletionStreamOptions()
         self._marks_accepted = (body.goodspeed or Extension()).mark_accepted is True
@@ -69,16 +69,16 @@ class Chunked(Shape):
 
     def ids_of(self, tokens: Iterable[Token]) -> dict[str, Any]:
         """Returns the `token_ids` member if requested, else no member."""
-        return {"token_ids": [token.id for token in tokens]} if self.wish.returns_token_ids else {}
+        return {"token_ids": [token.id for token in tokens]} if self.batch.returns_token_ids else {}
 
     def show_prompt(self, shown: ChatCompletion | ChatChunk | CompletionChoice, index: int) -> None:
         """Adds the token ids of a text's prompt if requested."""
-        if self.wish.returns_token_ids:
-            shown.prompt_token_ids = list(self.wish.texts[index].prompt)
+        if self.batch.returns_token_ids:
+            shown.prompt_token_ids = list(self.batch.texts[index].prompt)
 
     def whole(self) -> bytes:
         """Serializes choice by choice: between them other threads get the GIL, and only one is in memory as objects."""
-        frame = self.frame(usage_of(self.wish, self.choices))
+        frame = self.frame(usage_of(self.batch, self.choices))
         self._tell_of_all(frame)
         written = ",".join(self._written(i, choice) for i, choice in enumerate(self.choices))
         return json_with(frame, "choices", written).encode()
@@ -88,7 +88,7 @@ class Chunked(Shape):
         return told.model_dump_json(exclude_unset=True)
 
     def _tell_of_all(self, answer: ChatCompletion | Chunk) -> None:
-        answer.system_fingerprint = system_fingerprint_of(self.wish, self.choices)
+        answer.system_fingerprint = system_fingerprint_of(self.batch, self.choices)
         if (metrics := metrics_of(self.choices)) is not None:
             answer.metrics = metrics
 
@@ -103,9 +103,9 @@ class Chunked(Shape):
                     chunk.choices[0].goodspeed = Marked(spans=spans)
                 new.append(chunk)
         for each in new:
-            each.system_fingerprint = system_fingerprint_of(self.wish, [self.choices[index]])
+            each.system_fingerprint = system_fingerprint_of(self.batch, [self.choices[index]])
             if self._options.continuous_usage_stats:
-                each.usage = usage_of(self.wish, self.choices)
+                each.usage = usage_of(self.batch, self.choices)
             elif self._options.include_usage:
                 each.usage = None
         return [_event(each) for each in new]
@@ -114,7 +114,7 @@ class Chunked(Shape):
         if not self._options.include_usage:
             return [DONE]
         last = self.without_choices()
-        last.usage = usage_of(self.wish, self.choices)
+        last.usage = usage_of(self.batch, self.choices)
         self._tell_of_all(last)
         return [_event(last), DONE]
 

@@ -8,7 +8,7 @@ from draft_node.http.choices import Choice
 from draft_node.http.chunks import Chunked
 from draft_node.http.logprobs import Offsets, echoed, for_completion
 from draft_node.http.requests import CompletionRequest
-from draft_node.http.wanted import Caller, Wish, of_completion
+from draft_node.http.wanted import Batch, Caller, of_completion
 from draft_node.service.answer import Piece
 from draft_node.service.request import Ended
 from draft_node.service.tokens import PromptTokens, Token
@@ -18,10 +18,10 @@ from goodspeed.serving.web.bodies import Completion, CompletionChoice, FinishRea
 class CompletionShape(Chunked):
     """Completions; whole answers and chunks have the same type."""
 
-    def __init__(self, body: CompletionRequest, wish: Wish, model: str) -> None:
-        super().__init__(body, wish, model, "cmpl")
+    def __init__(self, body: CompletionRequest, batch: Batch, model: str) -> None:
+        super().__init__(body, batch, model, "cmpl")
         self._num_logprobs = body.logprobs  # alternatives per token; None: no log-probabilities
-        self._offsets = [Offsets() for _ in wish.texts]
+        self._offsets = [Offsets() for _ in batch.texts]
 
     def frame(self, usage: Usage) -> Completion:
         return Completion(**self.head, object="text_completion", choices=[], usage=usage)
@@ -29,23 +29,23 @@ class CompletionShape(Chunked):
     def told(self, index: int, choice: Choice) -> CompletionChoice:
         reason = choice.ended.reason if choice.ended else None
         prompt = choice.prompt if self._echoes_logprobs else None
-        told = self._choice(index, self.wish.echoes[index] + choice.text, choice.tokens, reason, prompt)
+        told = self._choice(index, self.batch.echoes[index] + choice.text, choice.tokens, reason, prompt)
         self.show_prompt(told, index)
         return told
 
     def beginnings(self) -> Iterable[Completion]:
         """Returns chunks with the echoes; none with log-probabilities, where the first piece has the echo."""
-        wish = self.wish
+        batch = self.batch
         if self._echoes_logprobs:
             return []
-        texts = enumerate(wish.echoes)
-        return [self._begun(self._choice(i, echo, None)) for i, echo in texts if echo or wish.returns_token_ids]
+        texts = enumerate(batch.echoes)
+        return [self._begun(self._choice(i, echo, None)) for i, echo in texts if echo or batch.returns_token_ids]
 
     def piece(self, index: int, piece: Piece) -> Completion | None:
         if piece.prompt is not None and self._echoes_logprobs:
-            text = self.wish.echoes[index] + piece.text
+            text = self.batch.echoes[index] + piece.text
             return self._begun(self._choice(index, text, piece.tokens, prompt=piece.prompt))
-        if piece.text or (piece.tokens and (self._num_logprobs is not None or self.wish.returns_token_ids)):
+        if piece.text or (piece.tokens and (self._num_logprobs is not None or self.batch.returns_token_ids)):
             return self._chunk(self._choice(index, piece.text, piece.tokens))
         return None
 
@@ -57,7 +57,7 @@ class CompletionShape(Chunked):
 
     @property
     def _echoes_logprobs(self) -> bool:
-        return self._num_logprobs is not None and self.wish.is_echo
+        return self._num_logprobs is not None and self.batch.is_echo
 
     def _begun(self, choice: CompletionChoice) -> Completion:
         """Returns the first chunk of a choice."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from draft_node.http.errors import ApiError
 from draft_node.http.requests import ResponseFormat, Schema, StructuredOutputs
-from draft_node.http.tools import Talk
+from draft_node.http.tools import ChatOptions
 from draft_node.parsing.formats import Formats
 from draft_node.parsing.grammars import Form, Opened, Tool, grammar
 from draft_node.service import chat_forms
@@ -97,7 +97,7 @@ def _as_source(given: Schema | list[str] | str | None) -> str | None:
 
 async def form_with_tools(
     form: Constraint | None,
-    talk: Talk,
+    options: ChatOptions,
     service: Service,
     prompt: tuple[int, ...],
     user: str,
@@ -110,16 +110,16 @@ async def form_with_tools(
     form: constraint of the content; param: the parameter that set `form`. ApiError 400 with the reason if the
     constraint cannot be served; 429 if too many of this user's wait.
     """
-    opened = chat_forms.opened(service.chats.tokenizer, prompt, talk.speech)
+    opened = chat_forms.opened(service.chats.tokenizer, prompt, options.parser)
     with _refused("tools"):
-        kept = of_tools(form, talk, service.chats, opened, service.defaults(chat=True).stop)
+        kept = of_tools(form, options, service.chats, opened, service.defaults(chat=True).stop)
     if kept is not None and ignore_eos:
         what = "ignore_eos: an answer with constrained calls ends where its form ends; leave it out"
         raise ApiError(400, what, param="ignore_eos")
     if kept is not None or form is None:
         return kept if kept is None else await _served(kept, "tools", service, user)
     with _refused(param):
-        whole = _after_thinking(form, talk, service.chats, opened)
+        whole = _after_thinking(form, options, service.chats, opened)
     return whole if whole.source == form.source else await _served(whole, param, service, user)
 
 
@@ -143,30 +143,38 @@ async def _served(form: Constraint, param: str, service: Service, user: str) -> 
 
 
 def of_tools(
-    form: Constraint | None, talk: Talk, chats: ChatForms, opened: Opened, stops: tuple[str, ...]
+    form: Constraint | None, options: ChatOptions, chats: ChatForms, opened: Opened, stops: tuple[str, ...]
 ) -> Constraint | None:
     """Returns the constraint of an answer with tools; None if the tools require none.
 
     form: constraint of the content; opened: state of reasoning at the prompt's end; stops: the target's stop strings.
     """
-    is_strict = any(function.strict for function in talk.functions)
-    if not talk.functions or not (talk.is_forced or is_strict or form is not None):
+    is_strict = any(function.strict for function in options.functions)
+    if not options.functions or not (options.is_forced or is_strict or form is not None):
         return None
     content = _content(form)
-    if form is not None and content is None and not talk.is_forced:
+    if form is not None and content is None and not options.is_forced:
         what = "structured_outputs with tools must be JSON; send response_format, or no tools"
         raise ApiError(400, what, param="structured_outputs")
-    asked = Form(talk.speech.formats, chats.markers, opened, talk.is_forced, talk.speech.one_call, content, stops)
-    tools = [Tool(one.name, one.parameters or {}, strict=bool(one.strict)) for one in talk.functions]
+    asked = Form(
+        options.parser.formats,
+        chats.markers,
+        opened,
+        options.is_forced,
+        options.parser.one_call,
+        content,
+        stops,
+    )
+    tools = [Tool(one.name, one.parameters or {}, strict=bool(one.strict)) for one in options.functions]
     return Constraint("grammar", grammar(asked, tools), asked.after)
 
 
-def _after_thinking(form: Constraint, talk: Talk, chats: ChatForms, opened: Opened) -> Constraint:
+def _after_thinking(form: Constraint, options: ChatOptions, chats: ChatForms, opened: Opened) -> Constraint:
     """Extends a constraint of the content so that reasoning before it is free.
 
     If reasoning is optional ("may") and the constraint is no JSON, the model cannot reason.
     """
-    formats = Formats(talk.speech.formats.thinking)
+    formats = Formats(options.parser.formats.thinking)
     asked = Form(formats, chats.markers, opened, content=_content(form))
     if opened == "closed":
         return form

@@ -20,7 +20,7 @@ from draft_node.http.requests import (
     TokenizeRequest,
 )
 from draft_node.http.streams import unless_gone
-from draft_node.http.tools import talk_of, turn_calls
+from draft_node.http.tools import read_options, turn_calls
 from draft_node.service.queues import num_chat_chars
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
@@ -186,8 +186,8 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
             raise ApiError(400, "send either prompt or messages", param="prompt")
         user = user_of(request.scope)
         if body.messages is not None:
-            talk = talk_of(service.chats, tools=body.tools, settings=body.chat_template_kwargs)
-            encoding = encode_chat(body.messages, service, user, talk.inputs)
+            options = read_options(service.chats, tools=body.tools, settings=body.chat_template_kwargs)
+            encoding = encode_chat(body.messages, service, user, options.inputs)
         elif body.tools or body.chat_template_kwargs:
             name = "tools" if body.tools else "chat_template_kwargs"
             raise ApiError(400, f"{name} is for messages; send messages, or leave it out", param=name)

@@ -18,7 +18,7 @@ from goodspeed.serving.measuring import metrics
 from goodspeed.serving.measuring.counts import ResponseCounts
 
 
-class Face:
+class HttpServer:
     """Serves until cancelled; then stops admission and lets admitted texts finish within `drain_timeout_s`."""
 
     def __init__(
@@ -44,7 +44,6 @@ class Face:
             thinking=config.reasoning_parser,
             settings=config.chat_template_kwargs or "",
         )
-        daemon.core.stays = True  # users get errors while the verify node is away; the node does not exit
 
     async def run(self) -> None:
         keys = self.bound.keys
@@ -72,22 +71,25 @@ class Face:
                     if task.done():
                         task.result()
             finally:
-                if not serving.done():
-                    self._tell_that_it_ends()
+                is_draining = not serving.done() and self._tell_that_it_ends()
                 self.all_finished = await service.drain(self.config.drain_timeout_s)
+                if is_draining and self.all_finished:
+                    self.reporter.say("stopping: all texts are finished")
                 await _stop(telling, answering)  # the daemon still runs, to close sessions
                 await _stop(serving)
                 work.close()
                 service.close()
 
-    def _tell_that_it_ends(self) -> None:
+    def _tell_that_it_ends(self) -> bool:
+        """Reports the end of this node, and whether it waits for texts, which it returns."""
         num_texts = self.daemon.num_running + self.daemon.num_waiting
         if not num_texts:
             self.reporter.say("stopping")
-            return
+            return False
         texts = "1 unfinished text" if num_texts == 1 else f"{num_texts} unfinished texts"
         what = "draining: %s may go on for %g s; a second signal (Ctrl-C) ends this node at once"
         self.reporter.say(what, texts, self.config.drain_timeout_s)
+        return True
 
     @property
     def _max_connections(self) -> int:

@@ -10,9 +10,9 @@ from typing import Any
 from draft_node.http.errors import ApiError
 from draft_node.http.requests import MAX_DEPTH, Effort, Function, NamedTool, Tool, ToolCall, ToolChoice
 from draft_node.parsing.formats import Call, ToolFormat
+from draft_node.parsing.parser import ParserSettings
 from draft_node.parsing.schemas import has_options
 from draft_node.service.chat_forms import ChatForms, depth
-from draft_node.service.spoken import Speech
 from goodspeed.engine.tokenizing.text import Inputs
 from goodspeed.serving.web.bodies import CalledFunction, MadeCall
 
@@ -21,16 +21,16 @@ SWITCHES = ("enable_thinking", "thinking")
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class ChatOptions:
     """A chat's inputs for the template, and how to parse its answer."""
 
     inputs: Inputs
-    speech: Speech
+    parser: ParserSettings
     functions: tuple[Function, ...] = ()  # callable ones
     is_forced: bool = False  # a call is required
 
 
-def talk_of(
+def read_options(
     chats: ChatForms,
     *,
     tools: Sequence[Tool] | None = None,
@@ -39,7 +39,7 @@ def talk_of(
     effort: Effort | None = None,
     thinks: bool | None = None,
     settings: Mapping[str, Any] | None = None,
-) -> Talk:
+) -> ChatOptions:
     """Converts a request's tools and settings; ApiError if invalid, or not supported by this model's template."""
     functions = _functions(tools, choice, chats)
     inputs = Inputs(
@@ -47,8 +47,8 @@ def talk_of(
     )
     called = _callable(functions, choice)
     schemas = {function.name: function.parameters or {} for function in called} if called else None
-    speech = chats.speech(schemas, one_call=one_call or isinstance(choice, NamedTool))
-    return Talk(inputs, speech, called, choice == "required" or isinstance(choice, NamedTool))
+    parser = chats.parser(schemas, one_call=one_call or isinstance(choice, NamedTool))
+    return ChatOptions(inputs, parser, called, choice == "required" or isinstance(choice, NamedTool))
 
 
 def _is_of_object(parameters: Mapping[str, Any]) -> bool:

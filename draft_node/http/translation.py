@@ -15,7 +15,7 @@ from draft_node.http.answering import Shape
 from draft_node.http.errors import ApiError, of_validation
 from draft_node.http.requests import Asking, ChatRequest
 from draft_node.http.strict import refused
-from draft_node.http.wanted import Wish
+from draft_node.http.wanted import Batch
 from draft_node.parsing.formats import Call
 from draft_node.service.answer import Piece
 from draft_node.service.request import Ended
@@ -106,8 +106,8 @@ def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
 class Itemised(Shape):
     """One answer of runs of text, runs of reasoning, and calls; each of them extends the body and yields events."""
 
-    def __init__(self, wish: Wish) -> None:
-        super().__init__(wish)
+    def __init__(self, batch: Batch) -> None:
+        super().__init__(batch)
         self._is_begun = False
         self._open: bool | None = None  # kind of the unfinished item: True: reasoning, False: text; None: no item
 

@@ -23,7 +23,7 @@ from draft_node.http.prompts import (
 )
 from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, Generation
 from draft_node.http.sampling import asked_slo, biases, check_told, echoed, most_told, predicted, stop_token_ids
-from draft_node.http.tools import Talk, talk_of
+from draft_node.http.tools import ChatOptions, read_options
 from draft_node.parsing.formats import Formats
 from draft_node.service.request import Wanted, drafting
 from draft_node.service.service import Service
@@ -47,7 +47,7 @@ MAX_CHOICES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Batch:
     """All texts of one request, in order of prompts, then choices."""
 
     texts: list[Wanted]
@@ -62,7 +62,7 @@ class Wish:
     @property
     def formats(self) -> Formats:
         """Formats of calls and reasoning, the same for all answers."""
-        return self.texts[0].speech.formats
+        return self.texts[0].parser.formats
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Caller:
     headers: Mapping[str, str]  # of the request
 
 
-async def of_completion(request: CompletionRequest, caller: Caller) -> Wish:
+async def of_completion(request: CompletionRequest, caller: Caller) -> Batch:
     service, user = caller.service, caller.user
     check_model(request.model, caller.config)
     _check_n(request)
@@ -92,7 +92,7 @@ async def of_completion(request: CompletionRequest, caller: Caller) -> Wish:
     if request.echo:
         texts = echoed(texts, request)
         echoes = [await decoded(prompt, service, user) for prompt in prompts]
-    return Wish(
+    return Batch(
         texts,
         sum(map(len, ids)),
         [echo for echo in echoes for _ in range(request.n or 1)],
@@ -104,31 +104,31 @@ async def of_completion(request: CompletionRequest, caller: Caller) -> Wish:
     )
 
 
-async def of_chat(request: ChatRequest, caller: Caller) -> Wish:
+async def of_chat(request: ChatRequest, caller: Caller) -> Batch:
     service, user = caller.service, caller.user
     check_model(request.model, caller.config)
     _check_n(request)
     if request.top_logprobs is not None and not request.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true; send both, or neither", param="top_logprobs")
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
-    talk = talk_for(request, service)
+    options = options_of(request, service)
     check_within_reach(service)
     form = await form_of(
         request.structured_outputs, request.response_format, service, user, ignore_eos=request.ignore_eos
     )
-    ids = [await encode_chat(request.messages, service, user, talk.inputs)]
+    ids = [await encode_chat(request.messages, service, user, options.inputs)]
     default = caller.config.max_tokens or DEFAULT_CHAT_TOKENS
     if num_logprobs is not None and not request.stream:
         default = min(default, most_told(request, num_logprobs))
     max_tokens = max_tokens_of(request, default, ids, service)
     of = "response_format" if request.structured_outputs is None else "structured_outputs"
-    kept = await form_with_tools(form, talk, service, ids[0], user, param=of, ignore_eos=request.ignore_eos)
+    kept = await form_with_tools(form, options, service, ids[0], user, param=of, ignore_eos=request.ignore_eos)
     texts = _wanted(request, caller, ids, max_tokens, num_logprobs, kept)
-    texts = [replace(text, speech=talk.speech) for text in texts]
+    texts = [replace(text, parser=options.parser) for text in texts]
     if request.prediction is not None:
         expected = await encode_prediction(request.prediction, ids[0], service, user)
         texts = predicted(texts, expected, request)
-    return Wish(
+    return Batch(
         texts,
         len(ids[0]),
         [""] * len(texts),
@@ -138,8 +138,8 @@ async def of_chat(request: ChatRequest, caller: Caller) -> Wish:
     )
 
 
-def talk_for(request: ChatRequest, service: Service) -> Talk:
-    return talk_of(
+def options_of(request: ChatRequest, service: Service) -> ChatOptions:
+    return read_options(
         service.chats,
         tools=request.tools,
         choice=request.tool_choice,

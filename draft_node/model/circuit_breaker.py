@@ -6,7 +6,8 @@ failure (exponential backoff). Then one proposal at a time tests whether the mod
 
 from dataclasses import dataclass
 
-from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
+DRAFTING_TIMEOUT_S = 5.0
+"""Longest step of the draft model; a longer one counts as failed."""
 
 OPEN_S = 5.0
 MAX_OPEN_S = 30.0

@@ -11,8 +11,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
 from draft_node.core.actions import Propose, Proposed
-from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
-from draft_node.model.circuit_breaker import CircuitBreaker
+from draft_node.model.circuit_breaker import DRAFTING_TIMEOUT_S, CircuitBreaker
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.errors import MalformedMessage, TransportError
 from goodspeed.serving.loop import ModelThread

@@ -4,11 +4,36 @@ Nothing is lost: the parts' `raw`, joined, is the text. A call is returned when 
 but is none becomes content, marker included. The parser reads each character at most twice, for any text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from draft_node.parsing.bodies import Body, JsonBody, MistralBody, XmlBody
-from draft_node.parsing.formats import Call, Content, Dropped, Formats, Part, Thinking, ToolFormat, joined
+from draft_node.parsing.formats import (
+    NO_FORMATS,
+    Call,
+    Content,
+    Dropped,
+    Formats,
+    Part,
+    Thinking,
+    ToolFormat,
+    joined,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ParserSettings:
+    """How to parse a text."""
+
+    formats: Formats = NO_FORMATS  # tools=None: no calls allowed
+    hidden: Collection[int] | None = None  # special tokens omitted from the text (no markers); None: all
+    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # parameters' JSON schemas by tool
+    one_call: bool = False  # the text ends after its first call
+
+
+ONLY_CONTENT = ParserSettings()
+"""Treats the whole text as content."""
 
 
 class Parser:

@@ -1,4 +1,7 @@
-"""Turns a session's tokens into pieces of text for the user, up to the first stop string."""
+"""Turns a session's tokens into pieces of text for the user, up to the first stop string.
+
+Stop strings are searched in content only: reasoning and call arguments may contain them.
+"""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -7,9 +10,10 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from draft_node.core.actions import Deliver, Finish
-from draft_node.parsing.formats import Call, Content, Part, Thinking, joined
-from draft_node.service.spoken import NO_SPEECH, Speech, Spoken, SpokenText
+from draft_node.parsing.formats import Call, Content, Dropped, Part, Thinking, joined
+from draft_node.parsing.parser import ONLY_CONTENT, Parser, ParserSettings
 from draft_node.service.tokens import PromptTokens, Token, TokenTexts, token_of
+from goodspeed.engine.tokenizing.text_stream import LeadingWhitespace, StopFinder, TextStream
 from goodspeed.wire.fields import FinishReason
 
 
@@ -93,15 +97,21 @@ class Answer:
         *,
         is_trimmed: bool = False,
         prompt: tuple[int, ...] = (),
-        speech: Speech = NO_SPEECH,
+        parser: ParserSettings = ONLY_CONTENT,
         is_thinking: bool = False,
     ) -> None:
         """min_tokens: number of tokens before which stop strings are ignored.
 
-        is_trimmed: strips leading whitespace from the text, not from the tokens. speech: how to parse the text.
+        is_trimmed: strips leading whitespace from the text, not from the tokens. parser: how to parse the text.
         is_thinking: the prompt opened reasoning.
         """
-        self._spoken = SpokenText(tokenizer, stops, speech, is_thinking=is_thinking, is_trimmed=is_trimmed)
+        self._stream = TextStream(tokenizer, parser.hidden)
+        self._parser = Parser(parser.formats, parser.schemas, is_thinking=is_thinking)
+        self._all_stops = stops
+        self._stops = StopFinder(stops)
+        self._leading = LeadingWhitespace(is_left_out=is_trimmed)
+        self._one_call = parser.one_call
+        self._has_called = False  # the only allowed call is complete
         self._texts = texts
         self._origins = Origins()
         self._prompt = prompt
@@ -114,12 +124,12 @@ class Answer:
     @property
     def stop(self) -> str | None:
         """The stop string that ended the answer; None: none did."""
-        return self._spoken.stop
+        return self._stops.found
 
     def take(self, item: Deliver | Finish) -> Piece:
         """Returns the piece for a session's next delivery, or for its end."""
         piece = self._push(item) if isinstance(item, Deliver) else self._end()
-        if self._spoken.is_over:
+        if self._is_over:
             self.is_complete, self.reason = True, "stop"
         elif isinstance(item, Finish):
             self.is_complete, self.reason = True, item.reason
@@ -131,11 +141,12 @@ class Answer:
         for token_id, told, accepted in zip_longest(delivered.tokens, delivered.logprobs, delivered.accepted):
             self.num_tokens += 1
             tokens.append(token_of(self._texts, token_id, told))
-            was_thinking = self._spoken.is_thinking
-            grown = self._spoken.push(token_id, counts=self._stops_count)
-            self.num_thinking += was_thinking or self._spoken.is_thinking
-            parts += self._marked(grown, accepted=bool(accepted))
-            if self._spoken.is_over:
+            was_thinking = self._parser.is_thinking
+            decoded = self._stream.push([token_id])
+            self._origins.push(len(decoded), bool(accepted))
+            parts += self._grow(self._parser.push(decoded))
+            self.num_thinking += was_thinking or self._parser.is_thinking
+            if self._is_over:
                 break
         prompt = None
         if delivered.prompt_logprobs is not None:
@@ -144,25 +155,45 @@ class Answer:
 
     def _end(self) -> Piece:
         """Returns the text held back after the final token; this text may still complete a stop string."""
-        return self._piece(self._marked(self._spoken.end(counts=self._stops_count), accepted=False))
+        decoded = self._stream.end()
+        self._origins.push(len(decoded), accepted=False)
+        parts = self._grow([*self._parser.push(decoded), *self._parser.end()])
+        return self._piece([*parts, *self._content(self._stops.end())])
 
     @property
-    def _stops_count(self) -> bool:
-        return self.num_tokens >= self._min_tokens
+    def _is_over(self) -> bool:
+        """True if all further tokens are ignored: a stop string, or the only allowed call, is complete."""
+        return self.stop is not None or self._has_called
 
-    def _marked(self, grown: Spoken, *, accepted: bool) -> list[Part]:
-        """Records the origin of a token's text, part of which may be held back."""
-        self._origins.push(grown.num_decoded, accepted)
-        return grown.parts
+    def _grow(self, parts: Sequence[Part]) -> list[Part]:
+        """Returns the certain ones of new parts, dropped text included, up to the first stop string."""
+        grown = list[Part]()
+        counts = self.num_tokens >= self._min_tokens  # before that a stop string is ordinary text
+        for part in parts:
+            if self._is_over:
+                break
+            if isinstance(part, Content):
+                grown += self._content(self._stops.push(part.text, counts=counts))
+                continue
+            grown += self._content(self._stops.end())
+            self._stops = StopFinder(self._all_stops)  # stop strings do not span other parts
+            grown.append(part)
+            self._has_called = self._one_call and isinstance(part, Call)
+        return grown
 
-    def _piece(self, spoken: list[Part], tokens: Sequence[Token] = (), prompt: PromptTokens | None = None) -> Piece:
+    def _content(self, text: str) -> list[Part]:
+        kept = self._leading.push(text)
+        dropped = text[: len(text) - len(kept)]
+        return [*([Dropped(dropped)] if dropped else []), *([Content(kept)] if kept else [])]
+
+    def _piece(self, given: list[Part], tokens: Sequence[Token] = (), prompt: PromptTokens | None = None) -> Piece:
         """Returns the piece for parsed parts; drops the origins of text that is not output."""
-        spoken = joined(spoken)
-        if all(isinstance(part, Content) for part in spoken):  # as in every answer without reasoning and calls
-            text = "".join(part.raw for part in spoken)
+        given = joined(given)
+        if all(isinstance(part, Content) for part in given):  # as in every answer without reasoning and calls
+            text = "".join(part.raw for part in given)
             return Piece(text, tuple(tokens), self._origins.take(text), prompt=prompt)
         parts = list[Piece]()
-        for part in spoken:
+        for part in given:
             match part:
                 case Content(text):
                     parts.append(Piece(text, (), self._origins.take(text)))

@@ -8,7 +8,7 @@ from typing import Any
 
 from draft_node.parsing.formats import AUTO, NO_FORMATS, Formats, formats_of, mentions
 from draft_node.parsing.grammars import Opened
-from draft_node.service.spoken import Speech
+from draft_node.parsing.parser import ParserSettings
 from goodspeed.engine.tokenizing import chat_template
 from goodspeed.engine.tokenizing.chat_template import RESERVED, SPECIAL
 from goodspeed.engine.tokenizing.text import end_of
@@ -61,10 +61,10 @@ class ChatForms:
         """True if the template shows tools to the model."""
         return self.knows("tools", tools=True)
 
-    def speech(self, schemas: Mapping[str, Mapping[str, Any]] | None, *, one_call: bool = False) -> Speech:
+    def parser(self, schemas: Mapping[str, Mapping[str, Any]] | None, *, one_call: bool = False) -> ParserSettings:
         """Returns how to parse an answer. schemas: of the callable tools' parameters, by name; None: no tools."""
         formats = self.formats if schemas is not None else Formats(self.formats.thinking)
-        return Speech(formats, self._hidden(formats.markers), schemas or {}, one_call)
+        return ParserSettings(formats, self._hidden(formats.markers), schemas or {}, one_call)
 
     def _hidden(self, markers: Collection[str]) -> frozenset[int] | None:
         hidden = frozenset(i for text, i in self.special.items() if text not in markers)
@@ -108,12 +108,12 @@ def depth(value: Any) -> int:
     return found
 
 
-def opened(tokenizer: Any, prompt: tuple[int, ...], speech: Speech) -> Opened:
+def opened(tokenizer: Any, prompt: tuple[int, ...], parser: ParserSettings) -> Opened:
     """Returns the state of reasoning at a prompt's end: open after the opening marker, closed after the closing one.
 
     Else "may"; "closed" if the reasoning format is unknown.
     """
-    thinking = speech.formats.thinking
+    thinking = parser.formats.thinking
     if thinking is None:
         return "closed"
     end = end_of(tokenizer, prompt).rstrip()

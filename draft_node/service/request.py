@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from draft_node.core.actions import Statistics
-from draft_node.service.spoken import NO_SPEECH, Speech
+from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
 from goodspeed.serving.defaults import Resolved
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
@@ -39,7 +39,7 @@ class Wanted:
     user: str = ""  # by `goodspeed.serving.web.user_of`; empty on the console
     verification: Verification = "match"
     restarts: bool = False  # restart, not fail, if the verify node returns with another target
-    speech: Speech = NO_SPEECH  # how to parse a chat's text
+    parser: ParserSettings = ONLY_CONTENT  # how to parse a chat's text
     target: str | None = None  # fingerprint of the target whose defaults were filled in; None: none
     resolve: Callable[[Defaults], Resolved] | None = field(default=None, compare=False)
     """Returns sampling, stop strings and rules under another target's defaults; None: these never change."""

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any
 
 from draft_node.core.actions import Fail, Request
@@ -25,7 +26,6 @@ from draft_node.service.queues import Encoder, Forms
 from draft_node.service.request import Begun, Ended, Wanted
 from draft_node.service.state import NodeState
 from draft_node.service.tokens import TokenTexts
-from draft_node.service.writing import Salts, Writing, begins_anew
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs, leaves_blank
@@ -81,7 +81,7 @@ class Service(NodeState):
                             yield item
                     return
                 except RequestRefused as error:
-                    if not begins_anew(error, text.num_tokens, restarts=wanted.restarts):
+                    if error.code != "target_changed" or (text.num_tokens and not wanted.restarts):
                         raise
                     logger.info("restarting a text: the verify node has another target")
                     text.begin_anew()
@@ -89,22 +89,27 @@ class Service(NodeState):
 
     async def _attempt(self, wanted: Wanted, text: Text) -> AsyncGenerator[Begun | Piece | Ended, None]:
         """Generates the text with one target, in one session."""
-        writing = self.begin(wanted, text.times.asked_at)
-        answer, is_begun, kept, num_thinking = writing.answer, False, None, 0
-        async with self._forms.held(writing.request), aclosing(writing.pieces()) as pieces:
-            async for piece in pieces:
-                if not is_begun:
-                    is_begun = True
-                    yield Begun(writing.target, writing.request.session_id, writing.statistics)
+        request, answer = self.request_of(wanted, text.times.asked_at), self._answer(wanted)
+        session, kept, num_thinking = None, None, 0
+        async with self._forms.held(request), aclosing(self._daemon.generate(request)) as items:
+            async for item in items:
+                if isinstance(item, Fail):
+                    raise _error(item)
+                if session is None:
+                    session = self._daemon.session(request.session_id)
+                    yield Begun(session.target, request.session_id, session.statistics)
+                piece = answer.take(item)
                 text.delivered(len(piece.tokens), time.monotonic(), answer.num_thinking - num_thinking)
                 num_thinking = answer.num_thinking
                 if answer.is_complete:
-                    kept = text.finished(answer.reason, time.monotonic(), writing.promised)
+                    kept = text.finished(answer.reason, time.monotonic(), session.promised)
                     break
                 yield piece
+        if session is None:
+            raise RuntimeError("a session ended without a last item")
         if piece.text or piece.tokens or piece.parts or piece.prompt is not None:
             yield piece
-        yield Ended(answer.reason, answer.stop, answer.num_tokens, writing.statistics, kept, answer.num_thinking)
+        yield Ended(answer.reason, answer.stop, answer.num_tokens, session.statistics, kept, answer.num_thinking)
 
     def _check_admission(self) -> None:
         """Raises a ServiceError with the reason if the text is not admitted."""
@@ -147,22 +152,21 @@ class Service(NodeState):
             await self._daemon.end_generations(Fail("draining", what))
             return False
 
-    def begin(self, wanted: Wanted, asked_at: float) -> Writing:
-        """Prepares a session for the text, which opens when `pieces` is iterated. asked_at: time of the request."""
+    def _answer(self, wanted: Wanted) -> Answer:
         tokenizer = self._vocabulary.tokenizer
-        answer = Answer(
+        return Answer(
             tokenizer,
             self._token_texts,
             wanted.stop,
             wanted.min_tokens,
             is_trimmed=leaves_blank(tokenizer, wanted.prompt, chat=wanted.is_chat),
             prompt=wanted.prompt,
-            speech=wanted.speech,
-            is_thinking=opened(tokenizer, wanted.prompt, wanted.speech) == "open",
+            parser=wanted.parser,
+            is_thinking=opened(tokenizer, wanted.prompt, wanted.parser) == "open",
         )
-        return Writing(self._daemon, self._request(wanted, asked_at), answer)
 
-    def _request(self, wanted: Wanted, asked_at: float) -> Request:
+    def request_of(self, wanted: Wanted, asked_at: float) -> Request:
+        """Returns the session's request for a text. asked_at: time of the user's request."""
         target = wanted.target if wanted.target is not None else self.target_fingerprint
         return Request(
             session_id=secrets.token_bytes(16),
@@ -224,3 +228,28 @@ class Service(NodeState):
         """Ends the threads for tokenizing and constraints. Call after the final text has ended."""
         self._encoder.close()
         self._forms.close()
+
+
+def _error(fail: Fail) -> ServiceError:
+    """Converts a session's failure to the error that its user gets."""
+    if fail.code == "verify_away":
+        return VerifyAway(fail.code, fail.what)
+    if fail.code in ("draining", "closed"):
+        return Draining(fail.code, fail.what)
+    if fail.code == "not_promised":
+        return Busy(fail.code, fail.what)
+    return RequestRefused(fail.code, fail.what)
+
+
+SALT_BYTES = 16
+
+
+class Salts:
+    """Prefix cache salts by user; a new process has new ones."""
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(32)
+
+    def of(self, user: str) -> bytes:
+        """Returns the salt of a user's texts. user: empty on the console, where the operator is the only user."""
+        return blake2b(user.encode(), digest_size=SALT_BYTES, key=self._secret, person=b"cache salt").digest()

@@ -1,7 +1,7 @@
 """Tokens a round at equal draft time: a drafted chain, alternatives beside it, and drafts behind those (beams).
 
 The embedded target writes texts from held-out prompts; under match they are the same whatever is drafted. Each is
-replayed against the real `Growing` tree and `Drafter` of a draft node on a clock of its own: a step takes the median
+replayed against the real `DraftTree` tree and `Drafter` of a draft node on a clock of its own: a step takes the median
 CPU time on this machine of one in that mode with as many rows, a round as long as ROUND_STEPS steps of the chain. As in
 a draft node, these times choose the leaves (`widths.py`). The draft model works all the time. A round verifies the
 likeliest BUDGET nodes of what was drafted for the text by its beginning; the draft node learns the result at its end,
@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from draft_node.core.actions import Propose, Request
-from draft_node.core.drafts.growing import Growing, Wanted
+from draft_node.core.drafts.draft_tree import DraftTree, TreeRequest
 from draft_node.core.tree import Nodes
 from draft_node.model.drafter import Drafter
 from draft_node.model.widths import MAX_WIDTH, Widths
@@ -74,7 +74,7 @@ class Drafting:
         self.request = Request(number.to_bytes(16, "little"), tuple(text.prompt), sampling, room)
         self.drafter, self.clock, self.mode = drafter, clock, mode
         drafter.widths = clock
-        self.tree = Growing(self.request)
+        self.tree = DraftTree(self.request)
         self.text: tuple[int, ...] = self.request.prompt
         self.seconds: dict[int, list[float]] = defaultdict(list)  # of the steps, by their rows' bit length
         self._round = 0
@@ -105,7 +105,7 @@ class Drafting:
             self._round += 1
             self.drafter.add(self._propose(wanted))
 
-    def _propose(self, wanted: Wanted) -> Propose:
+    def _propose(self, wanted: TreeRequest) -> Propose:
         return Propose(
             self.request,
             1,

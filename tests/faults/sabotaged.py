@@ -18,7 +18,6 @@ import torch
 
 from draft_node import cli
 from draft_node.core.actions import Proposed
-from draft_node.core.drafts import asking
 from draft_node.model import circuit_breaker, drafting
 from draft_node.model.drafter import Drafter
 from draft_node.model.drafting import DraftModel
@@ -29,8 +28,8 @@ _steps: dict[type, Any] = {kind: kind.step for kind in (Drafter, LlamaDrafter)}
 
 def main() -> int:
     file, share = Path(sys.argv.pop(1)), float(sys.argv.pop(1))
-    timeout_s = share * asking.DRAFTING_TIMEOUT_S
-    for module in (asking, drafting, circuit_breaker):  # these have the name from the first
+    timeout_s = share * circuit_breaker.DRAFTING_TIMEOUT_S
+    for module in (drafting, circuit_breaker):  # these have the name from the first
         vars(module)["DRAFTING_TIMEOUT_S"] = timeout_s
     circuit_breaker.OPEN_S, circuit_breaker.MAX_OPEN_S = (
         share * circuit_breaker.OPEN_S,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
+from draft_node.model.circuit_breaker import DRAFTING_TIMEOUT_S
 from tests import gguf_files
 from tests.faults.texts import Stream, Wanted, ask, check, mixed
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from draft_node.core.actions import Action, Propose, Proposed, Request, Send
-from draft_node.core.drafts.asking import Asking
-from draft_node.core.drafts.growing import Growing
+from draft_node.core.drafts.draft_tree import DraftTree
 from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
 from draft_node.core.tree import Nodes
@@ -46,11 +45,14 @@ LEAST_GAIN = 1.0
 class Stream:
     """The drafts of one session, and its requests to the draft model."""
 
-    asking: Asking
+    request: Request
     ngrams: NgramDrafter | None = None
-    tree: Growing | None = None  # None: no draft model drafts
+    tree: DraftTree | None = None  # None: no draft model drafts
     resting: Resting = field(default_factory=Resting)  # of the draft model, shared by all sessions
+    epoch: int = 0  # number of times the session was opened
+    round: int = -1  # number of the latest request to the draft model, so that a late answer is recognised
     permitted: int = 0  # tokens beyond the text that the draft model may draft
+    least_probability: float = 0.0  # path probability below which the verify node verifies no token
     newest: Draft | None = None  # the latest draft sent
     _newest: Nodes = field(default_factory=Nodes)  # its tokens
     _has_answered: bool = False  # the draft model has answered since its latest rest
@@ -59,31 +61,26 @@ class Stream:
     _found: Continuation = field(default_factory=Continuation)  # result of that lookup
 
     @classmethod
-    def of(
-        cls, asking: Asking, ngrams: NgramDrafter | None, resting: Resting, num_parallel: int | None = 1
-    ) -> "Stream":
+    def of(cls, request: Request, ngrams: NgramDrafter | None, resting: Resting, num_parallel: int | None) -> "Stream":
         """Returns the stream of a session.
 
         num_parallel: tokens that the draft model drafts in one forward pass; None: the node has no draft model.
         """
-        request = asking.request
         if num_parallel is None or request.drafter not in ("auto", "model") or request.max_draft <= 0:
-            return cls(asking, ngrams, None, resting)
-        return cls(asking, ngrams, Growing(request, num_parallel), resting)
-
-    @property
-    def request(self) -> Request:
-        return self.asking.request
+            return cls(request, ngrams, None, resting)
+        return cls(request, ngrams, DraftTree(request, num_parallel), resting)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
     def begin(self, tokens: Sequence[int]) -> list[Propose]:
-        """Starts over when the session is opened: the verify node has no draft. The draft model prefills the text."""
+        """Begins an epoch: the session is opened without a draft. The draft model prefills the text."""
+        self.epoch += 1
+        self.round += 1
         self.permitted, self.newest, self._newest, self._looked_at = 0, None, Nodes(), -1
         if self.tree is None:
             return []
         self.tree.begin(len(tokens))
-        return [self.asking.warm(tokens)]
+        return [Propose(self.request, self.epoch, self.round, tuple(tokens), 0)]
 
     def observe(self, verdict: Verdict, num_new: int) -> None:
         """Judges the draft model by an applied verdict. num_new: tokens of the verdict that were new.
@@ -99,6 +96,10 @@ class Stream:
             self.resting.observe(self.request.session_id, num_new, num_accepted)
         self._has_answered = self._has_answered and not self.resting.is_resting
 
+    def is_answered_by(self, proposal: Proposed) -> bool:
+        """Returns whether the proposal answers the latest request."""
+        return (proposal.epoch, proposal.round) == (self.epoch, self.round)
+
     def answered(self) -> None:
         """Notes an answer of the draft model, in time or not."""
         self._has_answered = True
@@ -106,7 +107,7 @@ class Stream:
     def answer(self, verdict: Verdict, tokens: Sequence[int]) -> list[Action]:
         """Answers a verdict with a Draft or an Ack, and a request to the model. tokens: the text after the verdict."""
         self.permitted = min(verdict.may_draft, self.request.max_draft)
-        self.asking.least_probability = probabilities.bound(verdict.least_probability)
+        self.least_probability = probabilities.bound(verdict.least_probability)
         if self._by_ratio:
             return self._begin_ratio(tokens)
         asked = self._ask(tokens)
@@ -141,9 +142,25 @@ class Stream:
             self.tree.begin(len(tokens))
         return self._ask_for(self.tree, tokens) if not self.resting.is_resting else []
 
-    def _ask_for(self, tree: Growing, tokens: Sequence[int]) -> list[Propose]:
-        wanted = tree.ask(tokens, self.permitted, self.asking.least_probability)
-        return [self.asking.draft(tokens, wanted)] if wanted is not None else []
+    def _ask_for(self, tree: DraftTree, tokens: Sequence[int]) -> list[Propose]:
+        wanted = tree.ask(tokens, self.permitted, self.least_probability)
+        if wanted is None:
+            return []
+        self.round += 1
+        by_match = not self._by_ratio
+        return [
+            Propose(
+                self.request,
+                self.epoch,
+                self.round,
+                tuple(tokens),
+                wanted.length,
+                least_probability=wanted.least_probability if by_match else 0.0,
+                tree=wanted.tree,
+                max_depth=wanted.max_depth,
+                wants_alternatives=by_match,
+            )
+        ]
 
     def _next(self, tokens: Sequence[int]) -> Draft | None:
         """Returns the draft to send for the text `tokens`; None: it would add too little to the newest one."""
@@ -207,7 +224,7 @@ class Stream:
             return Continuation()
         if self._looked_at != len(tokens):
             self._looked_at = len(tokens)
-            self._found = self.ngrams.draft(tokens, min(length, self.request.max_draft), self.asking.least_probability)
+            self._found = self.ngrams.draft(tokens, min(length, self.request.max_draft), self.least_probability)
         return self._found
 
     def _put(
@@ -223,7 +240,7 @@ class Stream:
         self._newest = drafted
         self.newest = Draft(
             self.request.session_id,
-            self.asking.epoch,
+            self.epoch,
             len(tokens),
             drafted.tokens,
             b"" if self._by_ratio else probabilities.encode(drafted.probabilities),
@@ -235,7 +252,7 @@ class Stream:
         return self.newest
 
     def acknowledgement(self, tokens: Sequence[int]) -> Ack:
-        return Ack(self.request.session_id, self.asking.epoch, len(tokens))
+        return Ack(self.request.session_id, self.epoch, len(tokens))
 
 
 def _is_little_more(drafted: Nodes, sent: Nodes) -> bool:

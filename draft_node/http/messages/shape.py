@@ -28,7 +28,7 @@ from draft_node.http.prompts import check_model, encode_chat
 from draft_node.http.streams import unless_gone
 from draft_node.http.tools import call_id, has_switch
 from draft_node.http.translation import Itemised, new_id, renamed, server_event
-from draft_node.http.wanted import Caller, Wish, of_chat, talk_for
+from draft_node.http.wanted import Batch, Caller, of_chat, options_of
 from draft_node.parsing.formats import Call
 from draft_node.service.request import Ended
 from draft_node.service.service import Service
@@ -42,8 +42,8 @@ UNSIGNED = "unsigned"
 class MessageShape(Itemised):
     """One message; each block extends `body` and yields stream events."""
 
-    def __init__(self, request: MessagesRequest, wish: Wish, model: str) -> None:
-        super().__init__(wish)
+    def __init__(self, request: MessagesRequest, batch: Batch, model: str) -> None:
+        super().__init__(batch)
         self._stops = request.stop_sequences or ()
         self.body = MessageBody(
             id=new_id("msg"),
@@ -53,7 +53,7 @@ class MessageShape(Itemised):
             content=[],
             stop_reason=None,
             stop_sequence=None,
-            usage=MessageUsage.begun(wish.num_prompt_tokens),
+            usage=MessageUsage.begun(batch.num_prompt_tokens),
         )
 
     def written(self) -> str:
@@ -86,7 +86,7 @@ class MessageShape(Itemised):
         yield self._event("content_block_stop")
 
     def called(self, call: Call) -> Iterator[Event]:
-        block = ToolUseBlock(type="tool_use", id=call_id(self.wish.formats.tools), name=call.name, input={})
+        block = ToolUseBlock(type="tool_use", id=call_id(self.batch.formats.tools), name=call.name, input={})
         yield self._begin(block)
         yield self._delta("input_json", "partial_json", call.arguments)
         block.input = json.loads(call.arguments)
@@ -96,7 +96,7 @@ class MessageShape(Itemised):
         body = self.body
         body.stop_reason = self._reason(ended)
         body.stop_sequence = ended.stop if body.stop_reason == "stop_sequence" else None
-        body.usage = MessageUsage.of(usage_of(self.wish, self.choices))
+        body.usage = MessageUsage.of(usage_of(self.batch, self.choices))
         delta: dict[str, str | None] = {"stop_reason": body.stop_reason, "stop_sequence": body.stop_sequence}
         yield Event(type="message_delta", delta=delta, usage=body.usage)
         yield Event(type="message_stop")
@@ -123,8 +123,8 @@ class MessageShape(Itemised):
 async def _shape_of(body: MessagesRequest, caller: Caller) -> MessageShape:
     chat = chat_of(body, caller.service.chats)
     with renamed(NAMES):
-        wish = await of_chat(chat, caller)
-    return MessageShape(body, wish, caller.config.served_model_name)
+        batch = await of_chat(chat, caller)
+    return MessageShape(body, batch, caller.config.served_model_name)
 
 
 def _ignored(body: MessagesRequest, service: Service) -> Iterable[str]:
@@ -156,7 +156,7 @@ def route_of_counts(service: Service, config: DraftConfig, work: LargeWork) -> A
         chat = chat_of(body, service.chats)
         with renamed(NAMES):
             check_model(chat.model, config)
-            encoding = encode_chat(chat.messages, service, user_of(request.scope), talk_for(chat, service).inputs)
+            encoding = encode_chat(chat.messages, service, user_of(request.scope), options_of(chat, service).inputs)
             return TokenCount(input_tokens=len(await unless_gone(request.receive, encoding)))
 
     return routes

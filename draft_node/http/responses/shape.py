@@ -23,7 +23,7 @@ from draft_node.http.responses.events import (
 from draft_node.http.responses.requests import NAMES, NamedTool, ResponsesRequest, chat_of
 from draft_node.http.tools import call_id
 from draft_node.http.translation import Itemised, new_id, renamed
-from draft_node.http.wanted import Caller, Wish, of_chat
+from draft_node.http.wanted import Batch, Caller, of_chat
 from draft_node.parsing.formats import Call
 from draft_node.service.request import Ended, Wanted
 
@@ -31,9 +31,9 @@ from draft_node.service.request import Ended, Wanted
 class ResponseShape(Itemised):
     """One response; each item extends `body` and yields stream events."""
 
-    def __init__(self, request: ResponsesRequest, wish: Wish, model: str) -> None:
-        super().__init__(wish)
-        self.body = _begun_body(request, wish.texts[0], model)
+    def __init__(self, request: ResponsesRequest, batch: Batch, model: str) -> None:
+        super().__init__(batch)
+        self.body = _begun_body(request, batch.texts[0], model)
         self._numbers = count()
 
     def written(self) -> str:
@@ -52,13 +52,13 @@ class ResponseShape(Itemised):
         body.status = "incomplete" if is_cut else "completed"
         body.incomplete_details = Incomplete(reason="max_output_tokens") if is_cut else None
         body.completed_at = None if is_cut else now()
-        body.usage = ResponseUsage.of(usage_of(self.wish, self.choices))
-        body.system_fingerprint = system_fingerprint_of(self.wish, self.choices)
+        body.usage = ResponseUsage.of(usage_of(self.batch, self.choices))
+        body.system_fingerprint = system_fingerprint_of(self.batch, self.choices)
         body.metrics = metrics_of(self.choices)
         yield self._of_body(f"response.{body.status}")
 
     def called(self, call: Call) -> Iterator[Event]:
-        own = call_id(self.wish.formats.tools)
+        own = call_id(self.batch.formats.tools)
         item = CallItem(id=new_id("fc"), status="in_progress", call_id=own, name=call.name, arguments="")
         yield self._add(item)
         where = self._where(item)
@@ -151,8 +151,8 @@ def _begun_body(request: ResponsesRequest, wanted: Wanted, model: str) -> Respon
 async def _shape_of(body: ResponsesRequest, caller: Caller) -> ResponseShape:
     chat = chat_of(body)
     with renamed(NAMES):
-        wish = await of_chat(chat, caller)
-    return ResponseShape(body, wish, caller.config.served_model_name)
+        batch = await of_chat(chat, caller)
+    return ResponseShape(body, batch, caller.config.served_model_name)
 
 
 ENDPOINT = Endpoint(

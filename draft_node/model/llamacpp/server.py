@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from draft_node.core.drafts import asking
+from draft_node.model import circuit_breaker
 from goodspeed.engine.tokenizing.text import encode_part
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError, MalformedMessage, TransportError
@@ -172,7 +172,7 @@ class Server:
 
         TransportError or MalformedMessage for a server that is away, too slow, or wrong.
         """
-        until = time.monotonic() + asking.DRAFTING_TIMEOUT_S
+        until = time.monotonic() + circuit_breaker.DRAFTING_TIMEOUT_S
         try:
             for ask in asks:
                 self._send(ask, until)

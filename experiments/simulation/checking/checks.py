@@ -64,7 +64,7 @@ class Silence:
 
     def _is_owed(self, draft: DraftNode) -> bool:
         """True if a client is owed something new: not if all its sessions wait for places."""
-        return any(draft.core.line.has_place(session_id) for session_id in draft.generations)
+        return any(draft.core.queue.has_place(session_id) for session_id in draft.generations)
 
     def _since(self, draft: DraftNode) -> float:
         """Its users' last new token, or the end of the last blow since then, whichever is later.

@@ -148,7 +148,7 @@ class DraftNode:
             ngrams=make_ngrams(
                 of_client(settings.ngrams, self.index), self._acceptances, of_client(settings.ngram_rate, self.index)
             ),
-            has_model=self._has_model,
+            num_parallel=1 if self._has_model else None,
         )
         self._making.clear()
         self._start_some()

@@ -27,7 +27,7 @@ def proposed(session, tokens, **changes):
     values = {
         "session_id": ID,
         "epoch": session.epoch,
-        "round": session.asking.round,
+        "round": session.stream.round,
         "tokens": tuple(tokens),
     } | changes
     return Proposed(**values)

@@ -69,7 +69,7 @@ class SessionLaws(RuleBasedStateMachine):
         ngrams = (
             ScriptedDrafter(request, text=PROMPT + index, probabilities=probabilities) if index and drafts else None
         )
-        self.session = Session(request, ngrams=ngrams, has_model=has_model)
+        self.session = Session(request, ngrams=ngrams, num_parallel=1 if has_model else None)
 
     def _take(self, actions: list[Action]) -> list[Action]:
         for action in actions:
@@ -79,7 +79,7 @@ class SessionLaws(RuleBasedStateMachine):
                     self.delivered += action.tokens
                     self.told += action.logprobs
                 case Propose():
-                    assert self.session.has_model
+                    assert self.session.num_parallel
                     assert all((action.epoch, action.round) > (one.epoch, one.round) for one in self.proposals)
                     self.proposals.append(action)
                 case Finish() | Fail():
@@ -150,7 +150,7 @@ class SessionLaws(RuleBasedStateMachine):
         if isinstance(answered, Draft) or not self.permitted or not self.session.request.max_draft:
             return
         asked = (self.proposals[-1].epoch, self.proposals[-1].round) if self.proposals else None
-        is_at_work = asked == (self.session.epoch, self.session.asking.round) and asked not in self.answered
+        is_at_work = asked == (self.session.epoch, self.session.stream.round) and asked not in self.answered
         assert is_at_work or (newest is not None and newest.complete and newest.epoch == self.session.epoch)
 
     @rule(begin=POSITIONS, length=POSITIONS, back=st.integers(0, 2), may_draft=st.integers(0, 9))
@@ -180,7 +180,7 @@ class SessionLaws(RuleBasedStateMachine):
         proposal = Proposed(ID, wanted.epoch, wanted.round, drafted)
         self.modelled.append((*wanted.tokens, *proposal.tokens))
         self.answered.add((wanted.epoch, wanted.round))
-        is_wanted = (wanted.epoch, wanted.round) == (self.session.epoch, self.session.asking.round)
+        is_wanted = (wanted.epoch, wanted.round) == (self.session.epoch, self.session.stream.round)
         actions = self._take(self.session.proposed(proposal))
         assert is_wanted or not actions
 

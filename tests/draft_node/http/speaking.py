@@ -49,8 +49,8 @@ class SpeakingService(FakeService):
             TokenTexts(self.tokenizer),
             wanted.stop,
             wanted.min_tokens,
-            speech=wanted.speech,
-            is_thinking=opened(self.tokenizer, wanted.prompt, wanted.speech) == "open",
+            parser=wanted.parser,
+            is_thinking=opened(self.tokenizer, wanted.prompt, wanted.parser) == "open",
         )
         written = ids_of(self.says)
         ids, reason = written[: wanted.max_tokens], "stop" if len(written) <= wanted.max_tokens else "length"

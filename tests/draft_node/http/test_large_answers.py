@@ -15,7 +15,7 @@ from draft_node.http.body import LargeWork
 from draft_node.http.completions import CompletionShape
 from draft_node.http.logprobs import for_chat, for_completion
 from draft_node.http.requests import CompletionRequest
-from draft_node.http.wanted import Wish
+from draft_node.http.wanted import Batch
 from draft_node.service.request import Wanted
 from goodspeed.serving.web.bodies import CompletionChoice, TopLogprob
 from goodspeed.wire.messages import Sampling
@@ -74,8 +74,8 @@ async def test_a_very_large_answer_does_not_hold_the_event_loop(monkeypatch: pyt
             return super().whole()
 
     wanted = Wanted(prompt=(1,), sampling=Sampling(), max_tokens=900, num_logprobs=20)
-    wish = Wish([wanted] * 16, 1, [""] * 16)
-    shape, work = Waiting(CompletionRequest(prompt="x", logprobs=20), wish, "goodspeed"), LargeWork()
+    batch = Batch([wanted] * 16, 1, [""] * 16)
+    shape, work = Waiting(CompletionRequest(prompt="x", logprobs=20), batch, "goodspeed"), LargeWork()
     for i in range(16):
         async for item in FakeService().write(wanted):
             shape.take(i, item)

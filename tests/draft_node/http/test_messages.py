@@ -284,8 +284,8 @@ def test_which_tool_is_to_be_called(choice: dict[str, Any], is_forced: bool, one
         ask(api, tools=[WEATHER, WEATHER | {"name": "time", "type": "custom"}], tool_choice=choice).status_code == 200
     )
     [wanted] = api.service.wanted
-    assert (wanted.constraint is not None, wanted.speech.one_call) == (is_forced, one_call)
-    assert len(wanted.speech.schemas) == num_tools
+    assert (wanted.constraint is not None, wanted.parser.one_call) == (is_forced, one_call)
+    assert len(wanted.parser.schemas) == num_tools
 
 
 def test_an_answer_in_a_schema(api: Api) -> None:

@@ -327,7 +327,7 @@ async def test_a_server_that_fails_is_left_alone_and_tried_again(caplog: pytest.
 
 
 def test_a_slow_server_is_an_error_after_the_time_for_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("draft_node.core.drafts.asking.DRAFTING_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("draft_node.model.circuit_breaker.DRAFTING_TIMEOUT_S", 0.2)
     may_end = threading.Event()
 
     def late() -> tuple[int, bytes]:
@@ -344,7 +344,7 @@ def test_a_slow_server_is_an_error_after_the_time_for_a_step(monkeypatch: pytest
 
 @pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n"])
 def test_a_server_that_drips_has_the_time_for_a_step_and_no_more(begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("draft_node.core.drafts.asking.DRAFTING_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("draft_node.model.circuit_breaker.DRAFTING_TIMEOUT_S", 0.3)
     may_end = threading.Event()
 
     def drip(listening: socket.socket) -> None:

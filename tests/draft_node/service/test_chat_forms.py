@@ -5,10 +5,26 @@ import json
 import pytest
 
 from draft_node.parsing.formats import TOOLS
+from draft_node.parsing.parser import ONLY_CONTENT
 from draft_node.service.chat_forms import ChatForms, depth, opened
-from draft_node.service.spoken import NO_SPEECH
 from goodspeed.errors import ConfigError
-from tests.chats import QWEN3, R1, ids_of, tokenizer
+from tests.chats import MISTRAL, QWEN3, R1, ids_of, tokenizer
+
+
+def test_special_tokens_that_are_no_markers_are_hidden() -> None:
+    forms = ChatForms.of(tokenizer(MISTRAL))
+    parser = forms.parser({"f": {}})
+    assert parser.formats.tools is TOOLS["mistral"]
+    shown = set(forms.special.values()) - set(parser.hidden or ())
+    assert shown == {forms.special["[TOOL_CALLS]"], forms.special["[ARGS]"]}
+    plain = ChatForms.of(tokenizer(QWEN3)).parser({"f": {}})
+    assert plain.hidden is None  # its markers are no special tokens
+
+
+def test_where_nothing_is_to_be_found_nothing_is_taken_apart() -> None:
+    assert ChatForms.of(tokenizer(MISTRAL)).parser(None) == ONLY_CONTENT
+    assert ChatForms.of(tokenizer(None)).parser(None) == ONLY_CONTENT
+    assert ChatForms.of(tokenizer(QWEN3)).parser(None).formats.tools is None
 
 
 def test_a_template_for_tools_of_its_own() -> None:
@@ -41,9 +57,9 @@ def test_depth() -> None:
 
 
 def test_prompts_that_open_the_thinking() -> None:
-    speech = ChatForms.of(tokenizer(R1)).speech(None)
+    parser = ChatForms.of(tokenizer(R1)).parser(None)
     here = tokenizer()
-    assert opened(here, tuple(ids_of("<|im_start|>assistant\n<think>\n")), speech) == "open"
-    assert opened(here, tuple(ids_of("<think>\n\n</think>\n\n")), speech) == "closed"
-    assert opened(here, tuple(ids_of("say <think><|im_end|>\n<|im_start|>assistant\n")), speech) == "may"
-    assert opened(here, tuple(ids_of("<think>\n")), NO_SPEECH) == "closed"
+    assert opened(here, tuple(ids_of("<|im_start|>assistant\n<think>\n")), parser) == "open"
+    assert opened(here, tuple(ids_of("<think>\n\n</think>\n\n")), parser) == "closed"
+    assert opened(here, tuple(ids_of("say <think><|im_end|>\n<|im_start|>assistant\n")), parser) == "may"
+    assert opened(here, tuple(ids_of("<think>\n")), ONLY_CONTENT) == "closed"

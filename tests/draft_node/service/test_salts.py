@@ -1,7 +1,7 @@
 """Salts: each user has one, nobody else can make it, and texts that share with no other have none."""
 
 from draft_node.service.request import Wanted
-from draft_node.service.writing import Salts
+from draft_node.service.service import Salts
 from goodspeed.wire.messages import Sampling
 from tests.draft_node.http.fake import lone_service
 
@@ -17,7 +17,7 @@ def test_a_text_that_shares_with_no_other_has_none() -> None:
     """So its nodes know that nobody can find what was read of it once it is over."""
     service = lone_service()
     one, other, lone = (
-        service.begin(Wanted(prompt=(1, 2), sampling=Sampling(), max_tokens=3, prefix_cache=shares), 0.0).request
+        service.request_of(Wanted(prompt=(1, 2), sampling=Sampling(), max_tokens=3, prefix_cache=shares), 0.0)
         for shares in (True, True, False)
     )
     assert one.cache_salt == other.cache_salt != b""

@@ -66,7 +66,7 @@ def test_a_users_finished_text_drafts_for_their_next_one_and_without_users_for_e
 
 def test_counters_tell_that_nothing_of_another_user_drafted():
     """Every verdict is answered at once, since there is no model: with nothing, but for who wrote before."""
-    core = make_core(has_model=False)
+    core = make_core(num_parallel=None)
     write(core, "ann")
     for number, user in ((2, "bob"), (3, "ann")):
         core.begin(make_request(number, user=user), 0.0)
@@ -195,7 +195,7 @@ def test_under_the_ratio_rule_a_prediction_drafts_nothing():
 @pytest.mark.parametrize(("changes", "drafts"), [({}, True), ({"drafter": "none"}, False), ({"max_draft": 0}, False)])
 def test_a_node_without_an_index_drafts_from_predictions(changes, drafts):
     link = VerifyLink.begin(make_hello(), 3.0, now=0.0)
-    core = DraftCore(link, has_model=False)
+    core = DraftCore(link, num_parallel=None)
     core.receive(WELCOME, 0.0)
     core.begin(make_request(prediction=EXPECTED, **changes), 0.0)
     sent = say(core, 1, len(PROMPT), EXPECTED[:1])

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Propose, Proposed, Request, Send
-from draft_node.core.drafts.growing import AT_ONCE
+from draft_node.core.drafts.draft_tree import AT_ONCE
 from draft_node.core.drafts.ngrams import FLOOR
 from draft_node.core.drafts.resting import LEAST_TRIAL, REST, Resting
 from draft_node.core.drafts.stream import ENOUGH, MAX_SILENT, NGRAM_LENGTH
@@ -118,7 +118,7 @@ def test_what_may_not_be_drafted_any_more_does_not_go_up():
 
 
 def test_a_session_that_is_opened_anew_drafts_anew():
-    session = begin(has_model=False, text=TEXT)
+    session = begin(num_parallel=None, text=TEXT)
     session.receive(verdict(3, 10), 1.0)
     [opened] = session.receive(Refusal("unknown_session", "what", "to do", ID, 1), 2.0)
     assert isinstance(opened.message, OpenSession)
@@ -194,14 +194,14 @@ def test_what_is_left_of_a_complete_draft_is_acknowledged_whatever_is_permitted(
 
 @pytest.mark.parametrize(
     "options",
-    [{"has_model": False}, {"request": replace(REQUEST, drafter="ngram")}, {"resting": Resting(is_resting=True)}],
+    [{"num_parallel": None}, {"request": replace(REQUEST, drafter="ngram")}, {"resting": Resting(is_resting=True)}],
 )
 @pytest.mark.parametrize("verification", ["match", "ratio"])
 def test_where_nothing_drafts_an_empty_draft_says_so_in_place_of_the_ack(options, verification):
     options = dict(options)
     request = replace(options.pop("request", REQUEST), verification=verification)
     if verification == "ratio":
-        options |= {"has_model": False}
+        options |= {"num_parallel": None}
     session = begin(request, **options)
     assert session.receive(verdict(3, 10), 1.0) == [Deliver((10,)), draft(4, complete=True, source="ngram")]
     assert session.receive(verdict(4, 11), 1.1) == [Deliver((11,)), draft(5, complete=True, source="ngram")]
@@ -223,7 +223,7 @@ def follow(session, position, number=1, **changes):
 
 @pytest.mark.parametrize("may_draft", [0, 2])
 def test_what_the_index_expects_goes_up_in_place_of_the_ack_whatever_is_permitted(may_draft):
-    session = begin(text=TEXT, has_model=False)
+    session = begin(text=TEXT, num_parallel=None)
     assert session.receive(verdict(3, 10, may_draft=may_draft), 1.0) == [Deliver((10,)), by_index(4)]
 
 
@@ -342,9 +342,9 @@ def test_nothing_is_drafted_beyond_the_longest_text_and_that_is_complete():
     assert session.receive(verdict(3, 10), 1.0)[1:] == [draft(4, complete=True, source="ngram")]
 
 
-@pytest.mark.parametrize("has_model", [True, False])
-def test_tokens_of_the_index_that_are_worth_it_go_up_at_once_as_certain(has_model):
-    session = begin(RATIO, text=TEXT, has_model=has_model)
+@pytest.mark.parametrize("num_parallel", [1, None])
+def test_tokens_of_the_index_that_are_worth_it_go_up_at_once_as_certain(num_parallel):
+    session = begin(RATIO, text=TEXT, num_parallel=num_parallel)
     [_, sent] = session.receive(verdict(3, 10, may_draft=3), 1.0)
     tokens = TEXT[4:7]
     assert sent == draft(4, *tokens, complete=True, source="ngram", probabilities=b"", proposal=certain(tokens))
@@ -355,7 +355,7 @@ def test_tokens_of_the_index_that_are_worth_it_go_up_at_once_as_certain(has_mode
 @pytest.mark.parametrize(("chance", "text"), [(0.5, TEXT[:5]), (0.9, ())])
 def test_else_the_model_drafts_alone_and_without_one_they_go_up_all_the_same(chance, text):
     assert drafting(begin(RATIO, text=text, chance=chance)).length == 8
-    [_, sent] = begin(RATIO, text=text, chance=chance, has_model=False).receive(verdict(3, 10), 1.0)
+    [_, sent] = begin(RATIO, text=text, chance=chance, num_parallel=None).receive(verdict(3, 10), 1.0)
     assert (sent.message.tokens, sent.message.complete) == (text[4:5], True)
 
 

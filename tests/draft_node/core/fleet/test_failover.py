@@ -5,9 +5,9 @@ import pytest
 from draft_node.core.actions import Away, Connect, Connected, Deliver, Disconnect, Fail, Reconnect, Request, Send, Tell
 from draft_node.core.core import DraftCore
 from draft_node.core.directory import Address
-from draft_node.core.line import LATER_S
 from draft_node.core.link import VerifyLink
 from draft_node.core.links import GRACE_S, IDLE_S, JITTER_S, REDIRECT_S, TRY_S
+from draft_node.core.queue import LATER_S
 from draft_node.core.session import State
 from goodspeed.errors import PeerRefused
 from goodspeed.wire.fields import MAX_HOPS

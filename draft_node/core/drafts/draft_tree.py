@@ -25,7 +25,7 @@ MAX_NODES = 2 * MAX_DRAFT
 come nearer to it."""
 
 
-class Wanted(NamedTuple):
+class TreeRequest(NamedTuple):
     """The next request to the draft model."""
 
     tree: Nodes  # drafted already
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
 
 
 @dataclass(slots=True)
-class Growing:
+class DraftTree:
     """The tree of one session."""
 
     request: Request
@@ -69,7 +69,7 @@ class Growing:
         """Returns the nodes that follow the text `tokens`; none if the text left the tree."""
         return self._nodes.after(tokens[self._base_len :]) or Nodes()
 
-    def ask(self, tokens: Sequence[int], permitted: int, least_probability: float) -> Wanted | None:
+    def ask(self, tokens: Sequence[int], permitted: int, least_probability: float) -> TreeRequest | None:
         """Returns the next request to the draft model; None: nothing to ask. The text `tokens` agrees with the tree.
 
         If the text took a branch, the request replaces the outstanding one, which extends a leaf of another branch.
@@ -90,7 +90,7 @@ class Growing:
         self._path = tuple([tree.tokens[node] for node in tree.path(self._leaf)])
         at_once = max(AT_ONCE, self.num_parallel) if self.request.verification == "match" else MAX_DRAFT
         self._num_asked = min(at_once, max_depth - tree.depth(self._leaf))
-        return Wanted(self._nodes, self._num_asked, max_depth, least_probability)
+        return TreeRequest(self._nodes, self._num_asked, max_depth, least_probability)
 
     def extend(self, proposal: Proposed) -> int | None:
         """Appends the draft model's answer. Returns the number of nodes in it; None if nothing was asked.

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from draft_node.core.actions import Proposed, Request
-from draft_node.core.drafts.growing import AT_ONCE, Growing
+from draft_node.core.drafts.draft_tree import AT_ONCE, DraftTree
 from draft_node.core.drafts.ngrams import FLOOR
 from goodspeed.wire.messages import Sampling
 
@@ -17,7 +17,7 @@ def drafted(*tokens, probabilities=0.9):
 
 
 def begun(request=REQUEST, num_parallel=1):
-    tree = Growing(request, num_parallel)
+    tree = DraftTree(request, num_parallel)
     tree.begin(len(PROMPT))
     return tree
 

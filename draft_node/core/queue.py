@@ -1,9 +1,9 @@
-"""The queue ("line") of a draft node's texts: the first to arrive have places, the others wait.
+"""The queue of a draft node's texts: the first to arrive have places, the others wait.
 
 A place is a slot of this node and room for one more session at the verify node. The verify node does not announce its
 room; it refuses a session when it is full. A refused text returns to the queue, and the node then assumes as many
-places as the other texts have. After LATER_S the first in line tries one more place. If that text is admitted, the next
-one follows at once. When a text ends, the next one gets its place without a wait.
+places as the other texts have. After LATER_S the first in the queue tries one more place. If that text is admitted,
+the next one follows at once. When a text ends, the next one gets its place without a wait.
 
 A user's turn goes to that user's waiting text of the lowest `priority`. `core.py` opens and closes the sessions.
 """
@@ -29,7 +29,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Line:
+class Queue:
     """The queue of a node. num_slots: texts that the node itself serves at once."""
 
     num_slots: float = inf
@@ -39,13 +39,13 @@ class Line:
     _asks_at: float = 0.0  # when one more place is tried
 
     @property
-    def num_seated(self) -> int:
+    def num_running(self) -> int:
         """Texts that have a place."""
         return sum(entry.has_place for entry in self._entries.values())
 
     @property
     def num_waiting(self) -> int:
-        return len(self._entries) - self.num_seated
+        return len(self._entries) - self.num_running
 
     @property
     def is_full(self) -> bool:
@@ -56,20 +56,20 @@ class Line:
         entry = self._entries.get(session_id)
         return entry is not None and entry.has_place
 
-    def join(self, session: Session, now: float) -> None:
+    def add(self, session: Session, now: float) -> None:
         self._entries[session.request.session_id] = Entry(session, now)
 
-    def leave(self, session_id: bytes) -> None:
+    def remove(self, session_id: bytes) -> None:
         """Removes a text that is over or whose user left."""
         self._entries.pop(session_id, None)
 
-    def moved(self, session_id: bytes, now: float) -> bool:
+    def answered(self, session_id: bytes, now: float) -> bool:
         """Notes a verdict for the session. Returns True if another text may try for a place at once."""
         entry = self._entries.get(session_id)
         if entry is None or not entry.has_place or entry.is_admitted:
             return False
         entry.is_admitted = True
-        if self.num_seated < self._num_rooms or entry.placed_at <= self._refused_at:
+        if self.num_running < self._num_rooms or entry.placed_at <= self._refused_at:
             return False
         self._asks_at = now  # there was room for this one, so there may be for another
         return True
@@ -80,21 +80,21 @@ class Line:
         if entry is None or not entry.has_place:
             return
         entry.has_place = False
-        self._num_rooms, self._refused_at = self.num_seated, now
+        self._num_rooms, self._refused_at = self.num_running, now
         self._asks_at = now + LATER_S
 
     def forget_rooms(self) -> None:
         """Drops the estimate of the verify node's room, after that node changed or went away."""
         self._num_rooms = inf
 
-    def turn(self, now: float) -> list[Session]:
+    def admit(self, now: float) -> list[Session]:
         """Gives out the free places; returns the sessions that got one."""
         waiting = [entry for entry in self._entries.values() if not (entry.has_place or entry.session.done)]
         if not waiting:
             return []
         self._ask_again(now)
         waiting.sort(key=_arrival)
-        num_free = min(self._num_places - self.num_seated, len(waiting))
+        num_free = min(self._num_places - self.num_running, len(waiting))
         entered: list[Session] = []
         while len(entered) < num_free:
             entry = _most_urgent(waiting)
@@ -105,8 +105,8 @@ class Line:
 
     def _ask_again(self, now: float) -> None:
         """Allows one more place if the latest refusal or attempt was LATER_S ago."""
-        if self.num_seated >= self._num_rooms and now >= self._asks_at:
-            self._num_rooms = self.num_seated + 1
+        if self.num_running >= self._num_rooms and now >= self._asks_at:
+            self._num_rooms = self.num_running + 1
             self._asks_at = now + LATER_S
 
     @property

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.outgoing import Outgoing
+from draft_node.channels import SendQueue
 from goodspeed.errors import MessageTooLarge, TransportError
 from goodspeed.wire.handshake import Heartbeat, Leave
 from goodspeed.wire.messages import UpMessage
@@ -39,15 +39,15 @@ class Channel:
 def make() -> tuple[Channel, Any, list[tuple[UpMessage, Exception]]]:
     failed: list[tuple[UpMessage, Exception]] = []
     channel: Any = Channel()
-    return channel, Outgoing(channel, lambda message, error: failed.append((message, error))), failed
+    return channel, SendQueue(channel, lambda message, error: failed.append((message, error))), failed
 
 
 def busy() -> tuple[Channel, Any, list[tuple[UpMessage, Exception]]]:
     """The same at work, on a line without room."""
-    channel, outgoing, failed = make()
+    channel, queue, failed = make()
     channel.room.clear()
-    channel.running = asyncio.create_task(outgoing.run())
-    return channel, outgoing, failed
+    channel.running = asyncio.create_task(queue.run())
+    return channel, queue, failed
 
 
 async def turns(number: int = 20) -> None:
@@ -58,9 +58,9 @@ async def turns(number: int = 20) -> None:
 
 @run_async
 async def test_messages_leave_in_the_order_in_which_they_were_put_and_nobody_waits_for_a_busy_line() -> None:
-    channel, outgoing, _ = busy()
+    channel, queue, _ = busy()
     for message in (FIRST, SECOND, THIRD):
-        outgoing.put(message)
+        queue.put(message)
         await turns()
     assert channel.taken == []
     channel.room.set()
@@ -70,11 +70,11 @@ async def test_messages_leave_in_the_order_in_which_they_were_put_and_nobody_wai
 
 @run_async
 async def test_a_reconnection_does_not_wait_for_a_message_that_the_old_connection_does_not_take() -> None:
-    channel, outgoing, failed = busy()
-    outgoing.put(FIRST)
+    channel, queue, failed = busy()
+    queue.put(FIRST)
     await turns()
-    outgoing.reconnect()
-    outgoing.put(SECOND)
+    queue.reconnect()
+    queue.put(SECOND)
     await turns()
     assert channel.taken == ["reconnected"]
     channel.room.set()
@@ -85,14 +85,14 @@ async def test_a_reconnection_does_not_wait_for_a_message_that_the_old_connectio
 
 @run_async
 async def test_what_is_cleared_is_not_sent_later() -> None:
-    channel, outgoing, _ = busy()
-    outgoing.put(FIRST)
-    outgoing.put(SECOND)
+    channel, queue, _ = busy()
+    queue.put(FIRST)
+    queue.put(SECOND)
     await turns()
-    outgoing.clear()
+    queue.clear()
     await turns()
     channel.room.set()
-    outgoing.put(THIRD)
+    queue.put(THIRD)
     await turns()
     assert channel.taken == [THIRD]
 
@@ -105,29 +105,29 @@ async def test_an_error_that_cannot_be_handled_ends_the_task() -> None:
     def failed(message: UpMessage, error: Exception) -> None:
         raise error
 
-    outgoing = Outgoing(channel, failed)
-    outgoing.put(FIRST)
+    queue = SendQueue(channel, failed)
+    queue.put(FIRST)
     with pytest.raises(MessageTooLarge):
-        await outgoing.run()
+        await queue.run()
 
 
 @run_async
 async def test_another_connection_begins_without_what_waited_for_the_one_before() -> None:
-    channel, outgoing, _ = make()
-    outgoing.put(FIRST)
-    outgoing.reconnect()
-    outgoing.put(SECOND)
-    await outgoing.flush()
+    channel, queue, _ = make()
+    queue.put(FIRST)
+    queue.reconnect()
+    queue.put(SECOND)
+    await queue.flush()
     assert channel.taken == ["reconnected", SECOND]
 
 
 @pytest.mark.parametrize("error", [TransportError("busy"), MessageTooLarge("too large")])
 @run_async
 async def test_a_message_that_cannot_be_sent_is_told_of_and_the_next_is_tried(error: Exception) -> None:
-    channel, outgoing, failed = make()
+    channel, queue, failed = make()
     channel.error = error
-    outgoing.put(FIRST)
-    outgoing.put(Leave())
-    await outgoing.flush()
+    queue.put(FIRST)
+    queue.put(Leave())
+    await queue.flush()
     assert failed == [(FIRST, error), (Leave(), error)]
     assert channel.taken == []

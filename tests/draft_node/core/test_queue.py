@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from draft_node.core.actions import Fail, Request, Send, Tell
 from draft_node.core.core import DraftCore
-from draft_node.core.line import LATER_S, Line
 from draft_node.core.link import VerifyLink
+from draft_node.core.queue import LATER_S
 from draft_node.core.session import State
 from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
 from goodspeed.wire.messages import Close, OpenSession, Refusal, Sampling, Verdict
@@ -21,7 +21,7 @@ class Node:
 
     def __init__(self, num_slots=2, num_rooms=100, connected=True, **options):
         link = VerifyLink.begin(make_hello(), 1e9, now=0.0)
-        self.core = DraftCore(link, line=Line(num_slots), has_model=False, **options)
+        self.core = DraftCore(link, max_sessions=num_slots, num_parallel=None, **options)
         self.now = 0.0
         self.num_rooms = num_rooms
         self.rooms: list[int] = []  # the sessions that are open there
@@ -74,7 +74,7 @@ class Node:
         self.carry_out(self.core.receive(grown, self.now))
 
     def seated(self):
-        return [number for number in range(50) if self.core.line.has_place(session_id(number))]
+        return [number for number in range(50) if self.core.queue.has_place(session_id(number))]
 
 
 def number_of(message):
@@ -87,7 +87,7 @@ def number_of(message):
 def test_who_comes_first_gets_a_slot_and_the_next_one_when_it_is_free():
     node = Node()
     node.begin(1, 2, 3, 4)
-    assert (node.asked, node.core.line.num_seated, node.core.line.num_waiting) == ([1, 2], 2, 2)
+    assert (node.asked, node.core.queue.num_running, node.core.queue.num_waiting) == ([1, 2], 2, 2)
     actions = node.end(2)
     assert [type(action.message) for action in actions if isinstance(action, Send)] == [Close, OpenSession]
     assert node.asked == [1, 2, 3]
@@ -98,7 +98,7 @@ def test_a_waiter_who_leaves_gives_up_its_turn_and_closes_nothing():
     node.begin(1, 2, 3)
     assert node.end(2) == []
     node.end(1)
-    assert (node.asked, node.core.line.num_waiting) == ([1, 3], 0)
+    assert (node.asked, node.core.queue.num_waiting) == ([1, 3], 0)
 
 
 # -- room at the verify node -------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_a_waiter_who_leaves_gives_up_its_turn_and_closes_nothing():
 def test_who_finds_no_room_waits_in_order_and_the_first_alone_asks_again():
     node = Node(num_slots=4, num_rooms=1)
     node.begin(1, 2, 3, 4)
-    assert (node.asked, node.seated(), node.core.line.num_waiting) == ([1, 2], [1], 3)
+    assert (node.asked, node.seated(), node.core.queue.num_waiting) == ([1, 2], [1], 3)
     node.wait(LATER_S - 0.1)
     assert node.asked == [1, 2]
     node.wait(3 * LATER_S)
@@ -120,7 +120,7 @@ def test_when_one_is_let_in_the_next_asks_at_once():
     node.begin(1, 2, 3, 4)
     node.num_rooms = 4  # others have left the verify node
     node.wait(LATER_S + 0.3)
-    assert (node.rooms, node.core.line.num_waiting) == ([1, 2, 3, 4], 0)
+    assert (node.rooms, node.core.queue.num_waiting) == ([1, 2, 3, 4], 0)
 
 
 def test_a_verify_node_without_any_room_is_asked_by_the_first_in_line():
@@ -128,7 +128,7 @@ def test_a_verify_node_without_any_room_is_asked_by_the_first_in_line():
     node.begin(1, 2, 3)
     node.wait(2.5 * LATER_S)
     assert set(node.asked) == {1}
-    assert node.core.line.is_full
+    assert node.core.queue.is_full
     node.num_rooms = 1
     node.wait(LATER_S)
     assert node.rooms == [1]
@@ -185,13 +185,13 @@ def test_places_are_neither_leaked_nor_given_twice(num_slots, steps):
             node.wait(value)
         assert sorted(node.rooms) == node.seated()
         assert len(node.rooms) <= num_slots
-        assert node.core.line.num_seated + node.core.line.num_waiting == len(present)
+        assert node.core.queue.num_running + node.core.queue.num_waiting == len(present)
     node.num_rooms = 100
     node.wait(num_slots * LATER_S + 1.0)
     assert len(node.rooms) == min(num_slots, len(present))
     for left in present:
         node.end(left)
-    assert (node.core.line.num_seated, node.core.line.num_waiting, node.rooms) == (0, 0, [])
+    assert (node.core.queue.num_running, node.core.queue.num_waiting, node.rooms) == (0, 0, [])
 
 
 # -- priorities --------------------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from draft_node.core.actions import Deliver, Finish
 from draft_node.parsing.formats import Call
+from draft_node.parsing.parser import ParserSettings
 from draft_node.service.answer import Answer, Piece
-from draft_node.service.spoken import Speech
 from draft_node.service.tokens import TokenTexts
 from tests.chats import MARKERS, SPECIAL, ids_of, tokenizer
 from tests.draft_node.parsing.texts import HERMES, MISTRAL, SCHEMAS
@@ -20,17 +20,22 @@ TOKENIZER = tokenizer()
 TEXTS = TokenTexts(TOKENIZER)
 SHOWN = [TOKENIZER.backend_tokenizer.token_to_id(one) for one in ("[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]")]
 HIDDEN = frozenset(i for i, token in TOKENIZER.added_tokens_decoder.items() if token.special) - frozenset(SHOWN)
-HERE = Speech(HERMES, None, SCHEMAS)
-THERE = Speech(MISTRAL, HIDDEN, SCHEMAS)
+HERE = ParserSettings(HERMES, None, SCHEMAS)
+THERE = ParserSettings(MISTRAL, HIDDEN, SCHEMAS)
 CALL = '<tool_call>\n{"name": "f", "arguments": {"n": 1}}\n</tool_call>'
 
 
 def written(
-    text: str, speech: Speech, cuts: Sequence[int] = (), stops: Sequence[str] = (), *, min_tokens: int = 0
+    text: str,
+    parser: ParserSettings,
+    cuts: Sequence[int] = (),
+    stops: Sequence[str] = (),
+    *,
+    min_tokens: int = 0,
 ) -> tuple[Answer, list[Piece]]:
     """The answer to these tokens, delivered in parts; each other token was drafted."""
     ids = ids_of(text)
-    answer = Answer(TOKENIZER, TEXTS, stops, min_tokens, is_trimmed=True, speech=speech)
+    answer = Answer(TOKENIZER, TEXTS, stops, min_tokens, is_trimmed=True, parser=parser)
     borders = [0, *sorted(min(cut, len(ids)) for cut in cuts), len(ids)]
     items: list[Deliver | Finish] = [
         Deliver(tuple(ids[start:end]), accepted=tuple(i % 2 == 0 for i in range(start, end)))
@@ -69,12 +74,12 @@ def test_a_stop_string_after_a_call_is_no_content(stop: str, cuts: Sequence[int]
 PIECES = st.sampled_from([*MARKERS, *SPECIAL, CALL, "the ", "é", "日本", "😀", "\n", " ", "st", "op", '{"', "[1]"])
 
 
-@pytest.mark.parametrize("speech", [HERE, THERE])
+@pytest.mark.parametrize("parser", [HERE, THERE])
 @given(st.lists(PIECES, max_size=10).map("".join), st.lists(st.integers(0, 60), max_size=6))
 @settings(max_examples=150)
-def test_deliveries_do_not_matter_and_spans_are_the_text(speech: Speech, text: str, cuts: list[int]) -> None:
-    answer, pieces = written(text, speech, cuts, ["stop"])
-    other, whole = written(text, speech, (), ["stop"])
+def test_deliveries_do_not_matter_and_spans_are_the_text(parser: ParserSettings, text: str, cuts: list[int]) -> None:
+    answer, pieces = written(text, parser, cuts, ["stop"])
+    other, whole = written(text, parser, (), ["stop"])
     assert told(pieces) == told(whole)
     assert (answer.stop, answer.num_tokens, answer.num_thinking) == (other.stop, other.num_tokens, other.num_thinking)
     assert "stop" not in told(pieces)[0]

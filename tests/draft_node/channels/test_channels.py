@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from draft_node.channels import Channels
 from draft_node.core.directory import Address
-from draft_node.lines import Lines
 from goodspeed.errors import TransportError
 from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.endpoints import parse_endpoint
@@ -40,16 +40,18 @@ async def test_a_channel_that_cannot_be_made_is_told_and_the_others_go_on(error:
     async def connect(address: Address) -> DraftChannel:
         raise error
 
-    lines = Lines(network.connect_draft(b"a"), connect, lambda *_: None, lambda *_: None, lambda *why: told.append(why))
+    channels = Channels(
+        network.connect_draft(b"a"), connect, lambda *_: None, lambda *_: None, lambda *why: told.append(why)
+    )
     async with asyncio.TaskGroup() as tasks:
-        lines.begin(tasks)
-        lines.connect(1, Address("tcp://b:1"))
-        lines.put(1, BEAT)  # waits, and is dropped
+        channels.begin(tasks)
+        channels.connect(1, Address("tcp://b:1"))
+        channels.put(1, BEAT)  # waits, and is dropped
         while not told:
             await asyncio.sleep(0)
-        lines.put(0, BEAT)
+        channels.put(0, BEAT)
         assert (await verify.receive()).message == BEAT
-        for task in lines._lines[0].tasks:
+        for task in channels._links[0].tasks:
             task.cancel()
     assert told == [(1, error)]
-    assert lines.traffic.num_sent == 1
+    assert channels.traffic.num_sent == 1

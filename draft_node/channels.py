@@ -1,0 +1,238 @@
+"""The channels of a draft node's links, each with its send queue and its receiving task.
+
+Link 0 has a channel from the beginning; the others are created and closed by actions of `core/core.py`.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from copy import copy
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import TypeAlias
+
+from draft_node.core.directory import Address
+from goodspeed.errors import GoodSpeedError, MessageTooLarge, ProtocolError, TransportError
+from goodspeed.wire.channels import DraftChannel, Traffic
+from goodspeed.wire.messages import DownMessage, UpMessage
+
+logger = logging.getLogger("goodspeed.draft")
+
+ConnectTo: TypeAlias = Callable[[Address], Awaitable[DraftChannel]]
+"""Creates a channel to a verify node; raises a named error if that is impossible."""
+
+Received: TypeAlias = Callable[[int, DownMessage | ProtocolError], None]
+NotSent: TypeAlias = Callable[[int, UpMessage, MessageTooLarge | TransportError], None]
+Unreachable: TypeAlias = Callable[[int, Exception], None]
+
+
+class SendQueue:
+    """The send queue of a channel: `run` sends messages one at a time, in order, so that `put` never waits."""
+
+    def __init__(
+        self, channel: DraftChannel, failed: Callable[[UpMessage, MessageTooLarge | TransportError], None]
+    ) -> None:
+        """failed: called for every message that could not be sent; may put messages, or request a reconnection."""
+        self._channel = channel
+        self._failed = failed
+        self._waiting: deque[UpMessage | None] = deque()  # None: reconnect
+        self._something_waits = asyncio.Event()
+        self._sending: asyncio.Timeout | None = None  # of the message that is being sent
+
+    def put(self, message: UpMessage) -> None:
+        """Queues a message behind all others."""
+        self._waiting.append(message)
+        self._something_waits.set()
+
+    def reconnect(self) -> None:
+        """Drops all messages, which were for the old connection, and queues a reconnection."""
+        self.clear()
+        self._waiting.append(None)
+        self._something_waits.set()
+
+    def clear(self) -> None:
+        """Drops all messages, including the one being sent."""
+        self._waiting.clear()
+        if self._sending is not None:
+            self._sending.reschedule(asyncio.get_running_loop().time())
+
+    async def run(self) -> None:
+        """Sends until cancelled. Raises what `failed` raises."""
+        while True:
+            await self._something_waits.wait()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Sends until the queue is empty; never concurrently with `run`."""
+        while self._waiting:
+            message = self._waiting.popleft()
+            if message is None:
+                logger.info("reconnecting", extra={"endpoint": self._channel.endpoint})
+                await self._channel.reconnect()
+            else:
+                await self._send(message)
+        self._something_waits.clear()
+
+    async def _send(self, message: UpMessage) -> None:
+        try:
+            async with asyncio.timeout(None) as self._sending:
+                await self._channel.send(message)
+        except TimeoutError:
+            logger.debug("a message was dropped with its connection")
+        except (MessageTooLarge, TransportError) as error:
+            self._sending = None
+            self._failed(message, error)
+        finally:
+            self._sending = None
+
+
+@dataclass(slots=True)
+class _Link:
+    """One link's channel, send queue and tasks."""
+
+    channel: DraftChannel
+    queue: SendQueue
+    tasks: list["asyncio.Task[None]"] = field(default_factory=list)
+
+
+class Channels:
+    """The channels by link number."""
+
+    def __init__(
+        self,
+        first: DraftChannel,
+        connect: ConnectTo | None,
+        received: Received,
+        not_sent: NotSent,
+        unreachable: Unreachable,
+    ) -> None:
+        """received: called for a received message; not_sent: for an unsent one; unreachable: for a channel not created.
+
+        connect: opens further channels; None: there is only link 0.
+        """
+        self._connect = connect
+        self._received = received
+        self._not_sent = not_sent
+        self._unreachable = unreachable
+        self._group: asyncio.TaskGroup | None = None
+        self._links: dict[int, _Link] = {0: self._make(0, first)}
+        self._gone = Traffic()  # of closed channels
+        self._last = first  # most recently used channel, even if its link is closed
+        self._early: dict[int, list[UpMessage]] = {}  # messages for links whose channel is being created
+
+    def _make(self, link: int, channel: DraftChannel) -> _Link:
+        return _Link(channel, SendQueue(channel, partial(self._not_sent, link)))
+
+    def begin(self, group: asyncio.TaskGroup) -> None:
+        """Starts sending and receiving, in tasks of this group."""
+        self._group = group
+        for link, entry in self._links.items():
+            self._start(group, link, entry)
+
+    def _start(self, group: asyncio.TaskGroup, link: int, entry: _Link) -> None:
+        entry.tasks = [group.create_task(self._listen(link, entry.channel)), group.create_task(entry.queue.run())]
+
+    async def _listen(self, link: int, channel: DraftChannel) -> None:
+        while True:
+            try:
+                messages: list[DownMessage | ProtocolError] = [await channel.receive()]
+            except ProtocolError as error:
+                messages = [error]
+            for message in messages + channel.receive_ready():
+                self._received(link, message)
+
+    def channel(self, link: int) -> DraftChannel:
+        """Returns the link's channel; if it has none yet, the most recently used channel."""
+        entry = self._links.get(link)
+        if entry is not None:
+            self._last = entry.channel
+        return self._last
+
+    def all(self) -> list[tuple[int, DraftChannel]]:
+        """Returns all channels with their link numbers."""
+        return [(link, entry.channel) for link, entry in self._links.items()]
+
+    @property
+    def traffic(self) -> Traffic:
+        """Traffic of all channels since the node started, closed ones included."""
+        total = copy(self._gone)
+        for entry in self._links.values():
+            _add(total, entry.channel.traffic)
+        return total
+
+    def put(self, link: int, message: UpMessage) -> None:
+        """Queues a message; drops one for a closed link."""
+        if link in self._links:
+            self._links[link].queue.put(message)
+        elif link in self._early:
+            self._early[link].append(message)
+
+    def connect(self, link: int, address: Address) -> None:
+        """Creates a channel for a link; messages queue up meanwhile."""
+        self._early[link] = []
+        if self._group is not None:
+            self._group.create_task(self._open(link, address))
+
+    async def _open(self, link: int, address: Address) -> None:
+        if self._connect is None:
+            return
+        try:
+            channel = await self._connect(address)
+        except (GoodSpeedError, OSError) as error:  # ZeroMQ's errors are among these
+            self._early.pop(link, None)
+            self._unreachable(link, error)
+            return
+        early = self._early.pop(link, None)
+        if early is None or self._group is None:  # the link was closed meanwhile
+            channel.close()
+            return
+        entry = self._links[link] = self._make(link, channel)
+        for message in early:
+            entry.queue.put(message)
+        self._start(self._group, link, entry)
+
+    def disconnect(self, link: int) -> None:
+        """Closes a link's channel, after sending its queue if the verify node ever answered."""
+        self._early.pop(link, None)
+        entry = self._links.pop(link, None)
+        if entry is not None and self._group is not None:
+            self._group.create_task(self._end(entry))
+
+    async def _end(self, entry: _Link) -> None:
+        try:
+            for task in entry.tasks:
+                task.cancel()
+            await asyncio.gather(*entry.tasks, return_exceptions=True)
+            if entry.channel.traffic.num_received:
+                await entry.queue.flush()
+            else:  # the verify node never answered, and closing would wait for the queued messages
+                await entry.channel.reconnect()
+        finally:
+            entry.channel.close()
+            _add(self._gone, entry.channel.traffic)
+
+    def reconnect(self, link: int) -> None:
+        """Replaces a link's connection; drops its queued messages."""
+        if link in self._links:
+            self._links[link].queue.reconnect()
+
+    def clear(self) -> None:
+        """Drops all queued messages."""
+        for entry in self._links.values():
+            entry.queue.clear()
+
+    async def flush(self) -> None:
+        """Sends the queued messages; only while no sending task runs."""
+        for entry in self._links.values():
+            await entry.queue.flush()
+
+    def close(self) -> None:
+        """Closes all channels; messages already passed to a channel still go out within its limits."""
+        for entry in self._links.values():
+            entry.channel.close()
+
+
+def _add(total: Traffic, traffic: Traffic) -> None:
+    for entry in fields(Traffic):
+        setattr(total, entry.name, getattr(total, entry.name) + getattr(traffic, entry.name))
