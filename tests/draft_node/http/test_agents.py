@@ -59,9 +59,9 @@ def check(service: Scripted, answer: str) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_official_tool_runner(service: Scripted, stream: bool) -> None:
-    schema = {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False}
-    runner = ResponsesToolRunner(functions=[RegisteredFunction(schema, lambda given: weather(given["city"]))])
-    asked = {"model": "goodspeed", "input": "Oslo?", "store": False}
+    schema: Any = {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False}
+    runner = ResponsesToolRunner(functions=[RegisteredFunction(schema, lambda given: weather(str(given["city"])))])
+    asked: Any = {"model": "goodspeed", "input": "Oslo?", "store": False}
     response = runner.run(official(Api(service=service)), asked, max_steps=4, stream=stream)
     check(service, response.output_text)
 

@@ -189,7 +189,13 @@ def test_what_does_not_fit_into_the_context_is_refused(api: Api) -> None:
 
 def test_conversations_as_templates_know_them(api: Api) -> None:
     parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
-    before = {"role": "assistant", "content": "x", "refusal": None, "tool_calls": None, "annotations": []}
+    before: dict[str, Any] = {
+        "role": "assistant",
+        "content": "x",
+        "refusal": None,
+        "tool_calls": None,
+        "annotations": [],
+    }
     api.chat(messages=[{"role": "developer", "content": "be brief"}, before, {"role": "user", "content": parts}])
     assert bytes(api.service.wanted[0].prompt) == b"system:be brief;assistant:x;user:one two;"
 
