@@ -162,6 +162,12 @@ def test_what_is_applied_is_repeated_while_nothing_comes(session, is_running):
     assert session.tick(1.1 * RESEND_S) == []
 
 
+@pytest.mark.parametrize("changes", [{"epoch": 0}, {"round": 0}, {"round": 2}])
+def test_a_proposal_of_the_past_is_not_sent(session, changes):
+    session.receive(verdict(3, [7], may_draft=2), 1.0)
+    assert session.proposed(proposed(session, [8], **changes)) == []
+
+
 # -- away and back -----------------------------------------------------------------------------------------------------
 
 
