@@ -86,9 +86,5 @@ def test_several_folders_share_the_bound(folder: Path) -> None:
 def test_a_folder_that_takes_long_is_told_of_in_between(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(histories, "PROGRESS_S", 0.0)
     _, told = read(folder)
-    assert [line.split(" tokens in ")[1] for line in told] == [
-        "1 files so far",
-        "1 files so far",
-        "2 files so far",
-        "2 files",
-    ]
+    counts = [line.split(" tokens in ")[1] for line in told]
+    assert counts == ["1 files so far", "1 files so far", "2 files so far", "2 files"]

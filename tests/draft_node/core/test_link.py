@@ -99,8 +99,7 @@ def test_a_welcome_of_another_version_is_raised(link):
 def test_a_connection_that_is_not_taken_is_made_anew_ever_more_rarely(link):
     """ZeroMQ does not try again by itself, or tries all the time."""
     said = {}
-    for step in range(200):
-        now = step / 10
+    for now in (step / 10 for step in range(200)):
         if commands := link.tick(now):
             said[now] = commands
             assert link.turned_away("not enrolled", now) == []  # at once, each time
@@ -141,8 +140,6 @@ def test_a_verify_node_that_says_it_stops_is_away_at_once_and_asked_until_it_is_
 
 
 def test_a_session_that_a_stopping_verify_node_does_not_open_says_nothing_of_the_others(connected):
-    refused = Refusal(
-        "draining", "this verify node is stopping", "send Hello until a verify node answers", session_id(1), 1
-    )
+    refused = Refusal("draining", "this verify node is stopping", "send Hello", session_id(1), 1)
     assert connected.heard(refused, 1.0) == []
     assert connected.connected

@@ -8,7 +8,9 @@ from msgspec.structs import replace
 from draft_node.core.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.core.retransmission import MAX_RESEND_S, RESEND_S
 from draft_node.core.session import MAX_REFUSALS, Session, State
+from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Verdict
+from tests.draft_node.core.scripted import opened
 
 ID = b"0123456789abcdef"
 REQUEST = Request(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, stop_ids=(0,), verification="ratio", max_draft=7)
@@ -160,6 +162,12 @@ def test_what_is_applied_is_repeated_while_nothing_comes(session, is_running):
     assert session.tick(1.1 * RESEND_S) == []
 
 
+@pytest.mark.parametrize("changes", [{"epoch": 0}, {"round": 0}, {"round": 2}])
+def test_a_proposal_of_the_past_is_not_sent(session, changes):
+    session.receive(verdict(3, [7], may_draft=2), 1.0)
+    assert session.proposed(proposed(session, [8], **changes)) == []
+
+
 # -- away and back -----------------------------------------------------------------------------------------------------
 
 
@@ -217,6 +225,40 @@ def test_a_token_in_between_forgives_refusals(session):
         session.receive(refusal("unknown_session", session.epoch), 1.0)
         session.receive(verdict(3 + step, [7], epoch=session.epoch), 1.0)
     assert not session.done
+
+
+# -- prompts in memory, and constraints --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_cached", [0, 2])
+def test_the_first_verdict_tells_what_was_in_memory(session, num_cached):
+    session.receive(verdict(3, [7], num_cached=num_cached), 1.0)
+    session.receive(verdict(4, [8], num_cached=3), 2.0)
+    session.disconnect()
+    session.connect(3.0)
+    session.receive(verdict(5, [9], epoch=2, num_cached=5), 4.0)
+    assert session.tokens == [1, 2, 3, 7, 8, 9]
+    assert session.statistics.num_cached == num_cached
+
+
+def test_the_verify_node_is_sent_the_users_salt():
+    assert opened(Session(replace(REQUEST, cache_salt=b"alice"))).cache_salt == b"alice"
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_where_its_constraint_is_not_served_a_text_ends_by_name_and_is_never_opened_without(is_begun):
+    session = Session(replace(REQUEST, constraint=Constraint("regex", "[ab]+")))
+    if is_begun:
+        opened(session, 1.0, "t", 100)
+        session.receive(verdict(3, [7]), 2.0)
+        session.disconnect()
+    [failed] = session.connect(3.0, "t", 100, constraints=False)
+    assert (type(failed), failed.code, session.done) == (Fail, "unsupported", True)
+    assert "structured output" in failed.what
+
+
+def test_what_asks_for_nothing_is_opened_everywhere():
+    assert opened(Session(REQUEST), 1.0, "t", 100, constraints=False, promises=False)
 
 
 # -- another target ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""One application for all tests: to make it takes 100 times as long as to ask it."""
+"""One application for all tests that need no options of their own."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def node() -> Api:
 
 @pytest.fixture
 def api(node: Api) -> Api:
-    """The application with default options and without keys; its service is new."""
+    """An application with the default options and without keys; its service is new."""
     vars(node.service).clear()
     FakeService.__init__(node.service)
     return node

@@ -46,6 +46,10 @@ def service() -> Scripted:
     return Scripted()
 
 
+def weather(city: str) -> str:
+    return f"3 degrees in {city}"
+
+
 def check(service: Scripted, answer: str) -> None:
     """One call and one answer were written, and the model had the tool's result."""
     assert answer == ANSWER
@@ -55,17 +59,10 @@ def check(service: Scripted, answer: str) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_official_tool_runner(service: Scripted, stream: bool) -> None:
-    weather = RegisteredFunction(
-        {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False},
-        lambda given: f"3 degrees in {given['city']}",
-    )
-    runner = ResponsesToolRunner(functions=[weather])
-    response = runner.run(
-        official(Api(service=service)),
-        {"model": "goodspeed", "input": "Oslo?", "store": False},
-        max_steps=4,
-        stream=stream,
-    )
+    schema: Any = {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False}
+    runner = ResponsesToolRunner(functions=[RegisteredFunction(schema, lambda given: weather(str(given["city"])))])
+    asked: Any = {"model": "goodspeed", "input": "Oslo?", "store": False}
+    response = runner.run(official(Api(service=service)), asked, max_steps=4, stream=stream)
     check(service, response.output_text)
 
 
@@ -74,9 +71,6 @@ def test_anthropics_tool_runner(service: Scripted, stream: bool) -> None:
     anthropic = pytest.importorskip("anthropic")
     http = TestClient(Api(service=service).app)
     client = anthropic.Anthropic(base_url="http://testserver", api_key="none", http_client=http, max_retries=0)
-
-    def weather(city: str) -> str:
-        return f"3 degrees in {city}"
 
     runner = client.beta.messages.tool_runner(
         model="goodspeed",
@@ -103,9 +97,6 @@ def asynchronous(service: Scripted) -> openai.AsyncOpenAI:
 def test_the_agents_sdk(service: Scripted, kind: str, streamed: bool) -> None:
     agents = pytest.importorskip("agents")
     agents.set_tracing_disabled(True)
-
-    def weather(city: str) -> str:
-        return f"3 degrees in {city}"
 
     async def run() -> str:
         model = getattr(agents, kind)(model="goodspeed", openai_client=asynchronous(service))

@@ -150,16 +150,6 @@ def test_the_targets_own_stop_string_ends_the_turn() -> None:
 # -- what is asked for -------------------------------------------------------------------------------------------------
 
 
-def test_everything_asked_for_reaches_the_service(api: Api) -> None:
-    ask(
-        api, temperature=0.5, top_p=0.9, top_k=7, seed=3, max_tokens=9, stop_sequences=["x"], goodspeed={"max_draft": 2}
-    )
-    [wanted] = api.service.wanted
-    assert (wanted.sampling.temperature, wanted.sampling.top_p, wanted.sampling.top_k) == (0.5, 0.9, 7)
-    assert (wanted.sampling.seed, wanted.max_tokens, wanted.max_draft, wanted.stop) == (3, 9, 2, ("x",))
-    assert wanted.is_chat
-
-
 class Listening(SpeakingService):
     """Keeps what its template was given."""
 

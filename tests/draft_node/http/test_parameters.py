@@ -47,14 +47,33 @@ def test_harmless_in_chats(api: Api, body: dict[str, Any]) -> None:
     assert api.chat(**body).status_code == 200
 
 
-def test_everything_asked_for_reaches_the_service(api: Api) -> None:
-    options = {"temperature": 0.5, "top_p": 0.9, "top_k": 7, "seed": 3, "max_tokens": 9, "min_tokens": 2}
-    assert api.complete(**options, ignore_eos=True, stop=["x", "y"], logprobs=4).status_code == 200
+def test_what_completions_take_reaches_the_service(api: Api) -> None:
+    assert api.complete(min_tokens=2, ignore_eos=True, stop=["x", "y"], logprobs=4).status_code == 200
     (wanted,) = api.service.wanted
-    assert wanted.prompt == tuple(b"hello")
-    assert (wanted.sampling.temperature, wanted.sampling.top_p, wanted.sampling.top_k) == (0.5, 0.9, 7)
-    assert (wanted.sampling.seed, wanted.max_tokens, wanted.min_tokens) == (3, 9, 2)
+    assert (wanted.prompt, wanted.min_tokens) == (tuple(b"hello"), 2)
     assert (wanted.ignore_eos, wanted.stop, wanted.num_logprobs) == (True, ("x", "y"), 4)
+
+
+CHAT = [{"role": "user", "content": "hi"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("completions", {"prompt": "hi", "max_tokens": 9, "stop": "x"}),
+        ("chat/completions", {"messages": CHAT, "max_tokens": 9, "stop": "x"}),
+        ("responses", {"input": "hi", "max_output_tokens": 9}),
+        ("messages", {"messages": CHAT, "max_tokens": 9, "stop_sequences": ["x"]}),
+    ],
+)
+def test_what_every_endpoint_takes_reaches_the_service(api: Api, path: str, body: dict[str, Any]) -> None:
+    options = {"temperature": 0.5, "top_p": 0.9, "top_k": 7, "seed": 3, "goodspeed": {"max_draft": 2}}
+    assert api.client.post(f"/v1/{path}", json=body | options).status_code == 200
+    [wanted] = api.service.wanted
+    assert (wanted.sampling.temperature, wanted.sampling.top_p, wanted.sampling.top_k) == (0.5, 0.9, 7)
+    assert (wanted.sampling.seed, wanted.max_tokens, wanted.max_draft) == (3, 9, 2)
+    assert wanted.stop == (() if path == "responses" else ("x",))
+    assert wanted.is_chat == (path != "completions")
 
 
 def test_what_is_left_open_is_as_the_targets_makers_say(api: Api) -> None:
@@ -170,7 +189,13 @@ def test_what_does_not_fit_into_the_context_is_refused(api: Api) -> None:
 
 def test_conversations_as_templates_know_them(api: Api) -> None:
     parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
-    before = {"role": "assistant", "content": "x", "refusal": None, "tool_calls": None, "annotations": []}
+    before: dict[str, Any] = {
+        "role": "assistant",
+        "content": "x",
+        "refusal": None,
+        "tool_calls": None,
+        "annotations": [],
+    }
     api.chat(messages=[{"role": "developer", "content": "be brief"}, before, {"role": "user", "content": parts}])
     assert bytes(api.service.wanted[0].prompt) == b"system:be brief;assistant:x;user:one two;"
 

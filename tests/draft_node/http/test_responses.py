@@ -107,13 +107,6 @@ def test_a_text_without_any_token_is_a_response_without_output() -> None:
 # -- what is asked for -------------------------------------------------------------------------------------------------
 
 
-def test_everything_asked_for_reaches_the_service(api: Api) -> None:
-    respond(api, temperature=0.5, top_p=0.9, top_k=7, seed=3, max_output_tokens=9, goodspeed={"max_draft": 2})
-    [wanted] = api.service.wanted
-    assert (wanted.sampling.temperature, wanted.sampling.top_p, wanted.sampling.top_k) == (0.5, 0.9, 7)
-    assert (wanted.sampling.seed, wanted.max_tokens, wanted.max_draft, wanted.is_chat) == (3, 9, 2, True)
-
-
 def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
     """The prompt is the one that the same turns make as messages of a chat."""
     service = SpeakingService("Cold.")

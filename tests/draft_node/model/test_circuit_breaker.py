@@ -13,13 +13,8 @@ def test_after_each_failure_in_a_row_it_rests_for_longer():
         while breaker.is_open(now):
             now += 0.5
         ends.append(now)
-    assert [after - before for before, after in pairwise(ends)] == [
-        OPEN_S,
-        2 * OPEN_S,
-        4 * OPEN_S,
-        MAX_OPEN_S,
-        MAX_OPEN_S,
-    ]
+    rests = [after - before for before, after in pairwise(ends)]
+    assert rests == [OPEN_S, 2 * OPEN_S, 4 * OPEN_S, MAX_OPEN_S, MAX_OPEN_S]
     breaker.worked()
     breaker.failed(now)
     assert breaker.is_open(now + OPEN_S - 0.1)

@@ -34,12 +34,8 @@ def test_formats_of_templates(template: str | None, thinking: str | None, tools:
 def test_a_name_counts_more_than_the_template() -> None:
     found = formats_of(QWEN3, tools="mistral", thinking="none")
     assert (found.thinking, found.tools) == (None, TOOLS["mistral"])
-    assert formats_of(None, tools="hermes", thinking="think").markers == (
-        "<think>",
-        "</think>",
-        "<tool_call>",
-        "</tool_call>",
-    )
+    markers = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+    assert formats_of(None, tools="hermes", thinking="think").markers == markers
 
 
 def test_variables_of_templates() -> None:

@@ -1,6 +1,7 @@
 """A node knows what its chat template supports, and the settings that it is given."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_settings_of_the_node_that_are_wrong(settings: str, what: str) -> None:
 
 
 def test_depth() -> None:
-    values = (1, [], {"a": 1}, [1, {"a": []}], json.loads("[" * 500 + "]" * 500))
+    values: tuple[Any, ...] = (1, [], {"a": 1}, [1, {"a": []}], json.loads("[" * 500 + "]" * 500))
     assert [depth(value) for value in values] == [0, 1, 1, 3, 500]
 
 
