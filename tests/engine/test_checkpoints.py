@@ -82,3 +82,9 @@ def test_a_tokenizer_with_more_ids_than_the_model(save_checkpoint: Save) -> None
 def test_devices(device: str) -> None:
     with pytest.raises(ConfigError, match=f"device {device!r}"):
         checkpoints.load("tiny-target", device=device)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float64", "torch.float32"])
+def test_dtypes(dtype: str) -> None:
+    with pytest.raises(ConfigError, match="float32, bfloat16, float16"):
+        checkpoints.load("tiny-target", dtype=dtype)
