@@ -32,6 +32,9 @@ SMALL = {
     "initializer_range": 0.3,  # logits that differ: with the usual 0.02 every attention looks right
 }
 
+Save = Callable[..., Path]
+"""`save_checkpoint`: from a kind of model, or its configuration, to the folder."""
+
 CONFIGS: dict[str, PreTrainedConfig] = {
     "llama": LlamaConfig(**SMALL, num_key_value_heads=4),
     "qwen3": Qwen3Config(**SMALL, num_key_value_heads=2, head_dim=8),
@@ -65,7 +68,7 @@ def make_model(config: PreTrainedConfig, seed: int = 0) -> Any:
 
 
 @pytest.fixture(scope="session")
-def save_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def save_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Save:
     """Write a checkpoint folder; by default of `SMALL` llama with the byte tokenizer."""
 
     def save(config: PreTrainedConfig | str = "llama", tokenizer: Any = None, **changes: Any) -> Path:
@@ -80,6 +83,6 @@ def save_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
 
 
 @pytest.fixture(scope="session", params=list(CONFIGS))
-def architecture(request: pytest.FixtureRequest, save_checkpoint: Callable[..., Path]) -> Path:
+def architecture(request: pytest.FixtureRequest, save_checkpoint: Save) -> Path:
     """The folder of a checkpoint of each architecture in turn."""
     return save_checkpoint(request.param)

@@ -1,7 +1,6 @@
 """Loading: what a checkpoint tells, and every way in which a name or a folder is wrong."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import CheckpointError, ConfigError
+from tests.engine.conftest import Save
 
 
 def edit(folder: Path, **settings: object) -> Path:
@@ -19,7 +19,7 @@ def edit(folder: Path, **settings: object) -> Path:
     return folder
 
 
-def test_what_a_checkpoint_tells(save_checkpoint: Callable[..., Path]) -> None:
+def test_what_a_checkpoint_tells(save_checkpoint: Save) -> None:
     folder = save_checkpoint()
     found = checkpoints.load(str(folder))
     assert (found.name, found.vocab_size, found.num_tokens) == (str(folder), 300, 258)
@@ -29,7 +29,7 @@ def test_what_a_checkpoint_tells(save_checkpoint: Callable[..., Path]) -> None:
     assert found.tokenizer_fingerprint == checkpoints.fingerprint(checkpoints.load_tokenizer(str(folder)))
 
 
-def test_a_mask_is_read_from_the_config(save_checkpoint: Callable[..., Path]) -> None:
+def test_a_mask_is_read_from_the_config(save_checkpoint: Save) -> None:
     """Published PARD checkpoints name it, and not how many tokens they draft at once."""
     ordinary, published, ours = (
         checkpoints.load(str(save_checkpoint(**settings)))
@@ -42,7 +42,7 @@ def test_a_mask_is_read_from_the_config(save_checkpoint: Callable[..., Path]) ->
         assert logits[:, 3:258].isfinite().all()
 
 
-def test_sixteen_bit_weights_run_in_float32_unless_asked(save_checkpoint: Callable[..., Path]) -> None:
+def test_sixteen_bit_weights_run_in_float32_unless_asked(save_checkpoint: Save) -> None:
     folder = edit(save_checkpoint(), dtype="bfloat16")
     weights = {name: tensor.bfloat16() for name, tensor in load_file(folder / "model.safetensors").items()}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -65,7 +65,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
         checkpoints.load(str(tmp_path / "file"))
 
 
-def test_a_weight_of_another_shape(save_checkpoint: Callable[..., Path]) -> None:
+def test_a_weight_of_another_shape(save_checkpoint: Save) -> None:
     folder, name = save_checkpoint(), "model.layers.1.mlp.up_proj.weight"
     weights = load_file(folder / "model.safetensors")
     save_file(weights | {name: weights[name][:3].contiguous()}, folder / "model.safetensors")
@@ -73,7 +73,7 @@ def test_a_weight_of_another_shape(save_checkpoint: Callable[..., Path]) -> None
         checkpoints.load(str(folder))
 
 
-def test_a_tokenizer_with_more_ids_than_the_model(save_checkpoint: Callable[..., Path]) -> None:
+def test_a_tokenizer_with_more_ids_than_the_model(save_checkpoint: Save) -> None:
     with pytest.raises(CheckpointError, match="ids up to 257 and the model only 256 rows"):
         checkpoints.load(str(save_checkpoint("llama", vocab_size=256, eos_token_id=0)))
 
@@ -82,3 +82,9 @@ def test_a_tokenizer_with_more_ids_than_the_model(save_checkpoint: Callable[...,
 def test_devices(device: str) -> None:
     with pytest.raises(ConfigError, match=f"device {device!r}"):
         checkpoints.load("tiny-target", device=device)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float64", "torch.float32"])
+def test_dtypes(dtype: str) -> None:
+    with pytest.raises(ConfigError, match="float32, bfloat16, float16"):
+        checkpoints.load("tiny-target", dtype=dtype)

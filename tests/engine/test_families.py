@@ -4,7 +4,6 @@ The list of docs/MODELS.md is this one. Llama, Qwen3, Mistral and Phi-3 go throu
 """
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import transformers
 
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Chunk, Runner
-from tests.engine.conftest import SMALL
+from tests.engine.conftest import SMALL, Save
 
 SIZES: dict[str, Any] = {name: size for name, size in SMALL.items() if name != "max_position_embeddings"}
 GROUPED: dict[str, Any] = {"num_key_value_heads": 2}
@@ -85,7 +84,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_logits_are_the_models_own(save_checkpoint: Callable[..., Path], family: str) -> None:
+def test_logits_are_the_models_own(save_checkpoint: Save, family: str) -> None:
     """The trial at the start compares logits; here again beyond the window, in pieces."""
     name, changes = FAMILIES[family]
     folder = save_checkpoint(getattr(transformers, f"{name}Config")(**(SIZES | changes)))

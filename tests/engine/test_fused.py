@@ -1,8 +1,7 @@
 """Fused passes compute the model's logits (`test_runner.py` has the rest); bfloat16 on a CPU is batch-invariant."""
 
 import random
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from transformers import LlamaConfig, Qwen2Config, Qwen3Config
 from goodspeed.engine import checkpoints
 from goodspeed.engine.fused import Fused, can_fuse
 from goodspeed.engine.runner import Chunk, Runner, try_model
-from tests.engine.conftest import SMALL
+from tests.engine.conftest import SMALL, Save
 
 has_bfloat16 = pytest.mark.skipif(
     not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this CPU does not multiply in bfloat16"
@@ -30,7 +29,7 @@ TEXT = [(7919 * i + 1) % 250 for i in range(150)]
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
-def test_logits_are_the_unmodified_models(kind: str, save_checkpoint: Callable[..., Path]) -> None:
+def test_logits_are_the_unmodified_models(kind: str, save_checkpoint: Save) -> None:
     folder = str(save_checkpoint(CONFIGS[kind]))
     with torch.inference_mode():
         expected = checkpoints.load(folder).model(torch.tensor([TEXT]), use_cache=False).logits[0]
@@ -41,7 +40,7 @@ def test_logits_are_the_unmodified_models(kind: str, save_checkpoint: Callable[.
     torch.testing.assert_close(found[:, :258], expected[:, :258], atol=1e-3, rtol=1e-4)
 
 
-def test_a_checkpoint_serves_several_runners(save_checkpoint: Callable[..., Path]) -> None:
+def test_a_checkpoint_serves_several_runners(save_checkpoint: Save) -> None:
     checkpoint = checkpoints.load(str(save_checkpoint("llama")))
 
     first, second = (Runner(checkpoint, num_pages=4) for _ in range(2))
@@ -50,7 +49,7 @@ def test_a_checkpoint_serves_several_runners(save_checkpoint: Callable[..., Path
     assert torch.equal(first.forward([Chunk("a", TEXT[:9], 9)]), second.forward([Chunk("a", TEXT[:9], 9)]))
 
 
-def test_other_layers_and_families_are_not_fused(save_checkpoint: Callable[..., Path]) -> None:
+def test_other_layers_and_families_are_not_fused(save_checkpoint: Save) -> None:
     class Other(torch.nn.Linear):
         """Any layer of another kind, as quantised ones are."""
 
@@ -89,7 +88,7 @@ def logits_in_company(runner: Runner, seed: int) -> Tensor:
 
 @has_bfloat16
 @pytest.mark.parametrize("kind", CONFIGS)
-def test_bfloat16_gives_the_same_bits_in_any_batch(kind: str, save_checkpoint: Callable[..., Path]) -> None:
+def test_bfloat16_gives_the_same_bits_in_any_batch(kind: str, save_checkpoint: Save) -> None:
     checkpoint = checkpoints.load(str(save_checkpoint(CONFIGS[kind])), dtype="bfloat16")
     runner = Runner(checkpoint, num_pages=400)
 

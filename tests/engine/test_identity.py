@@ -1,6 +1,5 @@
 """The fingerprint of a model: equal for the same weights, another for anything that changes what is computed."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -9,10 +8,11 @@ from safetensors.torch import load_file, save_file
 from goodspeed.engine import checkpoints
 from goodspeed.engine.folders import public_name
 from goodspeed.engine.identity import NUM_SAMPLES, fingerprint, revision
+from tests.engine.conftest import Save
 from tests.engine.test_checkpoints import edit
 
 
-def test_the_same_checkpoint_is_the_same_wherever_it_lies(save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+def test_the_same_checkpoint_is_the_same_wherever_it_lies(save_checkpoint: Save, tmp_path: Path) -> None:
     folder = save_checkpoint()
     copied = tmp_path / "copied"
     folder.rename(copied)
@@ -24,7 +24,7 @@ def test_the_same_checkpoint_is_the_same_wherever_it_lies(save_checkpoint: Calla
     assert checkpoints.load(str(folder)).model_fingerprint == again.model_fingerprint
 
 
-def test_other_weights_settings_or_precision_are_another_model(save_checkpoint: Callable[..., Path]) -> None:
+def test_other_weights_settings_or_precision_are_another_model(save_checkpoint: Save) -> None:
     folder = save_checkpoint()
     known = {checkpoints.load(str(folder)).model_fingerprint}
     known.add(checkpoints.load(str(folder), dtype="bfloat16").model_fingerprint)

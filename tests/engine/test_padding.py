@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,7 @@ from goodspeed.engine import padding
 from goodspeed.engine.padding import Shape
 from goodspeed.engine.quantized.stored import StoredTensors
 from goodspeed.errors import CheckpointError, ConfigError
-from tests.engine.conftest import CONFIGS, SMALL
+from tests.engine.conftest import CONFIGS, SMALL, Save
 
 HEAD = 8  # width of a head, in all of these
 SHAPE = Shape(hidden=96, intermediate=100, layers=4, queries=12 * HEAD, keys=6 * HEAD)
@@ -35,7 +34,7 @@ def load(folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_logits_and_texts_stay_the_same(kind: str, save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+def test_logits_and_texts_stay_the_same(kind: str, save_checkpoint: Save, tmp_path: Path) -> None:
     source = save_checkpoint(KINDS[kind])
 
     num_parameters = padding.pad(str(source), SHAPE, tmp_path / "padded")
@@ -50,7 +49,7 @@ def test_logits_and_texts_stay_the_same(kind: str, save_checkpoint: Callable[...
 
 
 def test_weights_beyond_a_files_limit_go_into_several(
-    save_checkpoint: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    save_checkpoint: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = save_checkpoint("llama")
     monkeypatch.setattr(padding, "SHARD_BYTES", 100_000)
@@ -64,7 +63,7 @@ def test_weights_beyond_a_files_limit_go_into_several(
         )
 
 
-def test_what_is_written_is_what_is_made_in_memory(save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+def test_what_is_written_is_what_is_made_in_memory(save_checkpoint: Save, tmp_path: Path) -> None:
     source = save_checkpoint("qwen3")
     padding.pad(str(source), SHAPE, tmp_path / "padded")
 
@@ -75,7 +74,7 @@ def test_what_is_written_is_what_is_made_in_memory(save_checkpoint: Callable[...
     assert all(torch.equal(tensor, written.read(name)) for name, tensor in tensors)
 
 
-def test_what_a_killed_process_left_is_removed(save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+def test_what_a_killed_process_left_is_removed(save_checkpoint: Save, tmp_path: Path) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     for pid in (ended.pid, os.getppid()):
@@ -96,17 +95,13 @@ def test_what_a_killed_process_left_is_removed(save_checkpoint: Callable[..., Pa
         (Shape(96, 100, 4, 100, 48), "not whole groups of heads of size 8"),
     ],
 )
-def test_a_shape_that_does_not_fit_is_refused(
-    shape: Shape, said: str, save_checkpoint: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_shape_that_does_not_fit_is_refused(shape: Shape, said: str, save_checkpoint: Save, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=said):
         padding.pad(str(save_checkpoint("qwen3")), shape, tmp_path / "padded")
     assert not list(tmp_path.iterdir())
 
 
-def test_refusals_name_what_is_wrong(
-    save_checkpoint: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refusals_name_what_is_wrong(save_checkpoint: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     llama = str(save_checkpoint("llama"))
     with pytest.raises(ConfigError, match="already exists; name a new folder"):
         padding.pad(llama, SHAPE, tmp_path)

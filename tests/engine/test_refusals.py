@@ -10,6 +10,7 @@ import pytest
 from goodspeed.engine import checkpoints, folders
 from goodspeed.engine.runner import Runner
 from goodspeed.errors import CheckpointError
+from tests.engine.conftest import Save
 from tests.engine.test_checkpoints import edit
 
 Damage = Callable[[Path], object]
@@ -94,9 +95,7 @@ def check(message: str, folder: Path, what: str, what_to_do: str) -> None:
 
 
 @pytest.mark.parametrize(("damage", "what", "what_to_do"), WRONG)
-def test_the_model_the_fault_and_the_way_out(
-    save_checkpoint: Callable[..., Path], damage: Damage, what: str, what_to_do: str
-) -> None:
+def test_the_model_the_fault_and_the_way_out(save_checkpoint: Save, damage: Damage, what: str, what_to_do: str) -> None:
     folder = save_checkpoint()
     damage(folder)
     check(refusal(folder), folder, what, what_to_do)
@@ -104,7 +103,7 @@ def test_the_model_the_fault_and_the_way_out(
 
 @pytest.mark.parametrize("has_config", [True, False])
 def test_a_repository_of_gguf_is_named_so(
-    save_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, has_config: bool
+    save_checkpoint: Save, monkeypatch: pytest.MonkeyPatch, has_config: bool
 ) -> None:
     """The hub is asked for no such files, so only the name of the repository tells."""
     folder = save_checkpoint()
@@ -127,7 +126,7 @@ def test_a_file_of_gguf_is_named_so_whether_it_is_there_or_not(
 
 
 @pytest.mark.thorough
-def test_transformers_says_nothing_beside_a_refusal(save_checkpoint: Callable[..., Path]) -> None:
+def test_transformers_says_nothing_beside_a_refusal(save_checkpoint: Save) -> None:
     folder = save_checkpoint()
     config(rope_scaling={"type": "made_up"})(folder)
     command = [sys.executable, "-m", "goodspeed", "generate", "--model", str(folder), "--prompt", "x"]
@@ -137,9 +136,7 @@ def test_transformers_says_nothing_beside_a_refusal(save_checkpoint: Callable[..
     assert f"{folder}: RoPE type 'made_up'" in refused
 
 
-def test_missing_weights_are_told_in_one_line(
-    save_checkpoint: Callable[..., Path], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_missing_weights_are_told_in_one_line(save_checkpoint: Save, caplog: pytest.LogCaptureFixture) -> None:
     """transformers' own table of them would be as long as the model is deep."""
     folder = save_checkpoint()
     config(num_hidden_layers=3)(folder)

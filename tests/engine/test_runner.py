@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Hashable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -41,20 +42,15 @@ def known(logits: Tensor) -> Tensor:
     return logits[:, :258]
 
 
-def test_one_session_in_pieces(reference: Reference) -> None:
-    runner, tokens = reference.runner(num_pages=8), [72, 101, 108, 108, 111, 3, 4, 5, 6, 7, 8, 9]
-    first = runner.forward([Chunk("a", tokens[:5], 5)])
-    second = runner.forward([Chunk("a", tokens[5:6], 1)])
-    third = runner.forward([Chunk("a", tokens[6:], 6)])
-    found = torch.cat((first, second, third))
-    torch.testing.assert_close(known(found), known(reference.logits(tokens, 12)), atol=1e-4, rtol=0)
+@pytest.mark.parametrize("sizes", [[5, 1, 6], [1] * 40], ids=["pieces", "token by token"])
+def test_one_session_in_pieces_beyond_its_window(reference: Reference, sizes: list[int]) -> None:
+    runner, tokens = reference.runner(num_pages=4, page_size=16), [(7 * i * i) % 250 for i in range(sum(sizes))]
+    ends = list(accumulate(sizes))
+    found = torch.cat(
+        [runner.forward([Chunk("a", tokens[end - n : end], n)]) for n, end in zip(sizes, ends, strict=True)]
+    )
+    torch.testing.assert_close(known(found), known(reference.logits(tokens, len(tokens))), atol=1e-4, rtol=0)
     assert torch.isneginf(found[:, 258:]).all()
-
-
-def test_one_session_token_by_token_beyond_its_window(reference: Reference) -> None:
-    runner, tokens = reference.runner(num_pages=4, page_size=16), [(7 * i * i) % 250 for i in range(40)]
-    found = torch.cat([runner.forward([Chunk("a", [token], 1)]) for token in tokens])
-    torch.testing.assert_close(known(found), known(reference.logits(tokens, 40)), atol=1e-4, rtol=0)
 
 
 @pytest.mark.thorough

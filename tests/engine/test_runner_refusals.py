@@ -1,18 +1,16 @@
 """A runner refuses impossible calls, and a refusal changes nothing."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 import torch
 
 from goodspeed.engine import checkpoints, host_memory
 from goodspeed.engine.runner import Chunk, Runner, try_model
 from goodspeed.errors import ConfigError, PromptError
+from tests.engine.conftest import Save
 
 
 @pytest.fixture(scope="module")
-def runner(save_checkpoint: Callable[..., Path]) -> Runner:
+def runner(save_checkpoint: Save) -> Runner:
     return Runner(checkpoints.load(str(save_checkpoint())), num_pages=100)
 
 

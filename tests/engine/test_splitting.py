@@ -1,13 +1,11 @@
 """`--tp` refuses models that it cannot split by name, before anything is loaded or started."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 import torch
 
 from goodspeed.engine.splitting import refuse_folder, refuse_heads, refuse_split
 from goodspeed.errors import ConfigError, NotInstalled
+from tests.engine.conftest import Save
 from verify_node.config import VerifyConfig
 
 
@@ -33,7 +31,7 @@ def test_heads_that_can_be_shared_or_are_not_told_pass() -> None:
 
 
 def test_a_folder_is_refused_by_its_config_and_without_accelerate(
-    save_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    save_checkpoint: Save, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigError, match="1 key value heads"):
         refuse_folder(str(save_checkpoint("phi3")), 2)
@@ -43,9 +41,7 @@ def test_a_folder_is_refused_by_its_config_and_without_accelerate(
         refuse_folder("tiny-target", 2)
 
 
-def test_a_model_without_a_plan_is_refused(
-    save_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_without_a_plan_is_refused(save_checkpoint: Save, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = str(save_checkpoint("llama"))
     refuse_split(folder, 2, "cpu")
     monkeypatch.setattr("transformers.LlamaConfig.base_model_tp_plan", None)

@@ -1,6 +1,5 @@
 """Models that would compute a wrong answer are refused by name, with the reason."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.paged.attention import refuse_unknown
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import UnsupportedModelError
+from tests.engine.conftest import Save
 from tests.engine.test_families import SIZES
 
 
@@ -51,7 +51,7 @@ def open_runner(folder: Path) -> Runner:
         ("Lfm2", {"num_key_value_heads": 2, "layer_types": ["conv", "full_attention"]}, "layer types \\['conv'\\]"),
     ],
 )
-def test_refused_by_name(save_checkpoint: Callable[..., Path], name: str, changes: dict[str, Any], reason: str) -> None:
+def test_refused_by_name(save_checkpoint: Save, name: str, changes: dict[str, Any], reason: str) -> None:
     folder = save_checkpoint(getattr(transformers, f"{name}Config")(**(SIZES | changes)))
     with pytest.raises(UnsupportedModelError, match=reason):
         open_runner(folder)
@@ -73,7 +73,7 @@ def test_masks_dropout_and_looking_ahead(given: dict[str, Any], what: str) -> No
         refuse_unknown({}, **({"attention_mask": None, "dropout": 0.0, "is_causal": None} | given))
 
 
-def test_a_model_that_mixes_tokens_outside_attention(save_checkpoint: Callable[..., Path]) -> None:
+def test_a_model_that_mixes_tokens_outside_attention(save_checkpoint: Save) -> None:
     """Nothing in the configuration tells; the trial against the model's own logits does."""
     checkpoint = checkpoints.load(str(save_checkpoint()))
     decoder: Any = checkpoint.model.model
@@ -94,7 +94,7 @@ class Shifted(nn.Module):
         return normed
 
 
-def test_a_window_that_attention_is_not_told(save_checkpoint: Callable[..., Path]) -> None:
+def test_a_window_that_attention_is_not_told(save_checkpoint: Save) -> None:
     checkpoint = checkpoints.load(str(save_checkpoint("llama")))
     checkpoint.model.config.sliding_window = 9
     with pytest.raises(UnsupportedModelError, match=r"layer 0 has 9 in config\.json, but requests None"):
@@ -102,12 +102,12 @@ def test_a_window_that_attention_is_not_told(save_checkpoint: Callable[..., Path
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_sixteen_bits_pass_the_trial(save_checkpoint: Callable[..., Path], dtype: str) -> None:
+def test_sixteen_bits_pass_the_trial(save_checkpoint: Save, dtype: str) -> None:
     runner = Runner(checkpoints.load(str(save_checkpoint("qwen3")), dtype=dtype), num_pages=16)
     assert runner.forward([Chunk("a", [1, 2, 3], 2)]).dtype == torch.float32
 
 
-def test_the_model_alone_says_how_to_call_it(save_checkpoint: Callable[..., Path]) -> None:
+def test_the_model_alone_says_how_to_call_it(save_checkpoint: Save) -> None:
     runner = open_runner(save_checkpoint("phi3"))
     with pytest.raises(RuntimeError, match="call it through"):
         runner.checkpoint.model(torch.zeros((1, 2), dtype=torch.int64))

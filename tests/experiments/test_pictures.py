@@ -1,6 +1,7 @@
 """The experiments' pictures, drawn from the committed results: nothing is cut off, covered, unexplained or alike."""
 
 from importlib import import_module
+from typing import Any
 
 import pytest
 from matplotlib.colors import to_rgb
@@ -127,5 +128,6 @@ def test_the_same_picture_is_the_same_bytes():
 def test_stacked_parts_follow_each_other():
     picture = plots.stacked("t", "s", ["a", "b"], {"one": [1, 2], "two": [3, 4], "none": [0, 0]})
     (axes,) = picture.figure.axes
-    assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, 1), (0, 2), (1, 3), (2, 4), (4, 0), (6, 0)]
+    bars: list[Any] = list(axes.patches)
+    assert [(bar.get_x(), bar.get_width()) for bar in bars] == [(0, 1), (0, 2), (1, 3), (2, 4), (4, 0), (6, 0)]
     assert axes.get_xlim() == pytest.approx((0.0, 1.05 * 6))  # the longest is not cut off

@@ -48,15 +48,6 @@ def test_interrupted_run_equals_the_uninterrupted_one(tmp_path: Path) -> None:
     assert all(torch.equal(a, weights(resumed)[name]) for name, a in weights(whole).items())
 
 
-def test_without_the_optimizer_state_it_would_differ(tmp_path: Path) -> None:
-    """The control: what the state file holds matters."""
-    whole, cut = advance(microscopic(tmp_path), 12), advance(microscopic(tmp_path), 7)
-    fresh = Run(cut.model, tmp_path)
-    fresh.step = 7
-    advance(fresh, 5)
-    assert any(not torch.equal(a, weights(fresh)[name]) for name, a in weights(whole).items())
-
-
 def test_interrupted_decay_goes_on(tmp_path: Path) -> None:
     run = advance(microscopic(tmp_path), 4)
     run.decay(6)

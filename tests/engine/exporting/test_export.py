@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ from goodspeed.engine.exporting import vocabulary
 from goodspeed.engine.exporting.checkpoint import export
 from goodspeed.engine.tokenizing.text import encode_part
 from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError
-from tests.engine.conftest import SMALL, make_tokenizer
+from tests.engine.conftest import SMALL, Save, make_tokenizer
 
 TEXTS = (
     "".join(map(chr, range(1, 128))),
@@ -108,7 +108,7 @@ CHECKPOINTS = {
 
 
 @pytest.mark.parametrize("kind", CHECKPOINTS)
-def test_other_checkpoints_write_as_here(kind: str, save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+def test_other_checkpoints_write_as_here(kind: str, save_checkpoint: Save, tmp_path: Path) -> None:
     folder = save_checkpoint(CHECKPOINTS[kind])
     export(str(folder), tmp_path / "it.gguf", "f32")
     prompt = list(range(40, 90))
@@ -125,7 +125,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("name", [*STEPS])
-def test_other_tokenizers_encode_as_here(name: str, save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+def test_other_tokenizers_encode_as_here(name: str, save_checkpoint: Save, tmp_path: Path) -> None:
     tokenizer = tokenizer_with(STEPS[name])
     tokenizer.backend_tokenizer.model.ignore_merges = name == "llama-bpe"
     export(str(save_checkpoint("llama", tokenizer)), tmp_path / "it.gguf", "f32")
@@ -134,9 +134,7 @@ def test_other_tokenizers_encode_as_here(name: str, save_checkpoint: Callable[..
             assert server.ask("tokenize", content=text)["tokens"] == encode_part(tokenizer, text), text
 
 
-def test_a_tokenizer_that_llama_cpp_would_merge_otherwise_is_refused(
-    save_checkpoint: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_tokenizer_that_llama_cpp_would_merge_otherwise_is_refused(save_checkpoint: Save, tmp_path: Path) -> None:
     tokenizer = tokenizer_with(STEPS["llama-bpe"])
     with pytest.raises(UnsupportedModelError, match="ignore_merges"):
         export(str(save_checkpoint("llama", tokenizer)), tmp_path / "it.gguf", "f32")
@@ -165,7 +163,7 @@ def test_smaller_numbers_make_smaller_files(tmp_path: Path) -> None:
     ids=("family", "windows", "activation", "angles"),
 )
 def test_what_llama_cpp_would_compute_otherwise_is_refused(
-    config: Any, said: str, save_checkpoint: Callable[..., Path], tmp_path: Path
+    config: Any, said: str, save_checkpoint: Save, tmp_path: Path
 ) -> None:
     folder = save_checkpoint(config)
     with pytest.raises(CheckpointError, match=said):
@@ -173,7 +171,7 @@ def test_what_llama_cpp_would_compute_otherwise_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_an_unknown_pre_tokenizer_is_refused(save_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+def test_an_unknown_pre_tokenizer_is_refused(save_checkpoint: Save, tmp_path: Path) -> None:
     folder = save_checkpoint("llama", tokenizer_with(split(r"\p{L}+")))
     with pytest.raises(CheckpointError, match=r"pre-tokenizer .* is unknown"):
         export(str(folder), tmp_path / "it.gguf", "f32")

@@ -1,7 +1,7 @@
 """Trees at the end of a chunk: each node's logits are those of its path, and what is kept of a tree never branched."""
 
 import random
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +15,7 @@ from goodspeed.engine.paged import passes
 from goodspeed.engine.paged.trees import Tree
 from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.errors import UnsupportedModelError
+from tests.engine.conftest import Save
 from tests.engine.test_runner import Reference, known
 
 PROMPT = [72, 101, 108, 108, 111, 3, 4, 5, 6, 7, 8, 9]
@@ -181,7 +182,7 @@ def test_a_window_hides_by_position_and_not_by_row() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("broken", ["sees", "depths"])
 def test_a_model_whose_trees_are_computed_wrongly_is_refused(
-    broken: str, dtype: str, save_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    broken: str, dtype: str, save_checkpoint: Save, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The trial at load would notice that branches see each other, or that nodes are rotated for their rows."""
 

@@ -1,6 +1,5 @@
 """A model split over two real processes computes what the whole one does, whatever happens around it."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +8,8 @@ import pytest
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Chunk, TreePath
 from goodspeed.errors import PromptError, RankLost
-from tests.engine.conftest import CONFIGS
+from tests.engine.conftest import CONFIGS, Save
 from tests.engine.parallel.worlds import NUM_KNOWN, PAGES, TOLERANCE, World, world
-
-Save = Callable[..., Path]
 
 
 def assert_same_memory(one: World) -> None:

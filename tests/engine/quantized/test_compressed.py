@@ -1,6 +1,5 @@
 """Checkpoints as llm-compressor writes them, made with the package compressed-tensors itself."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,10 @@ from torch import Tensor
 
 from goodspeed.engine import checkpoints
 from goodspeed.errors import CheckpointError
+from tests.engine.conftest import Save
 from tests.engine.quantized.making import Tensors, change, write_pair
 from tests.engine.quantized.test_same_numbers import compare
 
-Save = Callable[..., Path]
 INT4 = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 16}
 INT8 = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"}
 FLOAT8 = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel"}

@@ -1,6 +1,5 @@
 """Checkpoints of 8-bit floating-point weights: plain weights of the same numbers, the same that transformers makes."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, FineGrainedFP8Config
 
 from goodspeed.engine import checkpoints
 from goodspeed.errors import CheckpointError
+from tests.engine.conftest import Save
 from tests.engine.quantized.making import Tensors, change, write_pair
 from tests.engine.quantized.test_same_numbers import compare
 
-Save = Callable[..., Path]
 FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic"}
 
 

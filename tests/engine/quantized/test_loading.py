@@ -17,11 +17,11 @@ from goodspeed.engine.quantized.int4_linear import Int4Linear
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.splitting import Split, refuse_folder
 from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError
+from tests.engine.conftest import Save
 from tests.engine.quantized.making import Tensors, awq_pair, change
 from tests.engine.test_checkpoints import edit
 from tests.engine.test_families import SIZES
 
-Save = Callable[..., Path]
 GATE = "model.layers.1.mlp.gate_proj"
 
 

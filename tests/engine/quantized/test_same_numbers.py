@@ -1,6 +1,5 @@
 """A quantised checkpoint in float32 is the plain checkpoint of the same numbers, bit for bit."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ import transformers
 
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Chunk, Runner
+from tests.engine.conftest import Save
 from tests.engine.quantized.making import awq_pair
 from tests.engine.test_families import SIZES
 
-Save = Callable[..., Path]
 TOKENS = [(i * i) % 250 for i in range(40)]
 
 

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from goodspeed.engine.tokenizing.generation_settings import (
     read,
 )
 from goodspeed.errors import CheckpointError
+from tests.engine.conftest import Save
 
 
 def settings(folder: Path, for_all: object = None, for_chats: object = None) -> GenerationSettings:
@@ -115,7 +115,7 @@ def test_what_is_no_object(tmp_path: Path, content: str) -> None:
 
 
 def test_a_checkpoint_brings_its_settings_or_is_told_not_to(
-    save_checkpoint: Callable[..., Path], caplog: pytest.LogCaptureFixture
+    save_checkpoint: Save, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = save_checkpoint()
     (folder / FOR_ALL).write_text(json.dumps({"top_k": 7, "min_p": 0.5, "typical_p": 0.5, "eos_token_id": [256, 3]}))
@@ -133,7 +133,7 @@ def test_a_checkpoint_brings_its_settings_or_is_told_not_to(
 
 
 @pytest.mark.parametrize("eos", [[-1], list(range(65))])
-def test_what_ends_a_text_is_a_few_token_ids(save_checkpoint: Callable[..., Path], eos: object) -> None:
+def test_what_ends_a_text_is_a_few_token_ids(save_checkpoint: Save, eos: object) -> None:
     folder = save_checkpoint()
     (folder / FOR_ALL).write_text(json.dumps({"eos_token_id": eos}))
     with pytest.raises(CheckpointError, match=r"eos_token_id is .* at most 64; correct generation_config.json"):

@@ -11,11 +11,12 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.tokenizing import text
 from goodspeed.engine.tokenizing.text_stream import TextStream
 from goodspeed.errors import PromptError
+from tests.engine.conftest import Save
 
 MakeTokenizer = Callable[..., Any]
 
 
-def test_models_padded_differently_have_one_fingerprint(save_checkpoint: Callable[..., Path]) -> None:
+def test_models_padded_differently_have_one_fingerprint(save_checkpoint: Save) -> None:
     narrow, wide = (checkpoints.load(str(save_checkpoint("llama", vocab_size=size))) for size in (258, 384))
     assert (narrow.vocab_size, wide.vocab_size) == (258, 384)
     assert narrow.tokenizer_fingerprint == wide.tokenizer_fingerprint

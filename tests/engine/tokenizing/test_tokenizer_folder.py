@@ -16,8 +16,8 @@ from goodspeed.engine.tokenizing import text, tokenizer_folder
 from goodspeed.engine.tokenizing.text import Inputs
 from goodspeed.errors import CheckpointError, PromptError
 from tests import chats
+from tests.engine.conftest import Save
 
-Save = Callable[..., Path]
 CHAT = [{"role": "user", "content": "the <end> 日本"}]
 
 

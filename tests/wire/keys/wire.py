@@ -62,7 +62,7 @@ async def keyed() -> AsyncIterator[KeyedNet]:
 
 
 @contextmanager
-def raw_socket(endpoint: str, kind: int = zmq.DEALER, **options: Any) -> Iterator["zmq.Socket[bytes]"]:
+def raw_socket(endpoint: str, kind: int = zmq.DEALER, /, **options: Any) -> Iterator["zmq.Socket[bytes]"]:
     """A peer that does not play by our rules."""
     with zmq.Context() as context, context.socket(kind) as peer:
         peer.linger = 0
