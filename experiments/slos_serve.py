@@ -11,9 +11,9 @@ A100; our drafts are made elsewhere. Our nodes' state machines run as they are, 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import partial
-from itertools import chain, product
+from itertools import product
 
 from matplotlib.figure import Figure
 
@@ -29,6 +29,9 @@ from experiments.slo.slos_serve_worlds import A100, Cell, Config, Row, load, may
 PER_S = 1000
 """Rates are tried in thousandths of a request per second."""
 
+STEP = 1.12
+"""By so much rates differ until one held and one failed."""
+
 MOST_PER_S = 60.0
 """No rate above is tried: prompts alone would take twice the time that there is."""
 
@@ -39,47 +42,44 @@ NOTES = [
 
 
 def experiment(config: Config) -> Outcome:
-    measured = list(chain(*each("capacities", partial(measure, config), series(config), config.processes)))
+    measured = each("capacities", partial(measure, config), list(cells(config)), config.processes)
     rows, curves = [row for row, _ in measured], [load for _, loads in measured for load in loads]
     told = facts(rows, curves) | {"scheduler_ms": scheduling_ms(A100, config.crowds, config.seed)}
     return Outcome(rows=rows, curves=curves, findings=findings(told), facts=told, notes=NOTES)
 
 
-def series(config: Config) -> list[list[Cell]]:
-    """The cells of each policy in each scenario: one for each window."""
-    found = [
-        [Cell(name, policy, window=window) for window in range(len(scenario.begins_s))]
-        for name, scenario in config.scenarios.items()
-        for policy in (*config.policies, *BASELINES)
-        if may_serve(scenario, policy)
-    ]
-    far = product(config.far_s, config.far_scenarios, config.far_policies)
-    return found + [[Cell(name, policy, latency_s)] for latency_s, name, policy in far]
+def cells(config: Config) -> Iterator[Cell]:
+    for name, scenario in config.scenarios.items():
+        for window, policy in product(range(len(scenario.begins_s)), (*config.policies, *BASELINES)):
+            if may_serve(scenario, policy):
+                yield Cell(name, policy, window=window)
+    for latency_s, name in product(config.far_s, config.far_scenarios):
+        yield from (Cell(name, policy, latency_s) for policy in config.far_policies)
 
 
-def measure(config: Config, cells: Sequence[Cell]) -> list[tuple[Row, list[Row]]]:
+def measure(config: Config, cell: Cell) -> tuple[Row, list[Row]]:
     """The capacities of a policy in its best variant, with what it made of that load; and every load tried.
 
-    The search of each variant and window begins at what the one before found.
+    A variant that fails with the load that another one holds is not searched.
     """
-    guess, measured = round(PER_S * config.scenarios[cells[0].scenario].requests_per_s), []
-    for cell in cells:
-        found = []
-        for variant in rivals(config, cell) if cell.policy in BASELINES else [""]:
-            row, loads = _measure(config, cell, variant, guess)
-            found.append((row, loads))
-            guess = round(PER_S * row["capacity"]) or guess
-        measured.append(max(found, key=lambda pair: (pair[0]["capacity"], pair[0]["capacity_few"])))
-    return measured
+    found: list[tuple[Row, list[Row]]] = []
+    number, guess = 0, round(PER_S * config.scenarios[cell.scenario].requests_per_s)
+    for variant in rivals(config, cell) if cell.policy in BASELINES else [""]:
+        tried = Tried(partial(_load, config, cell, variant))
+        if number and tried.violations(number) > ALLOWED:
+            continue
+        most = round(PER_S * MOST_PER_S)
+        number = highest(tried.violations, ALLOWED, start=number or guess, most=most, ratio=config.ratio, step=STEP)
+        few = 0
+        if number and cell.scenario == FEW_SCENARIO and not (cell.window or cell.latency_s):
+            start = max(1, round(number / STEP))
+            few = highest(tried.violations, FEW, start=start, most=number, ratio=config.ratio, step=STEP)
+        found.append((tried.best(number) | {"capacity": number / PER_S, "capacity_few": few / PER_S}, tried.rows))
+    return max(found, key=lambda pair: (pair[0]["capacity"], pair[0]["capacity_few"]))
 
 
-def _measure(config: Config, cell: Cell, variant: str, guess: int) -> tuple[Row, list[Row]]:
-    tried = Tried(lambda number: load(config, cell, number / PER_S, variant, ALLOWED))
-    number = highest(tried.violations, ALLOWED, start=guess, most=round(PER_S * MOST_PER_S), ratio=config.ratio)
-    few = 0
-    if number and cell.scenario == FEW_SCENARIO and not cell.latency_s:
-        few = highest(tried.violations, FEW, start=max(1, round(0.9 * number)), most=number, ratio=config.ratio)
-    return tried.best(number) | {"capacity": number / PER_S, "capacity_few": few / PER_S}, tried.rows
+def _load(config: Config, cell: Cell, variant: str, number: int) -> Row:
+    return load(config, cell, number / PER_S, variant, ALLOWED)
 
 
 def draw(_: Config, results: Results) -> Figure:

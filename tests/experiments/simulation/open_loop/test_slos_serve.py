@@ -9,7 +9,7 @@ from experiments.simulation.open_loop.crowd import NUM_NEW, NUM_RUNNING, crowd
 from experiments.slo.admission_policies import BASELINES, DISTSERVE, OURS, POLICIES, SARATHI, VLLM, VLLM_SPEC
 from experiments.slo.slos_serve_claims import ALLOWED, FEW, facts, findings, geometric_mean
 from experiments.slo.slos_serve_worlds import A100, Cell, Config, arrivals, load, may_serve, rivals, served
-from experiments.slos_serve import draw, experiment
+from experiments.slos_serve import cells, draw, experiment
 
 QUICK = harness.load(harness.HERE / "configs" / "slos_serve.toml", "quick", Config)
 FULL = harness.load(harness.HERE / "configs" / "slos_serve.toml", "full", Config)
@@ -174,9 +174,10 @@ def test_what_is_told_of_a_tiny_run():
     outcome = experiment(config)
     names = [(one["policy"], one["window"], one["latency_ms"]) for one in outcome.rows]
     assert names == [
-        *((name, number, 0.0) for name in (OURS, "none", *BASELINES) for number in (0, 1)),
+        *((name, number, 0.0) for number in (0, 1) for name in (OURS, "none", *BASELINES)),
         (OURS, 0, 50.0),
     ]
+    assert len(list(cells(config))) == len(outcome.rows)
     assert {"over", "over_best", "geometric_mean", "broken_by_tens", "scheduler_ms", "distances"} <= set(outcome.facts)
     assert {"p50", "p99"} <= set(outcome.facts["scheduler_ms"])
     for one in outcome.rows:
