@@ -1,9 +1,11 @@
 """The experiment on SLOs-Serve's figures: who meets which requests, capacities and ratios by hand, what it tells."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from experiments import slos_serve
 from experiments.harness import experiment as harness
 from experiments.simulation.open_loop.crowd import NUM_NEW, NUM_RUNNING, crowd
 from experiments.slo.admission_policies import BASELINES, DISTSERVE, OURS, POLICIES, SARATHI, VLLM, VLLM_SPEC
@@ -165,6 +167,22 @@ def test_a_crowd_is_decided_on_at_once_beside_those_who_run():
     sizes = [(one.num_new, one.num_promised >= NUM_RUNNING) for one in done.scheduling if one.num_new]
     assert sizes[-2:] == [(NUM_NEW, True)] * 2
     assert all(one.seconds > 0.0 for one in done.scheduling)
+
+
+def test_the_best_variant_counts_and_those_below_it_are_asked_once(monkeypatch):
+    holds = {"first": 2.0, "worse": 1.9, "best": 3.0, "worst": 0.1}
+    asked = Counter()
+
+    def load(config, cell, requests_per_s, variant, most_missed):
+        asked[variant] += 1
+        return {"violations": float(requests_per_s > holds[variant]), "variant": variant, "rate": requests_per_s}
+
+    monkeypatch.setattr(slos_serve, "load", load)
+    monkeypatch.setattr(slos_serve, "rivals", lambda config, cell: holds)
+    row, loads = slos_serve.measure(FULL, Cell("Coder", VLLM))
+    assert 3.0 / FULL.ratio <= row["capacity"] <= 3.0
+    assert (row["variant"], len(loads)) == ("best", asked["best"])
+    assert asked["worse"] == asked["worst"] == 1
 
 
 @pytest.mark.thorough
