@@ -52,11 +52,12 @@ class Ratio(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Ratio:
-        return cls(geometric_mean(values), min(values), max(values))
+        least, most = min(values), max(values)
+        return cls(min(max(geometric_mean(values), least), most), least, most)  # rounding may leave the range
 
     def found(self, what: str, paper: float | None = None, least: float | None = None) -> Finding:
         """Returns what the table says of it. least: the ratio that is wanted."""
-        what = f"{what} ({self.least:.2f} to {self.most:.2f})"
+        what += f" ({self.least:.2f} to {self.most:.2f})" if self.least < self.most else ""
         if least is None:
             return Finding(what, self.mean, paper)
         return Finding(what, self.mean, paper, f"at least {least:g}", self.mean >= least)

@@ -9,7 +9,7 @@ from experiments import slos_serve
 from experiments.harness import experiment as harness
 from experiments.simulation.open_loop.crowd import NUM_NEW, NUM_RUNNING, crowd
 from experiments.slo.admission_policies import BASELINES, DISTSERVE, OURS, POLICIES, SARATHI, VLLM, VLLM_SPEC
-from experiments.slo.slos_serve_claims import ALLOWED, FEW, facts, findings, geometric_mean
+from experiments.slo.slos_serve_claims import ALLOWED, FEW, Ratio, facts, findings, geometric_mean
 from experiments.slo.slos_serve_worlds import A100, Cell, Config, arrivals, load, may_serve, rivals, served
 from experiments.slos_serve import cells, draw, experiment
 
@@ -81,6 +81,11 @@ def test_ratios_are_over_each_baseline_and_over_the_best_one_of_the_same_window(
     assert (told["num_promised"], told["broken_by_tens"], told["broken_late"]) == (100, 0, 4)
     assert [one["latency_ms"] for one in told["distances"]] == [50.0]
     assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
+
+
+def test_the_mean_of_one_window_is_its_ratio():
+    for value in (1.5275, 1.41 / 0.31, 3.58 / 2.25):
+        assert Ratio.of([value]) == (value, value, value)
 
 
 def test_the_range_of_a_mean_of_scenarios_is_that_of_its_windows():
