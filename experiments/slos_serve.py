@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import product
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.harness import styles
@@ -24,11 +23,14 @@ from experiments.harness.processes import each
 from experiments.simulation.open_loop.crowd import scheduling_ms
 from experiments.simulation.open_loop.threshold import Tried, highest
 from experiments.slo.admission_policies import BASELINES, NO_PROMISES, OURS, VLLM
-from experiments.slo.slos_serve_claims import ALLOWED, FEW, FEW_SCENARIO, capacities, facts, findings, ratio
+from experiments.slo.slos_serve_claims import ALLOWED, FEW, FEW_SCENARIO, facts, findings, ranges, ratios
 from experiments.slo.slos_serve_worlds import A100, Cell, Config, Row, load, may_serve, rivals
 
-PER_S = 100
-"""Rates are tried in hundredths of a request per second."""
+PER_S = 1000
+"""Rates are tried in thousandths of a request per second."""
+
+STEP = 1.12
+"""By so much rates differ until one held and one failed."""
 
 MOST_PER_S = 60.0
 """No rate above is tried: prompts alone would take twice the time that there is."""
@@ -48,44 +50,54 @@ def experiment(config: Config) -> Outcome:
 
 def cells(config: Config) -> Iterator[Cell]:
     for name, scenario in config.scenarios.items():
-        for seed, policy in product(range(scenario.seeds), (*config.policies, *BASELINES)):
+        for window, policy in product(range(len(scenario.begins_s)), (*config.policies, *BASELINES)):
             if may_serve(scenario, policy):
-                yield Cell(name, policy, seed=seed)
+                yield Cell(name, policy, window=window)
     for latency_s, name in product(config.far_s, config.far_scenarios):
         yield from (Cell(name, policy, latency_s) for policy in config.far_policies)
 
 
 def measure(config: Config, cell: Cell) -> tuple[Row, list[Row]]:
-    """The capacities of a policy in its best variant, with what it made of that load; and every load tried."""
-    names = rivals(config, cell) if cell.policy in BASELINES else [""]
-    found = [_measure(config, cell, variant) for variant in names]
+    """The capacities of a policy in its best variant, with what it made of that load; and every load tried.
+
+    A variant that fails with the load that another one holds is not searched.
+    """
+    found: list[tuple[Row, list[Row]]] = []
+    number, guess = 0, round(PER_S * config.scenarios[cell.scenario].requests_per_s)
+    for variant in rivals(config, cell) if cell.policy in BASELINES else [""]:
+        tried = Tried(partial(_load, config, cell, variant))
+        if number and tried.violations(number) > ALLOWED:
+            continue
+        most = round(PER_S * MOST_PER_S)
+        number = highest(tried.violations, ALLOWED, start=number or guess, most=most, ratio=config.ratio, step=STEP)
+        few = 0
+        if number and cell.scenario == FEW_SCENARIO and not (cell.window or cell.latency_s):
+            start = max(1, round(number / STEP))
+            few = highest(tried.violations, FEW, start=start, most=number, ratio=config.ratio, step=STEP)
+        found.append((tried.best(number) | {"capacity": number / PER_S, "capacity_few": few / PER_S}, tried.rows))
     return max(found, key=lambda pair: (pair[0]["capacity"], pair[0]["capacity_few"]))
 
 
-def _measure(config: Config, cell: Cell, variant: str) -> tuple[Row, list[Row]]:
-    tried = Tried(lambda number: load(config, cell, number / PER_S, variant, ALLOWED))
-    guess, most = round(PER_S * config.scenarios[cell.scenario].requests_per_s), round(PER_S * MOST_PER_S)
-    number = highest(tried.violations, ALLOWED, start=guess, most=most, ratio=config.ratio)
-    few = 0
-    if number and cell.scenario == FEW_SCENARIO and not cell.latency_s:
-        few = highest(tried.violations, FEW, start=max(1, number // 2), most=number, ratio=config.ratio)
-    return tried.best(number) | {"capacity": number / PER_S, "capacity_few": few / PER_S}, tried.rows
+def _load(config: Config, cell: Cell, variant: str, number: int) -> Row:
+    return load(config, cell, number / PER_S, variant, ALLOWED)
 
 
 def draw(_: Config, results: Results) -> Figure:
-    """Capacities over that of vLLM, by scenario."""
+    """Capacities over that of vLLM, by scenario, with the range over the windows."""
     figure = new_figure(10.0, 4.8)
     axes = figure.subplots()
-    near = capacities([one for one in results.rows if not one["latency_ms"]], "capacity")
-    served = {policy for own in near.values() for policy in own}
+    near = [one for one in results.rows if not one["latency_ms"]]
+    scenarios, served = list(dict.fromkeys(one["scenario"] for one in near)), {one["policy"] for one in near}
     shown = styles.numbers([one for one in (OURS, NO_PROMISES, *BASELINES) if one in served], OURS)
     width = 0.8 / len(shown)
     for place, (policy, number) in enumerate(shown.items()):
-        places = np.arange(len(near)) + width * (place - (len(shown) - 1) / 2)
-        heights = [ratio(own[policy], own[VLLM]) if policy in own else 0.0 for own in near.values()]
-        axes.bar(places, heights, width, label=policy, **styles.bar(number))
+        over = ranges(ratios(near, "capacity", [VLLM], ours=policy))
+        places = [scenarios.index(name) + width * (place - (len(shown) - 1) / 2) for name in over]
+        heights = [one.mean for one in over.values()]
+        errors = [[one.mean - one.least for one in over.values()], [one.most - one.mean for one in over.values()]]
+        axes.bar(places, heights, width, label=policy, yerr=errors, **styles.bar(number))
     axes.axhline(1.0, color="black", linewidth=0.8)
-    axes.set_xticks(range(len(near)), list(near))
+    axes.set_xticks(range(len(scenarios)), scenarios)
     axes.set_ylabel("requests/s with at most 10 % missed,\nover vLLM's")
     return styles.finish(figure, "Requests that keep their service levels, by every ten tokens", OURS)
 

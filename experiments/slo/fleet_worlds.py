@@ -116,7 +116,8 @@ def arrivals(config: Config, study: Study, replicas: int, number: int, requests_
     scenario = config.scenarios[study.scenario]
     own = range(number * replicas, (number + 1) * replicas) if study.windows == "own" else [number]
     recorded = partial(window, scenario.trace, window_s=study.window_s)
-    times = sorted(at_s for place in own for at_s in recorded(begin_s=scenario.begin_s + place * study.window_s))
+    [begin_s] = scenario.begins_s
+    times = sorted(at_s for place in own for at_s in recorded(begin_s=begin_s + place * study.window_s))
     return squeezed(config, study.scenario, times, study.window_s, requests_per_s)
 
 

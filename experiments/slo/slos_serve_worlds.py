@@ -49,11 +49,10 @@ class Scenario:
     """Requests and the times at which they come."""
 
     trace: str
-    begin_s: float  # of its window
+    begins_s: list[float]  # of its windows, each with its own draw of lengths and texts, and a capacity of its own
     requests_per_s: float  # a guess at the capacity
     stages: list[Stage]
     window_s: float = 40.0  # of the trace
-    seeds: int = 1  # so many draws of lengths and texts, each with a capacity of its own
     drafts: bool = True  # the paper's model for it has a draft model
 
 
@@ -90,7 +89,7 @@ class Cell:
     scenario: str
     policy: str
     latency_s: float = 0.0
-    seed: int = 0  # added to the config's
+    window: int = 0  # its number; added to the config's seed
 
 
 def load(config: Config, cell: Cell, requests_per_s: float, variant: str = "", most_missed: float = 1.0) -> Row:
@@ -98,7 +97,7 @@ def load(config: Config, cell: Cell, requests_per_s: float, variant: str = "", m
 
     The share of a lost run is that of texts missed by then, of all; it has no other figures but those of promises.
     """
-    key = {"scenario": cell.scenario, "policy": cell.policy, "latency_ms": 1000 * cell.latency_s, "seed": cell.seed}
+    key = {"scenario": cell.scenario, "policy": cell.policy, "latency_ms": 1000 * cell.latency_s, "window": cell.window}
     key |= {"variant": variant, "requests_per_s": requests_per_s}
     if cell.policy in BASELINES:
         num_gpus, serve_with = rivals(config, cell)[variant]
@@ -115,7 +114,7 @@ def served(config: Config, cell: Cell, coming: Sequence[Arrival], most_missed: f
     """Returns what our nodes make of these requests."""
     changes = POLICIES[cell.policy] | ({} if config.scenarios[cell.scenario].drafts else {"max_draft": 0})
     settings = replace(world(config, cell.latency_s), **changes)
-    seed = config.seed + cell.seed
+    seed = config.seed + cell.window
     return serve(settings, coming, seed, pool_tokens=config.pool_tokens, most_missed=most_missed)
 
 
@@ -148,8 +147,8 @@ def world(base: Base, latency_s: float = 0.0) -> Settings:
 def arrivals(config: Config, cell: Cell, requests_per_s: float) -> list[Arrival]:
     """Every request of a scenario's window, its times stretched or squeezed: so bursts are as in the trace."""
     scenario = config.scenarios[cell.scenario]
-    recorded = window(scenario.trace, scenario.begin_s, scenario.window_s)
-    return squeezed(config, cell.scenario, recorded, scenario.window_s, requests_per_s, cell.seed)
+    recorded = window(scenario.trace, scenario.begins_s[cell.window], scenario.window_s)
+    return squeezed(config, cell.scenario, recorded, scenario.window_s, requests_per_s, cell.window)
 
 
 def squeezed(

@@ -8,11 +8,14 @@ STEP = 1.4
 """By so much the first loads differ; overloads take the longest to find out about."""
 
 
-def highest(violations: Callable[[int], float], allowed: float, *, start: int, most: int, ratio: float) -> int:
+def highest(
+    violations: Callable[[int], float], allowed: float, *, start: int, most: int, ratio: float, step: float = STEP
+) -> int:
     """The most requests of which at most a share `allowed` is violated, within a factor `ratio`; 0 if none.
 
     violations: the share of so many requests, from 1 to `most`; it should rise, and is asked for a few numbers only.
-    start: a guess. The one that is returned was tried, and so was one at most `ratio` times as large, or one more.
+    start: a guess. step: the factor between loads until one held and one failed. The number that is returned was tried,
+    and so was one at most `ratio` times as large, or one more.
     """
     held, failed, number = 0, most + 1, min(start, most)
     while failed - held > 1 and (not held or failed > ratio * held):
@@ -20,7 +23,7 @@ def highest(violations: Callable[[int], float], allowed: float, *, start: int, m
             held = number
         else:
             failed = number
-        number = _next(held, failed, most)
+        number = _next(held, failed, most, step)
     return held
 
 
@@ -48,9 +51,9 @@ class Tried:
         return [self._rows[number] for number in sorted(self._rows)]
 
 
-def _next(held: int, failed: int, most: int) -> int:
+def _next(held: int, failed: int, most: int, step: float) -> int:
     """Takes steps until both are known, and then what is between them."""
     if failed > most:
-        return min(ceil(STEP * held), most)
-    between = round(sqrt(held * failed)) if held else int(failed / STEP)
+        return min(ceil(step * held), most)
+    between = round(sqrt(held * failed)) if held else int(failed / step)
     return max(held + 1, min(between, failed - 1))

@@ -1,13 +1,15 @@
 """The experiment on SLOs-Serve's figures: who meets which requests, capacities and ratios by hand, what it tells."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from experiments import slos_serve
 from experiments.harness import experiment as harness
 from experiments.simulation.open_loop.crowd import NUM_NEW, NUM_RUNNING, crowd
 from experiments.slo.admission_policies import BASELINES, DISTSERVE, OURS, POLICIES, SARATHI, VLLM, VLLM_SPEC
-from experiments.slo.slos_serve_claims import ALLOWED, FEW, facts, findings, geometric_mean
+from experiments.slo.slos_serve_claims import ALLOWED, FEW, Ratio, facts, findings, geometric_mean
 from experiments.slo.slos_serve_worlds import A100, Cell, Config, arrivals, load, may_serve, rivals, served
 from experiments.slos_serve import cells, draw, experiment
 
@@ -37,43 +39,66 @@ def test_a_rate_has_all_of_the_windows_requests_in_more_or_less_time():
     assert [one.prompt_tokens for one in few] == [one.prompt_tokens for one in many]
 
 
-def row(policy, capacity, few=0.5, latency_ms=0.0, scenario="ChatBot", seed=0):
-    key = {"scenario": scenario, "policy": policy, "latency_ms": latency_ms, "seed": seed}
+def test_windows_are_of_other_requests():
+    first, second = (arrivals(FULL, Cell("Coder", OURS, window=number), 1.0) for number in (0, 1))
+    assert (len(first), len(second)) == (905, 940)
+    assert [one.prompt_tokens for one in first[:9]] != [one.prompt_tokens for one in second[:9]]
+
+
+def row(policy, capacity, few=0.5, latency_ms=0.0, scenario="ChatBot", window=0):
+    key = {"scenario": scenario, "policy": policy, "latency_ms": latency_ms, "window": window}
     return key | {"capacity": capacity, "capacity_few": few, "promised": 0.9, "promised_attained": 0.96}
 
 
 def by_hand():
-    """The best of one GPU is vLLM (Spec) in ChatBot, and vLLM in Coder, which has two seeds and nobody who drafts."""
-    rows = [row(policy, 1.0) for policy in POLICIES] + [row(VLLM, 2.0), row(SARATHI, 2.0), row(VLLM_SPEC, 2.5)]
-    rows += [row(DISTSERVE, 3.0), row(OURS, 6.0)]
-    for seed, ours in ((0, 9.0), (1, 3.0)):
-        rows += [row(policy, 1.0, scenario="Coder", seed=seed) for policy in ("none", SARATHI, DISTSERVE)]
-        rows += [row(OURS, ours, scenario="Coder", seed=seed), row(VLLM, 1.5, scenario="Coder", seed=seed)]
-    return [*[one for one in rows if one != row(OURS, 1.0)], row(OURS, 0.1, latency_ms=50.0)]
+    """The best of one GPU is vLLM (Spec) in ChatBot; in Coder, where nobody drafts, Sarathi, and in window 1 vLLM."""
+    rows = []
+    for window, ours in ((0, 6.0), (1, 24.0)):
+        rows += [row(policy, 1.0, window=window) for policy in POLICIES if policy != OURS]
+        rows += [row(VLLM, 2.0, window=window), row(SARATHI, 2.0, window=window), row(VLLM_SPEC, 2.5, window=window)]
+        rows += [row(DISTSERVE, 3.0, window=window), row(OURS, ours, window=window)]
+    for window, ours, sarathi in ((0, 9.0, 3.0), (1, 3.0, 1.0)):
+        rows += [row(policy, 1.0, scenario="Coder", window=window) for policy in ("none", DISTSERVE)]
+        rows += [row(OURS, ours, scenario="Coder", window=window), row(VLLM, 1.5, scenario="Coder", window=window)]
+        rows += [row(SARATHI, sarathi, scenario="Coder", window=window)]
+    return [*rows, row(OURS, 0.1, latency_ms=50.0)]
 
 
 LOADS = [row(OURS, 1.0) | {"num_promised": 50, "promised_late": 2, "promised_slow": 0}] * 2
 
 
-def test_ratios_are_over_each_baseline_and_over_the_best_one():
+def test_ratios_are_over_each_baseline_and_over_the_best_one_of_the_same_window():
     told = facts(by_hand(), LOADS)
-    assert told["capacity"]["Coder"][OURS] == 6.0, "the mean of its seeds"
-    assert told["over_vllm"] == {"ChatBot": pytest.approx(3.0), "Coder": pytest.approx(4.0)}
-    assert told["geometric_mean"] == pytest.approx(12.0**0.5)
-    assert told["over_best"] == {"ChatBot": pytest.approx(2.4), "Coder": pytest.approx(4.0)}
-    assert told["over"][DISTSERVE]["ChatBot"] == pytest.approx(2.0)
-    assert told["over"][VLLM_SPEC] == {"ChatBot": pytest.approx(2.4)}, "nobody drafts in Coder"
-    assert told["without"]["none"] == {"ChatBot": pytest.approx(6.0), "Coder": pytest.approx(6.0)}
+    assert told["capacity"]["Coder"][OURS] == 6.0, "the mean of its windows"
+    assert told["over"][VLLM]["ChatBot"] == pytest.approx((6.0, 3.0, 12.0))
+    assert told["over"][VLLM]["Coder"] == pytest.approx((12.0**0.5, 2.0, 6.0))
+    assert told["over"][DISTSERVE]["ChatBot"] == pytest.approx((4.0, 2.0, 8.0))
+    assert set(told["over"][VLLM_SPEC]) == {"ChatBot"}, "nobody drafts in Coder"
+    assert told["over"]["none"]["Coder"] == pytest.approx((27.0**0.5, 3.0, 9.0))
+    assert told["over_best"]["ChatBot"] == pytest.approx((4.8, 2.4, 9.6))
+    assert told["over_best"]["Coder"] == pytest.approx((6.0**0.5, 2.0, 3.0)), "of Sarathi, and then of vLLM"
+    assert told["over_few"][VLLM]["ChatBot"] == pytest.approx((1.0, 1.0, 1.0))
     assert (told["num_promised"], told["broken_by_tens"], told["broken_late"]) == (100, 0, 4)
     assert [one["latency_ms"] for one in told["distances"]] == [50.0]
     assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
+
+
+def test_the_mean_of_one_window_is_its_ratio():
+    for value in (1.5275, 1.41 / 0.31, 3.58 / 2.25):
+        assert Ratio.of([value]) == (value, value, value)
+
+
+def test_the_range_of_a_mean_of_scenarios_is_that_of_its_windows():
+    """Over vLLM: 3 and 6 in window 0, 12 and 2 in window 1."""
+    told = facts(by_hand(), LOADS)["geometric_mean"][VLLM]
+    assert told == pytest.approx(((6.0 * 12.0**0.5) ** 0.5, 18.0**0.5, 24.0**0.5))
 
 
 def test_what_is_wanted_is_judged():
     told = facts(by_hand(), LOADS) | {"scheduler_ms": {"p50": 1.0, "p99": 2.5, "crowds": 3}}
     judged = {one.what: one.reached for one in findings(told) if one.reached is not None}
     assert judged == {
-        "capacity over vLLM, geometric mean": True,
+        "capacity over vLLM, geometric mean (4.24 to 4.90)": True,
         "promises broken by tens, of 100": True,
         "scheduling of 10 new beside 200, p99 in ms": False,
     }
@@ -81,7 +106,7 @@ def test_what_is_wanted_is_judged():
 
 def test_where_nothing_kept_its_level_there_is_a_ratio_all_the_same():
     rows = [one | {"capacity": 0.0} if one["policy"] != OURS else one for one in by_hand()]
-    assert facts(rows)["over_vllm"]["ChatBot"] == pytest.approx(600.0)
+    assert facts(rows)["over"][VLLM]["ChatBot"].least == pytest.approx(600.0)
 
 
 TINY = replace(QUICK, scenarios={"Coder": replace(QUICK.scenarios["Coder"], window_s=4.0)})
@@ -149,18 +174,37 @@ def test_a_crowd_is_decided_on_at_once_beside_those_who_run():
     assert all(one.seconds > 0.0 for one in done.scheduling)
 
 
+def test_the_best_variant_counts_and_those_below_it_are_asked_once(monkeypatch):
+    holds = {"first": 2.0, "worse": 1.9, "best": 3.0, "worst": 0.1}
+    asked = Counter()
+
+    def load(config, cell, requests_per_s, variant, most_missed):
+        asked[variant] += 1
+        return {"violations": float(requests_per_s > holds[variant]), "variant": variant, "rate": requests_per_s}
+
+    monkeypatch.setattr(slos_serve, "load", load)
+    monkeypatch.setattr(slos_serve, "rivals", lambda config, cell: holds)
+    row, loads = slos_serve.measure(FULL, Cell("Coder", VLLM))
+    assert 3.0 / FULL.ratio <= row["capacity"] <= 3.0
+    assert (row["variant"], len(loads)) == ("best", asked["best"])
+    assert asked["worse"] == asked["worst"] == 1
+
+
 @pytest.mark.thorough
 def test_what_is_told_of_a_tiny_run():
-    scenario = replace(QUICK.scenarios["Coder"], window_s=2.0, seeds=2)
+    scenario = replace(QUICK.scenarios["Coder"], window_s=2.0, begins_s=[1786, 1788])
     config = replace(QUICK, ratio=2.0, scenarios={"Coder": scenario}, policies=[OURS, "none"], crowds=2)
     outcome = experiment(config)
-    names = [(one["policy"], one["seed"], one["latency_ms"]) for one in outcome.rows]
-    assert names == [*((name, seed, 0.0) for seed in (0, 1) for name in (OURS, "none", *BASELINES)), (OURS, 0, 50.0)]
+    names = [(one["policy"], one["window"], one["latency_ms"]) for one in outcome.rows]
+    assert names == [
+        *((name, number, 0.0) for number in (0, 1) for name in (OURS, "none", *BASELINES)),
+        (OURS, 0, 50.0),
+    ]
     assert len(list(cells(config))) == len(outcome.rows)
-    assert {"over_vllm", "geometric_mean", "broken_by_tens", "scheduler_ms", "distances"} <= set(outcome.facts)
+    assert {"over", "over_best", "geometric_mean", "broken_by_tens", "scheduler_ms", "distances"} <= set(outcome.facts)
     assert {"p50", "p99"} <= set(outcome.facts["scheduler_ms"])
     for one in outcome.rows:
-        of = ("policy", "latency_ms", "seed", "variant")
+        of = ("policy", "latency_ms", "window", "variant")
         own = [load for load in outcome.curves if all(load[name] == one[name] for name in of)]
         within = {
             allowed: max([load["requests_per_s"] for load in own if load["violations"] <= allowed], default=0.0)
