@@ -78,10 +78,10 @@ class Line:
         if planned := self.core.plan(self.now):
             self.num_preempted += len(planned.preempted)
             self.down += [encode(s.message, LIMIT) for s in self.core.finish(self._decide(planned), 0.01, self.now)]
-        for message in (decode_down(data, LIMIT) for data in self._arriving(self.down)):
-            assert isinstance(message, Verdict | Refusal)
-            user = self.users[message.session_id]
-            self._act(user, user.session.receive(message, self.now))
+        for told in (decode_down(data, LIMIT) for data in self._arriving(self.down)):
+            assert isinstance(told, Verdict | Refusal) and told.session_id is not None
+            user = self.users[told.session_id]
+            self._act(user, user.session.receive(told, self.now))
         for proposed in self.drafter.step() if self.drafter.busy else ():
             user = self.users[proposed.session_id]
             self._act(user, user.session.proposed(proposed))
