@@ -3,10 +3,10 @@
 import asyncio
 import re
 import secrets
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -34,7 +34,6 @@ from verify_node.daemon import VerifyDaemon
 
 pytestmark = pytest.mark.nodes
 
-T = TypeVar("T")
 AWAY = r"the verify node has been away for \d+ s; ask again later"
 SHUT_OUT = r"the verify node has not let this draft node in for \d+ s; ask again later"
 ADDRESS = "tcp://10.9.8.7:5555"
@@ -84,10 +83,6 @@ async def edge(*, max_waiting: int = 8, connected: bool = True, **options: Any) 
         for task in serving:
             task.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(asyncio.wait_for(work, timeout=60))  # a wait in vain
 
 
 def wanted(index: int = 0, max_tokens: int = 24, sampling: Sampling = GREEDY, **options: Any) -> Wanted:
@@ -418,15 +413,13 @@ def here_ids(text: str) -> list[int]:
     return encode_prompt(load("tiny-draft-s").tokenizer, text)
 
 
-def test_a_text_that_runs_ends_with_an_error_if_the_verify_node_stays_away() -> None:
-    async def work() -> None:
-        async with edge(connect_timeout_s=0.3) as here:
-            writing = asyncio.create_task(write(here.service, wanted(max_tokens=1500, ignore_eos=True)))
-            await until(lambda: here.daemon.statistics.num_tokens > 0)
-            here.network.fate = lambda packet: ()
-            with pytest.raises(VerifyAway, match=AWAY):
-                await writing
-            assert not here.service.is_ready
-            assert not here.daemon.connected.is_set()
-
-    run(work())
+@run_async
+async def test_a_text_that_runs_ends_with_an_error_if_the_verify_node_stays_away() -> None:
+    async with edge(connect_timeout_s=0.3) as here:
+        writing = asyncio.create_task(write(here.service, endless()))
+        await until(lambda: here.daemon.statistics.num_tokens > 0)
+        here.network.fate = lambda packet: ()
+        with pytest.raises(VerifyAway, match=AWAY):
+            await writing
+        assert not here.service.is_ready
+        assert not here.daemon.connected.is_set()
