@@ -31,10 +31,6 @@ def validate(core: VerifyCore) -> None:
             raise BrokenInvariant(f"{about}: {wrong}")
 
 
-class CheckedCore(VerifyCore):
-    """A core that validates itself after every event, for tests and simulations. Slow: it checks every page."""
-
-
 def _checked(event: Callable[..., Any]) -> Callable[..., Any]:
     def then_validate(core: VerifyCore, /, *args: Any, **options: Any) -> Any:
         result = event(core, *args, **options)
@@ -44,12 +40,15 @@ def _checked(event: Callable[..., Any]) -> Callable[..., Any]:
     return then_validate
 
 
-for _event in (
-    *(VerifyCore.enrol, VerifyCore.know_replicas, VerifyCore.receive, VerifyCore.reject, VerifyCore.fail),
-    *(VerifyCore.tick, VerifyCore.farewell, VerifyCore.admit, VerifyCore.withdraw),
-    *(VerifyCore.plan, VerifyCore.finish, VerifyCore.abort),
-):
-    setattr(CheckedCore, _event.__name__, _checked(_event))
+class CheckedCore(VerifyCore):
+    """A core that validates itself after every event, for tests and simulations. Slow: it checks every page."""
+
+    enrol, know_replicas = _checked(VerifyCore.enrol), _checked(VerifyCore.know_replicas)
+    receive, reject = _checked(VerifyCore.receive), _checked(VerifyCore.reject)
+    fail, tick = _checked(VerifyCore.fail), _checked(VerifyCore.tick)
+    farewell, admit = _checked(VerifyCore.farewell), _checked(VerifyCore.admit)
+    withdraw, plan = _checked(VerifyCore.withdraw), _checked(VerifyCore.plan)
+    finish, abort = _checked(VerifyCore.finish), _checked(VerifyCore.abort)
 
 
 def _claims(core: VerifyCore) -> Iterator[Claim]:

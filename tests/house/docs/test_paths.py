@@ -31,7 +31,7 @@ FROM_AN_INDEX = re.compile(r"""\bpip3?\s+install\s+(?:-\S+\s+)*['"]?good[s]peed\
 """What would have a user install a package of this name from an index, where it is anybody's."""
 
 FOREIGN = {
-    *("--build-arg", "--check", "--modelfile", "--strict"),  # docker, ruff, ollama, kubernetes-validate
+    *("--build-arg", "--check", "--modelfile", "--profile", "--strict"),  # docker, ruff, ollama, kubernetes-validate
     *("--backend", "--extra-inputs", "--per-chunk-usage", "--url", "--use-server-token-count"),  # load tools
     "--profile",  # of docker compose, and of a load tool
 }
