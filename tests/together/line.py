@@ -71,16 +71,16 @@ class Line:
 
     def _step(self) -> None:
         self.now += 0.05
-        for message in self._arriving(self.up):
-            for send in self.core.receive(b"a", decode_up(message, LIMIT), self.now):
+        for data in self._arriving(self.up):
+            for send in self.core.receive(b"a", decode_up(data, LIMIT), self.now):
                 self.num_repeated += bool(getattr(send.message, "logprobs", None))
                 self.down.append(encode(send.message, LIMIT))
         if planned := self.core.plan(self.now):
             self.num_preempted += len(planned.preempted)
             self.down += [encode(s.message, LIMIT) for s in self.core.finish(self._decide(planned), 0.01, self.now)]
-        for message in (decode_down(data, LIMIT) for data in self._arriving(self.down)):
+        for message in [decode_down(data, LIMIT) for data in self._arriving(self.down)]:
             assert isinstance(message, Verdict | Refusal)
-            user = self.users[message.session_id]
+            user = self.users[message.session_id or b""]
             self._act(user, user.session.receive(message, self.now))
         for proposed in self.drafter.step() if self.drafter.busy else ():
             user = self.users[proposed.session_id]
