@@ -105,6 +105,11 @@ def test_what_is_wrong_is_refused_with_the_reason(kind, source, why):
     assert kind == "grammar" or not said.startswith(("line", "at "))
 
 
+def test_lines_of_a_grammar_that_was_made_of_something_else_are_left_out():
+    assert compiling.without_place("line 3, column 7: failed to compile JSON schema: the type") == "the type"
+    assert compiling.without_place("the type of line 3, column 7: x") == "the type of line 3, column 7: x"
+
+
 def test_options_are_put_into_each_schema_of_a_grammar() -> None:
     assert '"whitespace_flexible": false' in to_grammar(Constraint("grammar", f'start: "a" one\none: %json {INTEGER}'))
     lenient = json.dumps({"x-guidance": {"lenient": True}, "type": "integer"})

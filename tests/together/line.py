@@ -71,15 +71,16 @@ class Line:
 
     def _step(self) -> None:
         self.now += 0.05
-        for message in self._arriving(self.up):
-            for send in self.core.receive(b"a", decode_up(message, LIMIT), self.now):
+        for data in self._arriving(self.up):
+            for send in self.core.receive(b"a", decode_up(data, LIMIT), self.now):
                 self.num_repeated += bool(getattr(send.message, "logprobs", None))
                 self.down.append(encode(send.message, LIMIT))
         if planned := self.core.plan(self.now):
             self.num_preempted += len(planned.preempted)
             self.down += [encode(s.message, LIMIT) for s in self.core.finish(self._decide(planned), 0.01, self.now)]
         for told in (decode_down(data, LIMIT) for data in self._arriving(self.down)):
-            assert isinstance(told, Verdict | Refusal) and told.session_id is not None
+            assert isinstance(told, Verdict | Refusal)
+            assert told.session_id is not None
             user = self.users[told.session_id]
             self._act(user, user.session.receive(told, self.now))
         for proposed in self.drafter.step() if self.drafter.busy else ():

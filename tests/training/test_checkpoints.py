@@ -41,3 +41,8 @@ def test_family_shares_one_tokenizer_and_fits_in_50_mb() -> None:
     files = [path for name in models.NAMES for path in models.path(name).iterdir()]
     assert sum(path.stat().st_size for path in files) <= 50e6
     assert len({(models.path(name) / "tokenizer.json").read_bytes() for name in models.NAMES}) == 1
+
+
+def test_unknown_name_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(KeyError, match=r"no embedded model is named 'gpt'.*tiny-draft-s"):
+        models.path("gpt")
