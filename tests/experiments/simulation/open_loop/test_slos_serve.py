@@ -176,7 +176,7 @@ def test_a_crowd_is_decided_on_at_once_beside_those_who_run():
 
 def test_the_best_variant_counts_and_those_below_it_are_asked_once(monkeypatch):
     holds = {"first": 2.0, "worse": 1.9, "best": 3.0, "worst": 0.1}
-    asked = Counter()
+    asked: Counter[str] = Counter()
 
     def load(config, cell, requests_per_s, variant, most_missed):
         asked[variant] += 1
