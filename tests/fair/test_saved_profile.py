@@ -51,7 +51,10 @@ def changed(**changes):
         (lambda text: text.replace("0.004", "NaN", 1), "is damaged"),
         (changed(version=1), "has version 1, and this program reads 2"),
         (changed(samples=[]), "holds no samples"),
-        (changed(roofline={"terms": [{"fixed_s": -1.0}]}), r"finite and not negative - at `\$.roofline.terms\[0\]`"),
+        (
+            changed(roofline={"terms": [{"fixed_s": -1.0}]}),
+            r"finite and not negative - at `\$.roofline.terms\[0\]`",
+        ),
         (changed(roofline={"terms": []}), "at least one term"),
         (changed(samples=[{"num_tokens": 1, "num_sessions": 1, "context_tokens": 0, "seconds": 0.0}]), "impossible"),
         (changed(setting={"model": "x"}), "missing required field"),

@@ -30,6 +30,11 @@ def hope(number, at, num_expected=1.0, *, of_model=False):
     return Hope(session, num_expected, of_model)
 
 
+def test_nobody_ready_is_no_round():
+    assert earliest([], [], ROUND_S) == (math.inf, None)
+    assert earliest([], [make_session(1, waits=True)], ROUND_S) == (math.inf, None)
+
+
 def test_a_round_waits_for_every_draft_that_it_may_not_start_without(two_ready):
     late = make_session(3, waits=True)
     assert earliest(two_ready, [late], ROUND_S) == (math.inf, late)
@@ -50,6 +55,12 @@ def test_nobody_is_waited_for_beyond_a_share_of_a_round(two_ready):
     within, beyond = hope(3, 5.0 + 0.99999 * LONGEST, 99.0), hope(4, 5.0 + 1.01 * LONGEST, 99.0)
     assert earliest(two_ready, [], ROUND_S, [within]) == (5.0 + LONGEST, within.session)
     assert earliest(two_ready, [], ROUND_S, [beyond]) == (5.0, None)
+
+
+def test_a_session_alone_waits_for_a_larger_share(two_ready):
+    hoped = hope(3, 5.0 + 0.99 * starting.SHARE_ALONE * ROUND_S, 99.0)
+    assert earliest(two_ready[:1], [], ROUND_S, [hoped]).whom is hoped.session
+    assert earliest(two_ready, [], ROUND_S, [hoped]) == (5.0, None)
 
 
 def test_how_long_a_round_takes_is_not_known_at_first(two_ready):
