@@ -22,7 +22,7 @@ from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import CostModel
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import VERSION, Hello
-from goodspeed.wire.messages import DownMessage, Draft, OpenSession, Sampling, TokenLogprobs, UpMessage
+from goodspeed.wire.messages import Ack, DownMessage, Draft, OpenSession, Sampling, TokenLogprobs, UpMessage
 from verify_node.core.core import VerifyCore
 from verify_node.core.invariants import CheckedCore
 from verify_node.core.settings import CoreSettings, make_welcome
@@ -171,6 +171,18 @@ class Desk:
             complete=True,
             proposal=certain(tokens) if by_ratio else None,
         )
+
+    def acknowledge(self, *numbers: int) -> None:
+        """Has the draft nodes of these sessions, or of all that go on, tell that they have the whole text."""
+        going_on = [session for session in self.core.sessions.values() if not session.finished]
+        for session in map(self.session, numbers) if numbers else going_on:
+            self.up(session.peer_id.decode(), Ack(session.session_id, session.epoch, len(session.tokens)))
+
+    def plan(self) -> Round:
+        """Begins a round, which there has to be."""
+        planned = self.core.plan(self.now)
+        assert planned is not None
+        return planned
 
     def round(self, duration_s: float = 0.01) -> list[DownMessage]:
         """Runs one round from plan to verdicts; returns an empty list when there is none to run."""

@@ -8,12 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.estimators import (
-    AcceptanceEstimator,
-    GoodputEstimator,
-    expected_tokens,
-    smoothed,
-)
+from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator, expected_tokens, smoothed
 
 shares = st.floats(0.001, 1.0)
 

@@ -75,9 +75,3 @@ def test_the_mean_is_that_of_every_longer_text_cut_at_what_it_may_be(lengths, so
 def test_nonsense_is_refused(wrong):
     with pytest.raises(ConfigError, match="must be more than 0"):
         OutputLengths(**wrong)
-
-
-@given(st.lists(st.integers(1, 500), max_size=30), st.integers(0, 300), st.integers(1, 400))
-def test_the_expected_length_is_between_what_came_and_what_may_come(lengths, so_far, max_tokens):
-    expected = learned(*lengths, prior_tokens=50).expected(min(so_far, max_tokens), PROMPT, max_tokens)
-    assert min(so_far, max_tokens) <= expected <= max_tokens + 1e-6

@@ -210,10 +210,7 @@ costs: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.builds(
 
 
 # AdaServe's Fig. 5: path probabilities .7 .2 .42 .21 .294 .126 and .5 .4 .35 .24 .14 .14; six nodes beside two roots
-FIG_5 = (
-    ((0.7, 0.2, 0.6, 0.3, 0.7, 0.3), (-1, -1, 0, 0, 2, 2)),
-    ((0.5, 0.4, 0.7, 0.6, 0.4, 0.4), (-1, -1, 0, 1, 2, 2)),
-)
+FIG_5 = (((0.7, 0.2, 0.6, 0.3, 0.7, 0.3), (-1, -1, 0, 0, 2, 2)), ((0.5, 0.4, 0.7, 0.6, 0.4, 0.4), (-1, -1, 0, 1, 2, 2)))
 
 
 @pytest.mark.parametrize(

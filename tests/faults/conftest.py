@@ -4,7 +4,7 @@ They are started once for all tests that use them, and once more with keys for `
 whole and connected.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
@@ -86,13 +86,13 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield here
 
 
-def make_keys(folder: Path) -> Path:
-    """Makes the keys of the verify node and of every draft node, and enrols these."""
+def make_keys(folder: Path, names: Iterable[str] = NAMES) -> Path:
+    """Makes the keys of the verify node and of these draft nodes, and enrols these."""
     pair = new_pair()
     keys.write_secret(folder / "verify.key", pair)
     keys.write_verify_key(folder / "verify.pub", pair.public_key)
     (folder / "enrolled").mkdir()
-    for name in NAMES:
+    for name in names:
         pair = new_pair(name)
         keys.write_secret(folder / f"{name}.key", pair)
         keys.write_enrolled(folder / "enrolled" / f"{name}.pub", Enrolled(name, pair.public_key))

@@ -67,11 +67,6 @@ class Proxy:
     ) -> None:
         self.close()
 
-    @property
-    def num_open(self) -> int:
-        """Connections that stand now."""
-        return len(self._connections)
-
     def cut(self) -> None:
         """Resets every connection; new ones are reset too, until `heal`."""
         self._do(self._cut)

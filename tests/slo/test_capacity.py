@@ -53,12 +53,7 @@ def test_what_is_carried_for_sure_is_less_the_worse_rounds_are_known() -> None:
     ) * 0.9 * unsure.round_s(2, 2, 100)
 
 
-@given(
-    st.floats(0.0, 1e6),
-    st.floats(0.0, 1e6),
-    st.integers(1, 4096),
-    st.floats(min_value=-1e300, max_value=np.inf),
-)
+@given(st.floats(0.0, 1e6), st.floats(0.0, 1e6), st.integers(1, 4096), st.floats(min_value=-1e300, max_value=np.inf))
 def test_rounds_of_any_told_model_carry_a_number_of_tokens(
     fixed_s: float, token_s: float, most: int, seconds: float
 ) -> None:

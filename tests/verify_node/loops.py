@@ -2,14 +2,16 @@
 
 import asyncio
 import threading
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import wraps
 from typing import Any
 
 from goodspeed.serving.events import EventLog
-from goodspeed.wire.handshake import Heartbeat
+from goodspeed.wire.handshake import Heartbeat, Welcome
 from goodspeed.wire.messages import DownMessage, UpMessage
 from goodspeed.wire.zmq.transport import DraftChannel
-from tests.fakes import TellingTarget, make_core
+from tests.fakes import TellingTarget, make_core, make_hello
 from tests.memory_network import MemoryNetwork
 from verify_node.core.core import VerifyCore
 from verify_node.daemon import VerifyDaemon
@@ -18,6 +20,16 @@ from verify_node.scheduler.round import Round
 from verify_node.watch.recorder import RoundRecorder
 
 TIMEOUT_S = 30.0
+
+
+def served(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Runs a test in an event loop of its own, for a minute at most."""
+
+    @wraps(test)
+    def run(*arguments: Any, **fixtures: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*arguments, **fixtures), 60))
+
+    return run
 
 
 class HeldTarget:
@@ -73,6 +85,12 @@ class Loop:
 
     def connect(self, identity: bytes) -> DraftChannel:
         return self._network.connect_draft(identity)
+
+    async def let_in(self, name: str = "a") -> DraftChannel:
+        """Connects a draft node, which says Hello."""
+        channel = self.connect(name.encode() * 8)
+        assert isinstance(await ask(channel, make_hello(name, boot_id=name.encode() * 8)), Welcome)
+        return channel
 
 
 async def ask(channel: DraftChannel, message: UpMessage) -> DownMessage:

@@ -1,8 +1,28 @@
-"""Sessions put by hand into a phase that they would reach through rounds."""
+"""Sessions by themselves, and put by hand into a phase that they would reach through rounds."""
 
-from goodspeed.wire.messages import Draft, Verdict
+from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
+from goodspeed.wire.messages import Draft, OpenSession, Verdict
+from verify_node.session.client import Client
 from verify_node.session.phase import Phase
 from verify_node.session.session import Session
+
+
+def new_client(name: str = "a") -> Client:
+    return Client(name, AcceptanceEstimator(0.1, 0.7), GoodputEstimator(0.1, 1.0))
+
+
+def new_session(
+    opened: OpenSession,
+    client: Client | None = None,
+    acceptance: AcceptanceEstimator | None = None,
+    *,
+    admitted: int = 1,
+) -> Session:
+    """A session that was just opened; its acceptance rate is its client's unless another is given."""
+    client = client or new_client()
+    tokens = [*opened.prompt, *opened.committed]
+    limit = len(opened.prompt) + opened.max_tokens
+    return Session(opened, b"a", client, acceptance or client.acceptance, tokens, admitted, len(tokens), limit)
 
 
 def put(session: Session, may_draft: int = 0, draft: Draft | None = None, *, waits: bool = False) -> None:

@@ -14,13 +14,11 @@ from goodspeed.wire.handshake import Heartbeat, Welcome
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Slo, Verdict
 from goodspeed.wire.zmq.transport import DraftChannel
 from tests.fakes import alone, make_hello, make_open, request_of, session_id
-from tests.verify_node.loops import Loop, ask, hear
+from tests.verify_node.loops import Loop, ask, hear, served
 from tests.verify_node.slo.test_promises import COST
 from tests.waiting import until
 from verify_node.core.invariants import validate
 from verify_node.enrolment import Enrolment
-
-A, B = b"aaaaaaaa", b"bbbbbbbb"
 
 Where = Callable[[Loop], tuple[Any, str]]
 """The object whose method is to raise, and the method's name."""
@@ -54,12 +52,6 @@ def sabotage(target: tuple[Any, str], monkeypatch: pytest.MonkeyPatch, error: Ex
     return raised
 
 
-async def connect(loop: Loop, name: str = "a") -> DraftChannel:
-    channel = loop.connect({"a": A, "b": B}[name])
-    assert isinstance(await ask(channel, make_hello(name)), Welcome)
-    return channel
-
-
 async def whole_text(channel: DraftChannel, number: int, epoch: int = 1) -> tuple[int, ...]:
     """A text to its end; it is opened again where its session ended by no fault of its own."""
     opened = make_open(number, epoch=epoch)
@@ -83,44 +75,39 @@ def expected(number: int) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("where", IN_A_ROUND)
-def test_a_round_that_fails_is_told_and_made_again(
+@served
+async def test_a_round_that_fails_is_told_and_made_again(
     where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
-        async with Loop() as loop:
-            first, second = await connect(loop, "a"), await connect(loop, "b")
-            loop.target.hold()
-            texts = [asyncio.create_task(whole_text(one, n)) for n, one in ((1, first), (2, second))]
-            await loop.target.entered()
-            await until(lambda: len(loop.core.sessions) == 2)
-            loop.target.let_go()
-            await until(lambda: loop.core.num_rounds >= 3)  # both take part in each
-            sabotage(IN_A_ROUND[where](loop), monkeypatch, ZeroDivisionError("float division by zero"))
-            assert await asyncio.gather(*texts) == [expected(1), expected(2)]
-            assert loop.core.counts.num_failed == 1
-            validate(loop.core)
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    async with Loop() as loop:
+        first, second = await loop.let_in("a"), await loop.let_in("b")
+        loop.target.hold()
+        texts = [asyncio.create_task(whole_text(one, n)) for n, one in ((1, first), (2, second))]
+        await loop.target.entered()
+        await until(lambda: len(loop.core.sessions) == 2)
+        loop.target.let_go()
+        await until(lambda: loop.core.num_rounds >= 3)  # both take part in each
+        sabotage(IN_A_ROUND[where](loop), monkeypatch, ZeroDivisionError("float division by zero"))
+        assert await asyncio.gather(*texts) == [expected(1), expected(2)]
+        assert loop.core.counts.num_failed == 1
+        validate(loop.core)
     [record] = [record for record in caplog.records if record.getMessage() == "a round failed"]
     assert record.exc_info
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_a_failure_is_logged_under_its_round_and_with_its_sessions(
+@served
+async def test_a_failure_is_logged_under_its_round_and_with_its_sessions(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
-        async with Loop() as loop:
-            channel = await connect(loop)
-            assert await whole_text(channel, 1) == expected(1)
-            numbers.append(loop.core.num_rounds + 1)
-            sabotage((loop.core.choice, "choose"), monkeypatch, ZeroDivisionError("by zero"))
-            await ask(channel, make_open(2, max_draft=0))
-
-    numbers: list[int] = []
-    asyncio.run(asyncio.wait_for(story(), 60))
+    async with Loop() as loop:
+        channel = await loop.let_in()
+        assert await whole_text(channel, 1) == expected(1)
+        number = loop.core.num_rounds + 1
+        sabotage((loop.core.choice, "choose"), monkeypatch, ZeroDivisionError("by zero"))
+        await ask(channel, make_open(2, max_draft=0))
     [record] = [record for record in caplog.records if record.getMessage() == "a round failed"]
-    assert (vars(record)["round"], vars(record)["num_entries"]) == (numbers[0], 1)
+    assert (vars(record)["round"], vars(record)["num_entries"]) == (number, 1)
 
 
 PROMISING: dict[str, Any] = {"admission": "dp", "cost": COST}
@@ -131,47 +118,41 @@ def make_asking(number: int) -> OpenSession:
 
 
 @pytest.mark.parametrize("where", ["allot", "decide", "_decide", "lapse"])
-def test_promises_that_cannot_be_worked_out_cost_promises_and_nothing_else(
+@served
+async def test_promises_that_cannot_be_worked_out_cost_promises_and_nothing_else(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They raise each time: everybody is told that nothing is promised, and is served as well as can be."""
     monkeypatch.setattr(serving_loop, "MAX_FAILURES", 2)
-
-    async def story() -> None:
-        async with Loop(**PROMISING) as loop:
-            channel = loop.connect(A)
-            await ask(channel, make_hello("a"))
-            sabotage((loop.core.promises, where), monkeypatch, ZeroDivisionError("by zero"), times=1e9)
-            told: list[bool | None] = []
-            for number in (1, 2, 3, 4):
-                verdict = await ask(channel, make_asking(number))
-                assert isinstance(verdict, Verdict), verdict
-                told.append(verdict.promised)
-                await channel.send(Close(session_id(number), 1))
-            assert told == [False] * 4
-            assert loop.core.counts.promises == {(OTHER, "promised" if where == "allot" else "declined"): 4}
-            validate(loop.core)
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    async with Loop(**PROMISING) as loop:
+        channel = await loop.let_in()
+        sabotage((loop.core.promises, where), monkeypatch, ZeroDivisionError("by zero"), times=1e9)
+        told: list[bool | None] = []
+        for number in (1, 2, 3, 4):
+            verdict = await ask(channel, make_asking(number))
+            assert isinstance(verdict, Verdict), verdict
+            told.append(verdict.promised)
+            await channel.send(Close(session_id(number), 1))
+        assert told == [False] * 4
+        assert loop.core.counts.promises == {(OTHER, "promised" if where == "allot" else "declined"): 4}
+        validate(loop.core)
 
 
-def test_a_session_alone_has_one_more_try_after_a_fault_at_the_end_of_its_round(
+@served
+async def test_a_session_alone_has_one_more_try_after_a_fault_at_the_end_of_its_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def story() -> None:
-        async with Loop() as loop:
-            channel = await connect(loop)
-            sabotage((loop.core.preemption, "finished"), monkeypatch, ZeroDivisionError("by zero"))
-            assert await whole_text(channel, 1) == expected(1)
-            raised = sabotage((loop.core.preemption, "finished"), monkeypatch, ZeroDivisionError("by zero"), times=1e9)
-            await channel.send(make_open(2, max_draft=0))
-            refusals = [await hear(channel)]
-            await channel.send(make_open(2, epoch=2, max_draft=0))
-            refusals.append(await hear(channel))
-            assert [one.code for one in refusals if isinstance(one, Refusal)] == ["unknown_session", "failed"]
-            assert len(raised) == 2
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    async with Loop() as loop:
+        channel = await loop.let_in()
+        sabotage((loop.core.preemption, "finished"), monkeypatch, ZeroDivisionError("by zero"))
+        assert await whole_text(channel, 1) == expected(1)
+        raised = sabotage((loop.core.preemption, "finished"), monkeypatch, ZeroDivisionError("by zero"), times=1e9)
+        await channel.send(make_open(2, max_draft=0))
+        refusals = [await hear(channel)]
+        await channel.send(make_open(2, epoch=2, max_draft=0))
+        refusals.append(await hear(channel))
+        assert [one.code for one in refusals if isinstance(one, Refusal)] == ["unknown_session", "failed"]
+        assert len(raised) == 2
 
 
 LOOPS: dict[str, Where] = {
@@ -183,24 +164,23 @@ LOOPS: dict[str, Where] = {
 
 
 @pytest.mark.parametrize("where", LOOPS)
-def test_no_loop_of_the_node_ends_it_by_a_failure(where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@served
+async def test_no_loop_of_the_node_ends_it_by_a_failure(
+    where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for module, name in (("daemon", "LOOK_S"), ("daemon", "PEERS_LOOK_S")):
         monkeypatch.setattr(f"verify_node.{module}.{name}", 0.001)
-
-    async def story() -> None:
-        loop = Loop()
-        loop.daemon.enrolment = Enrolment(str(tmp_path)) if where == "the enrolment" else None
-        loop.daemon.member = StillFleet() if where == "the fleet" else None
-        loop.daemon.messages.compiling = Idle() if where == "constraints" else None  # type: ignore[assignment]
-        raised = sabotage(LOOPS[where](loop), monkeypatch, ZeroDivisionError("by zero"), times=3)
-        async with loop:
-            channel = loop.connect(A)
-            while len(raised) < 3:
-                await channel.send(make_hello("a"))
-                await asyncio.sleep(0)
-            assert isinstance(await ask(channel, make_hello("a")), Welcome)
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    loop = Loop()
+    loop.daemon.enrolment = Enrolment(str(tmp_path)) if where == "the enrolment" else None
+    loop.daemon.member = StillFleet() if where == "the fleet" else None
+    loop.daemon.messages.compiling = Idle() if where == "constraints" else None  # type: ignore[assignment]
+    raised = sabotage(LOOPS[where](loop), monkeypatch, ZeroDivisionError("by zero"), times=3)
+    async with loop:
+        channel = loop.connect(b"a" * 8)
+        while len(raised) < 3:
+            await channel.send(make_hello("a"))
+            await asyncio.sleep(0)
+        assert isinstance(await ask(channel, make_hello("a")), Welcome)
 
 
 class StillFleet:
@@ -222,78 +202,66 @@ class Idle:
         return False
 
 
-def test_rounds_that_fail_again_and_again_end_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+@served
+async def test_rounds_that_fail_again_and_again_end_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving_loop, "PAUSE_S", 0.0)
     monkeypatch.setattr(serving_loop, "MAX_FAILURES", 7)
-
-    async def story() -> None:
-        async with Loop() as loop:
-            channel = await connect(loop)
-            raised = sabotage((loop.core.starting, "look"), monkeypatch, ZeroDivisionError("by zero"), times=1e9)
-            await channel.send(make_open(1))
-            with pytest.RaisesGroup(pytest.RaisesExc(NodeFailed, match="a round failed 8 times.*ZeroDivisionError")):
-                await loop.serving
-            assert len(raised) == 8
-            farewell = await hear(channel)
-            assert isinstance(farewell, Refusal)
-            assert farewell.code == "draining"
-            loop.serving = asyncio.create_task(asyncio.sleep(0))
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    async with Loop() as loop:
+        channel = await loop.let_in()
+        raised = sabotage((loop.core.starting, "look"), monkeypatch, ZeroDivisionError("by zero"), times=1e9)
+        await channel.send(make_open(1))
+        with pytest.RaisesGroup(pytest.RaisesExc(NodeFailed, match="a round failed 8 times.*ZeroDivisionError")):
+            await loop.serving
+        assert len(raised) == 8
+        farewell = await hear(channel)
+        assert isinstance(farewell, Refusal)
+        assert farewell.code == "draining"
+        loop.serving = asyncio.create_task(asyncio.sleep(0))
 
 
-def test_failures_that_are_not_in_a_row_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@served
+async def test_failures_that_are_not_in_a_row_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving_loop, "MAX_FAILURES", 1)
-
-    async def story() -> None:
-        async with Loop() as loop:
-            channel = await connect(loop)
-            for number in (1, 2, 3):
-                sabotage((loop.core.starting, "look"), monkeypatch, ZeroDivisionError("by zero"))
-                assert await whole_text(channel, number) == expected(number)
-            assert loop.core.counts.num_failed == 3
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    async with Loop() as loop:
+        channel = await loop.let_in()
+        for number in (1, 2, 3):
+            sabotage((loop.core.starting, "look"), monkeypatch, ZeroDivisionError("by zero"))
+            assert await whole_text(channel, number) == expected(number)
+        assert loop.core.counts.num_failed == 3
 
 
 @pytest.mark.parametrize("error", [TransportError("closed"), BrokenPipeError()])
-def test_what_no_later_round_could_mend_ends_the_node_at_once(
+@served
+async def test_what_no_later_round_could_mend_ends_the_node_at_once(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story() -> None:
-        async with Loop() as loop:
-            channel = await connect(loop)
-            sabotage((loop.daemon, "_report"), monkeypatch, error)
-            await channel.send(make_open(1))
-            with pytest.RaisesGroup(type(error)):
-                await loop.serving
-            loop.serving = asyncio.create_task(asyncio.sleep(0))
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    async with Loop() as loop:
+        channel = await loop.let_in()
+        sabotage((loop.daemon, "_report"), monkeypatch, error)
+        await channel.send(make_open(1))
+        with pytest.RaisesGroup(type(error)):
+            await loop.serving
+        loop.serving = asyncio.create_task(asyncio.sleep(0))
 
 
-def test_a_message_that_fails_costs_its_session_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
-        async with Loop() as loop:
-            first, second = await connect(loop, "a"), await connect(loop, "b")
-            sabotage((loop.core.promises, "opened"), monkeypatch, ZeroDivisionError("by zero"))
-            refused = await ask(first, make_open(1))
-            assert isinstance(refused, Refusal)
-            assert (refused.code, refused.session_id) == ("failed", session_id(1))
-            assert session_id(1) not in loop.core.sessions
-            assert await whole_text(second, 2) == expected(2)
-            assert await whole_text(first, 1, epoch=2) == expected(1)
-            validate(loop.core)
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+@served
+async def test_a_message_that_fails_costs_its_session_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Loop() as loop:
+        first, second = await loop.let_in("a"), await loop.let_in("b")
+        sabotage((loop.core.promises, "opened"), monkeypatch, ZeroDivisionError("by zero"))
+        refused = await ask(first, make_open(1))
+        assert isinstance(refused, Refusal)
+        assert (refused.code, refused.session_id) == ("failed", session_id(1))
+        assert session_id(1) not in loop.core.sessions
+        assert await whole_text(second, 2) == expected(2)
+        assert await whole_text(first, 1, epoch=2) == expected(1)
+        validate(loop.core)
 
 
-def test_a_look_at_the_clock_that_fails_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
-        async with Loop(heartbeat_s=0.01) as loop:
-            channel = await connect(loop)
-            raised = sabotage((loop.core.register, "expire"), monkeypatch, ZeroDivisionError("by zero"), times=3)
-            await until(lambda: len(raised) == 3)
-            assert isinstance(await channel.receive(), Heartbeat)
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+@served
+async def test_a_look_at_the_clock_that_fails_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Loop(heartbeat_s=0.01) as loop:
+        channel = await loop.let_in()
+        raised = sabotage((loop.core.register, "expire"), monkeypatch, ZeroDivisionError("by zero"), times=3)
+        await until(lambda: len(raised) == 3)
+        assert isinstance(await channel.receive(), Heartbeat)

@@ -7,10 +7,9 @@ import pytest
 
 from goodspeed.errors import RankLost
 from goodspeed.wire.messages import Refusal
-from tests.fakes import make_hello, make_open
-from tests.verify_node.loops import Loop, ask, hear
-
-A = b"aaaaaaaa"
+from goodspeed.wire.zmq.transport import DraftChannel
+from tests.fakes import make_open
+from tests.verify_node.loops import Loop, hear, served
 
 
 class LosingRanks:
@@ -27,54 +26,46 @@ class LosingRanks:
         self.is_closed = True
 
 
+async def ends(loop: Loop, channel: DraftChannel) -> None:
+    """By the error, and with a farewell."""
+    with pytest.RaisesGroup(RankLost):
+        await loop.serving
+    farewell = await hear(channel)
+    assert isinstance(farewell, Refusal)
+    assert (farewell.code, farewell.session_id) == ("draining", None)
+    loop.serving = asyncio.create_task(asyncio.sleep(0))
+
+
 @pytest.mark.parametrize("when", ["idle", "in a round", "while stopping"])
-def test_a_lost_rank_ends_the_node_with_a_farewell(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@served
+async def test_a_lost_rank_ends_the_node_with_a_farewell(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("verify_node.daemon.HANGING_S", 0.2)
-
-    async def story() -> None:
-        async with Loop() as loop:
-            ranks: Any = LosingRanks()
-            loop.daemon.ranks = ranks
-            channel = loop.connect(A)
-            await ask(channel, make_hello("a", boot_id=A))
-            if when != "idle":  # a forward pass that hangs
-                loop.target.hold()
-                await channel.send(make_open(1))
-                await loop.target.entered()
-            if when == "while stopping":
-                loop.serving.cancel()
-                await asyncio.sleep(0.05)
-                assert not loop.serving.done()
-            ranks.is_lost = True
-            with pytest.RaisesGroup(RankLost):
-                await loop.serving
-            assert ranks.is_closed
-            farewell = await hear(channel)
-            assert isinstance(farewell, Refusal)
-            assert (farewell.code, farewell.session_id) == ("draining", None)
-            loop.serving = asyncio.create_task(asyncio.sleep(0))
-
-    asyncio.run(asyncio.wait_for(story(), 60))
-
-
-def test_a_round_that_fails_for_a_lost_rank_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
-        async with Loop() as loop:
-            ranks: Any = LosingRanks()
-            loop.daemon.ranks = ranks
-
-            def lose(_: object) -> None:
-                raise RankLost("rank 1 ended")
-
-            monkeypatch.setattr(loop.target, "run", lose)
-            channel = loop.connect(A)
-            await ask(channel, make_hello("a", boot_id=A))
+    ranks: Any = LosingRanks()
+    async with Loop() as loop:
+        loop.daemon.ranks = ranks
+        channel = await loop.let_in()
+        if when != "idle":  # a forward pass that hangs
+            loop.target.hold()
             await channel.send(make_open(1))
-            with pytest.RaisesGroup(RankLost):
-                await loop.serving
-            farewell = await hear(channel)
-            assert isinstance(farewell, Refusal)
-            assert farewell.code == "draining"
-            loop.serving = asyncio.create_task(asyncio.sleep(0))
+            await loop.target.entered()
+        if when == "while stopping":
+            loop.serving.cancel()
+            await asyncio.sleep(0.05)
+            assert not loop.serving.done()
+        ranks.is_lost = True
+        await ends(loop, channel)
+        assert ranks.is_closed
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+
+@served
+async def test_a_round_that_fails_for_a_lost_rank_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(_: object) -> None:
+        raise RankLost("rank 1 ended")
+
+    ranks: Any = LosingRanks()
+    async with Loop() as loop:
+        loop.daemon.ranks = ranks
+        monkeypatch.setattr(loop.target, "run", lose)
+        channel = await loop.let_in()
+        await channel.send(make_open(1))
+        await ends(loop, channel)

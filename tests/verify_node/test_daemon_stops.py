@@ -4,55 +4,48 @@ import asyncio
 
 import pytest
 
-from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import Refusal, Verdict
 from tests.fakes import make_hello, make_open
-from tests.verify_node.loops import Loop, ask, hear
+from tests.verify_node.loops import Loop, ask, hear, served
 
-A, B = b"aaaaaaaa", b"bbbbbbbb"
-
-
-def test_told_to_stop_in_the_middle_of_a_round() -> None:
-    async def story() -> None:
-        async with Loop() as loop:
-            loop.target.hold()
-            first, second = loop.connect(A), loop.connect(B)
-            assert isinstance(await ask(first, make_hello("a", boot_id=A)), Welcome)
-            await first.send(make_open(1))
-            await loop.target.entered()
-            loop.serving.cancel()
-
-            refused = await ask(second, make_hello("b", boot_id=B))
-            assert isinstance(refused, Refusal)
-            assert refused.code == "draining"
-            assert not loop.serving.done()  # the round is still in flight
-            refused = await ask(first, make_open(2))
-            assert isinstance(refused, Refusal)
-            assert refused.session_id == make_open(2).session_id
-
-            loop.target.let_go()
-            with pytest.raises(asyncio.CancelledError):
-                await loop.serving
-            verdict, farewell = await hear(first), await hear(first)
-            assert isinstance(verdict, Verdict)
-            assert len(verdict.tokens) == 1
-            assert isinstance(farewell, Refusal)
-            assert (farewell.code, farewell.session_id) == ("draining", None)
-            assert loop.core.num_rounds == 1
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+B = b"bbbbbbbb"
 
 
-def test_told_to_stop_when_nothing_happens() -> None:
-    async def story() -> None:
-        async with Loop() as loop:
-            channel = loop.connect(A)
-            await ask(channel, make_hello("a", boot_id=A))
-            loop.serving.cancel()
-            farewell = await hear(channel)
-            assert isinstance(farewell, Refusal)
-            assert farewell.code == "draining"
-            with pytest.raises(asyncio.CancelledError):
-                await loop.serving
+@served
+async def test_told_to_stop_in_the_middle_of_a_round() -> None:
+    async with Loop() as loop:
+        loop.target.hold()
+        first, second = await loop.let_in(), loop.connect(B)
+        await first.send(make_open(1))
+        await loop.target.entered()
+        loop.serving.cancel()
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+        refused = await ask(second, make_hello("b", boot_id=B))
+        assert isinstance(refused, Refusal)
+        assert refused.code == "draining"
+        assert not loop.serving.done()  # the round is still in flight
+        refused = await ask(first, make_open(2))
+        assert isinstance(refused, Refusal)
+        assert refused.session_id == make_open(2).session_id
+
+        loop.target.let_go()
+        with pytest.raises(asyncio.CancelledError):
+            await loop.serving
+        verdict, farewell = await hear(first), await hear(first)
+        assert isinstance(verdict, Verdict)
+        assert len(verdict.tokens) == 1
+        assert isinstance(farewell, Refusal)
+        assert (farewell.code, farewell.session_id) == ("draining", None)
+        assert loop.core.num_rounds == 1
+
+
+@served
+async def test_told_to_stop_when_nothing_happens() -> None:
+    async with Loop() as loop:
+        channel = await loop.let_in()
+        loop.serving.cancel()
+        farewell = await hear(channel)
+        assert isinstance(farewell, Refusal)
+        assert farewell.code == "draining"
+        with pytest.raises(asyncio.CancelledError):
+            await loop.serving

@@ -94,11 +94,7 @@ CLIENTS = st.builds(
 
 
 @settings(max_examples=150, deadline=None)
-@given(
-    st.sampled_from([0.0, 1.0, 30.0, 1000.0]),
-    st.lists(CLIENTS, min_size=1, max_size=6),
-    st.integers(0, 40),
-)
+@given(st.sampled_from([0.0, 1.0, 30.0, 1000.0]), st.lists(CLIENTS, min_size=1, max_size=6), st.integers(0, 40))
 @pytest.mark.filterwarnings("error")
 def test_lengths_are_within_bounds_whatever_was_learned(fairness, clients, budget):
     lengths = create("gradient", fairness=fairness).allocate(clients, budget)

@@ -7,7 +7,6 @@ is an exit status of 1. The same seed makes the same schedule of faults, which i
 import argparse
 import json
 import sys
-from pathlib import Path
 
 from goodspeed.app.demo.processes import run_interruptible
 from tests.faults.soak.plan import Plan
@@ -27,10 +26,6 @@ def main(argv: list[str] | None = None) -> int:
         outcome = run_interruptible(soak(plan))
     except KeyboardInterrupt:
         return 130
-    if options.markdown is not None:
-        options.markdown.write_text(report.to_markdown(outcome), "utf-8")
-    if options.samples is not None:
-        options.samples.write_text("\n".join(report.samples(outcome)) + "\n", "utf-8")
     result = report.to_json(outcome)
     print(report.to_text(outcome), file=sys.stderr if options.json else sys.stdout)
     if options.json:
@@ -47,8 +42,6 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--gap-s", type=float, default=8.0, help="seconds between two faults, on average")
     parser.add_argument("--schedule", action="store_true", help="tell the faults, and do nothing")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line of standard output")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary for documents")
-    parser.add_argument("--samples", type=Path, metavar="FILE", help="write every sample as CSV")
     return parser
 
 

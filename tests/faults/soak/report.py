@@ -1,4 +1,4 @@
-"""The result of a soak: promises that held and slopes, as JSON, as a table and as Markdown. No I/O."""
+"""The result of a soak: promises that held and slopes, as JSON and as a table. No I/O."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -130,76 +130,6 @@ def faults(outcome: Outcome) -> Counter[str]:
         f"{one.kind} of the verify node" if one.whom == "verify" and one.kind != "garbage" else one.kind
         for one in outcome.weather.episodes
     )
-
-
-def to_markdown(outcome: Outcome) -> str:
-    """Writes the report for documents."""
-    plan, tally, told = outcome.plan, outcome.tally, rows(outcome)
-    http = sum(role.takes == "http" for role in plan.cast)
-    ratio = sum(role.rule == "ratio" for role in plan.cast)
-    lines = [
-        f"`make soak MINUTES={plan.minutes:g}` (seed {plan.seed}): one verify node, {plan.num_nodes} draft nodes "
-        f"({http} with HTTP faces, {plan.num_nodes - http} with prompts on standard input; {ratio} under ratio), "
-        f"keys on, {plan.num_texts} texts at a time at most; {outcome.took_s / 60:.1f} minutes with start and end.",
-        "",
-        "| promise | held | |",
-        "|---|---|---|",
-        *(f"| {one.what} | {'yes' if one.is_kept else '**no**'} | {_cell(one.said)} |"
-          for one in promises(outcome, told)),
-        "",
-        f"{sum(tally.verdicts.values())} texts, {tally.num_tokens} tokens, of which {tally.num_compared} were compared "
-        f"with what the target alone writes; {tally.num_near_ties} near-ties. "
-        + ", ".join(f"{num} {WORDS[name]}" for name, num in sorted(tally.verdicts.items()))
-        + ".",
-        "",
-        f"{sum(faults(outcome).values())} faults: "
-        + ", ".join(f"{num} {name}" for name, num in faults(outcome).most_common())
-        + ".",
-        "",
-        *_table(told),
-    ]  # fmt: skip
-    return "\n".join(lines) + "\n"
-
-
-WORDS = {
-    "exact": "exact",
-    "near_tie": "exact but for near-ties",
-    "complete": "complete (ratio: length and end alone can be checked)",
-    "left": "left by their users, exact as far as they came",
-    "excused": "ended by the kill of their draft node or a very long absence of the verify node, exact until then",
-    "wrong": "WRONG",
-    "broken": "BROKEN without a cause",
-    "late": "LATE",
-}
-
-
-def _table(told: list[Row]) -> Iterator[str]:
-    """Figures that were judged, and memory without files for comparison."""
-    judged = {row.whose for row in told if row.is_flat is not None}
-    yield "| process | figure | slope per hour | its error | Theil-Sen | second half | first | last | minutes | flat |"
-    yield "|---|---|--:|--:|--:|--:|--:|--:|--:|---|"
-    for row in told:
-        if row.whose not in judged or (row.is_flat is None and row.figure != "anonymous_mb"):
-            continue
-        one, word = row.slope, {True: "yes", False: "**no**", None: ""}[row.is_flat]
-        numbers = (one.least_squares, one.error, one.theil_sen, one.second_half, one.first, one.last)
-        cells = " | ".join(f"{number:.2f}" for number in numbers)
-        yield f"| {row.whose} | {row.figure} | {cells} | {one.span_s / 60:.0f} | {word} |"
-
-
-def samples(outcome: Outcome) -> Iterator[str]:
-    """All of them as CSV, for those who want to see where growth comes from."""
-    yield "process,life,figure,time_s,value"
-    for (life, figure), series in outcome.records.of_processes.items():
-        for time_s, value in zip(series.times_s, series.values, strict=True):
-            yield f"{life.name},{life.generation + 1},{figure},{time_s:.1f},{value:.6g}"
-    for figure, series in outcome.records.of_verify.items():
-        for time_s, value in zip(series.times_s, series.values, strict=True):
-            yield f"verify,,{figure},{time_s:.1f},{value:.6g}"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")[:300]
 
 
 def to_text(outcome: Outcome) -> str:

@@ -9,9 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from goodspeed.wire import keys
-from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.zmq.authentication import new_pair
+from tests.faults.conftest import make_keys
 from tests.faults.proxy import Proxy
 from tests.faults.soak.garbage import throw
 from tests.faults.soak.plan import Role
@@ -28,8 +26,6 @@ VERIFY_PAGES = 72
 for as long as more texts come together than ever before (by huge pages of 2 MB: 4 MB in a life of ten minutes,
 measured). So few are all used within a minute; what grows after that is something else. Twelve texts want up to a
 hundred: some wait."""
-
-"""The draft models': as few as are soon all used, with a prefix cache, too."""
 
 STDIN_TOKENS = 48
 STDIN_TEMPERATURE = 1.0
@@ -58,7 +54,7 @@ class Site:
     async def __aenter__(self) -> "Site":
         self._loop = asyncio.get_running_loop()
         try:
-            await asyncio.to_thread(self._make_keys)
+            await asyncio.to_thread(make_keys, self._folder, (*self.cast, STRANGER))
             verify = self._start_verify()
             await asyncio.to_thread(verify.ready_again)
             for role in self.cast.values():
@@ -186,16 +182,6 @@ class Site:
             undo()
 
     # -- its parts -------------------------------------------------------------------------------------------------
-
-    def _make_keys(self) -> None:
-        self._enrolled.mkdir()
-        pair = new_pair()
-        keys.write_secret(self._folder / "verify.key", pair)
-        keys.write_verify_key(self._folder / "verify.pub", pair.public_key)
-        for name in (*self.cast, STRANGER):
-            pair = new_pair(name)
-            keys.write_secret(self._folder / f"{name}.key", pair)
-            keys.write_enrolled(self._enrolled / f"{name}.pub", Enrolled(name, pair.public_key))
 
     def _move_key(self, name: str, source: Path, target: Path) -> None:
         (source / f"{name}.pub").rename(target / f"{name}.pub")

@@ -1,6 +1,7 @@
 """The soak's report judges made-up outcomes; each of its promises can break."""
 
 import json
+import re
 
 import pytest
 
@@ -37,7 +38,6 @@ def test_a_good_run_breaks_nothing() -> None:
     assert rows["verify", "clients"].is_flat
     assert report.to_json(outcome)["kept"]
     json.dumps(report.to_json(outcome))
-    assert "| memory, files, sockets, threads, sessions are flat | yes |" in report.to_markdown(outcome)
     assert "10 exact, 1 excused" in report.to_text(outcome)
 
 
@@ -50,7 +50,7 @@ def test_growth_is_told(figure: str, per_hour: float) -> None:
     ]
     assert broken(outcome) == ["memory, files, sockets, threads, sessions are flat"]
     assert not report.to_json(outcome)["kept"]
-    assert f"| verify (life 2) | {figure} |" in report.to_markdown(outcome)
+    assert re.search(rf"verify \(life 2\) +{figure} .*GROWS", report.to_text(outcome))
 
 
 def test_short_lives_are_told_and_not_judged() -> None:
@@ -72,7 +72,6 @@ def test_what_keeps_results_by_design_is_not_judged_by_its_memory() -> None:
             outcome.records.of_processes[Life("edge-4", 0), figure].add(5.0 * n, 18.0 + n)
     told = {row.figure: row.is_flat for row in report.rows(outcome) if row.whose == "edge-4 (life 1)"}
     assert told == {"rss_mb": None, "fds": False}
-    assert "edge-4,1,rss_mb,5.0,19" in list(report.samples(outcome))
 
 
 def test_each_promise_can_break() -> None:

@@ -82,14 +82,6 @@ def test_a_round_that_the_budget_fills_is_refused():
         CoreSettings(max_round_tokens=24)
 
 
-@pytest.mark.parametrize("name", ["fixed", "random", "throughput"])
-def test_only_the_gradient_has_a_utility(name):
-    assert DEFAULTS.fairness == 1.0
-    assert CoreSettings(policy=name).fairness == 0.0
-    states = [ClientState(acceptance_rate=0.5, goodput=1.0)] * 2
-    assert sum(CoreSettings(policy=name).create_policy().allocate(states, 6)) <= 6
-
-
 def test_a_policy_is_created_by_its_name():
     states = [ClientState(acceptance_rate=0.9, goodput=9.0), ClientState(acceptance_rate=0.5, goodput=1.0)]
     assert CoreSettings(policy="throughput").create_policy().allocate(states, 1) == [1, 0]

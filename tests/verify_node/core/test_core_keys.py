@@ -97,8 +97,7 @@ def test_a_process_that_connects_again_takes_its_sessions_along(desk: KeyedDesk)
 def test_a_key_that_goes_takes_its_sessions_along_at_once(desk: KeyedDesk) -> None:
     desk.draft("a", 1)
     desk.draft("b", 2)
-    planned = desk.core.plan(desk.now)
-    assert planned is not None
+    planned = desk.plan()
     [(peer, refusal)] = desk.enrol("b", "c")  # in the middle of a round
     assert (peer, refusal.code, refusal.session_id) == ("a", "not_enrolled", None)
     assert set(desk.core.sessions) == {session_id(2)}

@@ -66,8 +66,7 @@ def test_what_is_left_of_a_draft_is_verified_in_later_rounds(desk: Desk) -> None
 
 
 def test_a_draft_that_comes_while_a_round_is_in_flight_counts_for_the_next(desk: Desk) -> None:
-    planned = desk.core.plan(desk.now)
-    assert planned is not None
+    planned = desk.plan()
     desk.up("a", draft_of(desk, num=6))
     [verdict] = desk.finish(planned)
     assert verdict.num_verified == 0
@@ -88,8 +87,7 @@ def test_rounds_one_by_one_verify_drafts_too(desk: Desk) -> None:
     desk.round()
     for number in (1, 2):
         desk.up("a", draft_of(desk, number))
-    planned = desk.core.plan(desk.now)
-    assert planned is not None
+    planned = desk.plan()
     assert len(planned.entries) == 2
     desk.core.abort("out of memory", desk.now)
     verdicts = [verdict for _ in range(2) for verdict in desk.round()]
@@ -245,16 +243,14 @@ def test_a_round_waits_for_the_index_of_a_near_draft_node() -> None:
     assert desk.core.plan(desk.now) is None
     desk.now += 0.01
     desk.up("a", draft_of(desk))
-    planned = desk.core.plan(desk.now)
-    assert planned is not None
+    planned = desk.plan()
     assert planned.num_drafted == 4
 
 
 def test_an_answer_without_a_draft_ends_the_wait() -> None:
     desk = waiting_desk()
     assert desk.core.plan(desk.now) is None
-    session = desk.session()
-    desk.up("a", Ack(session.session_id, session.epoch, len(session.tokens)))
+    desk.acknowledge(1)
     assert desk.core.plan(desk.now) is not None
 
 

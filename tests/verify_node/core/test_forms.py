@@ -61,8 +61,7 @@ def test_what_opens_again_with_another_form_holds_both_while_a_round_is_in_fligh
     desk: Desk, constraints: Constraints
 ) -> None:
     open_one(desk, 1)
-    planned = desk.core.plan(desk.now)
-    assert planned is not None
+    planned = desk.plan()
     open_one(desk, 1, OTHER, epoch=2)
     assert is_held(constraints, 1)
     assert is_held(constraints, 1, OTHER)

@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.handshake import Defaults, Welcome
-from goodspeed.wire.messages import LogitRules, Refusal
-from tests.fakes import VOCAB, Desk, session_id
+from goodspeed.wire.messages import LogitRules
+from tests.fakes import VOCAB, Desk
 
 RULES = LogitRules(presence_penalty=0.5, min_p=0.1, logit_bias=(TokenBias(VOCAB - 1, -1.0),))
 
@@ -14,20 +14,9 @@ def test_a_session_with_rules_is_opened():
     desk = Desk()
     desk.hello()
     assert desk.open(logit_rules=RULES) == []
-    planned = desk.core.plan(desk.now)
-    assert planned is not None
+    planned = desk.plan()
     [entry] = planned.entries
     assert (entry.rules, entry.prompt_len, entry.text) == (RULES, 3, (1, 2, 3))
-
-
-def test_a_bias_of_what_is_no_token_is_refused_and_opens_nothing():
-    desk = Desk()
-    desk.hello()
-    [refusal] = desk.open(logit_rules=LogitRules(logit_bias=(TokenBias(3, 1.0), TokenBias(VOCAB, 1.0))))
-    assert isinstance(refusal, Refusal)
-    assert (refusal.code, refusal.session_id) == ("vocabulary", session_id(1))
-    assert refusal.what.startswith("logit_bias: ")
-    assert not desk.core.sessions
 
 
 def test_a_draft_node_is_told_the_defaults():

@@ -198,7 +198,7 @@ def test_every_policy_shares_out_permissions(name: str) -> None:
     assert desk.core.allocator.worth_of(desk.session(2).client) == 1.0, "only a policy with a utility weighs goodput"
 
 
-def test_a_policy_that_fails_permits_nothing_until_it_answers_again() -> None:
+def test_a_policy_that_fails_permits_nothing_until_it_answers_again(caplog: pytest.LogCaptureFixture) -> None:
     class Failing:
         fails = True
 
@@ -211,7 +211,11 @@ def test_a_policy_that_fails_permits_nothing_until_it_answers_again() -> None:
     desk = Desk(policy=OwnPolicy("mine:Failing", lambda: policy), self_draft=False)
     desk.hello()
     desk.open()
-    assert [verdict.may_draft for verdict in desk.round()] == [0]
+    assert [verdict.may_draft for _ in range(5) for verdict in desk.round()] == [0] * 5
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the policy mine:Failing failed: ValueError: no such table; nobody drafts after such a round (so far: {num})"
+        for num in (1, 2, 4)
+    ]
     policy.fails = False
     assert [verdict.may_draft for verdict in desk.round()] == [6]
 

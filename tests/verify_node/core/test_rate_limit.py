@@ -3,18 +3,15 @@
 import pytest
 
 from verify_node.core import rate_limit
-from verify_node.core.rate_limit import (
-    BAR_S,
-    BURST_S,
-    MAX_BAR_S,
-    OFFENCES,
-    SESSION_MESSAGES_PER_S,
-    RateLimiter,
-    Stage,
-)
+from verify_node.core.rate_limit import BAR_S, BURST_S, MAX_BAR_S, OFFENCES, SESSION_MESSAGES_PER_S, RateLimiter, Stage
 
 WHO = b"a"
 SESSIONS = 64
+
+
+@pytest.fixture
+def conduct():
+    return RateLimiter(SESSIONS)
 
 
 def offend(conduct, num_times, now=0.0, who=WHO, code="malformed"):
@@ -26,26 +23,20 @@ def offend(conduct, num_times, now=0.0, who=WHO, code="malformed"):
     return stages
 
 
-def test_offences_are_forgotten_by_and_by():
-    conduct = RateLimiter(SESSIONS)
+def test_offences_are_forgotten_by_and_by(conduct):
     offend(conduct, 60)
     assert offend(conduct, 1, now=30.0) == [Stage.COUNTED]
     assert offend(conduct, 1, now=45.0) == [Stage.ANSWERED]
     assert all(stage is Stage.ANSWERED for second in range(1000) for stage in offend(conduct, 1, now=100.0 + second))
 
 
-@pytest.mark.parametrize(
-    "code",
-    ["stale_epoch", "unknown_session", "hello_first", "wrong_base", "too_many_sessions"],
-)
-def test_what_a_bad_line_brings_about_is_no_offence(code):
-    conduct = RateLimiter(SESSIONS)
+@pytest.mark.parametrize("code", ["stale_epoch", "unknown_session", "hello_first", "wrong_base", "too_many_sessions"])
+def test_what_a_bad_line_brings_about_is_no_offence(conduct, code):
     assert code not in OFFENCES
     assert set(offend(conduct, 2000, code=code)) == {Stage.ANSWERED}
 
 
-def test_a_flood_is_a_flood_whatever_is_in_it():
-    conduct = RateLimiter(SESSIONS)
+def test_a_flood_is_a_flood_whatever_is_in_it(conduct):
     burst = int(BURST_S * SESSION_MESSAGES_PER_S * SESSIONS)
     assert {conduct.heard(WHO, 0.0) for _ in range(burst)} == {Stage.ANSWERED}
     assert conduct.refused(WHO, "stale_epoch", 0.0) is Stage.COUNTED
@@ -53,17 +44,15 @@ def test_a_flood_is_a_flood_whatever_is_in_it():
     assert conduct.heard(b"b", 0.0) is Stage.ANSWERED
 
 
-def test_long_texts_count_as_more_messages():
-    conduct = RateLimiter(SESSIONS)
+def test_long_texts_count_as_more_messages(conduct):
     num_heard = 0
     while conduct.heard(WHO, 0.0, num_tokens=1 << 20) is Stage.ANSWERED:
         num_heard += 1
     assert num_heard == 19
 
 
-def test_verdicts_earn_the_answers_to_them():
+def test_verdicts_earn_the_answers_to_them(conduct):
     """Rounds of a millisecond, three messages to each verdict, for 64 sessions: nothing of that is a flood."""
-    conduct = RateLimiter(SESSIONS)
     for number in range(1000):
         for _ in range(3 * SESSIONS):
             assert conduct.heard(WHO, number / 1000) is Stage.ANSWERED
@@ -72,9 +61,8 @@ def test_verdicts_earn_the_answers_to_them():
     assert conduct.refused(WHO, "stale_epoch", 1.0) is Stage.ANSWERED
 
 
-def test_all_sessions_of_an_honest_client_repeat_themselves_on_a_dead_line():
+def test_all_sessions_of_an_honest_client_repeat_themselves_on_a_dead_line(conduct):
     """Two messages a session after 1, 2, 4 and then every 8 s; half of a minute's arrive at once; opened anew."""
-    conduct = RateLimiter(SESSIONS)
     silences, at = [1, 2, 4, *[8] * 30], 0.0
     for silence in silences:
         at += silence
@@ -86,8 +74,7 @@ def test_all_sessions_of_an_honest_client_repeat_themselves_on_a_dead_line():
         assert conduct.heard(WHO, at, num_tokens=32_000) is Stage.ANSWERED
 
 
-def test_a_bar_ends_and_the_next_is_twice_as_long():
-    conduct = RateLimiter(SESSIONS)
+def test_a_bar_ends_and_the_next_is_twice_as_long(conduct):
     now, lengths = 0.0, []
     for _ in range(7):
         lengths.append(conduct.bar(WHO, now))
@@ -102,9 +89,8 @@ def test_a_bar_ends_and_the_next_is_twice_as_long():
     assert conduct.num_bars == 8
 
 
-def test_memory_is_bounded_whatever_names_come(monkeypatch):
+def test_memory_is_bounded_whatever_names_come(conduct, monkeypatch):
     monkeypatch.setattr(rate_limit, "MAX_SENDERS", 64)
-    conduct = RateLimiter(SESSIONS)
     for number in range(3 * 64):
         name = number.to_bytes(4, "big")
         conduct.heard(name, 0.0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goodspeed.wire.messages import Ack, Close
+from goodspeed.wire.messages import Close
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from verify_node.scheduler.allocate import FIRST_LENGTH
 from verify_node.scheduler.round import Round
@@ -34,11 +34,6 @@ def name_of(number: int) -> str:
 
 def taking_part(planned: Round | None) -> set[int] | None:
     return None if planned is None else {int.from_bytes(entry.session_id, "big") for entry in planned.entries}
-
-
-def acknowledge(desk: Desk, number: int) -> None:
-    session = desk.session(number)
-    assert desk.up(name_of(number), Ack(session.session_id, session.epoch, len(session.tokens))) == []
 
 
 def is_the_targets_own(desk: Desk, number: int) -> bool:
@@ -173,8 +168,7 @@ def waiting_for_b() -> Desk:
 
 def test_a_continuous_round_waits_for_a_draft_that_is_about_to_arrive() -> None:
     desk = waiting_for_b()
-    for number in (1, 2, 3):
-        acknowledge(desk, number)
+    desk.acknowledge(1, 2, 3)
     started, due_at = desk.now, desk.session(2).model_due_at
     for _ in range(3):
         assert desk.core.plan(desk.now) is None
@@ -225,7 +219,7 @@ def test_nobody_waits_for_a_late_one_until_its_draft_is_complete_again(rounds: s
     for _ in range(5):
         [verdict] = desk.round()
         assert verdict.num_verified == 0
-        acknowledge(desk, 1)
+        desk.acknowledge(1)
     desk.draft()
     desk.session().client.answer_s = 0.001  # drafts usually take no longer
     [verdict] = desk.round()
@@ -240,7 +234,7 @@ def test_of_a_late_draft_the_others_lose_no_more_than_one_wait() -> None:
     for _ in range(2 * LATE_ROUNDS - 2):
         for number in (1, 2):
             desk.draft(name_of(number), number)
-        acknowledge(desk, 3)
+        desk.acknowledge(3)
         assert len(desk.round()) == 3
     assert {desk.session(number).client.num_late for number in (1, 2)} == {0}
 
@@ -252,7 +246,7 @@ def test_one_that_can_only_draft_while_it_is_waited_for_is_waited_for_again(roun
     desk.now += MOST_LATE_S
     stale, num_rounds = [desk.honest_draft()], 0
     while desk.round():
-        acknowledge(desk, 1)
+        desk.acknowledge(1)
         stale.append(desk.honest_draft())
         assert desk.up("a", stale[-3] if len(stale) > 2 else stale[0]) == []
         num_rounds += 1
@@ -274,7 +268,7 @@ def test_a_client_whose_draft_was_late_does_not_begin_anew_with_a_new_session() 
     for _ in range(2 * LATE_ROUNDS - 2):
         [verdict] = desk.round()
         assert verdict.may_draft > 0, "no round waits for it"
-        desk.up("a", Ack(session_id(2), 1, len(desk.session(2).tokens)))
+        desk.acknowledge(2)
 
 
 def test_one_that_never_drafts_is_waited_for_ever_more_rarely() -> None:
@@ -283,7 +277,7 @@ def test_one_that_never_drafts_is_waited_for_ever_more_rarely() -> None:
     num_rounds = 0
     while len(gaps) < 3:
         if desk.round():
-            acknowledge(desk, 1)
+            desk.acknowledge(1)
             num_rounds += 1
         else:
             desk.now += MOST_LATE_S

@@ -8,7 +8,7 @@ from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import SloTerms, Welcome
-from goodspeed.wire.messages import Ack, Refusal, Slo
+from goodspeed.wire.messages import Slo
 from tests.fakes import Desk, alone, make_hello, make_open, request_of
 
 TIERS = tuple(parse_tiers(["chat:ttft=500ms,tpot=50ms", "code:tpot=20ms"]).values())
@@ -27,11 +27,6 @@ def writing(desk: Desk, slo: Slo | None, number: int = 1, **changes: Any) -> Any
     desk.open(number=number, slo=slo, **changes)
     desk.round()
     return desk.session(number)
-
-
-def acknowledge(desk: Desk, number: int = 1) -> None:
-    session = desk.session(number)
-    desk.up("a", Ack(session.session_id, session.epoch, len(session.tokens)))
 
 
 def test_every_draft_node_is_told_the_tiers(desk: Desk) -> None:
@@ -59,7 +54,7 @@ def test_a_text_with_two_stages_is_promised_at_the_tighter_tpot(desk: Desk) -> N
 def test_the_account_follows_the_rounds(desk: Desk) -> None:
     deadline = writing(desk, Slo(CHAT, waited_s=0.1)).deadline
     assert (deadline.num_tokens, deadline.first_at, deadline.asked_at) == (1, pytest.approx(0.01), pytest.approx(-0.1))
-    acknowledge(desk)
+    desk.acknowledge(1)
     desk.round(0.2)
     assert deadline.num_tokens == 2
     assert deadline.after_first["round"] == pytest.approx(0.2)
@@ -90,7 +85,7 @@ def test_after_a_restart_of_the_verify_node_the_draft_node_tells_how_far_the_tex
 def finish(desk: Desk, round_s: float) -> None:
     while not desk.session().finished:
         desk.round(round_s)
-        acknowledge(desk)
+        desk.acknowledge(1)
 
 
 @pytest.mark.parametrize("slo", [None, Slo(Objectives(tier="chat"))])
@@ -121,7 +116,7 @@ def test_a_text_that_waits_for_its_draft_node_waits_for_the_network(desk: Desk) 
     while desk.round():
         pass
     desk.now += 1.0
-    acknowledge(desk)
+    desk.acknowledge(1)
     assert session.deadline.after_first["network"] == pytest.approx(1.0)
 
 
@@ -144,35 +139,14 @@ def test_a_text_that_waits_for_memory_is_known_to() -> None:
     desk.open(number=1, prompt=range(1, 17))
     desk.round()
     desk.open(number=2, prompt=range(1, 17), slo=Slo(CHAT))
-    acknowledge(desk)
+    desk.acknowledge(1)
     desk.round(0.2)
-    acknowledge(desk)
+    desk.acknowledge(1)
     desk.round(0.2)
     assert desk.session(2).deadline.before_first["memory"] == pytest.approx(0.2)
 
 
 # -- what verdicts tell of promises ------------------------------------------------------------------------------------
-
-
-def promised(slo: Slo | None, **options: Any) -> list[bool | None]:
-    """Returns what the first three verdicts of a text say."""
-    desk = Desk(self_draft=False, tiers=TIERS, cost=Linear(fixed_s=0.004, token_s=0.004), **options)
-    desk.hello(draft_model="")
-    desk.open(slo=slo)
-    return [verdict.promised for _ in range(3) for verdict in desk.round(0.01)]
-
-
-@pytest.mark.parametrize(
-    ("slo", "options", "told"),
-    [
-        (Slo(CHAT), {}, True),
-        (Slo(Objectives(tpot_s=0.001)), {}, False),
-        (None, {}, None),
-        (Slo(CHAT), {"admission": "none"}, None),
-    ],
-)
-def test_every_verdict_tells_whether_the_objectives_are_promised(slo: Any, options: Any, told: bool | None) -> None:
-    assert promised(slo, **options) == [told] * 3
 
 
 def test_a_verdict_tells_that_a_promise_was_lost() -> None:
@@ -183,12 +157,3 @@ def test_a_verdict_tells_that_a_promise_was_lost() -> None:
     assert desk.core.withdraw(desk.now) == []
     [second] = desk.round()
     assert (first.promised, second.promised) == (True, False)
-
-
-def test_who_wants_a_promise_or_nothing_is_refused() -> None:
-    desk = Desk(self_draft=False, tiers=TIERS, cost=Linear(fixed_s=0.004, token_s=0.004))
-    desk.hello(draft_model="")
-    [refused] = desk.open(slo=Slo(Objectives(tpot_s=0.001)), otherwise="refuse")
-    assert isinstance(refused, Refusal)
-    assert refused.code == "not_promised"
-    assert not desk.core.sessions

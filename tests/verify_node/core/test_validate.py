@@ -51,10 +51,7 @@ BREAKS = {
         lambda desk: drafted(desk, made_on=3, num_gone=1, proposal=b"1"),
         "of the ratio rule may be verified",
     ),
-    "a draft that is used up": (
-        lambda desk: drafted(desk, made_on=3, num_gone=1, tokens=()),
-        "its draft is empty",
-    ),
+    "a draft that is used up": (lambda desk: drafted(desk, made_on=3, num_gone=1, tokens=()), "its draft is empty"),
     "a wait for nobody": (
         lambda desk: setattr(desk.session(2), "waits", True),
         "wait for a draft that is not permitted",

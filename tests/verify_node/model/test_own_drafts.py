@@ -11,7 +11,7 @@ from msgspec.structs import replace as replace_fields
 
 from goodspeed.app import generation
 from goodspeed.errors import ConfigError
-from goodspeed.wire.messages import Ack, DownMessage, Sampling
+from goodspeed.wire.messages import DownMessage, Sampling
 from tests.fakes import Desk, make_core, make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 from verify_node.assembly import make_draft_runner
@@ -62,10 +62,9 @@ class OwnDesk(Desk):
         self.up("a", make_open(number, **given))
         for _ in range(num_rounds):
             self.round()
-            session = self.session(number)
-            if session.finished:
+            if self.session(number).finished:
                 break
-            self.up("a", Ack(session.session_id, session.epoch, len(session.tokens)))
+            self.acknowledge(number)
         return self.text(number)
 
     def alone_after(self, number: int) -> tuple[int, ...]:
@@ -137,8 +136,7 @@ def test_many_texts_at_once_and_a_long_prompt_that_the_draft_model_reads_in_part
         desk.up("a", make_open(number, prompt=prompt, max_tokens=20, sampling=replace_seed(number)))
     for _ in range(40):
         desk.round()
-        for one in [one for one in desk.core.sessions.values() if not one.finished]:
-            desk.up("a", Ack(one.session_id, one.epoch, len(one.tokens)))
+        desk.acknowledge()
     for number, prompt in prompts.items():
         assert desk.text(number) == alone(replace_seed(number), prompt=prompt)
     assert desk.core.counts.accepted_by["self"] > 20
@@ -368,8 +366,7 @@ def test_its_time_is_no_time_of_the_target() -> None:
     desk = OwnDesk(TARGET)
     desk.up("a", make_open(1, prompt=(3, 1, 4), max_tokens=20))
     for _ in range(4):
-        planned = desk.core.plan(desk.now)
-        assert planned is not None
+        planned = desk.plan()
         desk.core.finish(desk.target.run(planned), 0.05, desk.now, Drafting(0.04, 2))
     assert desk.core.cost.round_s(4, 1, 0) == pytest.approx(0.01)
     assert desk.core.round_s == pytest.approx(0.05)

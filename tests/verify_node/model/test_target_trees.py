@@ -10,15 +10,7 @@ from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Draft, Sampling
 from tests.fakes import make_open, session_id
 from tests.micro import VOCAB
-from tests.verify_node.model.test_target import (
-    CHECKPOINT,
-    RULES,
-    SAMPLINGS,
-    RealDesk,
-    alone,
-    make_target,
-    replace_seed,
-)
+from tests.verify_node.model.test_target import CHECKPOINT, RULES, SAMPLINGS, RealDesk, alone, make_target, replace_seed
 from verify_node.scheduler.round import Entry, Round
 
 PROMPT = (1, 2, 3)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from goodspeed.exact.positions import certain
-from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
+from goodspeed.fair.estimators import AcceptanceEstimator
 from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import CostModel, Linear
 from goodspeed.slo.objectives import Objectives
@@ -12,7 +12,7 @@ from goodspeed.wire import probabilities
 from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.messages import Draft, Slo
 from tests.fakes import make_open
-from tests.verify_node.phases import put
+from tests.verify_node.phases import new_client, new_session, put
 from verify_node.scheduler.drafted import SelfDrafts
 from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import ByWorth
@@ -28,7 +28,7 @@ DEAR = Linear(fixed_s=0.01, token_s=0.01)
 
 
 def make_client(name: str = "a", **changes: Any) -> Client:
-    client = Client(name, AcceptanceEstimator(0.1, 0.7), GoodputEstimator(0.1, 1.0))
+    client = new_client(name)
     for key, value in changes.items():
         setattr(client, key, value)
     return client
@@ -38,9 +38,7 @@ def make_session(number: int = 1, client: Client | None = None, *, prompt: Seque
     """Session `number`, which goes on without a draft, of a client of its own unless another is given."""
     client = client or make_client(f"client-{number}")
     opened = make_open(number, prompt=tuple(prompt), **({"max_tokens": 100} | changes))
-    acceptance = AcceptanceEstimator(0.1, client.acceptance.value)
-    limit = len(prompt) + opened.max_tokens
-    session = Session(opened, b"a", client, acceptance, list(prompt), number, len(prompt), limit)
+    session = new_session(opened, client, AcceptanceEstimator(0.1, client.acceptance.value), admitted=number)
     put(session)
     return session
 

@@ -32,51 +32,6 @@ def ids(jobs):
     return [one.job_id for one in jobs]
 
 
-def mean_finish(ranked, seconds):
-    """Mean time until each is done, one after the other."""
-    times, now = [], 0.0
-    for one in ranked:
-        now += seconds[one.job_id]
-        times.append(now)
-    return sum(times) / len(times)
-
-
-# -- the paper's Figure 1 ----------------------------------------------------------------------------------------------
-
-SECONDS = {"R1": 0.2, "R2": 0.5, "R3": 0.15}
-TOKENS = {"R1": 10, "R2": 5, "R3": 12}
-
-
-def requests(rates=STABLE):
-    """The three requests, whose times are known: one round of that time is left of each."""
-    return [
-        Job(job_id=name, arrived_at=i * 1e-3, waits_since=0.0, remaining_tokens=1, round_s=SECONDS[name], rates=rates)
-        for i, name in enumerate(SECONDS)
-    ]
-
-
-def test_figure_1_first_come_first_served():
-    assert mean_finish(create("fcfs").rank(requests(), 0.0), SECONDS) == pytest.approx(0.5833, abs=1e-4)
-
-
-def test_figure_1_by_length():
-    by_length = [replace(one, remaining_tokens=TOKENS[one.job_id]) for one in requests()]
-    ranked = create("sjf").rank(by_length, 0.0)
-    assert ids(ranked) == ["R2", "R1", "R3"]
-    assert mean_finish(ranked, SECONDS) == pytest.approx(0.6833, abs=1e-4)
-
-
-def test_figure_1_by_perceived_time_is_optimal():
-    ranked = create("laps").rank(requests(), 0.0)
-    assert ids(ranked) == ["R3", "R1", "R2"]
-    assert mean_finish(ranked, SECONDS) == pytest.approx(0.45)
-
-
-def test_without_perception_the_paper_serves_by_arrival_and_a_guess_is_as_good_as_it_is():
-    assert ids(create("laps", guesses=False).rank(requests(rates=()), 0.0)) == ["R1", "R2", "R3"]
-    assert ids(create("laps").rank(requests(rates=()), 0.0)) == ["R3", "R1", "R2"]
-
-
 # -- equation (6) ------------------------------------------------------------------------------------------------------
 
 
@@ -176,20 +131,6 @@ def test_a_job_whose_acceptance_changes_is_perceptible_no_more():
     assert ids(give(order, [changed, job(2, tokens=10)], 1, 0.0).leave) == [1]
 
 
-# -- places ------------------------------------------------------------------------------------------------------------
-
-
-def test_fewer_places_than_before_drive_nobody_out_and_let_nobody_in():
-    jobs = [holder(1, attained_s=9.0, tokens=1e5), holder(2, attained_s=9.0, tokens=1e5), job(3, tokens=1)]
-    given = give(create("las", **QUEUES), jobs, 1, 0.0)
-    assert (given.enter, given.leave) == ((), ())
-
-
-def test_the_worst_ranked_yields_first():
-    jobs = [holder(1, attained_s=1.5, tokens=1e4), holder(2, attained_s=9.0, tokens=1e4), job(3, tokens=1)]
-    assert ids(give(create("laps", **QUEUES), jobs, 2, 0.0).leave) == [2]
-
-
 # -- nobody starves ----------------------------------------------------------------------------------------------------
 
 
@@ -207,43 +148,6 @@ def test_a_place_is_given_up_for_who_has_waited_too_long_though_its_queue_is_low
     assert left_for(order, short, old, now=AGING_S + 0.1)
 
 
-@pytest.mark.parametrize("name", ["sjf", "las", "laps"])
-def test_a_wait_is_bounded_under_an_endless_stream_of_short_jobs(name):
-    """One long job, and short ones that come as quickly as they are served: aging bounds every single wait."""
-    aging_s, short_s, step_s = 20.0, 2.0, 0.5
-    options = {"aging_s": aging_s} | (QUEUES if name != "sjf" else {})
-    waits, served_s = longest_waits(create(name, **options), short_s=short_s, step_s=step_s, steps=1000)
-    assert waits <= aging_s + short_s + 2 * step_s
-    assert served_s >= 1.0 * (1000 * step_s) / (aging_s + short_s + 2.0)
-
-
-def longest_waits(order, short_s, step_s, steps):
-    """The long job's longest wait, and its service, with one place."""
-    long = job("long", tokens=1e5, attained_s=30.0)
-    short, number, longest = job(0, tokens=100 * short_s), 0, 0.0
-    for step in range(steps):
-        now = step * step_s
-        longest = max(longest, now - long.waits_since if long.waits_since is not None else 0.0)
-        jobs = [long, short]
-        given = give(order, jobs, 1, now)
-        for one in given.enter:
-            jobs[jobs.index(one)] = replace(one, waits_since=None, turn_s=0.0)
-        for one in given.leave:
-            jobs[jobs.index(one)] = replace(one, waits_since=now)
-        long, short = (served(one, step_s) for one in jobs)
-        if short.remaining_tokens <= 0.0:
-            number += 1
-            short = job(number, tokens=100 * short_s, since=now + step_s, at=now + step_s)
-    return longest, long.attained_s - 30.0
-
-
-def served(one, step_s):
-    if not one.has_place:
-        return one
-    left = one.remaining_tokens - 100 * step_s
-    return replace(one, attained_s=one.attained_s + step_s, turn_s=one.turn_s + step_s, remaining_tokens=left)
-
-
 # -- laws --------------------------------------------------------------------------------------------------------------
 
 JOBS = st.lists(
@@ -259,18 +163,6 @@ JOBS = st.lists(
     ),
     max_size=12,
 ).map(lambda jobs: [replace(one, job_id=number) for number, one in enumerate(jobs)])
-
-
-@given(name=st.sampled_from(sorted(ORDERS)), jobs=JOBS, num_places=st.integers(0, 6), now=st.floats(0, 200))
-def test_places_are_used_and_never_given_twice(name, jobs, num_places, now):
-    given = give(create(name), jobs, num_places, now)
-    held = {one.job_id for one in jobs if one.has_place}
-    enter, leave = set(ids(given.enter)), set(ids(given.leave))
-    assert len(enter) == len(given.enter)
-    assert not enter & held
-    assert leave <= held
-    after = (held - leave) | enter
-    assert len(after) == max(len(held), min(num_places, len(jobs)))
 
 
 @given(name=st.sampled_from(sorted(ORDERS)), jobs=JOBS, now=st.floats(0, 200))

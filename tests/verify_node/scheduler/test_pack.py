@@ -94,22 +94,6 @@ def test_the_youngest_gives_way_to_an_older_one():
     assert session_id(3) not in pool
 
 
-def test_nobody_gives_way_to_a_younger_one():
-    pool = PagePool(2, 4)
-    idle = make_session(1, prompt=8, cached=7, waits=True, pool=pool)
-    planned = pack([idle, young := make_session(2)], pool, ready=[young])
-    assert (planned.entries, planned.deferred, planned.preempted) == ((), ids(2), ())
-
-
-def test_nobody_gives_way_in_vain():
-    pool = PagePool(4, 4)
-    oldest = make_session(1, prompt=12, cached=11, waits=True, pool=pool)  # idle, three pages
-    ready = make_session(2, prompt=9)  # needs three
-    youngest = make_session(3, cached=2, waits=True, pool=pool)  # one page would not be enough
-    planned = pack([oldest, ready, youngest], pool, ready=[ready])
-    assert (planned.entries, planned.preempted) == ((), ())
-
-
 def test_a_session_is_admitted_when_all_of_it_finds_room():
     pool = PagePool(5, 4)
     assert pack([make_session(1, prompt=21)], pool).deferred == ids(1)
@@ -137,13 +121,7 @@ a_session = st.fixed_dictionaries(
 )
 
 
-@given(
-    st.lists(a_session, max_size=8),
-    st.integers(12, 20),
-    st.integers(1, 40),
-    st.integers(14, 40),
-    st.booleans(),
-)
+@given(st.lists(a_session, max_size=8), st.integers(12, 20), st.integers(1, 40), st.integers(14, 40), st.booleans())
 def test_no_limit_is_ever_exceeded_and_somebody_always_moves(descriptions, budget, more_tokens, num_pages, careless):
     """careless: whoever decides about memory lets everybody have what it wants."""
     pool = PagePool(num_pages, 4)

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from experiments.simulation.queueing.rivals import create
+import experiments.simulation.queueing.rivals  # noqa: F401 (it adds las and sjf to the orders)
 from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import Ack, Close, Slo
+from goodspeed.wire.messages import Close, Slo
 from tests.fakes import Desk, alone, request_of, session_id
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.order import AGING_S, Laps
@@ -62,8 +62,7 @@ def test_one_of_many_texts_gives_way_to_a_new_one_after_some_rounds(order: str) 
         desk.open(number=number, prompt=range(1, 5), max_tokens=500 + number)
     for _ in range(11):
         desk.round(0.05)
-        for number in range(1, 33):
-            desk.up("a", Ack(session_id(number), 1, len(desk.session(number).tokens)))
+        desk.acknowledge()
     assert len(resident(desk, *range(1, 33))) == 32
     assert desk.core.counts.num_preempted == 0
     desk.open(number=40, prompt=range(1, 5), max_tokens=1)
@@ -72,14 +71,23 @@ def test_one_of_many_texts_gives_way_to_a_new_one_after_some_rounds(order: str) 
     assert desk.core.counts.num_preempted > 0
 
 
+@pytest.mark.parametrize("num_alone", [0, 9], ids=["together", "one by one"])
 @pytest.mark.parametrize(("order", "stays"), [("fcfs", 1), ("sjf", 2), ("laps", 2)])
-def test_of_two_that_grow_the_one_that_the_order_ranks_first_goes_on(order: str, stays: int) -> None:
-    """Six pages of four tokens for two prompts of eleven: nobody waits, and soon both need a fourth page."""
+def test_of_two_that_grow_the_one_that_the_order_ranks_first_goes_on(
+    order: str, stays: int, num_alone: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six pages of four tokens for two prompts of eleven: nobody waits, and soon both need a fourth page.
+
+    num_alone: the rounds of single sessions that are left after one on which the target failed.
+    """
     desk = desk_of(order, 6)
     desk.open(number=1, prompt=range(1, 12), max_tokens=9)
     desk.open(number=2, prompt=range(1, 12), max_tokens=5)
-    for _ in range(3):
+    for _ in range(2):
         desk.round()
+    assert len(resident(desk, 1, 2)) == 2
+    monkeypatch.setattr(desk.core, "_num_alone", num_alone)
+    desk.round()
     assert resident(desk, 1, 2) == [stays]
 
 
@@ -93,25 +101,8 @@ def test_with_first_come_first_served_an_older_text_loses_nothing_to_a_younger_o
     for _ in range(16):
         assert resident(desk, 1)
         desk.round(0.02)
-        for number in (1, 2):
-            desk.up("a", Ack(session_id(number), 1, len(desk.session(number).tokens)))
+        desk.acknowledge(1, 2)
     assert desk.core.counts.num_preempted > 0
-
-
-@pytest.mark.parametrize(("order", "stays"), [("fcfs", 1), ("sjf", 2), ("laps", 2)])
-def test_the_order_holds_too_while_rounds_go_one_by_one(
-    order: str, stays: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The two that grow again, after a round on which the target failed."""
-    desk = desk_of(order, 6)
-    desk.open(number=1, prompt=range(1, 12), max_tokens=9)
-    desk.open(number=2, prompt=range(1, 12), max_tokens=5)
-    desk.round()
-    desk.round()
-    monkeypatch.setattr(desk.core, "_num_alone", 9)
-    assert len(resident(desk, 1, 2)) == 2
-    desk.round()
-    assert resident(desk, 1, 2) == [stays]
 
 
 def test_who_is_promised_something_yields_to_nobody() -> None:
@@ -218,8 +209,7 @@ class Crowd:
     def step(self) -> None:
         desk = self.desk
         desk.round(ROUND_S)
-        for session in list(desk.core.sessions.values()):
-            desk.up("a", Ack(session.session_id, 1, len(session.tokens)))
+        desk.acknowledge()
         for place, number in enumerate(self.short):
             if desk.session(number).finished:
                 desk.up("a", Close(session_id(number), 1))
@@ -240,14 +230,3 @@ def test_a_long_text_among_short_ones_without_end_waits_no_longer_than_aging_and
         assert crowd.longest_wait_s <= AGING_S + 2 * SHORT * ROUND_S
         assert crowd.desk.now < 12 * AGING_S
     assert crowd.desk.core.sessions.keys() > {session_id(1)}
-
-
-def test_without_aging_it_would_wait_for_ever_where_the_shortest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So the test above can fail: it is aging that lets the long text in."""
-    crowd = Crowd("sjf")
-    places = crowd.desk.core.preemption
-    monkeypatch.setattr(places, "_order", create("sjf", aging_s=1e9))
-    monkeypatch.setattr("verify_node.scheduler.preempt.AGING_S", 1e9)
-    while crowd.desk.now < 12 * AGING_S:
-        crowd.step()
-    assert crowd.longest_wait_s == crowd.desk.now

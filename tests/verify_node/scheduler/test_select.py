@@ -182,21 +182,6 @@ def test_what_the_text_followed_of_a_draft_is_not_verified_again():
     assert chosen.codes == probabilities.encode((0.7, 0.6))
 
 
-def test_a_draft_that_the_text_left_is_forgotten():
-    session = drafting(1, EVEN, tokens=(11, 12, 13, 14))
-    grow(session, 11, 9)
-    assert session.drafted is None
-    assert lengths(make_choice(), session) == [0]
-
-
-def test_nothing_is_left_of_a_draft_of_the_ratio_rule_that_was_in_a_round():
-    """What it was drawn from was part of a draw that is over."""
-    session = drafting(1, None, tokens=(11, 12, 13, 14), verification="ratio")
-    assert lengths(make_choice(), session) == [4]
-    grow(session, 11)
-    assert lengths(make_choice(), session) == [0]
-
-
 def test_a_draft_beyond_the_texts_end_is_cut_there():
     session = drafting(1, EVEN, tokens=(11, 12, 13, 14), max_tokens=3)
     assert lengths(make_choice(), session) == [2]  # and one more that the round brings

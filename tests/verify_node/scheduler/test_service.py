@@ -172,23 +172,27 @@ def test_a_new_text_by_an_old_id_has_an_account_of_its_own(desk: Desk) -> None:
     desk.round(0.5)
     desk.open(epoch=2, prompt=range(2, 10), max_tokens=20)
     assert (arrived_at(desk), job(desk).attained_s) == (7.5, 0.0)
-    planned = desk.core.plan(desk.now)
-    assert planned is not None
+    planned = desk.plan()
     desk.open(epoch=3, prompt=range(3, 10), max_tokens=20)
     desk.finish(planned, 0.5)
     assert job(desk).attained_s == 0.0, "that round was another text's"
 
 
-def test_a_text_that_goes_on_after_a_loss_keeps_its_place(desk: Desk) -> None:
+@pytest.mark.parametrize("order", ["laps", "fcfs"])
+def test_a_text_that_goes_on_after_a_loss_keeps_its_place(order: str) -> None:
+    """First come, first served keeps no accounts, and yet the arrival."""
+    desk = Desk(order=order)
+    desk.hello()
     desk.open(prompt=range(1, 10), max_tokens=20)
     desk.round(0.5)
-    before = job(desk)
+    before = job(desk) if order == "laps" else None
     committed = desk.text()
     desk.now = 7.0
     desk.open(epoch=2, prompt=range(1, 10), committed=committed, max_tokens=20)
-    assert job(desk) == before
+    assert (job(desk) if order == "laps" else desk.core.preemption.accounts) == before
+    assert desk.session().arrived_at == 0.0
     desk.open(epoch=3, prompt=range(1, 10), committed=(committed[0] + 1,), max_tokens=20)
-    assert arrived_at(desk) == 7.0, "these tokens are another text's"
+    assert desk.session().arrived_at == 7.0, "these tokens are another text's"
 
 
 def test_who_loses_its_memory_by_opening_again_begins_to_wait(desk: Desk) -> None:
@@ -196,8 +200,7 @@ def test_who_loses_its_memory_by_opening_again_begins_to_wait(desk: Desk) -> Non
     desk.open(prompt=range(1, 10), max_tokens=20)
     desk.round(5.0)
     desk.draft(alpha=1.0)
-    planned = desk.core.plan(desk.now)
-    assert planned is not None
+    planned = desk.plan()
     assert job(desk).turn_s > FIRST_S
     desk.now = 7.0
     desk.open(epoch=2, prompt=range(1, 10), max_tokens=20)
@@ -216,20 +219,3 @@ def test_accounts_of_closed_sessions_do_not_grow_in_number_without_rounds(desk: 
         desk.up("a", Close(session_id(number), 1))
     assert len(accounts) <= NUM_GONE + 4
     assert accounts.of(desk.session(1)).num_decided == 1
-
-
-# -- first come, first served ------------------------------------------------------------------------------------------
-
-
-def test_first_come_first_served_keeps_no_accounts_and_a_text_that_goes_on_keeps_its_arrival() -> None:
-    desk = Desk(order="fcfs")
-    desk.hello()
-    desk.open(prompt=range(1, 10), max_tokens=20)
-    desk.round(0.5)
-    assert desk.core.preemption.accounts is None
-    committed = desk.text()
-    desk.now = 7.0
-    desk.open(epoch=2, prompt=range(1, 10), committed=committed, max_tokens=20)
-    assert desk.session().arrived_at == 0.0
-    desk.open(epoch=3, prompt=range(1, 10), committed=(committed[0] + 1,), max_tokens=20)
-    assert desk.session().arrived_at == 7.0, "these tokens are another text's"

@@ -2,20 +2,15 @@
 
 from typing import Any
 
-from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.wire.messages import Draft, Verdict
 from tests.fakes import make_open, replace_message, session_id
-from verify_node.session.client import Client
+from tests.verify_node.phases import new_session
 from verify_node.session.session import Session
 
 
 def make_session(**changes: Any) -> Session:
     """Session 1 of client a, whose prompt is (1, 2, 3) and which may have 20 tokens more."""
-    opened = make_open(**changes)
-    client = Client("a", AcceptanceEstimator(0.1, 0.7), GoodputEstimator(0.1, 1.0))
-    tokens = [*opened.prompt, *opened.committed]
-    limit = len(opened.prompt) + opened.max_tokens
-    return Session(opened, b"a", client, client.acceptance, tokens, admitted=1, acked=len(tokens), limit=limit)
+    return new_session(make_open(**changes))
 
 
 def a_draft(session: Session | None = None, **changes: Any) -> Draft:

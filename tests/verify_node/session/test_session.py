@@ -6,7 +6,9 @@ import pytest
 
 from goodspeed.exact.positions import certain
 from goodspeed.exact.trees import pack
+from tests.fakes import session_id
 from tests.verify_node.session.sessions import a_draft, make_session, tell
+from verify_node.session.phase import WrongPhase
 from verify_node.session.session import LATE_TIMES, LEAST_LATE_S, MOST_LATE_S
 
 
@@ -39,15 +41,6 @@ def test_a_finished_session_is_neither_ready_nor_waiting():
     assert not any([session.is_ready(), session.awaits_draft, session.takes_drafts])
 
 
-def test_the_window_counts_what_is_not_acknowledged():
-    session = make_session()
-    session.commit((4,) * 5)
-    assert session.is_ready(6)
-    assert not session.is_ready(5)
-    session.acknowledge(4, 0.0)
-    assert session.is_ready(5)
-
-
 @pytest.mark.parametrize(("max_draft", "num_tokens", "longest"), [(64, 0, 19), (64, 15, 4), (64, 19, 0), (3, 0, 3)])
 def test_the_longest_useful_draft(max_draft, num_tokens, longest):
     session = make_session(max_draft=max_draft)
@@ -55,17 +48,11 @@ def test_the_longest_useful_draft(max_draft, num_tokens, longest):
     assert session.max_length == longest
 
 
-def test_commit_takes_tokens_up_to_the_limit():
-    session = make_session(max_tokens=2)
-    assert session.commit((4, 5, 6)) == (4, 5)
-    assert session.tokens == [1, 2, 3, 4, 5]
-    assert session.finish_reason == "length"
-
-
-def test_commit_takes_tokens_up_to_a_stop_token():
-    session = make_session(stop_ids=(9, 5))
-    assert session.commit((4, 5, 6)) == (4,)
-    assert session.finish_reason == "stop"
+def test_a_finished_session_commits_no_more():
+    session = make_session(stop_ids=(9,))
+    session.commit((9,))
+    with pytest.raises(WrongPhase, match=f"session {session_id(1).hex()} is finished"):
+        session.commit((4,))
 
 
 def test_a_stop_token_in_the_prompt_stops_nothing():

@@ -6,7 +6,7 @@ import pytest
 
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import OTHER, Objectives
-from goodspeed.wire.messages import Ack, Close, Refusal, Slo, Verdict
+from goodspeed.wire.messages import Close, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, request_of, session_id
 from tests.verify_node.scheduler.sessions import pack
 from tests.verify_node.slo.deadlines import deadline, decided
@@ -41,9 +41,7 @@ def serve(desk: Desk) -> list[Any]:
         return []
     duration_s = COST.round_s(planned.num_tokens, len(planned.entries), planned.context_tokens)
     answers = desk.finish(planned, duration_s)
-    for session in list(desk.core.sessions.values()):
-        if not session.finished:
-            desk.up("a", Ack(session.session_id, session.epoch, len(session.tokens)))
+    desk.acknowledge()
     return answers
 
 
@@ -241,19 +239,16 @@ def test_while_its_draft_node_is_away_a_promise_takes_nothing_from_others(desk: 
     for number in (1, 2):
         ask(desk, number, max_tokens=100)
     while desk.session(1).num_unacknowledged < 16:
-        desk.up("a", Ack(session_id(2), 1, len(desk.session(2).tokens)))
-        planned = desk.core.plan(desk.now)
-        assert planned is not None
+        desk.acknowledge(2)
+        planned = desk.plan()
         desk.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
-    desk.up("a", Ack(session_id(2), 1, len(desk.session(2).tokens)))
-    planned = desk.core.plan(desk.now)
-    assert planned is not None
+    desk.acknowledge(2)
+    planned = desk.plan()
     assert [entry.session_id for entry in planned.entries] == [session_id(2)]
     left_s = desk.core.promises.promised[session_id(1)].due - desk.now
     desk.finish(planned, 0.01)
     desk.now += 100.0
-    for number in (1, 2):
-        desk.up("a", Ack(session_id(number), 1, len(desk.session(number).tokens)))
+    desk.acknowledge(1, 2)
     assert desk.core.plan(desk.now) is not None
     assert desk.core.promises.promised[session_id(1)].due - desk.now == pytest.approx(left_s)
 
@@ -275,8 +270,7 @@ def test_a_text_that_comes_back_during_a_round_with_fewer_tokens_is_read_again(d
     ask(desk, 1)
     while len(desk.session(1).tokens) < 9:
         serve(desk)
-    planned = desk.core.plan(desk.now)
-    assert planned is not None
+    planned = desk.plan()
     back = tuple(desk.session(1).tokens[3:5])
     assert ask(desk, 1, Slo(QUICK.objectives, 0.1, 0.05), epoch=2, committed=back) is None
     desk.finish(planned)
@@ -310,7 +304,7 @@ def test_who_is_promised_something_keeps_its_memory_while_it_is_away() -> None:
             break
         assert session_id(2) not in planned.preempted
         desk.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
-        desk.up("a", Ack(session_id(1), 1, len(desk.session(1).tokens)))
+        desk.acknowledge(1)
         if desk.core.sessions.get(session_id(1)) is None or desk.session(1).finished:
             break
     assert desk.session(2).num_unacknowledged >= 16
@@ -323,7 +317,7 @@ def test_alone_on_the_node_the_time_of_a_promise_stands_still_too(desk: Desk) ->
         desk.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
     left_s = desk.core.promises.promised[session_id(1)].due - desk.now
     desk.now += 3.0
-    desk.up("a", Ack(session_id(1), 1, len(desk.session(1).tokens)))
+    desk.acknowledge(1)
     assert desk.core.plan(desk.now) is not None
     assert desk.core.promises.promised[session_id(1)].due - desk.now == pytest.approx(left_s)
 
@@ -338,7 +332,7 @@ def test_a_promise_ends_when_nobody_is_there_for_long(desk: Desk) -> None:
     desk.now += GONE_S + 0.1
     assert ask(desk, 5) is True
     assert [desk.session(number).promised for number in (1, 2, 3)] == [False] * 3
-    desk.up("a", Ack(session_id(1), 1, len(desk.session(1).tokens)))
+    desk.acknowledge(1)
     while session_id(1) not in (said := told(serve(desk))):
         pass
     assert said[session_id(1)] is False, "and its draft node is told"

@@ -41,8 +41,7 @@ def test_alone_a_client_is_promised_all_that_can_be(desk: Desk) -> None:
 def together(desk: Desk) -> None:
     """Both ask during a round, one for 32 and the other for 12."""
     desk.open("a", 99, slo=None)
-    planned = desk.core.plan(desk.now)
-    assert planned is not None
+    planned = desk.plan()
     ask(desk, "a", range(32))
     ask(desk, "b", range(32, 44))
     desk.finish(planned, COST.round_s(planned.num_tokens, 1, 0))
@@ -62,8 +61,7 @@ def test_a_client_of_twice_the_weight_has_twice_as_many(desk: Desk) -> None:
 def test_what_others_do_not_want_goes_to_who_asks(desk: Desk) -> None:
     """The other client asks for what it can never have, so it has no share to wait for."""
     desk.open("a", 99, slo=None)
-    planned = desk.core.plan(desk.now)
-    assert planned is not None
+    planned = desk.plan()
     ask(desk, "a", range(32))
     ask(desk, "b", range(32, 44), Slo(Objectives(tpot_s=0.001)))
     desk.finish(planned, COST.round_s(planned.num_tokens, 1, 0))
@@ -75,8 +73,7 @@ def test_who_came_later_is_promised_first_what_others_leave(desk: Desk) -> None:
     ask(desk, "a", range(18))
     ask(desk, "b", range(32, 38), prompt=80)
     assert (promised(desk, range(18)), promised(desk, range(32, 38))) == (18, 0)
-    planned = desk.core.plan(desk.now)
-    assert planned is not None
+    planned = desk.plan()
     end(desk, "a", range(6))
     ask(desk, "a", range(18, 24))
     desk.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))

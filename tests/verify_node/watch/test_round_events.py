@@ -10,8 +10,7 @@ def test_a_round_has_its_sums_and_a_row_of_each_session() -> None:
     desk = Desk(rounds="barrier")
     desk.hello()
     desk.open()
-    planned = desk.core.plan(desk.now)
-    assert planned is not None
+    planned = desk.plan()
     verdicts: Any = desk.finish(planned)
     told: Any = round_event(planned, verdicts, desk.core.sessions)
     assert (told["number"], told["num_drafted"], len(told["sessions"])) == (1, 0, 1)

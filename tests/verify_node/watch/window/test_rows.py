@@ -42,10 +42,7 @@ ROWS = (
     replace(WRITES, name="is-stuck", since=NOW - 60, activity="stalled", moved=NOW - 8, drafted_per_round=2.0),
 )
 
-TIERS = (
-    TierRow("urgent", 3, 2, ("a", "b"), 8, 6, {"round": 1, "network": 1}),
-    TierRow("patient", 0, 0, (), 0, 0, {}),
-)
+TIERS = (TierRow("urgent", 3, 2, ("a", "b"), 8, 6, {"round": 1, "network": 1}), TierRow("patient", 0, 0, (), 0, 0, {}))
 SOURCES = (Source("model", 2000, 1500), Source("ngram", 40, 10), Source("self", 0, 0))
 
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from goodspeed.slo.objectives import Objectives, parse_tiers
-from goodspeed.wire.messages import Ack, Slo
+from goodspeed.wire.messages import Slo
 from tests.fakes import Desk
 from verify_node.watch.round_events import WallTime
 from verify_node.watch.snapshot import LOST_SHOWN_S, STALLED_S, WINDOW_S, ClientRow, Node, Snapshot, Source, Watch
@@ -212,7 +212,7 @@ def test_texts_in_time_and_behind_are_counted_by_tier() -> None:
     assert patient == TierRow("patient", 0, 0, (), 1, 1, {})
     session = desk.session(1)
     while not session.finished:
-        desk.up("a", Ack(session.session_id, session.epoch, len(session.tokens)))
+        desk.acknowledge(1)
         desk.round(0.02)
     assert scene.look().tiers[0] == TierRow("urgent", 0, 0, (), 1, 0, {"round": 1})
     desk.now += JUDGED_S + 1.0
