@@ -79,7 +79,8 @@ class Line:
             self.num_preempted += len(planned.preempted)
             self.down += [encode(s.message, LIMIT) for s in self.core.finish(self._decide(planned), 0.01, self.now)]
         for told in (decode_down(data, LIMIT) for data in self._arriving(self.down)):
-            assert isinstance(told, Verdict | Refusal) and told.session_id is not None
+            assert isinstance(told, Verdict | Refusal)
+            assert told.session_id is not None
             user = self.users[told.session_id]
             self._act(user, user.session.receive(told, self.now))
         for proposed in self.drafter.step() if self.drafter.busy else ():
