@@ -100,20 +100,14 @@ async def _work(
     config: DraftConfig, daemon: "DraftDaemon", console: "Console", events: EventLog, reporter: Reporter
 ) -> None:
     """Runs daemon and console until the prompts are done or the daemon gives up."""
-    from draft_node.service.connection import tell
+    from draft_node.service.connection import first_end, stop, tell
 
     serving = asyncio.create_task(daemon.serve())
     asking = asyncio.create_task(console.run())
     events.write("ready", name=config.name, model=config.model)
     telling = asyncio.create_task(tell(config, daemon, events, reporter))
     try:
-        await asyncio.wait([serving, asking, telling], return_when=asyncio.FIRST_COMPLETED)
-        for task in (serving, telling):
-            if task.done():
-                task.result()
-        asking.result()
+        await first_end(serving, telling, asking)
     finally:
-        for tasks in ((asking, telling), (serving,)):  # sessions can only be closed while the daemon serves
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await stop(asking, telling)  # the daemon still runs, to close sessions
+        await stop(serving)

@@ -106,11 +106,6 @@ class DraftDaemon:
         return self.core.queue.num_waiting
 
     @property
-    def is_full(self) -> bool:
-        """True if another generation would have to wait."""
-        return self.core.queue.is_full
-
-    @property
     def drafter(self) -> DraftModel | None:
         """The draft model; None: the node has none."""
         return None if self.drafting is None else self.drafting.drafter
@@ -128,10 +123,6 @@ class DraftDaemon:
     def away_s(self, now: float) -> float:
         """Returns the seconds since the last verify node was lost; 0 while one is connected."""
         return self.core.away_s(now)
-
-    @property
-    def connect_timeout_s(self) -> float:
-        return self.core.connect_timeout_s
 
     @property
     def statistics(self) -> Statistics:
@@ -278,7 +269,7 @@ class DraftDaemon:
     def _absence(self) -> str:
         endpoints = [address.endpoint for address in self.core.links.directory.addresses()]
         where = self.channel.endpoint if len(endpoints) == 1 else ", ".join(endpoints[:MAX_NAMED])
-        return self.link.absence_at(where, self.connect_timeout_s)
+        return self.link.absence_at(where, self.core.connect_timeout_s)
 
     def _not_sent(self, link: int, message: UpMessage, error: MessageTooLarge | TransportError) -> None:
         if isinstance(error, MessageTooLarge):

@@ -9,7 +9,7 @@ from draft_node.http.app import create_app
 from draft_node.http.body import LargeWork
 from draft_node.metrics import create_registry
 from draft_node.service.chat_forms import ChatForms
-from draft_node.service.connection import tell
+from draft_node.service.connection import first_end, stop, tell
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.serving import web
@@ -66,17 +66,14 @@ class HttpServer:
             self.events.write("ready", name=self.config.name, model=self.config.model, url=url)
             telling = asyncio.create_task(tell(self.config, self.daemon, self.events, self.reporter, url))
             try:
-                await asyncio.wait([serving, answering, telling], return_when=asyncio.FIRST_COMPLETED)
-                for task in (serving, answering, telling):
-                    if task.done():
-                        task.result()
+                await first_end(serving, answering, telling)
             finally:
                 is_draining = not serving.done() and self._tell_that_it_ends()
                 self.all_finished = await service.drain(self.config.drain_timeout_s)
                 if is_draining and self.all_finished:
                     self.reporter.say("stopping: all texts are finished")
-                await _stop(telling, answering)  # the daemon still runs, to close sessions
-                await _stop(serving)
+                await stop(telling, answering)  # the daemon still runs, to close sessions
+                await stop(serving)
                 work.close()
                 service.close()
 
@@ -106,9 +103,3 @@ class HttpServer:
             "acceptance_rate": statistics.acceptance_rate,
             **statistics.by_name(),
         }
-
-
-async def _stop(*tasks: "asyncio.Task[None]") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

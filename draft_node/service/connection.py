@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import suppress
+from typing import Any
 
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
@@ -83,6 +84,21 @@ class ConnectionStatus:
     def _waiting(self, away_s: float) -> Sentence:
         what_to_do = "" if self._trouble else "; start goodspeed-verify there, or check --verify"
         return Sentence("waiting for the verify node at %s (since %.0f s)" + what_to_do, (self._endpoint, away_s))
+
+
+async def first_end(*tasks: "asyncio.Task[Any]") -> None:
+    """Waits until one of the tasks ends; raises its error."""
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        if task.done():
+            task.result()
+
+
+async def stop(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancels the tasks and waits for their ends."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 LOOK_S = 0.1

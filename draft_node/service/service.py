@@ -117,7 +117,7 @@ class Service(NodeState):
             raise Draining("draining", "this draft node is shutting down; ask another one")
         if not self.is_within_reach:
             raise VerifyAway("verify_away", self.absence)
-        if self._daemon.is_full and self.num_waiting >= self.max_waiting:
+        if self._daemon.core.queue.is_full and self.num_waiting >= self.max_waiting:
             raise Busy("busy", f"{self.num_running} texts are running and {self.num_waiting} wait; ask again later")
 
     @contextmanager

@@ -17,6 +17,7 @@ from msgspec.structs import replace as replace_struct
 
 from draft_node.config import NAME, DraftConfig, default_name
 from draft_node.core.actions import Deliver, Fail, Finish, Request, Statistics
+from draft_node.core.queue import Queue
 from draft_node.service import queues, standard_input
 from draft_node.service.console import Console
 from goodspeed.engine import checkpoints
@@ -60,8 +61,7 @@ class FakeDaemon:
     chat_defaults: Defaults = field(default_factory=Defaults)
     link: Any = field(default_factory=lambda: SimpleNamespace(welcome=None, connected=False))
     drafting: Any = None
-    is_full: bool = False
-    connect_timeout_s: float = 60.0
+    core: Any = field(default_factory=lambda: SimpleNamespace(queue=Queue(), connect_timeout_s=60.0))
     served: list[Request] = field(default_factory=list)
     num_active: int = 0
     most_active: int = 0
