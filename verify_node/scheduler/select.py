@@ -76,7 +76,7 @@ class Choice:
         return {session.session_id: of_draft(session).cut(session.may_draft) for session in ready}
 
     def least_probability(self, session: Session) -> int:
-        """Code of the path probability that a token of this session needed in the previous round."""
+        """Code of the path probability below which this session's draft node need not draft."""
         return ALL
 
     def owes_more(self, session: Session) -> bool:
@@ -145,7 +145,7 @@ class ByWorth(Choice):
         }
 
     def least_probability(self, session: Session) -> int:
-        """Derived from the price of one more token's time in the previous round; late sessions need not pay it."""
+        """From the price of one more token's time in the previous round, which late sessions need not pay."""
         if not self._least_value:
             return ALL
         price = self._price(session, self._worth(session.client))
