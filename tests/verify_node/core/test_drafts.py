@@ -8,7 +8,7 @@ from goodspeed.fair.round_time import Linear
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Ack, Draft, Verdict
 from tests.fakes import VOCAB, Desk, alone, make_open, replace_message, request_of, session_id
-from verify_node.scheduler.select import ALL, SELDOM_UNWAITED, UNWAITED
+from verify_node.scheduler.select import ALL, BOUND_SHARE, SELDOM_UNWAITED, UNWAITED
 from verify_node.scheduler.start import SHARE_ALONE
 
 
@@ -139,7 +139,7 @@ def test_a_verdict_says_who_drafted_and_what_a_token_must_be_worth() -> None:
     desk.core.choice.choose = lambda ready, now, most=None: _priced(desk, usual(ready, now))  # type: ignore[method-assign]
     [verdict] = desk.round()
     assert verdict.source is None
-    assert probabilities.bound(verdict.least_probability) == pytest.approx(0.5, abs=0.05)
+    assert probabilities.bound(verdict.least_probability) == pytest.approx(BOUND_SHARE * 0.5, rel=0.05)
     for source in ("ngram", "model"):
         desk.up("a", draft_of(desk, source=source))
         [verdict] = desk.round()
