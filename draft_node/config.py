@@ -125,7 +125,10 @@ class DraftConfig(Settings):
     dtype: str = options.dtype(auto=True)
     threads: int | None = options.threads()
     connect_timeout_s: float = option(
-        60.0, minimum=0.1, group=options.NETWORK, help="how long an absent verify node is waited for"
+        60.0,
+        minimum=0.1,
+        group=options.NETWORK,
+        help="how long an absent verify node is waited for; then texts end with an error, without --http the node, too",
     )
     key: str | None = options.key("goodspeed keygen draft NAME")
     verify_key: str | None = option(

@@ -108,7 +108,9 @@ class VerifyDaemon:
         """Admits no session and starts no round; draft nodes are notified at once, instead of noticing the silence."""
         num_unfinished = sum(not session.finished for session in self.core.sessions.values())
         is_continued = self.core.fleet.can_take_over(time.monotonic())
-        whose = " (another replica continues them)" if is_continued else " (their draft nodes keep them)"
+        whose = (
+            " (other replicas continue those they have room for)" if is_continued else " (their draft nodes keep them)"
+        )
         self.reporter.say("stopping; unfinished texts: %d%s", num_unfinished, whose if num_unfinished else "")
         self.core.drain()
         self.messages.woken.set()

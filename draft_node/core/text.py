@@ -92,7 +92,7 @@ def text_end(
     if context_len is None or num_tokens < context_len:
         return None
     if num_tokens > num_prompt:
-        return Finish("length")  # its first verify node gave the target a longer context
+        return Finish("length")  # it fills the context
     what = f"{num_tokens} tokens leave no room in the target's context of {context_len}; shorten the prompt"
     return Fail("prompt", what)
 

@@ -71,7 +71,7 @@ class HttpServer:
                 is_draining = not serving.done() and self._tell_that_it_ends()
                 self.all_finished = await service.drain(self.config.drain_timeout_s)
                 if is_draining and self.all_finished:
-                    self.reporter.say("stopping: all texts are finished")
+                    self.reporter.say("stopping: no text is running any more")
                 await stop(telling, answering)  # the daemon still runs, to close sessions
                 await stop(serving)
                 work.close()

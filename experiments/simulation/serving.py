@@ -86,7 +86,10 @@ class _Profile(msgspec.Struct):
 
 def profiled(path: str) -> Gpu:
     """The GPU that `goodspeed profile --json > PATH` measured."""
-    profile = msgspec.json.decode(Path(path).read_bytes(), type=_Profile)
+    try:
+        profile = msgspec.json.decode(Path(path).read_bytes(), type=_Profile)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ConfigError(f"{path} is no profile; make one with `goodspeed profile --json > {path}`") from error
     return Gpu(f"{profile.model} on {profile.hardware}, profiled", profile.roofline)
 
 

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from goodspeed.engine.folders import INDEX, SINGLE, find_folder, in_the_making, read_config, say_nothing
+from goodspeed.engine.folders import INDEX, SINGLE, find_folder, in_the_making, read_config, refuse_weights, say_nothing
 from goodspeed.engine.fused import FAMILIES
 from goodspeed.engine.quantized.stored import StoredTensors
 from goodspeed.errors import CheckpointError, ConfigError
@@ -61,6 +61,7 @@ def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_no
         raise ConfigError(f"{folder} already exists; name a new folder, or remove it")
     source = find_folder(name)
     plan = Plan.of(name, read_config(name, source), shape)
+    refuse_weights(name, source)
     stored = StoredTensors(source)
     num_bytes = plan.num_bytes(stored)
     with in_the_making(folder, num_bytes, "size") as partial:
@@ -77,6 +78,7 @@ def tensors(name: str, shape: Shape, device: str = "cpu") -> tuple[dict[str, Any
     """Returns a padded checkpoint's config and an iterator over its weights, made on `device`; writes no file."""
     source = find_folder(name)
     plan = Plan.of(name, read_config(name, source), shape)
+    refuse_weights(name, source)
     return plan.config, plan.tensors(StoredTensors(source), device)
 
 

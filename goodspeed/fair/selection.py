@@ -11,7 +11,6 @@ is likelier than its parent, so the n likeliest nodes of a candidate include the
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
 from itertools import accumulate
 from math import inf
 from operator import mul
@@ -166,18 +165,15 @@ def take(
 
     trees: ranks of the candidates that are trees, by index. Raises ConfigError for probabilities outside 0 to 1.
     """
-    if not all(0.0 <= probability <= 1.0 for one in candidates for probability in one.odds):
-        raise ConfigError("probabilities must lie within 0 and 1")
     num_first = sum(first.counts)
-    order = nsmallest(
-        most - num_first,
-        (  # ties: each candidate's next node before any second one
-            (-one.worth * probability, rank, k)
-            for k, one in enumerate(candidates)
-            for rank, probability in enumerate(path_probability(one, (trees or {}).get(k)))
-            if rank >= first.counts[k]
-        ),
-    )
+    order: list[tuple[float, int, int]] = []  # the most valuable first; ties: each candidate's next node before others
+    for k, one in enumerate(candidates):
+        if not all(0.0 <= probability <= 1.0 for probability in one.odds):
+            raise ConfigError("probabilities must lie within 0 and 1")
+        low, likely = first.counts[k], path_probability(one, (trees or {}).get(k))
+        order += [(-one.worth * probability, rank, k) for rank, probability in enumerate(likely[low:], low)]
+    order.sort()
+    del order[max(0, most - num_first) :]
     falling = [-negative for negative, _, _ in order]
     sums = list(accumulate(falling, initial=first.value))
     number = _num_worth(falling, sums, num_first, cost)

@@ -96,7 +96,7 @@ class Rates(Struct, frozen=True):
 
 
 class Event(Struct, frozen=True):
-    """See `diary.Entry`."""
+    """See `verify_node.core.counts.Entry`."""
 
     at: float
     kind: str

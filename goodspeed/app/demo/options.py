@@ -190,6 +190,6 @@ def clients(config: DemoConfig) -> list[Client]:
     found = []
     for index in range(config.clients):
         line = lines[index % len(lines)]
-        prompt = replace(line, seed=config.seed if line.seed is None else line.seed)
+        prompt = replace(line, seed=config.seed if line.seed is None else line.seed, drafter=None)
         found.append(Client(f"client-{index + 1}", models[index % len(models)], prompt, tiers[index % len(tiers)]))
     return found

@@ -70,6 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
 def up(namespace: argparse.Namespace, reporter: Reporter) -> None:
     """Start a fleet. Returns when every replica is ready; the fleet goes on by itself."""
     config = from_namespace(UpConfig, namespace)
+    config.check_ports(config.max_replicas or config.replicas)
     record = Record(config, tuple(namespace.further), str(Path.cwd()), config.address or "")
     _check(record, reporter)
     try:

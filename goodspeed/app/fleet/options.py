@@ -16,6 +16,7 @@ HOST = "where the replicas listen; 0.0.0.0 is every address of their machines"
 PORT = "of the first replica, each next one has the next; 0: any that are free"
 HTTP = "HOST:PORT of the first replica's live page and /metrics; each next replica has the next port"
 LAST_PORT = 65535 - MAX_REPLICAS
+WILDCARDS = frozenset({"0.0.0.0", "::", "[::]"})
 ENROLLED = "folder with the public files of the draft nodes that may connect"
 
 
@@ -53,12 +54,12 @@ class UpConfig(Settings):
             raise ConfigError(f"give a --max-replicas not below --replicas {self.replicas}")
         if self.http is not None and int(self.http.rpartition(":")[2]) > LAST_PORT:
             raise ConfigError(f"--http {self.http}: give a port up to {LAST_PORT}; each next replica has the next port")
-        self.check_ports(self.max_replicas or self.replicas)
 
     def check_ports(self, num_replicas: int) -> None:
-        """Raises ConfigError if one replica's --port would be another's --http."""
-        page = int(self.http.rpartition(":")[2]) if self.http is not None else 0
-        if self.port and page and abs(self.port - page) < num_replicas:
+        """Raises ConfigError if one replica's --port would be another's --http, at one address."""
+        host, _, page = (self.http or "").rpartition(":")
+        is_shared = host == self.host or bool(WILDCARDS & {host, self.host})
+        if self.port and int(page or 0) and is_shared and abs(self.port - int(page)) < num_replicas:
             raise ConfigError(
                 f"--port {self.port} and --http {self.http} overlap, since each of {num_replicas} replicas has the "
                 f"next port of both; put them {num_replicas} ports apart or more"

@@ -41,7 +41,7 @@ def test_it_drains_and_ends(endpoint: str) -> None:
         assert node.end() == 0
     assert node.events[-1]["all_finished"]
     assert node.events[-1]["num_tokens"] == 400
-    assert any(line.text == "goodspeed-draft: stopping: all texts are finished" for line in node.log)
+    assert any(line.text == "goodspeed-draft: stopping: no text is running any more" for line in node.log)
 
 
 def test_what_is_not_finished_in_time_is_cut_off_and_said(endpoint: str) -> None:
