@@ -1,4 +1,4 @@
-"""How many users one verify GPU carries at a rate that each of them gets: plainly, with draft models, with histories.
+"""Users that one verify GPU carries at a rate that each of them gets: plainly, with draft models, with histories.
 
 Simulated with latency models from datasheets, so **computed, not measured**. Drafts come from a draft model on the
 verify node's GPU (*co-located*: its passes take time of every round, its weights and caches memory), or from draft

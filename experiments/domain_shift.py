@@ -1,4 +1,4 @@
-"""How soon each policy, and each way to estimate acceptance, recovers when acceptance changes at known rounds.
+"""Measures how soon each policy, and each way to estimate acceptance, recovers when acceptance changes.
 
 Clients change their topics all at once: their rates of acceptance are dealt anew. Utility is that of the seeds' mean
 goodput in single rounds, smoothed over a few; recovery is the first round from which on it stays near a level for a

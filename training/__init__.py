@@ -1,1 +1,1 @@
-"""How the embedded models were made: corpus, tokenizer, training, and the figures of the model card."""
+"""Makes the embedded models: corpus, tokenizer, training, and the figures of the model card."""

@@ -1,4 +1,4 @@
-"""How weights move: Muon for the matrices of the hidden layers, AdamW for the rest, warm-up, stable, decay.
+"""Updates weights: Muon for the matrices of the hidden layers, AdamW for the rest, warm-up, stable, decay.
 
 The stable phase has no end of its own, so a run can stop at any time, decay, and later go on.
 """

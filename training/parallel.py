@@ -43,7 +43,7 @@ class Masks:
         return self.after + self.depth
 
     def attention(self, length: int) -> Tensor:
-        """What each position sees [1, 1, length + num_masks, length + num_masks]; text sees the text before it."""
+        """Returns the attention mask [1, 1, length + num_masks, length + num_masks]; text sees the text before it."""
         text = torch.arange(length)
         sees_text = torch.cat([text, self.after])[:, None] >= text
         chain = torch.cat([torch.full_like(text, -1), self.after])

@@ -24,7 +24,7 @@ from draft_node.parsing.formats import (
 
 @dataclass(frozen=True, slots=True)
 class ParserSettings:
-    """How to parse a text."""
+    """Settings of the parser for one text."""
 
     formats: Formats = NO_FORMATS  # tools=None: no calls allowed
     hidden: Collection[int] | None = None  # special tokens omitted from the text (no markers); None: all

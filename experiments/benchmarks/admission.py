@@ -1,4 +1,4 @@
-"""How long a decision takes about who is promised its service level: 10 new requests beside 200 that decode.
+"""Times the decision about who is promised its service level: 10 new requests beside 200 that decode.
 
 Decisions are drawn from a seed. 200 promised sessions decode in three tiers (50, 100 and 200 ms); ten requests ask for
 the same tiers, with prompts of 50 to 1,500 tokens, deadlines of 0.2 to 3 s, 10 to 100 pages each of 100 to 600 free

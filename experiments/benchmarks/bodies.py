@@ -1,4 +1,4 @@
-"""How long one HTTP body can hold the draft node's event loop: the CPU time of reading bodies that are costly to read.
+"""Times the reading of costly HTTP bodies, which holds the draft node's event loop: CPU time.
 
 Reading JSON holds the interpreter until all is built, and every other user of the node waits. Each body here has up
 to 4 MiB of what costs most in its kind: lists, numbers, texts, unknown members. It is read, or refused, as the node

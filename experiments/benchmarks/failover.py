@@ -1,4 +1,4 @@
-"""How long texts pause when their verify node is killed, or stops: two replicas of a fleet, and draft nodes on both.
+"""Times the pause of texts whose verify node is killed, or stops: two replicas of a fleet, and draft nodes on both.
 
 Eight draft nodes without a model, each with its own order of the two replicas, stream a text each over HTTP. First
 nothing happens, which tells what the texts are and how long they pause anyway. Then one replica is killed (-9) in

@@ -1,4 +1,4 @@
-"""How a verify node grows with its sessions and their contexts: tokens a second, a round's time, memory per session.
+"""Scales sessions and contexts of a verify node: tokens a second, a round's time, memory per session.
 
 The real core and target in this process, on drafts made beforehand (`oracle.py`): 1 to 64 draft nodes of
 one session each, every one of which has its draft there before the round; a drafted token is the target's own with

@@ -1,4 +1,4 @@
-"""How long the gradient scheduler takes at three sizes, and whether it is exact.
+"""Times the gradient scheduler at three sizes, and checks that it is exact.
 
 Measured is Eq. (5), as the verify node calls it (the list form) and as arrays. The clients are drawn from a seed:
 acceptance from 0.3 to 0.95, goodput from 1 to 6 tokens a round, weights 1 or 2, drafts of 32 tokens at most.

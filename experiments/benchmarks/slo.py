@@ -1,4 +1,4 @@
-"""How many texts of two service levels are in time under overload, with drafts and without: eight draft nodes, one run.
+"""Counts the texts of two service levels in time under overload, with drafts and without: eight draft nodes, one run.
 
 Three of the draft nodes ask for the tier *urgent*, the others for *patient*. Urgent is a TPOT of --tightness times the
 median of what plain decoding has taken so far, so that about half of plain's texts are late; the patient tier's is

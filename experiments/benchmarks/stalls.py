@@ -1,4 +1,4 @@
-"""How long both daemons' event loops stand still under plain load: `/health` every 20 ms, and the ten longest answers.
+"""Times the stalls of both daemons' event loops under plain load: `/health` every 20 ms, and the ten longest answers.
 
 Real processes: a verify node and a draft node, both with HTTP, and users who ask for one streamed text after another.
 A thread for each daemon asks for `/health` over one connection. Linux says what the daemon's main thread did while an

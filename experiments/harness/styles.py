@@ -1,4 +1,4 @@
-"""How curves and bars are told apart, and how ours is marked: one set of colours, lines, markers and hatches.
+"""One set of colours, lines, markers and hatches tells curves and bars apart, and marks ours.
 
 The first six colours are Okabe and Ito's without black and yellow: black is for what is not measured (an optimum, a
 level), and yellow is too light on white. The other six were searched for so that no two of the twelve look alike to

@@ -1,4 +1,4 @@
-"""How long forward passes of the paper's models take on the paper's GPUs: **computed from datasheets, not measured**.
+"""Forward passes' times of the paper's models on the paper's GPUs are **computed from datasheets, not measured**.
 
 A pass launches its kernels, reads every weight once (or computes, if that takes longer), and reads the keys and values
 of its sessions, which no computing hides, since attention is a kernel of its own:

@@ -1,4 +1,4 @@
-"""How quickly a GPU's users get tokens, by their number: simulated, so **computed, not measured**.
+"""Simulates how quickly a GPU's users get tokens, by their number: **computed, not measured**.
 
 The nodes' state machines run with their defaults; plain decoding is the same world in which nobody drafts. What a round
 costs comes from datasheets or from a saved profile. What is not in it: the verify node's own work beside the model, and

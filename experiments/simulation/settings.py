@@ -92,7 +92,7 @@ class Fleet:
     table_lag_s: float = 0.0  # their table is so old
     freeze_table_every_s: float = 0.0  # it is not renewed for a pause
     lies: Lies = "none"
-    """What it says of the others, as often as not: that they have nothing to do, so that sessions go in circles; or
+    """Its reports about the others lie half of the time: that they have nothing to do, so that sessions go in circles; or
     that they have another target."""
 
 
@@ -114,8 +114,7 @@ class Settings:
     joins: tuple[int, ...] = ()
     """The verify round after which each client comes, one after another, and is waited for; default: all at once."""
     arrivals: tuple[Schedule, ...] = ()
-    """When each client's requests come, and what they are, instead of one after another and by chance; all are served
-    at once."""
+    """Times and kinds of each client's requests, instead of one after another and by chance; all are served at once."""
     # the verify node
     core_kind: type[VerifyCore] = VerifyCore  # another one plans its rounds otherwise
     rounds: str = DEFAULTS.rounds  # of `Rounds`; "barrier" is the paper

@@ -1,4 +1,4 @@
-"""How quickly texts grow once a world has settled.
+"""Measures how quickly texts grow once a world has settled.
 
 Whether a drafted token agrees is a function of the seed and the text alone, so two worlds with the same seed that are
 measured over the same stretch of their texts meet the same luck: what differs is what was to be compared.

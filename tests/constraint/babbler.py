@@ -29,7 +29,7 @@ PROMPT = (9,)
 SESSION = b"0123456789abcdef"
 
 PULL = 0.4
-"""What each of 20 tokens from the 15th on adds to the logits of tokens that close something."""
+"""Amount that each of 20 tokens from the 15th on adds to the logits of tokens that close something."""
 
 
 class Draft(NamedTuple):

@@ -52,7 +52,7 @@ for room, libraries in json.load(sys.stdin).items():
 """
 
 BARE = ("tests.gpu.__main__", "experiments.benchmarks.gpu")
-"""What `make gpu` runs, on a machine that has torch and transformers and nothing of ours installed."""
+"""Modules that `make gpu` runs, on a machine that has torch and transformers and nothing of ours installed."""
 
 AT_HAND = {"torch", "triton", "transformers", "numpy", "huggingface_hub", "safetensors"}
 """torch's CUDA builds bring triton, and transformers brings the last two."""

@@ -68,15 +68,7 @@ class VerifyCore(Rounds):
         settings. constraints: of the target's tokenizer; None: constraints are not served.
         """
         cost = cost if cost is not None else Refined()
-        allocator = Allocator(
-            policy if policy is not None else settings.create_policy(),
-            settings.budget,
-            eta=settings.eta,
-            beta=settings.beta,
-            is_barrier=settings.is_barrier,
-            weigh_evidence=settings.weigh_evidence,
-            fairness=settings.fairness,
-        )
+        allocator = _allocator(settings, policy)
         register = Register(
             welcome,
             allocator,
@@ -277,3 +269,15 @@ class VerifyCore(Rounds):
         planned = super().plan(now)
         self.wake_at = min(self.wake_at, self._heartbeat_at)
         return planned
+
+
+def _allocator(settings: CoreSettings, policy: Policy | None) -> Allocator:
+    return Allocator(
+        policy if policy is not None else settings.create_policy(),
+        settings.budget,
+        eta=settings.eta,
+        beta=settings.beta,
+        is_barrier=settings.is_barrier,
+        weigh_evidence=settings.weigh_evidence,
+        fairness=settings.fairness,
+    )

@@ -1,4 +1,4 @@
-"""What is remembered for monitoring: counters since the start, and recent events of clients. Decides nothing.
+"""Counters since the start and recent events of clients, for monitoring. They decide nothing.
 
 No I/O, no clock of its own, no torch.
 """

@@ -19,7 +19,7 @@ from verify_node.session.phase import BrokenInvariant, Phase
 from verify_node.session.session import Session
 
 Claim: TypeAlias = tuple[object, bool, str]
-"""What a claim is about, whether it holds, and the fault to report if it does not hold."""
+"""Subject of a claim, whether the claim holds, and the fault to report if it does not."""
 
 
 def validate(core: VerifyCore) -> None:

@@ -1,4 +1,4 @@
-"""How long a user may wait for the next new token, worked out from the nodes' timeouts.
+"""Derives from the nodes' timeouts how long a user may wait for the next new token.
 
 A wait is counted from the last new token, or from the end of the last blow to the client (a cut, a freeze, a kill) or
 to the verify node. From then on nothing is away, but much may have to be noticed:

@@ -1,4 +1,4 @@
-"""How long the verify node thinks about promises: 10 new requests at a time beside 200 that are promised and decode."""
+"""Times decisions about promises: 10 new requests at a time beside 200 that are promised and decode."""
 
 from random import Random
 

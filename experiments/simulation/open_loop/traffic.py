@@ -1,4 +1,4 @@
-"""When requests came to real services, rescaled to another rate.
+"""Reads when requests came to real services, and rescales these times to another rate.
 
 The traces are in `experiments/traces`, with where they are from and their licence.
 """

@@ -1,4 +1,4 @@
-"""How often a draft model agrees with the target: rates for the simulated draft model to go by.
+"""Rates at which a simulated draft model agrees with the target.
 
 A process is asked, for each token to draft, with what probability it shall be the target's own. The draw itself is a
 hash of the text so far (`text.py`), so the same text is drafted in the same way however often it is tried.

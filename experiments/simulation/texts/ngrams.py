@@ -22,7 +22,7 @@ NgramKind: TypeAlias = Literal["off", "index", "right", "hostile", "own", "histo
 
 MAX_TOKENS = 2_000
 RIGHT = 0.8
-"""How often a token of the index that is often right is the target's, by default."""
+"""Default rate at which a token of the index that is often right is the target's."""
 
 
 @dataclass(slots=True)

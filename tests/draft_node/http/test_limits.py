@@ -165,7 +165,7 @@ def test_a_text_that_cannot_fit_is_not_even_encoded(num_chars: int, num_encoded:
 
 @pytest.mark.parametrize("context_len", [CONTEXT_LEN, 0], ids=["there", "away"])
 def test_nor_is_it_to_be_counted(context_len: int) -> None:
-    """Whether the verify node is there or not."""
+    """The limits hold with and without a verify node."""
     text, halves = in_halves(2 * CONTEXT_LEN + 1)
     for body, param in (({"prompt": text}, "prompt"), ({"messages": halves}, "messages")):
         api = Api()

@@ -1,4 +1,4 @@
-"""Which fault strikes whom and when, from a seed. Plain data.
+"""Draws from a seed which fault strikes whom and when. Plain data.
 
 Two kinds of draft nodes: steady ones live through all but the first quarter of the run, so that slopes can be told
 from their memory; mortal ones are killed at any time. The verify node is killed in the first quarter only.

@@ -1,4 +1,4 @@
-"""Whether something grows: slopes of samples over time, and what counts as flat. Plain arithmetic.
+"""Tells whether something grows: slopes of samples over time, and the bound for flat ones. Plain arithmetic.
 
 Neighbouring samples of a process are alike, so an error told from each of them would be far too small: samples are
 first brought together in blocks of equal time, and the line is laid through the blocks' medians.

@@ -1,4 +1,4 @@
-"""What lies in docker/, read: every node that anything there starts, with its arguments. Needs no Docker."""
+"""Reads docker/: every node that anything there starts, with its arguments. Needs no Docker."""
 
 import re
 import shlex

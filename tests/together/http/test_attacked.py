@@ -15,7 +15,7 @@ pytestmark = pytest.mark.alone
 
 NUM_ATTACKERS = 1000
 WITHIN_S = 1.0
-"""How soon users are answered: the median of ten."""
+"""Seconds in which users are answered: the median of ten."""
 
 AT_MOST_S = 15.0
 """How soon each one is. The attackers share the cores with the node, so one answer may wait for a busy machine."""

@@ -21,7 +21,7 @@ from verify_node.session.session import Session
 from verify_node.slo.deadline import Deadline
 
 NOW = 100.0
-"""When rounds are packed."""
+"""Time at which rounds are packed."""
 
 FREE = Linear(fixed_s=0.01)
 DEAR = Linear(fixed_s=0.01, token_s=0.01)

@@ -36,7 +36,7 @@ NUM_TOKENS = 60
 
 
 class Writing(NamedTuple):
-    """What draft nodes write, by their names."""
+    """Texts of the draft nodes, by their names."""
 
     requests: dict[str, Request]
     nodes: dict[str, DraftDaemon]
