@@ -92,7 +92,7 @@ class Fleet:
     table_lag_s: float = 0.0  # their table is so old
     freeze_table_every_s: float = 0.0  # it is not renewed for a pause
     lies: Lies = "none"
-    """Its reports about the others lie half of the time: that they have nothing to do, so that sessions go in circles; or
+    """Half of its reports about the others are lies: that they have nothing to do, so that sessions go in circles; or
     that they have another target."""
 
 
