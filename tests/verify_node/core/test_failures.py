@@ -19,12 +19,14 @@ class Failing(Desk):
         self.bad: set[bytes] = set()
         self.broken = False
         self.sizes: list[int] = []
+        self.served: list[set[bytes]] = []  # the sessions of each round
 
     def round(self, duration_s: float = 0.01):
         planned = self.core.plan(self.now)
         if planned is None:
             return []
         self.sizes.append(len(planned.entries))
+        self.served.append({entry.session_id for entry in planned.entries})
         outcomes = self.target.run(planned)  # it has fed the cache before it fails
         if self.broken or any(entry.session_id in self.bad for entry in planned.entries):
             return [send.message for send in self.core.abort("OutOfMemoryError", self.now)]
@@ -65,6 +67,7 @@ def test_a_round_that_failed_once_is_made_again_one_by_one(desk):
     desk.broken = False
     assert run_to_the_end(desk, (1, 2, 3)) == []
     assert desk.sizes[1:5] == [3, 1, 1, 1]
+    assert set.union(*desk.served[2:5]) == {session_id(number) for number in (1, 2, 3)}  # each has its turn
     assert max(desk.sizes[5:]) > 1
     assert [desk.text(number) for number in (1, 2, 3)] == [expected(number) for number in (1, 2, 3)]
     assert desk.core.pool.num_free == desk.core.pool.num_pages
@@ -85,7 +88,7 @@ def test_where_sessions_go_one_by_one_one_without_room_keeps_nobody_waiting():
     assert desk.round() == []
     desk.broken = False
     assert run_to_the_end(desk, (1, 2, 3)) == []
-    assert desk.sizes[1] == 2
+    assert desk.sizes[1:4] == [2, 1, 1]  # still one by one, without the one that finds no room
     assert all(desk.session(number).finished for number in (1, 2, 3))
 
 
