@@ -42,7 +42,11 @@ def key(role: Role, *counters: Tensor | int) -> Tensor:
 
 
 def uniform(seeds: Tensor, role: Role, epochs: Tensor | int, rounds: Tensor | int, positions: Tensor | int) -> Tensor:
-    """Returns the ratio rule's noise in [0, 1), fp64 with 53 random bits; the int64 arguments broadcast."""
+    """Returns the ratio rule's noise in [0, 1), fp64 with 53 random bits; the int64 arguments broadcast.
+
+    Of drafting, `seeds` are mixed with the sessions' ids, and `rounds` are the numbers of the draft node's requests to
+    its model; else they are the sessions' seeds and the verify node's rounds.
+    """
     bits = _shift(key(role, seeds, epochs, rounds, positions), 11)
     return bits.double() * 2.0**-53
 
