@@ -91,7 +91,7 @@ experiments-quick: $(READY)
 notebooks: $(READY)
 	$(BIN)/python -m experiments.harness.notebooks $(ARGS)
 
-# The pictures of docs/WINDOW.md, from a small real run; needs Debian's chromium and chromium-driver.
+# The pictures of docs/METRICS.md, from a small real run; needs Debian's chromium and chromium-driver.
 screenshots: $(READY)
 	$(BIN)/python -m tests.verify_node.watch.window.screenshots $(ARGS)
 

@@ -101,5 +101,5 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
         reporter.say("drafting here with %s", config.draft_model)
     reporter.say("listening at %s", daemon.channel.endpoint)
     if url is not None:
-        reporter.say("the window is at %s", url)
+        reporter.say("the page is at %s", url)
     return daemon, serving

@@ -1,4 +1,4 @@
 """The verify node's observers: metrics, the live page, recordings, and status lines about draft nodes.
 
-Nothing here affects the node. The page is read-only: no request changes state (docs/WINDOW.md).
+Nothing here affects the node. The page is read-only: no request changes state (docs/METRICS.md).
 """

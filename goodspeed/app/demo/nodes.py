@@ -74,7 +74,7 @@ async def wait_for_verify(config: DemoConfig, verify: Child, view: View) -> str:
         ready = await verify.expect("ready", START_S)
     view.say(f"the verify node is ready at {ready['endpoint']}; starting {_draft_nodes(config.clients)}")
     if config.http:
-        view.say(f"the window is at {ready['url']}")
+        view.say(f"the page is at {ready['url']}")
     return str(ready["endpoint"])
 
 

@@ -127,7 +127,7 @@ async def _end_drafts(drafts: list[Child]) -> None:
 async def _stay(verify: Child, view: View) -> None:
     """Waits for a signal, the normal end; ProcessError if the verify node ends first."""
     url = (await verify.expect("ready", START_S))["url"]
-    view.say(f"all texts are written; the window at {url} and the addresses above are served until Ctrl-C")
+    view.say(f"all texts are written; the page at {url} and the addresses above are served until Ctrl-C")
     try:
         await verify.must_go_on()
     except asyncio.CancelledError:

@@ -127,10 +127,10 @@ def test_what_the_verify_node_does_meanwhile(tmp_path: Path, monkeypatch: pytest
     assert view.said[-1] == "the verify node is ready at tcp://127.0.0.1:1; starting 1 draft node"
 
 
-def test_the_window_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     view = Listener()
     verify(monkeypatch, view, event(READY), config=DemoConfig(http=True))
-    assert view.said[-1] == f"the window is at {URL}"
+    assert view.said[-1] == f"the page is at {URL}"
 
 
 def test_a_comparison_says_how_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,12 @@ ROOT = Path(__file__).parents[3]
 DOCKER = ROOT / "docker"
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 NODES = {"draft": (draft_node.cli.build_parser, DraftConfig), "verify": (verify_node.cli.build_parser, VerifyConfig)}
-EXAMPLES = {"%H": "edge-1", "$(POD_NAME)": "draft-7d4f-x", "${VERIFY}": "tcp://verify.internal:5555"}
+EXAMPLES = {
+    "%H": "edge-1",
+    "$(POD_NAME)": "draft-7d4f-x",
+    "${VERIFY}": "tcp://verify.internal:5555",
+    "${DEVICE}": "cuda",
+}
 """What stands for values that are known only where a node runs."""
 
 

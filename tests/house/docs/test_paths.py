@@ -31,9 +31,8 @@ FROM_AN_INDEX = re.compile(r"""\bpip3?\s+install\s+(?:-\S+\s+)*['"]?good[s]peed\
 """What would have a user install a package of this name from an index, where it is anybody's."""
 
 FOREIGN = {
-    *("--build-arg", "--check", "--modelfile", "--profile", "--strict"),  # docker, ruff, ollama, kubernetes-validate
-    *("--backend", "--extra-inputs", "--per-chunk-usage", "--url", "--use-server-token-count"),  # load tools
-    "--profile",  # of docker compose, and of a load tool
+    *("--build-arg", "--check", "--modelfile", "--profile"),  # docker, ruff, ollama, docker compose and a load tool
+    *("--backend", "--per-chunk-usage", "--url", "--use-server-token-count"),  # load tools
 }
 """Options of other programs."""
 

@@ -50,7 +50,7 @@ def test_both_daemons_tell_a_person_what_they_do() -> None:
         assert verify.stderr is not None
         assert verify.stderr.readline() == "goodspeed-verify: loading tiny-target ...\n"
         endpoint = line_with(verify, "goodspeed-verify: listening at tcp://").rpartition(" ")[2]
-        assert re.search(r"the window is at http://127\.0\.0\.1:\d+$", line_with(verify, "window"))
+        assert re.search(r"the page is at http://127\.0\.0\.1:\d+$", line_with(verify, "page"))
         status, out, err = ask(endpoint)
         assert [line for line in err.splitlines() if "waiting for the verify node" not in line] == [
             "goodspeed-draft: loading tiny-draft-s ...",

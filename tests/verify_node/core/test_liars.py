@@ -1,6 +1,6 @@
 """Lies that are not refused on sight: what follows for the liar, and that others lose no more than is stated.
 
-`docs/LIES.md` has the table of what each lie can cost the others.
+`docs/SECURITY.md` has the table of what each lie can cost the others.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/WINDOW.md: `make screenshots`, or this module with a folder as its argument."""
+"""Takes the pictures of docs/METRICS.md: `make screenshots`, or this module with a folder as its argument."""
 
 import base64
 import io

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.nodes
 need_browser()
 
 TIMEOUT_S = 60
-DOCS = Path(__file__).parents[4] / "docs" / "WINDOW.md"
+DOCS = Path(__file__).parents[4] / "docs" / "METRICS.md"
 TIP = "const tip = document.getElementById('tip'); return tip.hidden ? '' : tip.innerText"
 
 
