@@ -228,11 +228,13 @@ class Session:
 def _accepted(verdict: Verdict, first: int, last: int) -> tuple[bool, ...]:
     """Returns for each position in [first, last) whether its token is an accepted draft token.
 
-    A verdict's accepted tokens are followed by the target's own token. A retransmitted verdict may begin with tokens of
-    earlier verdicts, so positions are counted from its end.
+    A verdict's accepted tokens are followed by the target's own token, unless that was the stop token, which is not
+    delivered. A retransmitted verdict may begin with tokens of earlier verdicts, so positions are counted from its end.
+    If the stop token was itself an accepted draft token (ratio rule only), this marks tokens of earlier verdicts, too.
     """
     if not verdict.num_accepted:
         return ()
-    num_before = max(0, len(verdict.tokens) - verdict.num_accepted - 1)
+    num_own = int(verdict.finish_reason != "stop")
+    num_before = max(0, len(verdict.tokens) - verdict.num_accepted - num_own)
     begin = verdict.base_len + num_before
     return tuple(begin <= position < begin + verdict.num_accepted for position in range(first, last))
