@@ -158,13 +158,13 @@ class Rounds:
         if self._num_alone:
             for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
                 self.failing = [session]
-                drafted = self.choice.choose([session], now)
+                drafted = self.choice.choose([session], number, now)
                 resolve = partial(self.preemption.resolve, now=now, others=ready)
                 planned = plan(number, sessions, [session], self.limits, self.pool, drafted, resolve, allotment)
                 if planned.entries:
                     return planned
             self.failing = ready
-        drafted = self.choice.choose(ready, now, allotment.room(len(ready)))
+        drafted = self.choice.choose(ready, number, now, allotment.room(len(ready)))
         resolve = partial(self.preemption.resolve, now=now)
         return plan(number, sessions, ready, self.limits, self.pool, drafted, resolve, allotment)
 

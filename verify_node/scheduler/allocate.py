@@ -210,7 +210,7 @@ FIRST_LENGTH = 4
 """Longest draft that a round waits for while the draft time is unknown."""
 
 
-def limits_of_clients(sessions: Sequence[Session], number: int = 0) -> dict[bytes, int]:
+def limits_of_clients(sessions: Sequence[Session], number: int) -> dict[bytes, int]:
     """Returns the most drafted tokens of each session whose client has a limit; together they satisfy the limit.
 
     A client's sessions share its limit; the remainder rotates among them by verify round `number`.

@@ -95,5 +95,5 @@ def owe(session: Session, tokens: float, tpot_s: float = 0.1) -> Session:
 
 def lengths(choice: ByWorth, *sessions: Session) -> list[int]:
     """Returns how many drafted tokens of each session are verified."""
-    chosen = choice.choose(sessions, NOW)
+    chosen = choice.choose(sessions, 1, NOW)
     return [len(chosen[one.session_id].tokens) if one.session_id in chosen else 0 for one in sessions]
