@@ -10,6 +10,8 @@ from functools import partial
 from math import inf
 from operator import attrgetter
 
+from msgspec.structs import replace
+
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.refined import Refined
@@ -155,18 +157,21 @@ class Rounds:
         number, sessions = self.num_rounds + 1, self.sessions.values()
         self.failing = ready
         allotment = self._allot(ready, now)
+        preempted: tuple[bytes, ...] = ()  # for sessions that find too little room all the same
         if self._num_alone:
             for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
                 self.failing = [session]
                 drafted = self.choice.choose([session], number, now)
                 resolve = partial(self.preemption.resolve, now=now, others=ready)
                 planned = plan(number, sessions, [session], self.limits, self.pool, drafted, resolve, allotment)
+                preempted += planned.preempted
                 if planned.entries:
-                    return planned
+                    return replace(planned, preempted=preempted)
             self.failing = ready
         drafted = self.choice.choose(ready, number, now, allotment.room(len(ready)))
         resolve = partial(self.preemption.resolve, now=now)
-        return plan(number, sessions, ready, self.limits, self.pool, drafted, resolve, allotment)
+        planned = plan(number, sessions, ready, self.limits, self.pool, drafted, resolve, allotment)
+        return replace(planned, preempted=preempted + planned.preempted)
 
     def _allot(self, ready: list[Session], now: float) -> Allotment:
         """Returns the promises' part of the round."""
