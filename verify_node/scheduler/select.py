@@ -21,7 +21,7 @@ from goodspeed.fair.selection import Candidate, Cost, Ranked, path_probability, 
 from goodspeed.wire import probabilities
 from verify_node.scheduler.allocate import limits_of_clients
 from verify_node.scheduler.drafted import (
-    LEAST_PROBABILITY,
+    FLOOR,
     SelfDrafts,
     Wanting,
     claimed_probabilities,
@@ -170,7 +170,7 @@ class ByWorth(Choice):
         return replace_fields(planned, own_drafts=requests, worth_per_s=self._worth_per_s)
 
     def _own_draft(self, session: Session, worth: float, calibrated: tuple[float, ...]) -> OwnDraft:
-        opened, least = session.opened, max(LEAST_PROBABILITY, self._price(session, worth))
+        opened, least = session.opened, max(FLOOR, self._price(session, worth))
         return OwnDraft(
             session_id=session.session_id,
             text=session.tokens,
