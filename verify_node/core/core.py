@@ -189,7 +189,7 @@ class VerifyCore(Rounds):
             return self.replies.refuse(peer.peer_id, refused, now, about=message)
         is_news = message.base_len > found.acked
         if is_news:
-            found.acknowledge_only(message.base_len, found.window(self.round_s), now)
+            found.acknowledge(message.base_len, now, self.round_s)
         if draft:
             found.take_draft(draft, now)
         elif found.finished or (not is_news and message.base_len < len(found.tokens)):
@@ -228,7 +228,7 @@ class VerifyCore(Rounds):
         """Drops peers whose lease ran out and abandoned or stuck sessions; sends heartbeats when due."""
         self.rate_limiter.expire(now)
         sends: list[Send] = []
-        for session in self.register.expire(now):
+        for session in self.register.expire(now, self.round_s):
             sends += self.replies.refuse(session.peer_id, NOT_ACKNOWLEDGED, now, about=session.opened)
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + self.welcome.heartbeat_s

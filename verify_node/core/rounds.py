@@ -258,7 +258,7 @@ class Rounds:
             session.permit(may_draft, done.number)
             verdict = move.verdict(session.may_draft, self.choice.least_probability(session))
             waits = self.allocator.waits(session) and done.number >= session.client.retry_round
-            session.tell(verdict, now, waits=waits, window=session.window(self.round_s))
+            session.tell(verdict, now, waits=waits, round_s=self.round_s)
             sends.append(self.replies.tell(session.peer_id, verdict))
         return sends
 

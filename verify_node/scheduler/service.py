@@ -2,8 +2,8 @@
 
 They are kept only for an order that uses more than arrivals.
 
-A session's service is the whole duration of each round that it takes part in, as on a draft node's line
-(`draft_node/core/queue.py`), so that the queues and S_1 mean about the same however many sessions share a round.
+A session's service is the whole duration of each round that it takes part in, so that the queues and S_1 mean about the
+same however many sessions share a round.
 Prefilling again after a preemption is no service to a text, but a cost of the order: its part of a round's time, by
 tokens, does not count. Only deciding counts for a turn, without the session's own prefill, so that no session loses
 memory between prefill and the first token decided.
