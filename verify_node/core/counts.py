@@ -86,9 +86,8 @@ class Counts:
             self.accepted_by[source] += num_accepted
             self.num_own += num_drafted if move.entry.is_own else 0
             self.num_own_accepted += num_accepted if move.entry.is_own else 0
-        self.num_after_wrong += move.session.was_wrong
-        self.num_empty_after_wrong += move.session.was_wrong and not move.entry.num_drafted
-        move.session.note_wrong(move.is_wrong)
+        self.num_after_wrong += move.after_wrong
+        self.num_empty_after_wrong += move.after_wrong and not move.entry.num_drafted
         if move.session.finished and (deadline := move.session.deadline) is not None:
             self._judged(deadline, move.session)
         num_others, num_right = move.alternatives

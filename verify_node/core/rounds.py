@@ -142,12 +142,11 @@ class Rounds:
         self.promises.began({entry.session_id: len(entry.tokens) for entry in planned.entries}, ready)
         self.num_rounds = planned.number
         self.in_flight, self._stage, self.failing = planned, Stage.IN_FLIGHT, [*self.taking_part.values()]
-        prefilled = set(planned.prefilled)
         for entry in planned.entries:
             session = self.taking_part[entry.session_id]
             if session.num_cached is None:
                 self.counts.looked_up(len(session.tokens), entry.start)
-            session.enter(now, reads_prompt=entry.session_id in prefilled, num_cached=entry.start)
+            session.enter(now, reads_prompt=entry.num_only_read > 0, num_cached=entry.start)
         for session_id in planned.crowded_out:
             self.sessions[session_id].lack_memory(now)
         return planned

@@ -213,11 +213,14 @@ class Session(SessionState):
         """Records the tokens that its constraint forces after its current text."""
         self.forced = (len(self.tokens), tokens) if tokens and not self.finished else None
 
-    def observe_draft(self, agreement: float, num_drafted: int, num_accepted: int, num_tried: int) -> None:
-        """Eq. (3): updates estimates with a verified draft. num_accepted of num_tried tokens update the bound."""
+    def observe_draft(self, agreement: float, num_observed: int, num_accepted: int, num_drafted: int) -> None:
+        """Eq. (3): updates estimates with a verified draft. agreement: over its num_observed tokens.
+
+        num_accepted, num_drafted: first choices up to the text's end, which update the bound.
+        """
         for known in (self, self.client):
-            known.acceptance.observe(agreement, num_drafted)
-            known.acceptance_bound.observe(num_accepted, num_tried)
+            known.acceptance.observe(agreement, num_observed)
+            known.acceptance_bound.observe(num_accepted, num_drafted)
 
     def observe_model(self, num_accepted: int, drafted: bool | None) -> None:
         """Updates the gain of model drafts after a round. drafted: `model_drafted`, when the round was packed."""

@@ -114,8 +114,8 @@ def test_what_was_drawn_after_the_base_and_each_accepted_node_is_learned_from():
         ("alternative", b"\x04", 1),
     ]
     assert move.alternatives == (2, 1)
-    assert (move.num_observed, move.delivered) == (3, (1, 3)), "the first choices alone"
-    assert moved(growing(), (1,), (6, 99)).delivered[0] == 0
+    assert (move.num_observed, move.num_first_choices) == (3, (1, 3)), "the first choices alone"
+    assert moved(growing(), (1,), (6, 99)).num_first_choices[0] == 0
 
 
 def test_nothing_is_learned_behind_the_texts_end():
