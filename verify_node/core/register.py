@@ -133,11 +133,7 @@ class Register(Sessions):
 
     def put_out(self, sender: bytes) -> list[bytes]:
         """Ends a sender's connections and sessions, with keys all of its key; returns the ended peers' ids."""
-        ended = [
-            peer
-            for peer in self.peers.values()
-            if sender == (peer.principal.encode() if peer.principal else peer.peer_id)
-        ]
+        ended = [peer for peer in self.peers.values() if peer.sender == sender]
         for peer in ended:
             del self.peers[peer.peer_id]
             self.drop_all_of(peer)
