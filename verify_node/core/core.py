@@ -31,7 +31,7 @@ from verify_node.core.replies import Replies, Send
 from verify_node.core.rounds import Rounds
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.allocate import Allocator
-from verify_node.scheduler.drafted import SelfDrafts
+from verify_node.scheduler.drafts import SelfDrafts
 from verify_node.scheduler.round import Round
 from verify_node.scheduler.select import ByWorth, Choice
 from verify_node.session.checks import (

@@ -18,19 +18,19 @@ from typing import Final
 
 OFFENCES: Final = frozenset(
     {
-    "malformed",
-    "too_large",
-    "not_enrolled",
-    "wrong_name",
-    "not_owner",
-    "vocabulary",
-    "proposal",
-    "unsupported",
-    "not_acknowledged",
+        "malformed",
+        "too_large",
+        "not_enrolled",
+        "wrong_name",
+        "not_owner",
+        "vocabulary",
+        "proposal",
+        "unsupported",
+        "not_acknowledged",
     }
 )
-"""Codes of refusals that are offences. The others are none: a bad line, a restart, a full verify node, a user's prompt or a
-failing target model may cause them, without misbehaviour."""
+"""Codes of refusals that are offences. The others are none: a bad line, a restart, a full verify node, a user's prompt
+or a failing target model may cause them, without misbehaviour."""
 
 OFFENCES_PER_S: Final = 1.0
 """Offences forgotten per second: a misconfigured draft node, retrying every five seconds at most, accumulates none."""
@@ -99,7 +99,7 @@ class RateLimiter:
         return max(len(self._records), len(self.barred))
 
     def heard(self, sender: bytes, now: float, num_tokens: int = 0) -> bool:
-        """Counts a message of any kind. True if the sender has exceeded its limit. num_tokens: of the text that it opens."""
+        """Counts a message of any kind; True if its sender exceeds the limit. num_tokens: of the text that it opens."""
         record = self._record(sender, now)
         record.messages += 1.0 + num_tokens / TOKENS
         return record.messages > self.max_messages

@@ -208,8 +208,8 @@ class Rounds:
         still_open = {key: session for key, session in self.taking_part.items() if register.has(session)}
         self.preemption.finished(done, moved, still_open, duration_s)
         going_on = active(register.sessions)
-        is_barred = drafting.rests or bool(self.promises.promised)
-        compare(self.model_drafts, self.own_drafts, moved, going_on, now, is_barred=is_barred)
+        own_rests = drafting.rests or bool(self.promises.promised)
+        compare(self.model_drafts, self.own_drafts, moved, going_on, now, own_rests=own_rests)
         sends += self._tell(done, moved, going_on, now)
         self.promises.finished(register.sessions, self.round_s, now)
         self._stage, self.failing = Stage.IDLE, ()

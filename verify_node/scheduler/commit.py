@@ -8,7 +8,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Verdict
-from verify_node.scheduler.drafted import of_own_model
+from verify_node.scheduler.drafts import of_own_model
 from verify_node.scheduler.round import Entry, Outcome
 from verify_node.session.calibration import ClaimedOf
 from verify_node.session.phase import Phase

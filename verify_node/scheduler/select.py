@@ -20,7 +20,7 @@ from goodspeed.fair.refined import Refined
 from goodspeed.fair.selection import Candidate, Cost, Ranked, path_probability, rank, take, take_needed
 from goodspeed.wire import probabilities
 from verify_node.scheduler.allocate import limits_of_clients
-from verify_node.scheduler.drafted import (
+from verify_node.scheduler.drafts import (
     FLOOR,
     SelfDrafts,
     Wanting,

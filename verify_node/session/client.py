@@ -153,7 +153,7 @@ class Client:
         return self.draft_token_s(self.round_trip_s, ANSWER_TOKENS)
 
     def draft_token_s(self, round_trip_s: float, num_tokens: float) -> float:
-        """Returns the seconds that its draft model takes for a token if an answer takes as long as num_tokens tokens."""
+        """Returns its draft model's time for a token, in seconds, if an answer takes the time of num_tokens."""
         return max(0.0, self.answer_s - round_trip_s) / num_tokens
 
     def miss_draft(self, number: int) -> None:

@@ -186,7 +186,7 @@ class SessionState:
         return int(min(MAX_WINDOW, max(WINDOW, rounds * max(1.0, self.client.goodput.value))))
 
     def can_move(self, round_s: float) -> bool:
-        """True if rounds of this duration can advance it; else only its draft node can, by a draft, an Ack or a Close."""
+        """True if rounds of this duration can advance it; else its draft node must send a draft, an Ack or a Close."""
         return not self.finished and not self.awaits_draft and self.num_unacknowledged < self.window(round_s)
 
     @property

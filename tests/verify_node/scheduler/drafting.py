@@ -13,7 +13,7 @@ from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.messages import Draft, Slo
 from tests.fakes import make_open
 from tests.verify_node.phases import new_client, new_session, put
-from verify_node.scheduler.drafted import SelfDrafts
+from verify_node.scheduler.drafts import SelfDrafts
 from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import ByWorth
 from verify_node.session.client import Client

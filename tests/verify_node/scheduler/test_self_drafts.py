@@ -7,8 +7,8 @@ import pytest
 from goodspeed.fair.round_time import Linear
 from goodspeed.wire.messages import Sampling
 from tests.verify_node.scheduler.drafting import NOW, drafting, grow, lengths, make_choice, make_client, make_session
-from verify_node.scheduler import drafted as self_drafts
-from verify_node.scheduler.drafted import MAX_DRAFTS, MAX_LENGTH, TRIED_AGAIN, SelfDrafts, Wanting
+from verify_node.scheduler import drafts as self_drafts
+from verify_node.scheduler.drafts import MAX_DRAFTS, MAX_LENGTH, TRIED_AGAIN, SelfDrafts, Wanting
 
 AGAIN = (5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16) * 3
 GREEDY = Sampling(temperature=0.0)
