@@ -195,7 +195,7 @@ class DraftDaemon:
     def _unreachable(self, link: int, why: Exception) -> None:
         """Handles a sibling verify node to which no channel could be created."""
         logger.warning("a verify node cannot be connected to", extra={"why": why})
-        self.core.unreachable(link)
+        self._carry_out(self.core.unreachable(link))
 
     async def _draft(self, drafting: Drafting) -> None:
         """Passes the draft model's proposals to their sessions."""
@@ -239,7 +239,7 @@ class DraftDaemon:
                 case act.Connected():
                     self._connected(action)
                 case act.Away():
-                    logger.info("the verify node is away", extra={"num_waiting": self.num_running})
+                    logger.info("the verify node is away", extra={"num_running": self.num_running})
                     self.connected.clear()
                 case act.EndTexts():
                     extra = {"num_texts": action.num_texts, "why": self._absence}
@@ -261,7 +261,7 @@ class DraftDaemon:
         if self.drafter is not None:
             others = [one.max_message_bytes for one in self.core.links.welcomes]
             self.drafter.max_proposal_bytes = min(action.welcome.max_message_bytes, *others) - FIXED_BYTES
-        extra = {"at": self.channels.channel(action.link).endpoint, "num_waiting": self.num_running}
+        extra = {"at": self.channels.channel(action.link).endpoint, "num_running": self.num_running}
         logger.info("the verify node is there", extra=extra)
         self.connected.set()
 

@@ -1,4 +1,4 @@
-"""Sources of n-gram drafts on disk: folders of documents, and the file that stores finished texts."""
+"""Sources of n-gram drafts on disk: folders of documents, and the file that stores ended texts."""
 
 import asyncio
 import os

@@ -10,8 +10,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from draft_node.core.actions import by_source
-from draft_node.core.counts import KNOWN, Texts
+from draft_node.core.counts import KNOWN
 from draft_node.daemon import DraftDaemon
+from draft_node.service.counts import Texts
 from draft_node.service.state import Levels
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.measuring.counts import ResponseCounts

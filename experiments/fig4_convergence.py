@@ -32,8 +32,9 @@ from experiments.simulation.arrays.probabilities import IndependentDraws
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from experiments.simulation.recorded.domains import Replays, alphas_of, curves_of, texts_of
 from goodspeed.errors import ConfigError
+from goodspeed.fair.estimators import INITIAL_ACCEPTANCE
 from goodspeed.fair.policies.base import Floats
-from verify_node.scheduler.allocate import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH
+from verify_node.scheduler.allocate import INITIAL_GOODPUT, INITIAL_WORTH
 
 SHOWN = (1, 2, 5, *range(10, 60, 10), 75, *range(100, 650, 50))  # rounds, in the results
 PAPER_ROUNDS = 400  # in which the paper's curves settle

@@ -9,7 +9,7 @@ from goodspeed.serving import options
 from goodspeed.serving.config import Settings, option
 from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.endpoints import is_loopback
-from verify_node.core.settings import DEFAULTS, CoreSettings, Rounds
+from verify_node.core.settings import DEFAULTS, CoreSettings, RoundKind
 from verify_node.scheduler.preempt import ORDERS
 
 PAPER_BETA = 0.5
@@ -133,7 +133,7 @@ class VerifyConfig(Settings):
         return self.preset == "paper"
 
     @property
-    def rounds(self) -> Rounds:
+    def rounds(self) -> RoundKind:
         """`barrier` if rounds wait for every draft, else `continuous`."""
         return "barrier" if self.is_paper else "continuous"
 

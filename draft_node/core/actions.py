@@ -12,16 +12,14 @@ from typing import TypeAlias, get_args
 from msgspec import Struct
 
 from draft_node.core.directory import Address
-from draft_node.core.tree import Nodes, Tree
+from draft_node.core.tree import Nodes
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Drafter, DraftSource, FinishReason, Otherwise, Verification
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import (
     Constraint,
     LogitRules,
-    OpenSession,
     Sampling,
-    Slo,
     TokenLogprobs,
     UpMessage,
     Verdict,
@@ -53,48 +51,6 @@ class Request(Struct, frozen=True):
     priority: int = 0  # among its user's texts that wait for a place; lower goes first
     cache_salt: bytes = b""  # texts with the same salt share cached prefixes; empty: shares with no other
 
-    def open(
-        self,
-        epoch: int,
-        committed: tuple[int, ...],
-        now: float,
-        *,
-        first_at: float | None = None,
-        num_hops: int = 0,
-        num_prompt_logprobs: int | None = None,
-    ) -> OpenSession:
-        """Returns the message that opens the session with the committed tokens.
-
-        first_at: when the user got the first token; None: not yet. num_hops: redirects since the latest token.
-        num_prompt_logprobs: None: not requested, or already received.
-        """
-        return OpenSession(
-            session_id=self.session_id,
-            epoch=epoch,
-            prompt=self.prompt,
-            committed=committed,
-            sampling=self.sampling,
-            max_tokens=self.max_tokens,
-            stop_ids=self.stop_ids,
-            verification=self.verification,
-            max_draft=self.max_draft if self.drafter != "none" else 0,
-            slo=self._slo(now, first_at),
-            constraint=self.constraint,
-            num_logprobs=self.num_logprobs,
-            min_tokens=self.min_tokens,
-            drafter=self.drafter,
-            otherwise=self.otherwise,
-            hops=num_hops,
-            logit_rules=self.logit_rules,
-            cache_salt=self.cache_salt,
-            num_prompt_logprobs=num_prompt_logprobs,
-        )
-
-    def _slo(self, now: float, first_at: float | None) -> Slo | None:
-        if self.slo is None:
-            return None
-        return Slo(self.slo, max(0.0, now - self.asked_at), None if first_at is None else now - first_at)
-
     def banned_at(self, position: int) -> tuple[int, ...]:
         """Returns the tokens that may not be drawn at this position of the text."""
         return self.stop_ids if position < len(self.prompt) + self.min_tokens else ()
@@ -124,13 +80,6 @@ class Propose(Struct, frozen=True):
     tree: Nodes = Nodes()
     max_depth: int = MAX_DRAFT  # most drafted tokens on one path, those of `tree` included
     wants_alternatives: bool = False
-
-    @property
-    def way(self) -> tuple[int, ...]:
-        """Tokens on the path to the tree's likeliest leaf."""
-        tree = Tree.of(self.tree)
-        leaves = tree.leaves(1, 0.0, self.max_depth, self.request.stop_ids)
-        return tuple([tree.tokens[node] for node in tree.path(leaves[0])]) if leaves else ()
 
 
 class Proposed(Struct, frozen=True):

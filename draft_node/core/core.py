@@ -7,6 +7,7 @@ list, as in the verify node's core, and the driver sends messages in that order.
     begin, forget                             a user requests a text; the text is over, or its user left
     receive, tick                             a message from a verify node; time passes
     turned_away, broke, send_failed           a link's connection was refused, ended, or could not send
+    unreachable                               a new link's channel could not be created
     fail, too_large                           a text cannot go on: one of its events or messages failed
     proposed                                  the draft model finished a proposal
     drain, leave                              this node stops: it starts no new text; it sends Leave
@@ -144,9 +145,9 @@ class DraftCore:
             case Verdict() | Refusal() if message.session_id is not None:
                 session = self._session_on(link, message.session_id)
                 if session is not None:
-                    actions += self.openings.of(session, session.receive(message, now)) + self._observe_room(
-                        session, message, now
-                    )
+                    was_open = session.is_open
+                    actions += self.openings.of(session, session.receive(message, now))
+                    actions += self._observe_room(session, message, now, was_open=was_open)
         return actions
 
     def _heard(self, link: int, message: DownMessage, now: float) -> list[Command]:
@@ -161,10 +162,15 @@ class DraftCore:
         """Returns the session if it is on this link: a verify node may only address its own sessions."""
         return self.sessions.get(session_id) if self.links.on(session_id) == link else None
 
-    def _observe_room(self, session: Session, message: Verdict | Refusal, now: float) -> list[NodeAction]:
-        """Learns from an answer whether the verify node has room, and starts the sessions that get a place."""
+    def _observe_room(
+        self, session: Session, message: Verdict | Refusal, now: float, *, was_open: bool
+    ) -> list[NodeAction]:
+        """Learns from an answer whether the verify node has room, and starts the sessions that get a place.
+
+        was_open: before the answer. A refusal that leaves an open session offline is for lack of room.
+        """
         session_id = session.request.session_id
-        if isinstance(message, Refusal) and session.state is State.POSTPONED:
+        if isinstance(message, Refusal) and was_open and session.state is State.OFFLINE:
             self.queue.refused(session_id, now)
             return self._fill_places(now)
         if isinstance(message, Verdict) and message.epoch == session.epoch and self.queue.answered(session_id, now):
@@ -192,10 +198,11 @@ class DraftCore:
         """Handles a verify node that refuses this node's connection."""
         return self._obey(link, self.links[link].turned_away(why, now), now) if link in self.links else []
 
-    def unreachable(self, link: int) -> None:
+    def unreachable(self, link: int) -> list[NodeAction]:
         """Drops a new link whose channel could not be created. Its sessions go elsewhere; it may be tried again."""
         if link in self.links and link != self.links.home:
             self.links.drop(link)
+        return []
 
     def broke(self, now: float, link: int = 0) -> list[NodeAction]:
         """Handles a connection that ended; its messages in flight are lost."""
@@ -203,9 +210,7 @@ class DraftCore:
 
     def send_failed(self, now: float, link: int = 0) -> list[NodeAction]:
         """Handles a failed send. Does nothing if that verify node is already known to be away."""
-        if self._has_left or link not in self.links or not self.links[link].connected:
-            return []
-        return self._obey(link, self.links[link].failed(now), now)
+        return [] if self._has_left else self.broke(now, link)
 
     def fail(self, session_id: bytes, why: Fail) -> list[NodeAction]:
         """Fails a text after one of its events raised an exception; `forget` closes it at the verify node."""

@@ -132,15 +132,11 @@ class VerifyLink:
         return [Command.DROP_SESSIONS]
 
     def broke(self, now: float) -> list[Command]:
-        """Rebuilds a connection that ended, so that no queued message goes out before the Hello.
+        """Rebuilds a connection that ended or could not send, so that no queued message goes out before the Hello.
 
         A connection that ends during the handshake changes nothing: the next Hello is due as before.
         """
         return self._rebuilt(self._lost(now), now) if self.connected else []
-
-    def failed(self, now: float) -> list[Command]:
-        """Rebuilds the connection after a failed send."""
-        return self._rebuilt(self._lost(now), now)
 
     def _rebuilt(self, commands: list[Command], now: float) -> list[Command]:
         """Returns `commands` after a reconnection, so that they are carried out on the new socket."""

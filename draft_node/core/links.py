@@ -206,7 +206,7 @@ class Links:
         self._on[session_id] = to
         self._sent_until[session_id] = now + REDIRECT_S
         if moves_home and self[to].connected:
-            self.home = to
+            self.home, self._home_to_be = to, None
         elif moves_home:
             self._home_to_be = to
         return to if linked is None else None
@@ -260,7 +260,7 @@ class Links:
         for number in self._on.values():
             if number in num_of:
                 num_of[number] += 1
-        spare = [one for one in self._known if one not in (self.home, self._home_to_be) and not num_of[one]]
+        spare = [one for one in self._known if one != self.home and not num_of[one]]
         for number, known in self._known.items():
             if number not in spare:
                 known.idle_since = now

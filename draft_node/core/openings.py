@@ -103,7 +103,6 @@ class Openings:
         self._counts.num_redirected += 1
         address = self._links.directory.find(redirect.endpoint, redirect.server_key)
         if address is None or had_hops >= MAX_HOPS:
-            session.postpone()
             self._queue.refused(session_id, now)
             return []
         made = self._links.send(session_id, address, now, moves_home=redirect.reason != "slo")

@@ -4,8 +4,8 @@ Events are the verify node's messages, finished proposals and the time. The driv
 message, have the draft model propose, deliver tokens to the user. The text is in `text.py`, drafting in `drafts`.
 
     OFFLINE --connect--> OPENING --Verdict--> RUNNING --Verdict, proposed--> RUNNING ...
-    any state --disconnect, redirected--> OFFLINE; --finish_reason, cancel, failure--> DONE
-    any state --"try later"--> POSTPONED --connect--> OPENING
+    OPENING, RUNNING --disconnect, redirected, "try later"--> OFFLINE
+    any state --finish_reason, cancel, failure--> DONE
 """
 
 from dataclasses import dataclass, field
@@ -38,10 +38,9 @@ LATER = frozenset({"too_many_sessions", "draining"})
 class State(Enum):
     """State of a session at the draft node."""
 
-    OFFLINE = "offline"
+    OFFLINE = "offline"  # `openings.py` opens it when it has a place in the queue, and a verify node is there
     OPENING = "opening"
     RUNNING = "running"  # the verify node sends verdicts, this node sends drafts
-    POSTPONED = "postponed"  # the verify node has no room; `queue.py` decides when to retry
     DONE = "done"
 
     @property
@@ -64,7 +63,6 @@ class Session:
     resend_at: float = 0.0  # time of the next `tick` that does something
     promised: bool | None = None  # whether the newest verdict promises the SLO; None: no information
     num_hops: int = 0  # redirects since its latest token
-    is_complete: bool = False  # the verify node reported the end of the text
     text: Text = field(init=False)
     stream: Stream = field(init=False)
     _timer: RetransmissionTimer = field(default_factory=RetransmissionTimer)
@@ -132,7 +130,7 @@ class Session:
         return [Send(self.text.open(self.epoch, now, num_hops=self.num_hops)), *prefill]
 
     def disconnect(self) -> None:
-        """Waits for `connect` after the verify node went away; retains prompt and committed tokens."""
+        """Waits for `connect`, as the verify node went away or has no room; retains prompt and committed tokens."""
         if self.state is not State.DONE:
             self.state = State.OFFLINE
 
@@ -143,10 +141,6 @@ class Session:
         self.num_hops = min(max(redirect.hops, self.num_hops + 1), MAX_HOPS)
         self.disconnect()
         return True
-
-    def postpone(self) -> None:
-        """Waits for `connect`, since the verify node has no room."""
-        self.state = State.POSTPONED
 
     def receive(self, message: Verdict | Refusal, now: float) -> list[Action]:
         """Handles a verdict or refusal; ignores one of another epoch, or while the session is not open."""
@@ -198,7 +192,7 @@ class Session:
         self._num_refused = 0
         self._timer.answered(now)
         if verdict.finish_reason is not None:
-            self.state, self.is_complete = State.DONE, True
+            self.state = State.DONE
             return [Send(Close(self.request.session_id, self.epoch)), Finish(verdict.finish_reason)]
         self._enter(State.RUNNING, now)
         return self.stream.answer(verdict, self.tokens)
@@ -211,7 +205,7 @@ class Session:
             return []
         if refusal.code in LATER:
             self._num_refused = 0
-            self.postpone()
+            self.disconnect()
             return []
         self._num_refused += 1
         if refusal.code not in FATAL and self._num_refused <= MAX_REFUSALS:
@@ -228,11 +222,13 @@ class Session:
 def _accepted(verdict: Verdict, first: int, last: int) -> tuple[bool, ...]:
     """Returns for each position in [first, last) whether its token is an accepted draft token.
 
-    A verdict's accepted tokens are followed by the target's own token. A retransmitted verdict may begin with tokens of
-    earlier verdicts, so positions are counted from its end.
+    A verdict's accepted tokens are followed by the target's own token, unless that was the stop token, which is not
+    delivered. A retransmitted verdict may begin with tokens of earlier verdicts, so positions are counted from its end.
+    If the stop token was itself an accepted draft token (ratio rule only), this marks tokens of earlier verdicts, too.
     """
     if not verdict.num_accepted:
         return ()
-    num_before = max(0, len(verdict.tokens) - verdict.num_accepted - 1)
+    num_own = int(verdict.finish_reason != "stop")
+    num_before = max(0, len(verdict.tokens) - verdict.num_accepted - num_own)
     begin = verdict.base_len + num_before
     return tuple(begin <= position < begin + verdict.num_accepted for position in range(first, last))

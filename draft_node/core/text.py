@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from draft_node.core.actions import Fail, Finish, Request
-from goodspeed.wire.messages import OpenSession, TokenLogprobs, Verdict
+from goodspeed.wire.messages import OpenSession, Slo, TokenLogprobs, Verdict
 
 TARGET_CHANGED = "the verify node has another target model now, which cannot continue this text; ask again"
 
@@ -40,17 +40,41 @@ class Text:
         return tuple(self.tokens[len(self.request.prompt) :])
 
     def open(self, epoch: int, now: float, *, num_hops: int) -> OpenSession:
-        """Returns the message that opens the session with all committed tokens, so that none are missing any more."""
+        """Returns the message that opens the session with all committed tokens, so that none are missing any more.
+
+        num_hops: redirects since the latest token.
+        """
         self._lacking_at = -1
-        num_prompt_logprobs = self.request.num_prompt_logprobs if self._lacks_prompt_logprobs else None
-        return self.request.open(
-            epoch,
-            self.committed,
-            now,
-            first_at=self.first_at,
-            num_hops=num_hops,
-            num_prompt_logprobs=num_prompt_logprobs,
+        request = self.request
+        return OpenSession(
+            session_id=request.session_id,
+            epoch=epoch,
+            prompt=request.prompt,
+            committed=self.committed,
+            sampling=request.sampling,
+            max_tokens=request.max_tokens,
+            stop_ids=request.stop_ids,
+            verification=request.verification,
+            max_draft=request.max_draft if request.drafter != "none" else 0,
+            slo=self._slo(now),
+            constraint=request.constraint,
+            num_logprobs=request.num_logprobs,
+            min_tokens=request.min_tokens,
+            drafter=request.drafter,
+            otherwise=request.otherwise,
+            hops=num_hops,
+            logit_rules=request.logit_rules,
+            cache_salt=request.cache_salt,
+            num_prompt_logprobs=request.num_prompt_logprobs if self._lacks_prompt_logprobs else None,
         )
+
+    def _slo(self, now: float) -> Slo | None:
+        """Returns the objectives with the times since the user asked, and since the user got the first token."""
+        objectives = self.request.slo
+        if objectives is None:
+            return None
+        since_first_s = None if self.first_at is None else now - self.first_at
+        return Slo(objectives, max(0.0, now - self.request.asked_at), since_first_s)
 
     def asks_for_gap(self) -> bool:
         """Returns True if an Ack should now request the tokens missing before a verdict: once per gap.

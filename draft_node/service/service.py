@@ -18,10 +18,10 @@ from hashlib import blake2b
 from typing import Any
 
 from draft_node.core.actions import Fail, Request
-from draft_node.core.counts import Text, Texts
 from draft_node.daemon import DraftDaemon
 from draft_node.service.answer import Answer, Piece
 from draft_node.service.chat_forms import ChatForms, opened
+from draft_node.service.counts import Text, Texts
 from draft_node.service.queues import Encoder, Forms
 from draft_node.service.request import Begun, Ended, Wanted
 from draft_node.service.state import NodeState

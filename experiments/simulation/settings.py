@@ -17,7 +17,7 @@ from goodspeed.fair.round_time import CostModel, Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Verification
 from verify_node.core.core import VerifyCore
-from verify_node.core.settings import DEFAULTS, CoreSettings, Rounds
+from verify_node.core.settings import DEFAULTS, CoreSettings, RoundKind
 
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ class Settings:
     """Times and kinds of each client's requests, instead of one after another and by chance; all are served at once."""
     # the verify node
     core_kind: type[VerifyCore] = VerifyCore  # another one plans its rounds otherwise
-    rounds: str = DEFAULTS.rounds  # of `Rounds`; "barrier" is the paper
+    rounds: str = DEFAULTS.rounds  # of `RoundKind`; "barrier" is the paper
     policy: str | Callable[[], Policy] = DEFAULTS.policy  # or what makes a new one
     policy_seed: int = DEFAULTS.policy_seed  # of `random`
     budget: int = DEFAULTS.budget
@@ -187,7 +187,7 @@ class Settings:
         return CoreSettings(
             policy=name,
             policy_seed=self.policy_seed,
-            rounds=cast(Rounds, self.rounds),
+            rounds=cast(RoundKind, self.rounds),
             budget=self.budget,
             max_round_tokens=self.max_round_tokens,
             self_draft=self.self_draft,

@@ -16,6 +16,10 @@ FULL_DRAFT = 2
 """Drafted tokens from which on a draft has full weight, if evidence is weighed. Measured (see the log): 1 (equal
 weights) needs half the step for equally good estimates; 4 follows quick changes later."""
 
+INITIAL_ACCEPTANCE = 0.7
+"""Acceptance rate assumed before the first draft: optimistic, so that a new session is tried with a few drafted tokens
+rather than none."""
+
 ROUNDING = 1e-5  # a sum of float32 ratios may exceed its number of terms by about this share
 
 

@@ -48,7 +48,7 @@ class History:
         return self._shared.num_bytes + sum(index.num_bytes for index in self._by_user.values())
 
     def add(self, user: str, tokens: Sequence[int]) -> None:
-        """Adds a finished text with its prompt, in about 0.3 us per token; ignores one of at most MIN_ORDER tokens."""
+        """Adds an ended text with its prompt, in about 0.3 us per token; ignores one of at most MIN_ORDER tokens."""
         tokens = tokens[-max(self.max_tokens // MAX_SHARE, 1) :]
         if len(tokens) <= MIN_ORDER:
             return

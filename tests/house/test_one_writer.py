@@ -13,8 +13,8 @@ import pytest
 
 from verify_node.scheduler.service import Account
 from verify_node.session.client import Client, Peer
+from verify_node.session.model_calls import ModelCalls
 from verify_node.session.session import Session
-from verify_node.session.state import ModelCalls
 from verify_node.slo.deadline import Deadline
 
 ROOT = Path(__file__).parents[2]

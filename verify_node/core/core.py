@@ -31,7 +31,7 @@ from verify_node.core.replies import Replies, Send
 from verify_node.core.rounds import Rounds
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.allocate import Allocator
-from verify_node.scheduler.drafted import SelfDrafts
+from verify_node.scheduler.drafts import SelfDrafts
 from verify_node.scheduler.round import Round
 from verify_node.scheduler.select import ByWorth, Choice
 from verify_node.session.checks import (
@@ -189,7 +189,7 @@ class VerifyCore(Rounds):
             return self.replies.refuse(peer.peer_id, refused, now, about=message)
         is_news = message.base_len > found.acked
         if is_news:
-            found.acknowledge_only(message.base_len, found.window(self.round_s), now)
+            found.acknowledge(message.base_len, now, self.round_s)
         if draft:
             found.take_draft(draft, now)
         elif found.finished or (not is_news and message.base_len < len(found.tokens)):
@@ -228,7 +228,7 @@ class VerifyCore(Rounds):
         """Drops peers whose lease ran out and abandoned or stuck sessions; sends heartbeats when due."""
         self.rate_limiter.expire(now)
         sends: list[Send] = []
-        for session in self.register.expire(now):
+        for session in self.register.expire(now, self.round_s):
             sends += self.replies.refuse(session.peer_id, NOT_ACKNOWLEDGED, now, about=session.opened)
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + self.welcome.heartbeat_s

@@ -86,9 +86,8 @@ class Counts:
             self.accepted_by[source] += num_accepted
             self.num_own += num_drafted if move.entry.is_own else 0
             self.num_own_accepted += num_accepted if move.entry.is_own else 0
-        self.num_after_wrong += move.session.was_wrong
-        self.num_empty_after_wrong += move.session.was_wrong and not move.entry.num_drafted
-        move.session.note_wrong(move.is_wrong)
+        self.num_after_wrong += move.after_wrong
+        self.num_empty_after_wrong += move.after_wrong and not move.entry.num_drafted
         if move.session.finished and (deadline := move.session.deadline) is not None:
             self._judged(deadline, move.session)
         num_others, num_right = move.alternatives
@@ -141,7 +140,7 @@ MAX_REFUSALS = 64
 Kind = Literal["joined", "left", "lost", "refused", "barred"]
 
 
-class Entry(Struct, frozen=True):
+class DiaryEntry(Struct, frozen=True):
     """One event; `client` is empty if the client is unknown."""
 
     at: float  # the node's own clock
@@ -161,19 +160,19 @@ class Diary:
 
     def __init__(self) -> None:
         self.num_visits = 0  # ever recorded: `visits_after` returns the new ones
-        self._visits: deque[Entry] = deque(maxlen=MAX_VISITS)
-        self._refusals: dict[tuple[str, str, str], Entry] = {}  # by client, code and reason, the newest last
+        self._visits: deque[DiaryEntry] = deque(maxlen=MAX_VISITS)
+        self._refusals: dict[tuple[str, str, str], DiaryEntry] = {}  # by client, code and reason, the newest last
 
     def visit(self, kind: Kind, client: str, what: str, now: float) -> None:
         """Records that a client joined, left (sent Leave), was lost (silent for its lease), or was barred."""
         self.num_visits += 1
-        self._visits.append(Entry(now, kind, client, what))
+        self._visits.append(DiaryEntry(now, kind, client, what))
 
     def refused(self, client: str, code: str, now: float, why: str = "") -> None:
         """Records a refused message. why: for operators, why the draft node is kept out; empty: it is not."""
         known = self._refusals.pop((client, code, why), None)
         num_times = known.num_times + 1 if known else 1
-        self._refusals[client, code, why] = Entry(now, "refused", client, code, num_times, why)
+        self._refusals[client, code, why] = DiaryEntry(now, "refused", client, code, num_times, why)
         if len(self._refusals) > MAX_REFUSALS:
             del self._refusals[next(iter(self._refusals))]
 
@@ -181,20 +180,20 @@ class Diary:
         """Number of retained entries."""
         return len(self._visits) + len(self._refusals)
 
-    def visits_after(self, number: int) -> list[Entry]:
+    def visits_after(self, number: int) -> list[DiaryEntry]:
         """Retained visits after number `number`, oldest first."""
         num_new = min(self.num_visits - number, len(self._visits))
         return list(self._visits)[len(self._visits) - num_new :]
 
-    def kept_out(self) -> list[Entry]:
+    def kept_out(self) -> list[DiaryEntry]:
         """Refusals that keep a draft node out, the newest last."""
         return [entry for entry in self._refusals.values() if entry.why]
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[DiaryEntry]:
         """All entries, the newest first."""
         return sorted([*self._visits, *self._refusals.values()], key=lambda entry: entry.at, reverse=True)
 
-    def losses_since(self, since: float) -> list[Entry]:
+    def losses_since(self, since: float) -> list[DiaryEntry]:
         """The latest visit of each client that was lost at or after `since` and has not joined or left afterwards."""
         last = {entry.client: entry for entry in self._visits if entry.at >= since}
         return [entry for entry in last.values() if entry.kind == "lost"]

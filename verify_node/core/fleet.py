@@ -135,7 +135,7 @@ def _sibling(replica: Replica) -> Sibling:
     if load is None:
         return Sibling(replica.endpoint, key)
     seconds = expected_s(load)
-    known_s = min(round(seconds, 4), 1e6) if isfinite(seconds) else None
+    known_s = min(round(seconds, 4), MOST_S) if isfinite(seconds) else None
     return Sibling(replica.endpoint, key, load.target_fingerprint, load.is_draining, known_s)
 
 

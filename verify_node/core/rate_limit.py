@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-OFFENCES: Final[dict[str, float]] = dict.fromkeys(
-    (
+OFFENCES: Final = frozenset(
+    {
         "malformed",
         "too_large",
         "not_enrolled",
@@ -27,11 +27,10 @@ OFFENCES: Final[dict[str, float]] = dict.fromkeys(
         "proposal",
         "unsupported",
         "not_acknowledged",
-    ),
-    1.0,
+    }
 )
-"""Weight of a refusal as an offence, by code. All other codes weigh nothing: a bad line, a restart, a full verify node,
-a user's prompt or a failing target model may cause them, without misbehaviour."""
+"""Codes of refusals that are offences. The others are none: a bad line, a restart, a full verify node, a user's prompt
+or a failing target model may cause them, without misbehaviour."""
 
 OFFENCES_PER_S: Final = 1.0
 """Offences forgotten per second: a misconfigured draft node, retrying every five seconds at most, accumulates none."""
@@ -65,7 +64,7 @@ MAX_SENDERS: Final = 4096
 """Senders remembered; beyond that, the ones silent for longest are forgotten."""
 
 
-class Stage(Enum):
+class Treatment(Enum):
     """Treatment of a sender."""
 
     ANSWERED = "answered"  # each refusal is sent
@@ -99,11 +98,11 @@ class RateLimiter:
         """Senders remembered."""
         return max(len(self._records), len(self.barred))
 
-    def heard(self, sender: bytes, now: float, num_tokens: int = 0) -> Stage:
-        """Counts a message of any kind. num_tokens: tokens of the text that it opens."""
+    def heard(self, sender: bytes, now: float, num_tokens: int = 0) -> bool:
+        """Counts a message of any kind; True if its sender exceeds the limit. num_tokens: of the text that it opens."""
         record = self._record(sender, now)
         record.messages += 1.0 + num_tokens / TOKENS
-        return Stage.BARRED if record.messages > self.max_messages else Stage.ANSWERED
+        return record.messages > self.max_messages
 
     def earned(self, sender: bytes) -> None:
         """Subtracts the messages that a round's verdict earns the sender."""
@@ -115,14 +114,14 @@ class RateLimiter:
         if record := self._records.get(sender):
             record.messages += num_messages
 
-    def refused(self, sender: bytes, code: str, now: float) -> Stage:
+    def refused(self, sender: bytes, code: str, now: float) -> Treatment:
         """Counts the offence of a message refused with this code; `heard` has counted the message already."""
         record = self._record(sender, now)
-        record.offences += OFFENCES.get(code, 0.0)
+        record.offences += code in OFFENCES
         if record.offences > BARRED:
-            return Stage.BARRED
+            return Treatment.BARRED
         limited = record.offences > ANSWERED or record.messages > self.max_messages / 2
-        return Stage.COUNTED if limited else Stage.ANSWERED
+        return Treatment.COUNTED if limited else Treatment.ANSWERED
 
     def bar(self, sender: bytes, now: float) -> float:
         """Bars the sender from now on; returns for how many seconds. Another bar soon afterwards is twice as long."""

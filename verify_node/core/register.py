@@ -122,19 +122,18 @@ class Register(Sessions):
                     if session.peer_id == old.peer_id:
                         session.move_to(peer_id)
 
-    def expire(self, now: float) -> list[Session]:
-        """Drops peers whose lease ran out, and forgotten and stuck sessions; returns the stuck ones."""
+    def expire(self, now: float, round_s: float) -> list[Session]:
+        """Drops peers whose lease ran out, and forgotten and stuck sessions; returns the stuck ones.
+
+        round_s: duration of a round.
+        """
         for peer in [peer for peer in self.peers.values() if now - peer.last_seen > self.welcome.lease_s]:
             self._remove(peer, now)
-        return self.expire_sessions(now)
+        return self.expire_sessions(now, round_s)
 
     def put_out(self, sender: bytes) -> list[bytes]:
         """Ends a sender's connections and sessions, with keys all of its key; returns the ended peers' ids."""
-        ended = [
-            peer
-            for peer in self.peers.values()
-            if sender == (peer.principal.encode() if peer.principal else peer.peer_id)
-        ]
+        ended = [peer for peer in self.peers.values() if peer.sender == sender]
         for peer in ended:
             del self.peers[peer.peer_id]
             self.drop_all_of(peer)

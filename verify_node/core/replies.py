@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from goodspeed.wire.messages import DownMessage, Refusal, RefusalCode, Verdict
 from verify_node.core.counts import Counts
-from verify_node.core.rate_limit import RateLimiter, Stage
+from verify_node.core.rate_limit import RateLimiter, Treatment
 from verify_node.core.register import Register
 from verify_node.scheduler.commit import Moved
 from verify_node.session.checks import CHANGED, NOT_ACKNOWLEDGED, NOT_DRAWN, NOT_ENROLLED, AboutSession, Rejection
-from verify_node.session.client import Peer
+from verify_node.session.client import Peer, sender_of
 from verify_node.session.session import Session
 
 
@@ -59,11 +59,11 @@ class Replies:
         self, peer_id: bytes, now: float, principal: str | None = None, num_tokens: int = 0
     ) -> list[Send] | None:
         """Counts a message of num_tokens tokens. Returns None to accept it, else the messages to send instead."""
-        sender = _sender(peer_id, principal)
+        sender = sender_of(peer_id, principal)
         if sender in self.rate_limiter.barred:
             self.num_ignored += 1
             return []
-        if self.rate_limiter.heard(sender, now, num_tokens) is Stage.BARRED:
+        if self.rate_limiter.heard(sender, now, num_tokens):
             return self._bar(peer_id, sender, FLOOD, now)
         return None
 
@@ -83,14 +83,14 @@ class Replies:
         """
         refusal = refused.to_message(about) if isinstance(refused, Rejection) else refused
         self._note(client or self._name(peer_id), refusal, now)
-        sender = _sender(peer_id, principal or self._principal(peer_id))
+        sender = sender_of(peer_id, principal) if principal else self._sender(peer_id)
         match self.rate_limiter.refused(sender, refusal.code, now):
-            case Stage.ANSWERED:
+            case Treatment.ANSWERED:
                 return [Send(peer_id, refusal)]
-            case Stage.COUNTED:
+            case Treatment.COUNTED:
                 self.num_unanswered += 1
                 return []
-            case Stage.BARRED:
+            case Treatment.BARRED:
                 return self._bar(peer_id, sender, f"too many refused messages, the latest as {refusal.code!r}", now)
 
     def turned_away(self, key: str, now: float) -> None:
@@ -121,7 +121,7 @@ class Replies:
             return self.give_up(session, NOT_ACKNOWLEDGED, now)
         self._counts.num_repeated += 1
         num_told = len(verdict.tokens) + len(verdict.prompt_logprobs or ())
-        self.rate_limiter.charge(_sender(session.peer_id, self._principal(session.peer_id)), num_told / REPEATED_TOKENS)
+        self.rate_limiter.charge(self._sender(session.peer_id), num_told / REPEATED_TOKENS)
         return [Send(session.peer_id, verdict)]
 
     def disprove(self, moved: Iterable[Moved], now: float) -> list[Send]:
@@ -138,7 +138,7 @@ class Replies:
 
     def tell(self, peer_id: bytes, verdict: Verdict) -> Send:
         """Makes the message with a round's verdict; the verdict earns its receiver the messages that answer it."""
-        self.rate_limiter.earned(_sender(peer_id, self._principal(peer_id)))
+        self.rate_limiter.earned(self._sender(peer_id))
         return Send(peer_id, verdict)
 
     def _note(self, client: str, refusal: Refusal, now: float) -> None:
@@ -157,15 +157,10 @@ class Replies:
         receivers = dict.fromkeys([peer_id, *self._register.put_out(sender)])
         return [Send(receiver, refusal) for receiver in receivers]
 
-    def _principal(self, peer_id: bytes) -> str | None:
+    def _sender(self, peer_id: bytes) -> bytes:
         peer = self._register.peers.get(peer_id)
-        return peer.principal if peer else None
+        return peer.sender if peer else peer_id
 
     def _name(self, peer_id: bytes) -> str:
         peer = self._register.peers.get(peer_id)
         return peer.client.name if peer else ""
-
-
-def _sender(peer_id: bytes, principal: str | None) -> bytes:
-    """Id under which a sender's limits are counted: its key, or else its connection's name."""
-    return principal.encode() if principal else peer_id

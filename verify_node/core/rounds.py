@@ -10,6 +10,8 @@ from functools import partial
 from math import inf
 from operator import attrgetter
 
+from msgspec.structs import replace
+
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.refined import Refined
@@ -140,12 +142,11 @@ class Rounds:
         self.promises.began({entry.session_id: len(entry.tokens) for entry in planned.entries}, ready)
         self.num_rounds = planned.number
         self.in_flight, self._stage, self.failing = planned, Stage.IN_FLIGHT, [*self.taking_part.values()]
-        prefilled = set(planned.prefilled)
         for entry in planned.entries:
             session = self.taking_part[entry.session_id]
             if session.num_cached is None:
                 self.counts.looked_up(len(session.tokens), entry.start)
-            session.enter(now, reads_prompt=entry.session_id in prefilled, num_cached=entry.start)
+            session.enter(now, reads_prompt=entry.num_only_read > 0, num_cached=entry.start)
         for session_id in planned.crowded_out:
             self.sessions[session_id].lack_memory(now)
         return planned
@@ -155,18 +156,21 @@ class Rounds:
         number, sessions = self.num_rounds + 1, self.sessions.values()
         self.failing = ready
         allotment = self._allot(ready, now)
+        preempted: tuple[bytes, ...] = ()  # for sessions that find too little room all the same
         if self._num_alone:
             for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
                 self.failing = [session]
-                drafted = self.choice.choose([session], now)
+                drafted = self.choice.choose([session], number, now)
                 resolve = partial(self.preemption.resolve, now=now, others=ready)
                 planned = plan(number, sessions, [session], self.limits, self.pool, drafted, resolve, allotment)
+                preempted += planned.preempted
                 if planned.entries:
-                    return planned
+                    return replace(planned, preempted=preempted)
             self.failing = ready
-        drafted = self.choice.choose(ready, now, allotment.room(len(ready)))
+        drafted = self.choice.choose(ready, number, now, allotment.room(len(ready)))
         resolve = partial(self.preemption.resolve, now=now)
-        return plan(number, sessions, ready, self.limits, self.pool, drafted, resolve, allotment)
+        planned = plan(number, sessions, ready, self.limits, self.pool, drafted, resolve, allotment)
+        return replace(planned, preempted=preempted + planned.preempted)
 
     def _allot(self, ready: list[Session], now: float) -> Allotment:
         """Returns the promises' part of the round."""
@@ -204,8 +208,8 @@ class Rounds:
         still_open = {key: session for key, session in self.taking_part.items() if register.has(session)}
         self.preemption.finished(done, moved, still_open, duration_s)
         going_on = active(register.sessions)
-        is_barred = drafting.rests or bool(self.promises.promised)
-        compare(self.model_drafts, self.own_drafts, moved, going_on, now, is_barred=is_barred)
+        own_rests = drafting.rests or bool(self.promises.promised)
+        compare(self.model_drafts, self.own_drafts, moved, going_on, now, own_rests=own_rests)
         sends += self._tell(done, moved, going_on, now)
         self.promises.finished(register.sessions, self.round_s, now)
         self._stage, self.failing = Stage.IDLE, ()
@@ -253,7 +257,7 @@ class Rounds:
             session.permit(may_draft, done.number)
             verdict = move.verdict(session.may_draft, self.choice.least_probability(session))
             waits = self.allocator.waits(session) and done.number >= session.client.retry_round
-            session.tell(verdict, now, waits=waits, window=session.window(self.round_s))
+            session.tell(verdict, now, waits=waits, round_s=self.round_s)
             sends.append(self.replies.tell(session.peer_id, verdict))
         return sends
 

@@ -156,12 +156,12 @@ class Sessions:
         del self.sessions[session.session_id]
         self._released[session.session_id] = session.shares or may_return
 
-    def expire_sessions(self, now: float) -> list[Session]:
-        """Drops forgotten and stuck sessions; returns the stuck ones."""
+    def expire_sessions(self, now: float, round_s: float) -> list[Session]:
+        """Drops forgotten and stuck sessions; returns the stuck ones. round_s: duration of a round."""
         forgotten_s = max(FORGOTTEN_S, self.welcome.lease_s)
         for session in [session for session in self.sessions.values() if now - session.heard_at > forgotten_s]:
             self.drop(session)
-        stuck = [one for one in self.sessions.values() if one.is_held_up and now - one.moved_at > STUCK_S]
+        stuck = [one for one in self.sessions.values() if now - one.moved_at > STUCK_S and not one.can_move(round_s)]
         for session in stuck:
             self.drop(session)
         return stuck

@@ -11,7 +11,7 @@ from goodspeed.wire.handshake import VERSION, Welcome
 from verify_node.scheduler.preempt import order_of
 from verify_node.scheduler.round import RoundLimits
 
-Rounds: TypeAlias = Literal["continuous", "barrier"]
+RoundKind: TypeAlias = Literal["continuous", "barrier"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class CoreSettings:
 
     policy: str = "gradient"
     policy_seed: int = 0  # of `random`
-    rounds: Rounds = "continuous"  # barrier: rounds wait for all drafts, and verify them whole, as in the paper
+    rounds: RoundKind = "continuous"  # barrier: rounds wait for all drafts, and verify them whole, as in the paper
     budget: int = 24  # C: drafted tokens in one round
     max_round_tokens: int = 512  # all tokens in one forward pass; more than the budget
     self_draft: bool = True  # draft from sessions' own texts, in continuous rounds

@@ -82,7 +82,7 @@ def _drafts(verified: Sequence[VerifiedEntry], like: Tensor) -> tuple[Tensor, Te
 def _noise(verified: Sequence[VerifiedEntry], draft_tokens: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """Returns accept_noise [batch, max_len] and final_noise [batch], keyed by seed, epoch, round and position.
 
-    number: of the round. It is unique, so no two decisions use the same noise.
+    number: of the round. It is unique, so no two decisions of one session use the same noise.
     """
     entries = [one.entry for one in verified]
     seeds = int64_tensor([entry.sampling.seed for entry in entries], draft_tokens)

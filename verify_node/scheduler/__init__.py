@@ -1,7 +1,7 @@
 """The scheduler: starts rounds, selects drafted tokens, packs rounds, and applies their outcomes.
 
 - `start.py`: decides when the next round starts, and with which ready sessions.
-- `select.py`: selects the drafted tokens that are worth their time; `drafted.py`: collects all drafted tokens, with the
+- `select.py`: selects the drafted tokens that are worth their time; `drafts.py`: collects all drafted tokens, with the
   verify node's own.
 - `pack.py`: fills a round within budget, token limit and memory; `round.py`: the round as plain data.
 - `preempt.py`: assigns memory when it is short, by an order (`order.py`) and each session's time in rounds

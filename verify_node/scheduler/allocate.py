@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from goodspeed.errors import PolicyError
-from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
+from goodspeed.fair.estimators import INITIAL_ACCEPTANCE, AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.policies import ClientState, Policy
 from goodspeed.fair.policies.gradient import goodput_bounds
 from goodspeed.wire.fields import MAX_DRAFT
@@ -18,9 +18,6 @@ from verify_node.session.client import Client
 from verify_node.session.session import Session
 
 logger = logging.getLogger("goodspeed.verify")
-
-INITIAL_ACCEPTANCE = 0.7
-"""Optimistic, so that a new session is tried with a few drafted tokens rather than none."""
 
 INITIAL_WORTH = 3.0
 """Drafted tokens that the initial acceptance counts as, where evidence is weighed. With 1, luck decides too much; with
@@ -79,7 +76,7 @@ class Allocator:
         self.is_barrier = is_barrier
         self.fairness = fairness
         self._goodput_bounds = goodput_bounds(fairness)
-        self.worth = INITIAL_WORTH if weigh_evidence else None
+        self.prior_tokens = INITIAL_WORTH if weigh_evidence else None
         self.clients: dict[str, Client] = {}
         self.policy_error: PolicyError | None = None  # the latest
         self.num_policy_errors = 0
@@ -95,7 +92,7 @@ class Allocator:
         client.set_draft_model(draft_fingerprint, self._unknown_acceptance(), has_model=has_model)
 
     def _unknown_acceptance(self) -> AcceptanceEstimator:
-        return AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE, self.worth)
+        return AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE, self.prior_tokens)
 
     def worth_of(self, client: Client) -> float:
         """Returns the worth of one token of this client to the sum of utilities: w U'(X) = w X^-fairness.
@@ -120,7 +117,7 @@ class Allocator:
             session, client = move.session, move.session.client
             tokens[client.name] += len(move.taken)
             if move.num_observed:
-                session.observe_draft(move.outcome.agreement, move.num_observed, *move.delivered)
+                session.observe_draft(move.outcome.agreement, move.num_observed, *move.num_first_choices)
             for source, codes, num_accepted in move.claims:
                 client.calibration(source).observe(codes, num_accepted)
             if move.entry.answered is not None:
@@ -210,7 +207,7 @@ FIRST_LENGTH = 4
 """Longest draft that a round waits for while the draft time is unknown."""
 
 
-def limits_of_clients(sessions: Sequence[Session], number: int = 0) -> dict[bytes, int]:
+def limits_of_clients(sessions: Sequence[Session], number: int) -> dict[bytes, int]:
     """Returns the most drafted tokens of each session whose client has a limit; together they satisfy the limit.
 
     A client's sessions share its limit; the remainder rotates among them by verify round `number`.
@@ -239,7 +236,7 @@ def quickest(session: Session, most: int, round_s: float) -> int:
     if not client.answer_s:
         return min(most, FIRST_LENGTH)
     alpha = session.acceptance.value
-    token_s = max(0.0, client.answer_s - session.round_trip_s) / (client.delivered + 1.0)
+    token_s = client.draft_token_s(session.round_trip_s, client.delivered + 1.0)
     tokens, seconds = 1.0, round_s + session.round_trip_s + token_s
     best, fastest = 0, tokens / seconds
     for length in range(1, most + 1):

@@ -8,7 +8,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Verdict
-from verify_node.scheduler.drafted import of_own_model
+from verify_node.scheduler.drafts import of_own_model
 from verify_node.scheduler.round import Entry, Outcome
 from verify_node.session.calibration import ClaimedOf
 from verify_node.session.phase import Phase
@@ -23,6 +23,7 @@ class Moved(Struct, frozen=True):
     outcome: Outcome
     base_len: int
     taken: tuple[int, ...]
+    after_wrong: bool = False  # the session's previous round rejected a first choice
 
     @property
     def num_verified(self) -> int:
@@ -38,7 +39,7 @@ class Moved(Struct, frozen=True):
         return len(self.entry.first_choices) if counts else 0
 
     @property
-    def delivered(self) -> tuple[int, int]:
+    def num_first_choices(self) -> tuple[int, int]:
         """First choices accepted, and first choices drafted, up to the text's end, which is itself not delivered."""
         return self._num_accepted, min(self.num_observed, len(self.taken) + 1)
 
@@ -124,7 +125,9 @@ def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> 
         if not session.shares:
             pool.withdraw(session.session_id)
         pool.free(session.session_id)
-    return Moved(session, entry, outcome, base_len, taken)
+    moved = Moved(session, entry, outcome, base_len, taken, session.was_wrong)
+    session.note_wrong(moved.is_wrong)
+    return moved
 
 
 def publish(session: Session, pool: PagePool) -> None:

@@ -176,16 +176,16 @@ def compare(
     sessions: Sequence[Session],
     now: float,
     *,
-    is_barred: bool = False,
+    own_rests: bool = False,
 ) -> None:
     """Updates both comparisons, that of draft nodes' models and of the verify node's own, after a finished round.
 
     While one tries its other mode, the other one pauses: a stretch must show the effect of one of them alone.
-    is_barred: the verify node's own model may not draft, in either mode, so there is nothing to compare.
+    own_rests: the verify node's own model may not draft, in either mode, so there is nothing to compare.
     """
     for one, other in ((nodes, own), (own, nodes)):
-        pauses = other.is_trying and any(map(other.uses, sessions)) and not (other is own and is_barred)
-        if pauses or (one is own and is_barred):
+        pauses = other.is_trying and any(map(other.uses, sessions)) and not (other is own and own_rests)
+        if pauses or (one is own and own_rests):
             one.begin(now)
         else:
             one.finished(moved, sessions, now)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from goodspeed.errors import ConfigError
+from goodspeed.fair.estimators import INITIAL_ACCEPTANCE
 
 AGING_S = 60.0
 """Seconds of waiting after which a job goes before all others. Users of a chat leave after about a minute."""
@@ -156,10 +157,6 @@ class RateHistory:
         return self._num_drafted / len(self._drafts) if self._drafts else 0.0
 
 
-UNKNOWN_RATE = 0.7
-"""Assumed rate of a text without drafts so far; the verify node's own initial acceptance rate."""
-
-
 class Size(NamedTuple):
     """A job in the latest ranking."""
 
@@ -229,7 +226,7 @@ class Laps:
     def _size(self, job: Job) -> Size:
         """Computes the job's queue from attained service, plus its expected service where that counts."""
         rate = stable_rate(job.rates, self.num_rounds, self.tolerance)
-        guess = job.rates[-1] if job.rates else UNKNOWN_RATE
+        guess = job.rates[-1] if job.rates else INITIAL_ACCEPTANCE
         remaining_s = job.remaining_s(guess if rate is None else rate)
         is_perceived = self.guesses or rate is not None
         return Size(rate, remaining_s, self.level(job.attained_s + (remaining_s if is_perceived else 0.0)))

@@ -207,7 +207,7 @@ class _Packing:
         self.tokens -= len(entry.tokens)
         self.prompt_rows -= len(entry.prompt_rows.tokens) if entry.prompt_rows is not None else 0
         if session.session_id not in self.promised:
-            self.prefill -= len(entry.tokens) - entry.num_drafted - entry.samples
+            self.prefill -= entry.num_only_read
 
     def _waits_for_reader(self, session: Session) -> bool:
         """True if its leader prefills the same pages in this round."""
@@ -250,12 +250,9 @@ class _Packing:
         return self.prompt_rows if session.lacks_prompt_logprobs else len(session.tokens)
 
     def round(self, number: int) -> Round:
-        ids = {entry.session_id: entry for entry in self.entries}
         return Round(
             number=number,
             entries=tuple(self.entries),
-            prefilled=tuple(key for key, entry in ids.items() if not entry.samples or entry.base_len - entry.start > 1),
-            verified=tuple(key for key, entry in ids.items() if entry.samples),
             admitted=tuple(self.memory.admitted),
             deferred=tuple(self.deferred),
             crowded_out=tuple(self.crowded_out),

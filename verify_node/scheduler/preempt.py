@@ -23,7 +23,7 @@ from goodspeed.fair.round_time import CostModel
 from verify_node.scheduler.commit import Moved
 from verify_node.scheduler.order import AGING_S, Fcfs, Job, Laps, Order
 from verify_node.scheduler.round import Round
-from verify_node.scheduler.service import Accounts, Claim, num_only_read
+from verify_node.scheduler.service import Accounts, Claim
 from verify_node.session.session import Session
 
 ORDERS: dict[str, Callable[..., Order]] = {"fcfs": Fcfs, "laps": Laps}
@@ -257,7 +257,7 @@ class Preemption:
         if self.accounts is None:
             return
         token_s = duration_s / max(1, done.num_tokens)
-        decided = [duration_s - token_s * num_only_read(entry) for entry in done.entries if entry.samples]
+        decided = [duration_s - token_s * entry.num_only_read for entry in done.entries if entry.samples]
         if decided:
             self.accounts.observe_round(sum(decided) / len(decided))
         for entry in done.entries:

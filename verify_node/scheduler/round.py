@@ -83,6 +83,11 @@ class Entry(Struct, frozen=True):
         return self.start + len(self.tokens) - self.num_drafted
 
     @property
+    def num_only_read(self) -> int:
+        """Number of tokens before those that decide something."""
+        return len(self.tokens) - self.num_drafted - self.samples
+
+    @property
     def first_choices(self) -> Sequence[int]:
         """Indexes of the drafted tokens that are their drafter's likeliest continuation of those before them."""
         return range(self.num_drafted) if self.parents is None else trees.first_choices(self.parents)
@@ -183,14 +188,22 @@ class Round(Struct, frozen=True):
 
     number: int
     entries: tuple[Entry, ...]
-    prefilled: tuple[bytes, ...] = ()  # sessions that prefill part of their prompt, or of their text after a preemption
-    verified: tuple[bytes, ...] = ()  # sessions for which the target draws
     admitted: tuple[bytes, ...] = ()  # sessions that had no memory before
     deferred: tuple[bytes, ...] = ()  # ready sessions that wait for the next round
     crowded_out: tuple[bytes, ...] = ()  # of these, sessions that lack memory
     preempted: tuple[bytes, ...] = ()  # sessions that lost their memory; recomputed later
     own_drafts: tuple[OwnDraft, ...] = ()  # for the verify node's draft model, after the decisions
     worth_per_s: float = 0.0  # expected worth of the tokens of a second of rounds; 0: unknown
+
+    @property
+    def prefilled(self) -> tuple[bytes, ...]:
+        """Sessions that prefill part of their prompt, or of their text after a preemption."""
+        return tuple(entry.session_id for entry in self.entries if entry.num_only_read)
+
+    @property
+    def verified(self) -> tuple[bytes, ...]:
+        """Sessions for which the target draws."""
+        return tuple(entry.session_id for entry in self.entries if entry.samples)
 
     @property
     def num_tokens(self) -> int:

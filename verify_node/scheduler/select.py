@@ -20,8 +20,8 @@ from goodspeed.fair.refined import Refined
 from goodspeed.fair.selection import Candidate, Cost, Ranked, path_probability, rank, take, take_needed
 from goodspeed.wire import probabilities
 from verify_node.scheduler.allocate import limits_of_clients
-from verify_node.scheduler.drafted import (
-    LEAST_PROBABILITY,
+from verify_node.scheduler.drafts import (
+    FLOOR,
     SelfDrafts,
     Wanting,
     claimed_probabilities,
@@ -68,10 +68,13 @@ class Choice:
     Tokens that do not fit into the budget wait for the next round.
     """
 
-    def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
+    def choose(
+        self, ready: Sequence[Session], number: int, now: float, most: int | None = None
+    ) -> dict[bytes, Drafted]:
         """Returns the tokens to verify, by session; sessions without any may be left out.
 
-        most: drafted tokens that promises leave room for; None: no bound but the budget.
+        number: of the round to be packed. most: drafted tokens that promises leave room for; None: no bound but the
+        budget.
         """
         return {session.session_id: of_draft(session).cut(session.may_draft) for session in ready}
 
@@ -118,13 +121,15 @@ class ByWorth(Choice):
         self._worth_per_s = 0.0  # expected in the previous round
         self._least_value = 0.0  # worth x path probability that a token needed in the previous round
 
-    def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
+    def choose(
+        self, ready: Sequence[Session], number: int, now: float, most: int | None = None
+    ) -> dict[bytes, Drafted]:
         """Chooses tokens owed to texts with objectives, then the most valuable while the round stays short enough."""
         needs = self._needs(ready, now)
         self._owed_more = needs.owed_more
         worths = self._worths(ready)
         drafted = self._drafted(ready, worths)
-        candidates = _candidates(drafted, worths)
+        candidates = _candidates(drafted, worths, number)
         ranked = {k: rank(one.odds, one.parents) for k, one in enumerate(candidates) if one.parents is not None}
         if needs.owed_more:
             candidates = self._with_needs(candidates, ranked, drafted, needs)
@@ -165,7 +170,7 @@ class ByWorth(Choice):
         return replace_fields(planned, own_drafts=requests, worth_per_s=self._worth_per_s)
 
     def _own_draft(self, session: Session, worth: float, calibrated: tuple[float, ...]) -> OwnDraft:
-        opened, least = session.opened, max(LEAST_PROBABILITY, self._price(session, worth))
+        opened, least = session.opened, max(FLOOR, self._price(session, worth))
         return OwnDraft(
             session_id=session.session_id,
             text=session.tokens,
@@ -269,9 +274,12 @@ def best(session: Session, drafted: Drafted, other: Drafted | None) -> Drafted:
     return other if num_expected(session, other) > num_expected(session, drafted) else drafted
 
 
-def _candidates(drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str, float]) -> list[Candidate]:
-    """Returns the drafts as candidates of the selection, in this order."""
-    rooms = limits_of_clients([session for session, _ in drafted])
+def _candidates(
+    drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str, float], number: int
+) -> list[Candidate]:
+    """Returns the drafts as candidates of the selection of round `number`, in this order."""
+    previous = number - 1  # after that round this one's drafts were permitted
+    rooms = limits_of_clients([session for session, _ in drafted], previous)
     return [
         Candidate(
             claimed_probabilities(session, one),

@@ -2,8 +2,8 @@
 
 They are kept only for an order that uses more than arrivals.
 
-A session's service is the whole duration of each round that it takes part in, as on a draft node's line
-(`draft_node/core/queue.py`), so that the queues and S_1 mean about the same however many sessions share a round.
+A session's service is the whole duration of each round that it takes part in, so that the queues and S_1 mean about the
+same however many sessions share a round.
 Prefilling again after a preemption is no service to a text, but a cost of the order: its part of a round's time, by
 tokens, does not count. Only deciding counts for a turn, without the session's own prefill, so that no session loses
 memory between prefill and the first token decided.
@@ -65,7 +65,7 @@ class Account:
             self.attained_s += round_s - token_s * (first_new - entry.start)
         self.num_read = max(self.num_read, entry.base_len)
         if entry.samples:
-            deciding_s = round_s - token_s * num_only_read(entry)
+            deciding_s = round_s - token_s * entry.num_only_read
             self.num_decided += 1
             self.deciding_s += deciding_s
             self.turn_s += deciding_s
@@ -76,11 +76,6 @@ class Account:
         if self.turn_s >= FIRST_S:
             return SERVED, 0.0
         return (ENTERED_OVERDUE, self.wait_began_at) if self.entered_overdue else (IN_FIRST_S, 0.0)
-
-
-def num_only_read(entry: Entry) -> int:
-    """Number of tokens of an entry before those that decide something."""
-    return len(entry.tokens) - entry.num_drafted - 1
 
 
 class Accounts:

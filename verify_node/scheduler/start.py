@@ -58,8 +58,8 @@ class Starting:
                 session.go_without(now, num_rounds)
         ready = [session for session in sessions if session.can_move(round_s)]
         awaited = [session for session in sessions if session.awaits_draft]
-        barred = awaited if self._is_barrier else []
-        start = earliest(ready, barred, round_s, choice.pending_drafts(ready, num_rounds + 1))
+        held_for = awaited if self._is_barrier else []
+        start = earliest(ready, held_for, round_s, choice.pending_drafts(ready, num_rounds + 1))
         if start.at <= now:
             return ready
         self.wake_at = min([start.at, *(session.late_at for session in awaited)])

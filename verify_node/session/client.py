@@ -150,7 +150,11 @@ class Client:
     @property
     def draft_s_per_token(self) -> float:
         """Approximate time of its draft model for a token, in seconds; 0 until its first answer."""
-        return max(0.0, self.answer_s - self.round_trip_s) / ANSWER_TOKENS
+        return self.draft_token_s(self.round_trip_s, ANSWER_TOKENS)
+
+    def draft_token_s(self, round_trip_s: float, num_tokens: float) -> float:
+        """Returns its draft model's time for a token, in seconds, if an answer takes the time of num_tokens."""
+        return max(0.0, self.answer_s - round_trip_s) / num_tokens
 
     def miss_draft(self, number: int) -> None:
         """Counts a late draft that verify round `number` waited for: rounds no longer wait for any of its drafts.
@@ -248,6 +252,16 @@ class Peer:
     last_seen: float
     principal: str | None = None  # the key that it proved to have; None where there are no keys
 
+    @property
+    def sender(self) -> bytes:
+        """Id under which its limits are counted."""
+        return sender_of(self.peer_id, self.principal)
+
     def heard(self, now: float) -> None:
         """Renews its lease after a message."""
         self.last_seen = now
+
+
+def sender_of(peer_id: bytes, principal: str | None) -> bytes:
+    """Returns the id under which a sender's limits are counted: its key, or else its connection's name."""
+    return principal.encode() if principal else peer_id

@@ -15,7 +15,7 @@ from goodspeed.wire.messages import Draft, OpenSession, TokenLogprobs, Verdict
 from verify_node.session.client import Peer
 from verify_node.session.drafted import Drafted
 from verify_node.session.phase import Phase, WrongPhase
-from verify_node.session.state import WINDOW, SessionState
+from verify_node.session.state import SessionState
 from verify_node.slo.deadline import Cause, Deadline
 
 SMOOTHING = 0.2
@@ -117,11 +117,15 @@ class Session(SessionState):
             self.ready_since = now
             self._wait_for("queue", now)
 
-    def acknowledge(self, base_len: int, at: float) -> None:
-        """Records that tokens below base_len are applied; measures the round trip of the newest verdict within them."""
-        if base_len > self.acked:
-            self.num_repeats, self.moved_at = 0, max(self.moved_at, at)
-        self.acked = base_len
+    def acknowledge(self, base_len: int, now: float, round_s: float) -> None:
+        """Records that tokens below base_len are applied; measures the round trip of the newest verdict within them.
+
+        base_len: more than before. round_s: duration of a round. A session whose window was full is ready from now on.
+        """
+        if not self.can_move(round_s):
+            self.ready_since = now
+            self._wait_for("draft" if self.awaits_draft else "queue", now)
+        self.acked, self.num_repeats, self.moved_at = base_len, 0, max(self.moved_at, now)
         if base_len > self.num_given:
             self.prompt_logprobs = None  # its draft node has the first verdict
         del self.logprobs[: max(0, len(self.logprobs) - self.num_unacknowledged)]
@@ -129,15 +133,8 @@ class Session(SessionState):
         while self.sent and self.sent[0][0] <= base_len:
             sent_at = self.sent.popleft()[1]
         if sent_at is not None:
-            self.round_trip_s = smoothed(self.round_trip_s, max(0.0, at - sent_at), SMOOTHING)
+            self.round_trip_s = smoothed(self.round_trip_s, max(0.0, now - sent_at), SMOOTHING)
             self.client.observe_round_trip(self.round_trip_s)
-
-    def acknowledge_only(self, base_len: int, window: int, now: float) -> None:
-        """Applies an Ack of more tokens; if the session's window was full, it is ready from now on."""
-        if not self.is_ready(window):
-            self.ready_since = now
-            self._wait_for("draft" if self.awaits_draft else "queue", now)
-        self.acknowledge(base_len, now)
 
     def repeat(self, base_len: int) -> Verdict | None:
         """Returns all unacknowledged tokens from base_len on, in one verdict; None before the first verdict."""
@@ -216,11 +213,14 @@ class Session(SessionState):
         """Records the tokens that its constraint forces after its current text."""
         self.forced = (len(self.tokens), tokens) if tokens and not self.finished else None
 
-    def observe_draft(self, agreement: float, num_drafted: int, num_accepted: int, num_tried: int) -> None:
-        """Eq. (3): updates estimates with a verified draft. num_accepted of num_tried tokens update the bound."""
+    def observe_draft(self, agreement: float, num_observed: int, num_accepted: int, num_drafted: int) -> None:
+        """Eq. (3): updates estimates with a verified draft. agreement: over its num_observed tokens.
+
+        num_accepted, num_drafted: first choices up to the text's end, which update the bound.
+        """
         for known in (self, self.client):
-            known.acceptance.observe(agreement, num_drafted)
-            known.acceptance_bound.observe(num_accepted, num_tried)
+            known.acceptance.observe(agreement, num_observed)
+            known.acceptance_bound.observe(num_accepted, num_drafted)
 
     def observe_model(self, num_accepted: int, drafted: bool | None) -> None:
         """Updates the gain of model drafts after a round. drafted: `model_drafted`, when the round was packed."""
@@ -238,17 +238,17 @@ class Session(SessionState):
         elif self.zero_since is None:
             self.zero_since = number
 
-    def tell(self, verdict: Verdict, now: float, *, waits: bool, window: int = WINDOW) -> None:
+    def tell(self, verdict: Verdict, now: float, *, waits: bool, round_s: float) -> None:
         """Records an outgoing verdict, which is retained to be repeated and starts the wait for its answer.
 
-        waits: rounds wait until its draft is complete, if the verdict permits a draft.
+        waits: rounds wait until its draft is complete, if the verdict permits a draft. round_s: duration of a round.
         """
         self.last_verdict = verdict
         self.model_calls.verdict_goes_out(now, calls=verdict.may_draft > 0 and self.drafted is None)
         self.waits = waits and verdict.may_draft > 0
         if self.awaits_draft:
             self._wait_for("draft", now)
-        elif not self.is_ready(window):
+        elif not self.can_move(round_s):
             self._wait_for("network", now)
         self.sent.append((len(self.tokens), now))
         usual_s = self.client.answer_s or MOST_LATE_S

@@ -12,84 +12,12 @@ from goodspeed.wire.messages import OpenSession, TokenLogprobs, Verdict
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.client import Client
 from verify_node.session.drafted import Drafted
+from verify_node.session.model_calls import ModelCalls
 from verify_node.session.phase import Phase
 from verify_node.slo.deadline import Deadline
 
-WINDOW = 16
-"""Unacknowledged tokens at which a session that advances without drafts waits for its draft node."""
-
-MAX_WINDOW = 256
-"""Largest window, for long round trips."""
-
-LATER = 1.1
-"""A draft is waited for during its usual time multiplied by this factor."""
-
-
-@dataclass(slots=True)
-class ModelCalls:
-    """Tracks when a session's draft model must draft anew, and how long that takes; the client learns from it.
-
-    A verdict that permits drafts and leaves nothing of the previous draft calls the draft model.
-    """
-
-    client: Client
-    _called_at: float | None = None  # time of the verdict that called the draft model; None: not called
-    _has_drafted: bool = False  # since the call
-    _missed_after_s: float = 0.0  # length of its silence at the latest counted miss
-    _last: tuple[bool, int] | None = None  # of the previous round: whether the draft was in time, and tokens accepted
-
-    @property
-    def is_called(self) -> bool:
-        """True if the draft model had to draft anew after the newest verdict."""
-        return self._called_at is not None
-
-    @property
-    def due_at(self) -> float:
-        """Time at which the new draft should have arrived, with a margin for small delays."""
-        return (self._called_at or 0.0) + LATER * self.client.answer_s
-
-    def answered(self, now: float) -> None:
-        """Records the arrival of a draft for the current text."""
-        if self._called_at is None:
-            return
-        if not self._has_drafted:
-            self.client.observe_answer_time(now - self._called_at)
-        self._has_drafted = True
-
-    def answered_by_index(self, now: float, *, only: bool) -> None:
-        """Ends the call, because the draft of the index was the better one.
-
-        A late one does not: a node could be silent while rounds wait for its model, and hide that by such a draft.
-        only: under the ratio rule nothing else comes.
-        """
-        if only or now <= self.due_at:
-            self._called_at = None
-
-    def verdict_goes_out(self, now: float, *, calls: bool) -> None:
-        """Records a verdict. calls: the draft model may draft, and must do so anew, as no draft remains.
-
-        A silent draft model counts as called since its previous draft ended, even many verdicts ago. The silence counts
-        as a miss each time that it has doubled, independent of the speed of rounds.
-        """
-        is_silent = self._called_at is not None and not self._has_drafted
-        if is_silent and (silence := now - (self._called_at or 0.0)) >= 2.0 * self._missed_after_s:
-            self.client.miss_answer(silence)
-            self._missed_after_s = silence
-        if not calls:
-            self._called_at = None
-        elif not is_silent:
-            self._called_at, self._missed_after_s = now, 0.0
-        self._has_drafted = False
-
-    def observe(self, num_accepted: int, drafted: bool | None) -> None:
-        """Updates the gain of model drafts. drafted: whether a new draft was in time; None: none was needed.
-
-        The gain covers two rounds: a draft too late for the first is there for the second, and reaches farther.
-        """
-        if self._last is not None:
-            before, num_before = self._last
-            self.client.model_gain.observe(num_before + num_accepted, in_time=before)
-        self._last = None if drafted is None else (drafted, num_accepted)
+WINDOW, MAX_WINDOW = 16, 256
+"""Unacknowledged tokens at which a session waits for its draft node: the least, and for long round trips the most."""
 
 
 @dataclass(slots=True, eq=False)
@@ -176,11 +104,6 @@ class SessionState:
         return self.acked == self.num_given
 
     @property
-    def is_held_up(self) -> bool:
-        """True if only its draft node can advance it, by a draft, an Ack or a Close."""
-        return self.finished or self.awaits_draft or self.num_unacknowledged >= WINDOW
-
-    @property
     def takes_drafts(self) -> bool:
         """True if a round may verify drafts for it, the draft node's or the verify node's."""
         return self.phase is Phase.RUNNING and self.opened.drafter != "none" and self.max_length > 0
@@ -262,13 +185,9 @@ class SessionState:
         rounds = 2 * self.round_trip_s / round_s if round_s else 0
         return int(min(MAX_WINDOW, max(WINDOW, rounds * max(1.0, self.client.goodput.value))))
 
-    def is_ready(self, window: int = WINDOW) -> bool:
-        """True if a round can advance it now."""
-        return not self.finished and not self.awaits_draft and self.num_unacknowledged < window
-
     def can_move(self, round_s: float) -> bool:
-        """True if a round of this duration can advance it: it waits for no draft, and its draft node keeps up."""
-        return self.is_ready(self.window(round_s))
+        """True if rounds of this duration can advance it; else its draft node must send a draft, an Ack or a Close."""
+        return not self.finished and not self.awaits_draft and self.num_unacknowledged < self.window(round_s)
 
     @property
     def lacks_prompt_logprobs(self) -> bool:

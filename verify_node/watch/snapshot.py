@@ -96,7 +96,7 @@ class Rates(Struct, frozen=True):
 
 
 class Event(Struct, frozen=True):
-    """See `verify_node.core.counts.Entry`."""
+    """See `verify_node.core.counts.DiaryEntry`."""
 
     at: float
     kind: str

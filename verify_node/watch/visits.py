@@ -5,7 +5,7 @@ Reads the diary, which is bounded, and remembers the clients reported as away, t
 
 from goodspeed.serving.events import Sentence
 from goodspeed.untrusted import sanitize
-from verify_node.core.counts import MAX_VISITS, Diary, Entry
+from verify_node.core.counts import MAX_VISITS, Diary, DiaryEntry
 
 NAMELESS = "(without a name)"
 
@@ -41,7 +41,7 @@ class Visits:
             self._kept_out[who] = told_at
         return found
 
-    def _sentence(self, entry: Entry) -> Sentence:
+    def _sentence(self, entry: DiaryEntry) -> Sentence:
         name, what = entry.client or NAMELESS, sanitize(entry.what)
         was_away = name in self._away
         self._away.pop(name, None)

@@ -1,4 +1,4 @@
-"""n-gram drafts at a draft node: the texts that may draft for a request, and the history of finished texts. No I/O."""
+"""n-gram drafts at a draft node: the texts that may draft for a request, and the history of ended texts. No I/O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,9 +10,10 @@ from goodspeed.ngram.history import History
 from goodspeed.ngram.index import GrowingText, NgramIndex
 from goodspeed.wire.messages import Sampling
 
-LEAST_PROBABILITY = 0.3
-"""A draft ends where the probability that all of it is accepted falls below this. Measured on the embedded models'
-texts, at temperature 0 with histories: with 0.3 a round yields 2.24 tokens for 1.6 drafted ones."""
+UNTOLD_PROBABILITY = 0.3
+"""A draft ends where the probability that all of it is accepted falls below this, while the verify node has told no
+least probability. Measured on the embedded models' texts, at temperature 0 with histories: with 0.3 a round yields 2.24
+tokens for 1.6 drafted ones."""
 
 FLOOR = 0.03
 """Least path probability of any draft, however cheap tokens are for the verify node: below it most are rejected."""
@@ -28,8 +29,8 @@ class Ngrams:
     """The histories of a node, for all of its sessions."""
 
     history: History
-    keeps: bool = True  # finished texts draft for later ones of their user
-    least_probability: float = LEAST_PROBABILITY
+    keeps: bool = True  # ended texts draft for later ones of their user
+    least_probability: float = UNTOLD_PROBABILITY
     expected: "WeakValueDictionary[tuple[int, ...], NgramIndex]" = field(default_factory=WeakValueDictionary)
     """Indexes of predictions, alive while a session uses them: the choices of a request share one."""
 
@@ -40,7 +41,7 @@ class Ngrams:
         return NgramDrafter(request, self.history, self.least_probability, self._predicted(request))
 
     def keep(self, request: Request, tokens: Sequence[int]) -> None:
-        """Adds a finished text with its prompt to its user's history, unless no token was generated."""
+        """Adds an ended text, complete or not, with its prompt to its user's history, unless no token was generated."""
         if self.keeps and len(tokens) > len(request.prompt):
             self.history.add(request.user, tokens)
 
@@ -68,7 +69,7 @@ class NgramDrafter:
 
     request: Request
     history: History
-    least_probability: float = LEAST_PROBABILITY
+    least_probability: float = UNTOLD_PROBABILITY
     prediction: NgramIndex | None = None  # of the output that the user expects
     _text: GrowingText = field(default_factory=GrowingText)
 

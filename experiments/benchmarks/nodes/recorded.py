@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from draft_node.core.actions import Action, Propose, Proposed, Request, Send
 from draft_node.core.session import Session
 from draft_node.model.drafter import Drafter
+from experiments.simulation.texts.models import likeliest_path
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
@@ -35,7 +36,7 @@ class Recording:
 
     def tokens(self, number: int, propose: Propose) -> tuple[int, ...]:
         """Returns the first `length` tokens of client `number`'s draft on this text."""
-        text = (*propose.tokens, *propose.way)
+        text = (*propose.tokens, *likeliest_path(propose))
         key = (propose.request.sampling, text)
         known = self.drafts.get(key, ())
         stopped = bool(known) and known[-1] in propose.request.stop_ids

@@ -16,9 +16,10 @@ from experiments.simulation.arrays.estimators import observe_acceptance, observe
 from experiments.simulation.arrays.probabilities import Agreement
 from experiments.simulation.arrays.rows import RowPolicy
 from goodspeed.errors import ConfigError
+from goodspeed.fair.estimators import INITIAL_ACCEPTANCE
 from goodspeed.fair.policies.base import Floats, Ints
 from goodspeed.wire.fields import MAX_DRAFT
-from verify_node.scheduler.allocate import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH, TRIED_AGAIN
+from verify_node.scheduler.allocate import INITIAL_GOODPUT, INITIAL_WORTH, TRIED_AGAIN
 
 
 @dataclass(frozen=True)

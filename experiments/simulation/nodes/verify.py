@@ -23,7 +23,7 @@ from verify_node.core.core import VerifyCore
 from verify_node.core.invariants import CheckedCore
 from verify_node.core.replies import Send
 from verify_node.core.settings import make_welcome
-from verify_node.scheduler.drafted import SelfDrafts
+from verify_node.scheduler.drafts import SelfDrafts
 from verify_node.scheduler.round import Outcome, Round
 
 MOMENT_S = 1e-6

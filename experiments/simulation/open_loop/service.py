@@ -210,9 +210,11 @@ class Watched(Choice):
         self._choice: Choice = core.choice
         core.choice = self
 
-    def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
+    def choose(
+        self, ready: Sequence[Session], number: int, now: float, most: int | None = None
+    ) -> dict[bytes, Drafted]:
         started = time.thread_time()
-        chosen = self._choice.choose(ready, now, most)
+        chosen = self._choice.choose(ready, number, now, most)
         self.seconds += time.thread_time() - started
         return chosen
 

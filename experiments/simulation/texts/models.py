@@ -7,13 +7,20 @@ what no round may do.
 from collections.abc import Mapping, Sequence
 
 from draft_node.core.actions import Propose
-from draft_node.core.tree import ALTERNATIVES
+from draft_node.core.tree import ALTERNATIVES, Tree
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.text import VOCAB, draw, feed, feed_all, seeded, start
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.exact.positions import certain
 from verify_node.scheduler.round import Entry, Outcome, Round, RoundLimits
+
+
+def likeliest_path(wanted: Propose) -> tuple[int, ...]:
+    """The tokens on the path to the tree's likeliest leaf, which the proposal extends first."""
+    tree = Tree.of(wanted.tree)
+    leaves = tree.leaves(1, 0.0, wanted.max_depth, wanted.request.stop_ids)
+    return tuple([tree.tokens[node] for node in tree.path(leaves[0])]) if leaves else ()
 
 
 class BrokenRule(AssertionError):
@@ -171,7 +178,7 @@ class DraftModel:
 
     def _catch_up(self, wanted: Propose) -> tuple[int, bool, int]:
         """State after the proposal's likeliest leaf, whether the way there is right, and its length."""
-        key, tokens, way = wanted.request.session_id, wanted.tokens, wanted.way
+        key, tokens, way = wanted.request.session_id, wanted.tokens, likeliest_path(wanted)
         length, state = self._known.get(key) or (0, start(wanted.request.sampling.seed))
         state = feed_all(state, tokens[length:])
         self._known[key] = len(tokens), state

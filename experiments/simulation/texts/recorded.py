@@ -19,7 +19,7 @@ from experiments.simulation.texts.text import VOCAB, draw, feed, feed_all, start
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire import probabilities
-from verify_node.scheduler.drafted import MAX_LENGTH, SelfDrafts
+from verify_node.scheduler.drafts import MAX_LENGTH, SelfDrafts
 from verify_node.session.session import Session
 
 RATE_OFF_PATH = 0.65

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from draft_node.core.actions import Propose, Proposed
 from draft_node.core.tree import Tree
 from experiments.simulation.texts.acceptance import Acceptance
-from experiments.simulation.texts.models import DraftModel
+from experiments.simulation.texts.models import DraftModel, likeliest_path
 from goodspeed.exact.positions import certain
 from goodspeed.fair.round_time import CostModel
 
@@ -47,7 +47,7 @@ class TimedModel:
     def _with_alternatives(self, wanted: Propose, tokens: Sequence[int], claimed: Sequence[float]) -> Proposed:
         """The chain behind the likeliest leaf, and the second choice beside each token that is likely enough."""
         tree = Tree.of(wanted.tree)
-        num_known, parent = len(tree.tokens), tree.reach(wanted.way)
+        num_known, parent = len(tree.tokens), tree.reach(likeliest_path(wanted))
         for token, other, claim in zip(tokens, self._model.alternatives(wanted, tokens), claimed, strict=False):
             above, parent = parent, tree.add(token, claim, parent)
             if seconds := tree.others(above, claim):
@@ -70,7 +70,7 @@ class TimedModel:
         """
         context = sharing * len(wanted.tokens)
         if self._is_parallel:
-            num_rows = max(self._model.num_new(wanted), len(wanted.way)) + max(0, wanted.length - 1)
+            num_rows = max(self._model.num_new(wanted), len(likeliest_path(wanted))) + max(0, wanted.length - 1)
             return self._cost.round_s(num_rows + (sharing - 1) * max(1, wanted.length), sharing, context)
         first_s = self._cost.round_s(self._model.num_new(wanted) + sharing - 1, sharing, context)
         return first_s + max(0, num_drafted - 1) * self._cost.round_s(sharing, sharing, context)
@@ -80,7 +80,7 @@ class TimedModel:
 
         With the token that makes them so low the draft ends, as in `draft_node/model/drafter.py`.
         """
-        acceptance, way = self._acceptances[wanted.request.session_id], wanted.way
+        acceptance, way = self._acceptances[wanted.request.session_id], likeliest_path(wanted)
         tree = Tree.of(wanted.tree)
         least_probability = wanted.least_probability if wanted.request.verification == "match" else 0.0
         path_probability, position = tree.path_probability(tree.reach(way)), len(wanted.tokens) + len(way)

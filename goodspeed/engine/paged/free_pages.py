@@ -27,9 +27,6 @@ class FreePages:
     def __len__(self) -> int:
         return self._num_pages - self._num_touched + len(self._freed)
 
-    def __contains__(self, page: int) -> bool:
-        return page in self._freed or self._num_touched <= page < self._num_pages
-
     def give(self, pages: Iterable[int]) -> None:
         """Frees pages; the final one is reused first."""
         self._freed.update(dict.fromkeys(pages))

@@ -202,10 +202,6 @@ class PagePool:
         """Returns the number of sessions that use a page."""
         return self._prefix_cache.references(page)
 
-    def is_kept(self, page: int) -> bool:
-        """True if a page is published: it can be found by its text."""
-        return self._prefix_cache.is_kept(page)
-
     def owned(self, keys: Sequence[Hashable], others: Iterable[Hashable] = (), beside: Sequence[int] = ()) -> list[int]:
         """Returns each session's number of pages; a shared page counts only for the first session that has it.
 

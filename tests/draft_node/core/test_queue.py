@@ -112,7 +112,7 @@ def test_who_finds_no_room_waits_in_order_and_the_first_alone_asks_again():
     assert node.asked == [1, 2]
     node.wait(3 * LATER_S)
     assert node.asked == [1, 2, 2, 2, 2]
-    assert node.core.sessions[session_id(2)].state is State.POSTPONED
+    assert node.core.sessions[session_id(2)].state is State.OFFLINE
 
 
 def test_when_one_is_let_in_the_next_asks_at_once():

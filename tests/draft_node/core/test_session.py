@@ -207,7 +207,7 @@ def test_what_cannot_be_mended_fails(running, code):
 def test_what_will_pass_is_waited_for_until_it_is_opened_again(session, code):
     for attempt in range(1, 100):
         assert session.receive(refusal(code, session.epoch), float(attempt)) == []
-        assert session.state is State.POSTPONED
+        assert session.state is State.OFFLINE
         assert session.tick(attempt + 1000.0) == []
         opened, _ = session.connect(attempt + 0.5)
         assert opened.message.epoch == attempt + 1

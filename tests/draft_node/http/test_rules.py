@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from draft_node.core.text import Text
 from goodspeed.errors import RequestRefused
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_up, encode
 from goodspeed.wire.generation import TokenBias
@@ -67,7 +68,7 @@ def test_whatever_is_taken_fits_into_the_message_that_opens_a_session(api: Api, 
     assert api.complete(**body, max_tokens=4).status_code == 200
     service = lone_service()
     for wanted in api.service.wanted:
-        opened = service.request_of(wanted, 0.0).open(1, (), 0.0)
+        opened = Text(service.request_of(wanted, 0.0)).open(1, 0.0, num_hops=0)
         assert decode_up(encode(opened, MAX_MESSAGE_BYTES), MAX_MESSAGE_BYTES) == opened
 
 

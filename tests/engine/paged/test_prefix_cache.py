@@ -208,7 +208,7 @@ class SharingLaws(RuleBasedStateMachine):
     def pages_are_owned_free_or_kept(self) -> None:
         held = Counter(page for key in self.texts for page in self.pool.table(key).tolist())
         assert all(self.pool.references(page) == number for page, number in held.items())
-        assert all(self.pool.is_kept(page) for page, number in held.items() if number > 1)
+        assert all(self.pool._prefix_cache.is_kept(page) for page, number in held.items() if number > 1)
         assert len(held) + self.pool.num_free == PAGES
         assert self.pool.num_unused <= MOST_UNUSED
         owned = self.pool.owned([*self.texts])

@@ -4,6 +4,7 @@ import pytest
 
 from goodspeed.errors import MalformedMessage, MessageTooLarge
 from goodspeed.exact.trees import pack
+from goodspeed.fair.estimators import INITIAL_ACCEPTANCE
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.handshake import VERSION, Heartbeat, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, LogitRules, Refusal, Sampling, Verdict
@@ -23,7 +24,6 @@ from tests.fakes import (
 )
 from verify_node.core.invariants import validate
 from verify_node.core.sessions import FORGOTTEN_S
-from verify_node.scheduler.allocate import INITIAL_ACCEPTANCE
 from verify_node.scheduler.round import Outcome
 
 

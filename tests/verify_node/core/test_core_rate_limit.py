@@ -14,6 +14,7 @@ from verify_node.core.rate_limit import BAR_S
 from verify_node.core.register import MAX_CLIENTS
 from verify_node.core.replies import MAX_REPEATS
 from verify_node.core.sessions import STUCK_S
+from verify_node.session.state import WINDOW
 
 RUBBISH = MalformedMessage("no message")
 
@@ -108,7 +109,7 @@ def test_names_are_not_remembered_for_ever():
     desk.open("kept", 1)
     for number in range(MAX_CLIENTS + 10):
         desk.core.receive(b"x%d" % number, make_hello(f"n{number}", boot_id=b"bootboot"), float(number))
-        desk.core.register.expire(float(number))
+        desk.core.register.expire(float(number), 0.0)
         desk.core.receive(b"kept", Heartbeat(b"bootboot"), float(number))
     assert len(desk.core.allocator.clients) < 100
     assert "kept" in desk.core.allocator.clients
@@ -199,6 +200,23 @@ def test_a_session_that_waits_for_memory_is_not_at_fault():
         desk.up("a", make_open(2, prompt=(2,) * 20, max_tokens=10))  # its word, again and again
         desk.core.tick(desk.now)
     assert session_id(2) in desk.core.sessions
+
+
+def test_a_session_within_the_window_of_its_long_line_is_not_at_fault():
+    """Rounds may go on without its acknowledgements, for two round trips: only others keep them from it."""
+    desk = Desk()
+    desk.hello()
+    desk.open(max_tokens=60)
+    session = desk.session()
+    session.round_trip_s = 1.0
+    for _ in range(2 * WINDOW):
+        desk.round()
+    assert session.num_unacknowledged == 2 * WINDOW
+    later = desk.now + STUCK_S + 1.0
+    session.heard(b"a", later)
+    assert desk.core.register.expire_sessions(later, desk.core.round_s) == []
+    session.round_trip_s = 0.0
+    assert desk.core.register.expire_sessions(later, desk.core.round_s) == [session]
 
 
 def test_drafts_that_come_after_their_session_went_on_without_are_no_offence(desk):

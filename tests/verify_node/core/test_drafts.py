@@ -136,7 +136,7 @@ def test_a_verdict_says_who_drafted_and_what_a_token_must_be_worth() -> None:
     desk.hello()
     desk.open()
     usual = desk.core.choice.choose
-    desk.core.choice.choose = lambda ready, now, most=None: _priced(desk, usual(ready, now))  # type: ignore[method-assign]
+    desk.core.choice.choose = lambda *given: _priced(desk, usual(*given))  # type: ignore[method-assign]
     [verdict] = desk.round()
     assert verdict.source is None
     assert probabilities.bound(verdict.least_probability) == pytest.approx(BOUND_SHARE * 0.5, rel=0.05)

@@ -106,13 +106,13 @@ def keeps_the_draft(session, tokens, logprobs=()):
     return taken
 
 
-def forgets_the_verdict(session, verdict, now, *, waits, window):
-    tell(session, verdict, now, waits=waits, window=window)
+def forgets_the_verdict(session, verdict, now, *, waits, round_s):
+    tell(session, verdict, now, waits=waits, round_s=round_s)
     session.last_verdict = None
 
 
-def waits_for_everybody(session, verdict, now, *, waits, window):
-    tell(session, verdict, now, waits=waits, window=window)
+def waits_for_everybody(session, verdict, now, *, waits, round_s):
+    tell(session, verdict, now, waits=waits, round_s=round_s)
     session.waits = True
 
 

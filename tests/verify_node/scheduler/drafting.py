@@ -13,7 +13,7 @@ from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.messages import Draft, Slo
 from tests.fakes import make_open
 from tests.verify_node.phases import new_client, new_session, put
-from verify_node.scheduler.drafted import SelfDrafts
+from verify_node.scheduler.drafts import SelfDrafts
 from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import ByWorth
 from verify_node.session.client import Client
@@ -95,5 +95,5 @@ def owe(session: Session, tokens: float, tpot_s: float = 0.1) -> Session:
 
 def lengths(choice: ByWorth, *sessions: Session) -> list[int]:
     """Returns how many drafted tokens of each session are verified."""
-    chosen = choice.choose(sessions, NOW)
+    chosen = choice.choose(sessions, 1, NOW)
     return [len(chosen[one.session_id].tokens) if one.session_id in chosen else 0 for one in sessions]

@@ -7,7 +7,7 @@ from goodspeed.fair.round_time import Linear
 from goodspeed.wire.messages import Draft
 from tests.fakes import make_open
 from tests.verify_node.phases import put
-from verify_node.scheduler.drafted import of_draft
+from verify_node.scheduler.drafts import of_draft
 from verify_node.scheduler.order import Fcfs
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption

@@ -3,12 +3,11 @@
 import pytest
 
 from goodspeed.fair import policies
-from goodspeed.fair.estimators import AcceptanceEstimator
+from goodspeed.fair.estimators import INITIAL_ACCEPTANCE, AcceptanceEstimator
 from goodspeed.wire.fields import MAX_DRAFT
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from tests.verify_node.phases import new_session, put
 from verify_node.scheduler.allocate import (
-    INITIAL_ACCEPTANCE,
     INITIAL_GOODPUT,
     INITIAL_WORTH,
     LEAST_PERMISSION,

@@ -96,5 +96,5 @@ def test_a_liar_that_claims_certainty_and_a_millisecond_takes_its_part_and_no_mo
 def test_now_is_the_time_of_the_round():
     session = owe(drafting(1, POOR), 1.5)
     choice = make_choice(cost=DEAR)
-    assert not choice.choose([session], NOW - 1.0)[session.session_id].tokens
-    assert choice.choose([session], NOW)[session.session_id].tokens
+    assert not choice.choose([session], 1, NOW - 1.0)[session.session_id].tokens
+    assert choice.choose([session], 1, NOW)[session.session_id].tokens

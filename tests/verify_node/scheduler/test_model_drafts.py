@@ -151,7 +151,7 @@ def test_nothing_is_compared_while_the_verify_nodes_own_model_may_not_draft() ->
     session: Any = SimpleNamespace(uses_model=True, client=SimpleNamespace(weight=1.0))
     moved: Any = [SimpleNamespace(taken=range(10), session=session)]
     for number in range(100 * STRETCH):
-        compare(nodes, own, moved, [session], 0.01 * number, is_barred=True)
+        compare(nodes, own, moved, [session], 0.01 * number, own_rests=True)
     assert not own._by_load
     assert nodes._by_load[1].num > 0
     compare(nodes, own, moved, [session], 0.01 * (number + 1))

@@ -12,6 +12,7 @@ from goodspeed.wire.messages import Close, Slo
 from tests.fakes import Desk, alone, request_of, session_id
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.order import AGING_S, Laps
+from verify_node.scheduler.preempt import Shortage
 
 ORDERS = ("fcfs", "las", "sjf", "laps")
 COST = Linear(fixed_s=0.005, token_s=0.005)
@@ -89,6 +90,26 @@ def test_of_two_that_grow_the_one_that_the_order_ranks_first_goes_on(
     monkeypatch.setattr(desk.core, "_num_alone", num_alone)
     desk.round()
     assert resident(desk, 1, 2) == [stays]
+
+
+def test_where_sessions_go_one_by_one_memory_lost_to_one_that_finds_too_little_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All three need a fourth page; the first takes the third one's, as if they shared pages, and still has no room."""
+    desk = desk_of("laps", 9)
+    for number in (1, 2, 3):
+        desk.open(number=number, prompt=range(1, 12), max_tokens=9)
+    for _ in range(2):
+        desk.round(0.5)
+    assert resident(desk, 1, 2, 3) == [1, 2, 3]
+    monkeypatch.setattr(desk.core, "_num_alone", 3)
+    shortage = Shortage(preempt=(session_id(3),), wait=frozenset({session_id(1)}))
+    monkeypatch.setattr(desk.core.preemption, "resolve", lambda *contending, **options: shortage)
+    planned = desk.plan()
+    assert [entry.session_id for entry in planned.entries] == [session_id(2)]
+    assert planned.preempted == (session_id(3),)
+    assert desk.core.counts.num_preempted == 1
+    assert desk.core.preemption.accounts.of(desk.session(3)).wait_began_at == desk.now
 
 
 def test_with_first_come_first_served_an_older_text_loses_nothing_to_a_younger_one() -> None:

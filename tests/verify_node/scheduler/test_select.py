@@ -36,16 +36,16 @@ def test_colliding_drafts_fill_the_budget_and_nobody_is_deferred():
     pool = PagePool(64, 4)
     for session in sessions:
         pool.extend(session.session_id, len(session.tokens) - 1)
-    planned = pack(sessions, pool, 10, 64, drafted=make_choice(budget=10).choose(sessions, NOW))
+    planned = pack(sessions, pool, 10, 64, drafted=make_choice(budget=10).choose(sessions, 1, NOW))
     assert planned.num_drafted == 10
     assert (planned.deferred, len(planned.verified)) == ((), 4)
-    whole = pack(sessions, pool, 10, 64, drafted=Choice().choose(sessions, NOW))
+    whole = pack(sessions, pool, 10, 64, drafted=Choice().choose(sessions, 1, NOW))
     assert (whole.num_drafted, len(whole.deferred)) == (8, 2)
 
 
 def test_a_cut_draft_keeps_what_belongs_to_its_tokens():
     sessions = [drafting(1, (0.96, 0.9, 0.9, 0.9), source="ngram"), drafting(2, EVEN)]
-    planned = pack(sessions, PagePool(64, 4), 4, 64, drafted=make_choice(budget=4).choose(sessions, NOW))
+    planned = pack(sessions, PagePool(64, 4), 4, 64, drafted=make_choice(budget=4).choose(sessions, 1, NOW))
     for entry, session in zip(planned.entries, sessions, strict=True):
         assert entry.num_drafted == 2
         assert entry.tokens[-2:] == session.drafted.tokens[:2]
@@ -152,7 +152,7 @@ def test_a_draft_of_the_ratio_rule_is_cut_by_past_acceptance():
 
 def test_what_a_cut_draft_was_drawn_from_is_cut_with_it():
     session = drafting(1, None, verification="ratio", proposal=certain((1, 2, 3, 4)))
-    assert make_choice(budget=2).choose([session], NOW)[session.session_id].proposal == certain((1, 2))
+    assert make_choice(budget=2).choose([session], 1, NOW)[session.session_id].proposal == certain((1, 2))
 
 
 # -- what a key allows -------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def test_a_key_that_may_draft_nothing_has_nothing_verified():
 def test_what_the_text_followed_of_a_draft_is_not_verified_again():
     session = drafting(1, (0.9, 0.8, 0.7, 0.6), tokens=(11, 12, 13, 14), source="ngram")
     grow(session, 11, 12)
-    chosen = make_choice().choose([session], NOW)[session.session_id]
+    chosen = make_choice().choose([session], 1, NOW)[session.session_id]
     assert (chosen.tokens, chosen.source) == ((13, 14), "ngram")
     assert chosen.codes == probabilities.encode((0.7, 0.6))
 
@@ -203,7 +203,7 @@ def test_a_draft_of_the_ratio_rule_is_nothing_without_what_it_was_drawn_from():
 def test_under_match_what_a_draft_was_drawn_from_is_not_read():
     session = make_session(1)
     put(session, 4, Draft(session.session_id, 1, 3, (1, 2), complete=True, proposal=b"nonsense"))
-    chosen = make_choice().choose([session], NOW)[session.session_id]
+    chosen = make_choice().choose([session], 1, NOW)[session.session_id]
     assert (chosen.tokens, chosen.proposal) == ((1, 2), None)
 
 
@@ -213,7 +213,7 @@ def test_under_match_what_a_draft_was_drawn_from_is_not_read():
 def test_the_paper_verifies_as_much_as_was_permitted_whatever_it_claims():
     session = drafting(1, (0.01,) * 4)
     session.may_draft = 3
-    chosen = Choice().choose([session, make_session(2)], NOW)
+    chosen = Choice().choose([session, make_session(2)], 1, NOW)
     assert chosen[session.session_id].tokens == session.drafted.tokens[:3]
     assert chosen[session_id(2)].tokens == ()
     assert Choice().least_probability(session) == ALL

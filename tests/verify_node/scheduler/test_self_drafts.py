@@ -7,8 +7,8 @@ import pytest
 from goodspeed.fair.round_time import Linear
 from goodspeed.wire.messages import Sampling
 from tests.verify_node.scheduler.drafting import NOW, drafting, grow, lengths, make_choice, make_client, make_session
-from verify_node.scheduler import drafted as self_drafts
-from verify_node.scheduler.drafted import MAX_DRAFTS, MAX_LENGTH, TRIED_AGAIN, SelfDrafts, Wanting
+from verify_node.scheduler import drafts as self_drafts
+from verify_node.scheduler.drafts import MAX_DRAFTS, MAX_LENGTH, TRIED_AGAIN, SelfDrafts, Wanting
 
 AGAIN = (5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16) * 3
 GREEDY = Sampling(temperature=0.0)
@@ -83,7 +83,7 @@ def test_only_for_sessions_that_may_have_it(verification, drafter, num):
 
 def test_what_the_draft_node_drafted_goes_first():
     session = drafting(1, (0.9, 0.9), tokens=(21, 22), prompt=AGAIN, sampling=GREEDY)
-    assert make_choice(self_drafts=SelfDrafts()).choose([session], NOW)[session.session_id].source == "model"
+    assert make_choice(self_drafts=SelfDrafts()).choose([session], 1, NOW)[session.session_id].source == "model"
 
 
 def test_switched_off_there_are_none():
@@ -103,9 +103,9 @@ class Asked(SelfDrafts):
 def test_the_last_rounds_price_shortens_own_drafts():
     asked = Asked()
     choice = make_choice(cost=Linear(fixed_s=0.01, token_s=0.002), self_drafts=asked, budget=20)
-    choice.choose([repeating()], NOW)
+    choice.choose([repeating()], 1, NOW)
     assert asked.least_probability == [0.0]
-    choice.choose([repeating(client=make_client(weight=2.0)), repeating(2, client=make_client("b"))], NOW)
+    choice.choose([repeating(client=make_client(weight=2.0)), repeating(2, client=make_client("b"))], 1, NOW)
     heavy, light = asked.least_probability
     assert 0.1 < 2 * heavy == light < 1.0
 

@@ -8,7 +8,7 @@ from tests.verify_node.scheduler.sessions import make_session
 from verify_node.scheduler import start as starting
 from verify_node.scheduler.select import PendingDraft
 from verify_node.scheduler.start import earliest
-from verify_node.session.state import LATER
+from verify_node.session.model_calls import LATER
 
 ROUND_S = 2.0
 LONGEST = starting.SHARE * ROUND_S

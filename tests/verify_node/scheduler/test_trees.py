@@ -8,7 +8,7 @@ from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Draft
 from tests.verify_node.scheduler.drafting import NOW, grow, make_choice, make_session, owe
 from verify_node.scheduler.commit import Moved
-from verify_node.scheduler.drafted import of_draft
+from verify_node.scheduler.drafts import of_draft
 from verify_node.scheduler.round import Entry, Outcome
 
 CLAIMED = (0.6, 0.3, 0.9, 0.8, 0.05)
@@ -47,35 +47,35 @@ def test_a_tree_is_forgotten_where_the_text_leaves_or_ends_it(text):
 
 def test_no_more_nodes_are_fed_than_the_text_may_grow():
     session = growing(max_tokens=4)
-    chosen = make_choice().choose([session], NOW)[session.session_id]
+    chosen = make_choice().choose([session], 1, NOW)[session.session_id]
     assert chosen.tokens == (5, 7, 8), "the likeliest three of five, though all would pay"
 
 
 def test_the_likeliest_nodes_are_taken_with_their_parents():
     session = growing()
-    chosen = make_choice(budget=3).choose([session], NOW)[session.session_id]
+    chosen = make_choice(budget=3).choose([session], 1, NOW)[session.session_id]
     assert (chosen.tokens, chosen.parents) == ((5, 7, 8), None), "0.6, 0.54, 0.43 before 0.3"
-    chosen = make_choice(budget=4).choose([session], NOW)[session.session_id]
+    chosen = make_choice(budget=4).choose([session], 1, NOW)[session.session_id]
     assert (chosen.tokens, chosen.parents) == ((5, 6, 7, 8), (-1, -1, 0, 2))
 
 
 def test_a_node_that_costs_more_than_it_brings_is_left_out():
     session = growing()
     dear = make_choice(cost=Linear(fixed_s=0.01, token_s=0.0028))
-    chosen = dear.choose([session], NOW)[session.session_id]
+    chosen = dear.choose([session], 1, NOW)[session.session_id]
     assert (chosen.tokens, chosen.parents) == ((5, 7, 8), None)
 
 
 def test_what_is_owed_counts_alternatives():
     session = owe(growing(claimed=(0.4, 0.4, 0.1, 0.8, 0.05)), 2.0)
     dear = make_choice(cost=Linear(fixed_s=0.01, token_s=0.01))
-    chosen = dear.choose([session], NOW)[session.session_id]
+    chosen = dear.choose([session], 1, NOW)[session.session_id]
     assert chosen.tokens == TOKENS, "all of them bring less than what is owed; the first choices half of that"
 
 
 def test_an_alternative_is_never_likelier_than_the_first_choice():
     session = growing(claimed=(0.2, 1.0, 0.9, 0.9, 1.0))
-    chosen = make_choice(budget=1).choose([session], NOW)[session.session_id]
+    chosen = make_choice(budget=1).choose([session], 1, NOW)[session.session_id]
     assert chosen.tokens == (5,), "a claim of 1.0 for the other is at most that of the first choice"
 
 
@@ -84,7 +84,7 @@ def test_copies_of_a_token_take_no_room() -> None:
     copies = growing(1, claimed=(0.5,) * 60, tokens=(5,) * 60, parents=(-1,) * 60)
     others = growing(2, claimed=(0.5,) * 20, tokens=tuple(range(20)), parents=(-1,) * 20)
     honest = growing(3, claimed=(0.75,) * 8, tokens=tuple(range(8)), parents=tuple(range(-1, 7)))
-    chosen = make_choice(budget=12, cost=Linear(fixed_s=0.01, token_s=1e-5)).choose([copies, others, honest], NOW)
+    chosen = make_choice(budget=12, cost=Linear(fixed_s=0.01, token_s=1e-5)).choose([copies, others, honest], 1, NOW)
     assert [len(chosen[one.session_id].tokens) for one in (copies, others, honest)] == [1, 2, 8]
 
 
@@ -114,8 +114,8 @@ def test_what_was_drawn_after_the_base_and_each_accepted_node_is_learned_from():
         ("alternative", b"\x04", 1),
     ]
     assert move.alternatives == (2, 1)
-    assert (move.num_observed, move.delivered) == (3, (1, 3)), "the first choices alone"
-    assert moved(growing(), (1,), (6, 99)).delivered[0] == 0
+    assert (move.num_observed, move.num_first_choices) == (3, (1, 3)), "the first choices alone"
+    assert moved(growing(), (1,), (6, 99)).num_first_choices[0] == 0
 
 
 def test_nothing_is_learned_behind_the_texts_end():

@@ -29,7 +29,7 @@ def test_readiness(may_draft, waits, draft, awaits):
     tell(session, 0.0, may_draft=may_draft, waits=waits)
     if draft is not None:
         session.take_draft(a_draft(session, **draft), 0.0)
-    assert (session.is_ready(), session.awaits_draft) == (not awaits, awaits)
+    assert (session.can_move(0.0), session.awaits_draft) == (not awaits, awaits)
 
 
 def test_a_finished_session_is_neither_ready_nor_waiting():
@@ -38,7 +38,7 @@ def test_a_finished_session_is_neither_ready_nor_waiting():
     session.take_draft(a_draft(), 0.0)
     session.commit((7,))
     assert session.finished
-    assert not any([session.is_ready(), session.awaits_draft, session.takes_drafts])
+    assert not any([session.can_move(0.0), session.awaits_draft, session.takes_drafts])
 
 
 @pytest.mark.parametrize(("max_draft", "num_tokens", "longest"), [(64, 0, 19), (64, 15, 4), (64, 19, 0), (3, 0, 3)])
@@ -65,11 +65,11 @@ def test_a_round_trip_is_from_the_verdict_that_is_answered():
     session = make_session()
     for length, at in [(4, 1.0), (5, 2.0), (6, 3.0)]:
         session.sent.append((length, at))
-    session.acknowledge(5, 2.5)
+    session.acknowledge(5, 2.5, 0.0)
     assert session.round_trip_s == session.client.round_trip_s == 0.5
-    session.acknowledge(6, 5.0)
+    session.acknowledge(6, 5.0, 0.0)
     assert session.round_trip_s == pytest.approx(0.5 + 0.2 * (2.0 - 0.5))
-    session.acknowledge(6, 9.0)  # nothing new is answered
+    session.acknowledge(6, 9.0, 0.0)  # nothing new is answered
     assert session.round_trip_s == pytest.approx(0.8)
 
 

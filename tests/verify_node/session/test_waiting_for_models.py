@@ -6,8 +6,8 @@ from goodspeed.wire import probabilities
 from goodspeed.wire.fields import NodeSource
 from tests.verify_node.session.sessions import a_draft, make_session, tell
 from verify_node.session.client import ANSWER_SMOOTHING, MOST_LATER
+from verify_node.session.model_calls import LATER
 from verify_node.session.session import Session
-from verify_node.session.state import LATER
 
 NOW = 100.0
 
@@ -31,7 +31,7 @@ def draft(session: Session, now: float, source: NodeSource = "model", base: int 
 
 def test_nobody_is_waited_for_who_never_drafted():
     session = told()
-    session.acknowledge(len(session.tokens), NOW)
+    session.acknowledge(len(session.tokens), NOW, 0.0)
     assert not session.expects_answer
     assert not session.expects_model
     assert session.model_drafted is False, "that it did not is known all the same"
@@ -44,7 +44,7 @@ def test_a_model_is_waited_for_until_the_time_that_it_takes():
     assert not session.expects_model, "it is there"
     grow(session, 9)
     tell(session, NOW + 1.0)
-    session.acknowledge(len(session.tokens), NOW + 1.001)
+    session.acknowledge(len(session.tokens), NOW + 1.001, 0.0)
     assert (session.expects_answer, session.expects_model) == (False, True), "an Ack is not what it hopes for"
     assert session.model_due_at == pytest.approx(NOW + 1.0 + LATER * 0.004)
     assert session.model_drafted is False

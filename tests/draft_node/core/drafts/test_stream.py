@@ -11,6 +11,7 @@ from draft_node.core.drafts.stream import ENOUGH, MAX_SILENT, NGRAM_LENGTH
 from draft_node.core.retransmission import RESEND_S
 from draft_node.core.session import Session
 from draft_node.core.tree import Nodes
+from experiments.simulation.texts.models import likeliest_path
 from goodspeed.exact import proposals
 from goodspeed.exact.positions import certain
 from goodspeed.wire import probabilities
@@ -430,7 +431,7 @@ def test_alternatives_and_what_follows_them_go_up_beside_the_chain():
     sent, wanted = branching(begin())
     claimed = probabilities.encode(BRANCHING["probabilities"])
     assert sent == Send(Draft(ID, 1, 4, (11, 12, 21, 22), claimed, "model", b"\x00\x01\x00\x03"))
-    assert (wanted.tree.tokens, wanted.way) == ((11, 12, 21, 22), (11, 12))
+    assert (wanted.tree.tokens, likeliest_path(wanted)) == ((11, 12, 21, 22), (11, 12))
 
 
 def test_a_model_that_fails_completes_what_it_has_with_them():
@@ -444,7 +445,7 @@ def test_a_text_that_takes_an_alternative_is_drafted_for_behind_it():
     session = begin()
     _, old = branching(session)
     _, acknowledged, wanted = session.receive(verdict(4, 21, num_verified=4, num_accepted=1, source="model"), 1.2)
-    assert (acknowledged, wanted.tokens, wanted.way) == (ack(5), (*PROMPT, 10, 21), (22,))
+    assert (acknowledged, wanted.tokens, likeliest_path(wanted)) == (ack(5), (*PROMPT, 10, 21), (22,))
     assert session.proposed(answer(old, 13)) == [], "it was made for the other way"
     assert session.proposed(answer(wanted, 23))[0] == draft(5, 22, 23)
 

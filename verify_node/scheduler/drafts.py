@@ -93,7 +93,7 @@ MAX_INDEXED = 16_384
 MAX_TOKENS = 4_000_000
 """Most tokens of all indexed texts, about 100 MB; the text least recently drafted from is evicted first."""
 
-LEAST_PROBABILITY = 0.03
+FLOOR = 0.03
 """Path probability below which nothing is drafted, however cheap a token is."""
 
 
@@ -123,7 +123,7 @@ class SelfDrafts:
             if num_indexed and num_indexed + num_new > MAX_INDEXED:
                 continue
             num_indexed += num_new
-            drafted = self._draft(session, max(LEAST_PROBABILITY, least_probability))
+            drafted = self._draft(session, max(FLOOR, least_probability))
             self._num_made += 1
             if drafted.tokens:
                 self._misses.pop(session.session_id, None)

@@ -1,0 +1,95 @@
+"""Counts the texts that users requested, for metrics. No clock: time is an argument."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from draft_node.core.counts import known
+from goodspeed.serving.measuring.counts import REQUEST_S, REQUEST_TOKENS, TIME_TO_FIRST_TOKEN_S, TOKEN_S, Histogram
+from goodspeed.slo.kept import NO_OBJECTIVES, Kept, Outcome, Times
+from goodspeed.slo.objectives import OTHER, Objectives
+from goodspeed.wire.fields import FinishReason
+
+
+@dataclass(slots=True)
+class Texts:
+    """Counts of the requested texts, as their users saw them."""
+
+    finished: Counter[FinishReason] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)  # by code; not admitted, or not completed
+    num_abandoned: int = 0  # texts whose users left
+    num_prompt_tokens: int = 0  # of texts that got a first token
+    num_tokens: int = 0  # generated
+    first_token_s: Histogram = field(default_factory=lambda: Histogram(TIME_TO_FIRST_TOKEN_S))
+    gap_s: Histogram = field(default_factory=lambda: Histogram(TOKEN_S))  # between deliveries of one text
+    per_token_s: Histogram = field(default_factory=lambda: Histogram(TOKEN_S))  # mean over one text, after its first
+    whole_s: Histogram = field(default_factory=lambda: Histogram(REQUEST_S))
+    prompt_tokens: Histogram = field(default_factory=lambda: Histogram(REQUEST_TOKENS))
+    tokens: Histogram = field(default_factory=lambda: Histogram(REQUEST_TOKENS))
+    slo_outcomes: Counter[tuple[str, Outcome]] = field(default_factory=Counter)  # of complete texts, by tier
+    promised: Counter[tuple[str, Outcome]] = field(default_factory=Counter)  # of these, texts with a promised SLO
+    slo_tokens: Counter[str] = field(default_factory=Counter)  # of complete texts that attained their SLO, by tier
+
+    def begin(self, num_prompt_tokens: int, now: float, slo: Objectives | None = None) -> "Text":
+        """Starts counting a requested text. slo: its objectives, of a known tier or of none; None: no objectives."""
+        return Text(self, num_prompt_tokens, Times(now, slo or NO_OBJECTIVES), slo)
+
+
+@dataclass(slots=True)
+class Text:
+    """Counts one text, from its request to its end."""
+
+    texts: Texts
+    num_prompt_tokens: int
+    times: Times
+    slo: Objectives | None = None
+    _over: bool = False
+
+    @property
+    def num_tokens(self) -> int:
+        return self.times.num_tokens
+
+    def delivered(self, num_tokens: int, now: float, num_thinking: int = 0) -> None:
+        """Counts delivered tokens, `num_thinking` of them reasoning; several arrive at once if a draft was accepted."""
+        if not num_tokens:
+            return
+        texts, times = self.texts, self.times
+        if times.last_at is not None:
+            texts.gap_s.observe(now - times.last_at)
+        else:
+            texts.first_token_s.observe(now - times.asked_at)
+            texts.num_prompt_tokens += self.num_prompt_tokens
+        times.delivered(num_tokens, now, num_thinking)
+        texts.num_tokens += num_tokens
+
+    def begin_anew(self) -> None:
+        """Discards the tokens delivered so far: the text is delivered again from its beginning."""
+        self.times = Times(self.times.asked_at, self.times.slo)
+
+    def finished(self, reason: FinishReason, now: float, promised: bool | None = None) -> Kept | None:
+        """Counts a complete text. Returns whether its objectives were attained; None: it had none."""
+        self._over = True
+        texts, times = self.texts, self.times
+        texts.finished[reason] += 1
+        texts.whole_s.observe(now - times.asked_at)
+        texts.prompt_tokens.observe(self.num_prompt_tokens)
+        texts.tokens.observe(times.num_tokens)
+        if times.tpot_s is not None:
+            texts.per_token_s.observe(times.tpot_s)
+        if self.slo is None:
+            return None
+        kept = times.kept(promised)
+        texts.slo_outcomes[self.slo.tier or OTHER, kept.outcome] += 1
+        texts.promised[self.slo.tier or OTHER, kept.outcome] += bool(promised)
+        texts.slo_tokens[self.slo.tier or OTHER] += times.num_tokens if kept.outcome == "attained" else 0
+        return kept
+
+    def failed(self, code: str) -> None:
+        """Counts a session that was not admitted, or cannot go on."""
+        self._over = True
+        self.texts.failed[known(code)] += 1
+
+    def left(self) -> None:
+        """Counts a text whose user left before its end."""
+        if not self._over:
+            self._over = True
+            self.texts.num_abandoned += 1
