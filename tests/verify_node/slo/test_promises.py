@@ -141,6 +141,15 @@ def test_a_question_that_comes_again_is_decided_once(desk: Desk) -> None:
     assert desk.core.counts.promises == {(OTHER, "promised"): 1}
 
 
+def test_a_text_whose_promise_ended_is_not_refused_when_its_opening_comes_again(desk: Desk) -> None:
+    assert ask(desk, 1, otherwise="refuse") is True
+    for _ in range(2):
+        serve(desk)
+        desk.core.withdraw(desk.now)
+        assert isinstance(desk.open(number=1, slo=QUICK, otherwise="refuse")[0], Verdict), "and no refusal"
+        assert desk.session(1).promised is False
+
+
 def test_a_session_that_is_opened_again_keeps_its_promise_unless_it_asks_for_more(desk: Desk) -> None:
     ask(desk, 1)
     serve(desk)
