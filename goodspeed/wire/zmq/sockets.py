@@ -17,8 +17,8 @@ from goodspeed.wire.endpoints import Endpoint
 from goodspeed.wire.zmq.authentication import ClientKeys, ConnectionMonitor
 
 NEEDED = 16
-"""Free descriptors without which no link is made. A link takes eight; libzmq 4.3.5 aborts the process (epoll.cpp) if its
-threads find too few."""
+"""Free descriptors without which no link is made. A link takes eight; libzmq 4.3.5 aborts the process (epoll.cpp)
+if its threads find too few."""
 
 
 class SocketLink(Link):
