@@ -68,11 +68,17 @@ class SendQueue:
         while self._waiting:
             message = self._waiting.popleft()
             if message is None:
-                logger.info("reconnecting", extra={"endpoint": self._channel.endpoint})
-                await self._channel.reconnect()
+                await self._reconnect()
             else:
                 await self._send(message)
         self._something_waits.clear()
+
+    async def _reconnect(self) -> None:
+        logger.info("reconnecting", extra={"endpoint": self._channel.endpoint})
+        try:
+            await self._channel.reconnect()
+        except TransportError as error:  # the link asks again while it hears nothing
+            logger.warning("cannot reconnect", extra={"why": error})
 
     async def _send(self, message: UpMessage) -> None:
         try:
@@ -179,7 +185,7 @@ class Channels:
             return
         try:
             channel = await self._connect(address)
-        except (GoodSpeedError, OSError) as error:  # ZeroMQ's errors are among these
+        except (GoodSpeedError, OSError) as error:
             self._early.pop(link, None)
             self._unreachable(link, error)
             return
@@ -204,10 +210,9 @@ class Channels:
             for task in entry.tasks:
                 task.cancel()
             await asyncio.gather(*entry.tasks, return_exceptions=True)
-            if entry.channel.traffic.num_received:
-                await entry.queue.flush()
-            else:  # the verify node never answered, and closing would wait for the queued messages
-                await entry.channel.reconnect()
+            if not entry.channel.traffic.num_received:  # closing would wait for the queued messages
+                entry.queue.reconnect()
+            await entry.queue.flush()
         finally:
             entry.channel.close()
             _add(self._gone, entry.channel.traffic)

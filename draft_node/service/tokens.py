@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from goodspeed.engine.tokenizing.text import decode
+from goodspeed.engine.tokenizing.text import decode, special_ids
 from goodspeed.wire.messages import TokenLogprobs
 
 BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
@@ -32,8 +32,7 @@ class TokenTexts:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._bytes_of = _reader(tokenizer)
-        added = tokenizer.added_tokens_decoder.items()
-        self._special = frozenset(token_id for token_id, token in added if token.special)
+        self._special = special_ids(tokenizer)
         self._known: dict[int, TokenText] = {}
 
     def __getitem__(self, token_id: int) -> TokenText:

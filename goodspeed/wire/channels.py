@@ -58,7 +58,8 @@ class DraftEnd(Link, Protocol):
     def broke(self) -> bool:
         """True if the connection ended since the previous call. The link reconnects; messages in flight are lost."""
 
-    def rebuild(self) -> None: ...
+    def rebuild(self) -> None:
+        """Replaces the connection. TransportError if that is impossible: then the link keeps the old one."""
 
 
 class VerifyEnd(Link, Protocol):
@@ -164,7 +165,10 @@ class DraftChannel:
         return self._link.broke()
 
     async def reconnect(self) -> None:
-        """Replaces the connection and drops its queue; the new connection must begin with a Hello."""
+        """Replaces the connection and drops its queue; the new connection must begin with a Hello.
+
+        TransportError if no other can be made: then the old one stays, and its queue with it.
+        """
         self._link.rebuild()
 
     def close(self) -> None:

@@ -16,9 +16,11 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge, ProtocolError, TransportError, WrongVersion
+from goodspeed.wire import descriptors
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.messages import Ack, Draft, Refusal, Verdict
 from goodspeed.wire.zmq.transport import Delivery, DraftChannel, Received, VerifyChannel, bind_verify, connect_draft
+from tests.descriptors import at_most
 from tests.faults.proxy import Proxy
 from tests.waiting import TIMEOUT_S, run_async, until
 from tests.wire.keys.wire import hello, raw_socket
@@ -124,6 +126,23 @@ async def test_a_draft_node_that_connects_again_is_heard_and_answered() -> None:
         assert received.peer != peer
         assert net.verify.send(received.peer, verdict(3)) is Delivery.SENT
         assert await waiting == verdict(3)  # who waited before the reconnect, waits on the new connection
+
+
+@run_async
+async def test_without_descriptors_no_connection_is_made_and_the_old_one_stays() -> None:
+    async with network() as net:
+        draft, peer = await net.greeted("a")
+        num_open = (descriptors.limit() or 0) - (descriptors.num_free() or 0)
+        with at_most(num_open):
+            with pytest.raises(TransportError, match="more files and sockets"):
+                net.draft()
+            with pytest.raises(TransportError, match="cannot open a socket"):
+                await draft.reconnect()
+            assert net.verify.send(peer, verdict(3)) is Delivery.SENT
+            assert await draft.receive() == verdict(3)
+        await draft.reconnect()
+        await draft.send(hello("again"))
+        assert (await net.verify.receive()).message == hello("again")
 
 
 @run_async

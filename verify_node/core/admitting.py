@@ -59,9 +59,12 @@ class Admission:
                 session.admit(promised=False)
 
     def _carry_out(self, session: Session, now: float, *, promised: bool) -> list[Send]:
-        """Applies a decision: serves the session, or refuses a new one that asked to be refused without a promise."""
+        """Applies a decision: serves the session, or refuses a new one that asked to be refused without a promise.
+
+        A promise that ended later refuses nothing, even if the opening arrives again.
+        """
         begins, before = not session.opened.committed, session.promised
-        is_refused = begins and not promised and session.opened.otherwise == "refuse"
+        is_refused = begins and before is None and not promised and session.opened.otherwise == "refuse"
         if begins and session.deadline is not None and (before is None or promised > before):
             if promised:
                 self._counts.decided(session.deadline, "promised" if before is None else "later")

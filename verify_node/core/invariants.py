@@ -178,6 +178,9 @@ def _promises(core: VerifyCore) -> Iterator[Claim]:
             left, num_tokens = deadline.prompt_left, len(session.tokens)
             yield session, 0 <= left <= num_tokens, f"has {left} tokens to read of {num_tokens}"
             yield session, session.promised, "was told that it is not promised, and is"
+    for session in core.sessions.values():
+        is_new = not promises.awaits_decision(session) or len(session.tokens) == session.num_given
+        yield session, is_new, "has tokens from here, but its deadline is undecided"
 
 
 def _phase(session: Session) -> Iterator[Claim]:

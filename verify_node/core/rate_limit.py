@@ -2,7 +2,8 @@
 
 An unacceptable message is refused with a code (`checks.py`). A sender's first refusals are each answered; after too
 many, refusals are only counted; after more, the sender is barred: all its messages are ignored for a while. Each sender
-has two leaky buckets: one of offences, one of messages of any kind.
+has three leaky buckets: of offences, of messages of any kind, and of verdicts that it had repeated. The third bars
+nobody: a stalled line makes an honest draft node ask again for what is on its way.
 
 Honest draft nodes never come near these limits. On a bad line they repeat old messages, so a late message, or one
 based on a wrong guess, is no offence. It still counts as a message, but the message limit exceeds what a sender's
@@ -56,6 +57,9 @@ LEAST_SESSIONS: Final = 64
 TOKENS: Final = 4096
 """An opened session costs one more message per this many tokens, because longer texts take longer to prefill."""
 
+REPEATED_TOKENS: Final = 16
+"""Tokens of a repeated verdict that count as one message, and are forgotten as fast."""
+
 BAR_S: Final = 30.0
 MAX_BAR_S: Final = 600.0
 """Bars last BAR_S seconds, doubled for each further bar within MAX_BAR_S after the previous one; at most MAX_BAR_S."""
@@ -79,6 +83,7 @@ class Record:
     at: float
     offences: float = 0.0
     messages: float = 0.0
+    repeated: float = 0.0  # verdicts repeated to it, each by its length
     num_bars: int = 0  # in a row
     barred_until: float = 0.0
 
@@ -109,10 +114,18 @@ class RateLimiter:
         if record := self._records.get(sender):
             record.messages = max(0.0, record.messages - VERDICT_MESSAGES)
 
-    def charge(self, sender: bytes, num_messages: float) -> None:
-        """Adds the cost, in messages, of an answer that the sender requested."""
-        if record := self._records.get(sender):
-            record.messages += num_messages
+    def repeats(self, sender: bytes, num_tokens: int) -> bool:
+        """Counts a verdict of num_tokens tokens that is repeated to the sender.
+
+        False if too much was repeated lately: the verdict is not sent, and the sender asks again. A long verdict counts
+        as half of the bucket at most, so that it can be repeated.
+        """
+        record = self._records.get(sender)
+        cost = min(num_tokens / REPEATED_TOKENS, self.max_messages / 2)
+        if record is None or record.repeated + cost > self.max_messages:
+            return record is None
+        record.repeated += cost
+        return True
 
     def refused(self, sender: bytes, code: str, now: float) -> Treatment:
         """Counts the offence of a message refused with this code; `heard` has counted the message already."""
@@ -151,4 +164,5 @@ class RateLimiter:
         seconds, record.at = max(0.0, now - record.at), now
         record.offences = max(0.0, record.offences - OFFENCES_PER_S * seconds)
         record.messages = max(0.0, record.messages - self.messages_per_s * seconds)
+        record.repeated = max(0.0, record.repeated - self.messages_per_s * seconds)
         return record

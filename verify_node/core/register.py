@@ -112,11 +112,14 @@ class Register(Sessions):
     def _follow(self, peer_id: bytes, boot_id: bytes, client: Client, principal: str | None) -> None:
         """Moves a process's sessions to its new connection, which has a new peer id.
 
-        Another client with the same boot id, by chance or on purpose, gets none of these sessions.
+        Another client with the same boot id, by chance or on purpose, gets none of these sessions. Those of another
+        process that had the new peer id end.
         """
         for old in list(self.peers.values()):
             is_same = old.client is client and (old.principal, old.boot_id) == (principal, boot_id)
             if is_same and old.peer_id != peer_id:
+                if (replaced := self.peers.get(peer_id)) is not None:
+                    self.drop_all_of(replaced)
                 self.peers[peer_id] = self.peers.pop(old.peer_id)
                 for session in self.sessions.values():
                     if session.peer_id == old.peer_id:

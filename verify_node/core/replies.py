@@ -30,9 +30,6 @@ MAX_REPEATS = 100
 """Verdicts repeated without new acknowledgements before the session is dropped. A draft node asks for a repeat after 1,
 2, 4 and then every 8 s, with at most two messages: more than six minutes on a dead line."""
 
-REPEATED_TOKENS = 16
-"""A repeated verdict costs the receiver that requested it one more message per this many tokens."""
-
 FLOOD = "more messages than its sessions need"
 
 KEEPS_OUT = frozenset({"not_enrolled", "wrong_name", "tokenizer", "version"})
@@ -113,15 +110,19 @@ class Replies:
         return self.refuse(session.peer_id, why, now, about=session.opened)
 
     def repeat(self, session: Session, base_len: int, now: float) -> list[Send]:
-        """Repeats the unacknowledged tokens, at the receiver's cost; drops a session after too many repeats."""
-        verdict = session.repeat(base_len)
-        if verdict is None:
+        """Repeats the unacknowledged tokens; drops a session after too many repeats.
+
+        Sends nothing before the first verdict, nor if too much was repeated to the receiver lately.
+        """
+        sender = self._sender(session.peer_id)
+        num_tokens = session.num_unacknowledged + len(session.prompt_logprobs or ())
+        if session.last_verdict is None or not self.rate_limiter.repeats(sender, num_tokens):
+            return []
+        if (verdict := session.repeat(base_len)) is None:
             return []
         if session.num_repeats > MAX_REPEATS:
             return self.give_up(session, NOT_ACKNOWLEDGED, now)
         self._counts.num_repeated += 1
-        num_told = len(verdict.tokens) + len(verdict.prompt_logprobs or ())
-        self.rate_limiter.charge(self._sender(session.peer_id), num_told / REPEATED_TOKENS)
         return [Send(session.peer_id, verdict)]
 
     def disprove(self, moved: Iterable[Moved], now: float) -> list[Send]:

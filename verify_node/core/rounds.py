@@ -119,9 +119,10 @@ class Rounds:
         if self.num_rounds % ROUNDS_KEPT == 0:
             self.choice.keep(self.sessions)
             self.preemption.keep(self.sessions, self.allocator.clients)
-        ready = self.starting.look(self.choice, self.num_rounds, self.round_s, now)
+        ready = self.starting.look(self.choice, self.num_rounds, self.round_s, now) or ()
+        ready = [session for session in ready if not self.promises.awaits_decision(session)]
         self.wake_at = min(self.starting.wake_at, now if self.promises.has_undecided else inf)
-        planned = self._start(ready, now) if ready is not None else None
+        planned = self._start(ready, now) if ready else None
         if planned is None:
             self._stage, self.failing = Stage.IDLE, ()
         return planned

@@ -21,7 +21,7 @@ AGAIN = 8
 """Declined texts that one decision reconsiders, so that it stays short: one per client, in turn."""
 
 AT_ONCE = 64
-"""New texts in one decision; further ones are decided in the next, after a round if one is ready."""
+"""New texts in one decision; further ones wait for the next, after a round of the others if one is ready."""
 
 
 class Session(Waiting, Protocol):
@@ -92,6 +92,15 @@ class Promises:
         if self.is_on and deadline is not None:
             self._undecided[key] = deadline
 
+    def awaits_decision(self, session: Session) -> bool:
+        """True if a session's deadline is undecided; no round may move it before, as decisions are about first tokens.
+
+        A promise that continues needs no decision.
+        """
+        key, deadline = session.session_id, session.deadline
+        is_new = session.promised is None and key not in self.promised
+        return is_new and deadline is not None and self._undecided.get(key) is deadline
+
     def decide(self, sessions: Mapping[bytes, Session], now: float) -> dict[bytes, bool]:
         """Decides which waiting sessions are promised their deadlines; repeats each answer until `answered`.
 
@@ -100,12 +109,13 @@ class Promises:
         includes a reconsidered deadline only if it is promised now.
         """
         self._undecided = _still_open(self._undecided, sessions)
-        told = dict(islice(self._undecided.items(), AT_ONCE))
-        new = {key: one for key, one in told.items() if sessions[key].promised is None}
+        waiting = {key: one for key, one in self._undecided.items() if self.awaits_decision(sessions[key])}
+        new = dict(islice(waiting.items(), AT_ONCE))
+        told = {key: one for key, one in self._undecided.items() if key in new or key not in waiting}
         again = {key: one for key, one in self._again(sessions, now).items() if key not in told}
-        if new or again:
+        if told or again:
             self._keep_in_step(sessions)
-            self._decide({key: one for key, one in (new | again).items() if key not in self.promised}, sessions, now)
+            self._decide(new | again, sessions, now)
         self._declined |= {key: one for key, one in new.items() if key not in self.promised and one.may_begin(now)}
         return {key: key in self.promised for key in told} | {key: True for key in again if key in self.promised}
 

@@ -5,7 +5,7 @@ without special tokens.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -113,12 +113,12 @@ def end_of(tokenizer: Any, token_ids: Sequence[int]) -> str:
     return str(tokenizer.decode(list(token_ids[-8:]), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
-def decode(tokenizer: Any, token_ids: Sequence[int]) -> str:
-    """Returns the text of generated ids without special tokens; no whitespace is cleaned up."""
-    return str(tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+def decode(tokenizer: Any, token_ids: Sequence[int], *, shows_special: bool = False) -> str:
+    """Returns the text of generated ids, by default without special tokens; no whitespace is cleaned up."""
+    is_skipped = not shows_special
+    return str(tokenizer.decode(list(token_ids), skip_special_tokens=is_skipped, clean_up_tokenization_spaces=False))
 
 
-def decode_all_but(tokenizer: Any, token_ids: Sequence[int], hidden: Collection[int]) -> str:
-    """Returns the text of generated ids without the hidden ones; other special tokens are text."""
-    shown = [token_id for token_id in token_ids if token_id not in hidden]
-    return str(tokenizer.decode(shown, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+def special_ids(tokenizer: Any) -> frozenset[int]:
+    """Returns the ids of the special tokens, which by default are part of no text."""
+    return frozenset(token_id for token_id, token in tokenizer.added_tokens_decoder.items() if token.special)

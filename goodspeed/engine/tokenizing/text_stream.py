@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from goodspeed.engine.tokenizing.text import decode, decode_all_but
+from goodspeed.engine.tokenizing.text import decode, special_ids
 
 REPLACEMENT = "\ufffd"
 """A decoder's character for invalid UTF-8 bytes; at the end of a text usually an incomplete character."""
@@ -12,49 +12,67 @@ REPLACEMENT = "\ufffd"
 MAX_OPEN = 3
 """Most replacement characters that one incomplete character decodes to."""
 
-MAX_WINDOW = 16
-"""Most tokens in the window while the text never ends in a complete character."""
+MAX_PENDING = 16
+"""Most tokens that are decoded again and again while their text never ends in a complete character."""
 
 
 class TextStream:
-    """Text of a growing list of tokens; `push` returns the new text that is certain, `end` the rest."""
+    """Text of a growing list of tokens; `push` returns the new text that is certain, `end` the rest.
+
+    A token's text may depend on the one before it: some decoders strip a text's first space, or join single bytes. So
+    the tokens of the newest complete text are decoded again, with those that follow.
+    """
 
     def __init__(self, tokenizer: Any, hidden: Collection[int] | None = None) -> None:
         """hidden: special tokens that are not part of the text; None: all of them."""
         self._tokenizer = tokenizer
-        self._hidden = hidden
-        self._window: list[int] = []  # latest tokens; earlier ones can no longer change the text
-        self._num_given = 0  # characters of the window's text already returned
+        self._hidden = special_ids(tokenizer) if hidden is None else hidden
+        self._context: list[int] = []  # tokens of the newest complete text; earlier ones change no later text
+        self._context_text = ""
+        self._pending: list[int] = []  # tokens since then
+        self._num_given = 0  # characters of their text already returned
 
     def push(self, tokens: Sequence[int]) -> str:
         """Returns the text that these tokens complete."""
-        self._window += tokens
-        text = self._decode()
+        return "".join(self._push(token) for token in tokens if token not in self._hidden)
+
+    def _push(self, token: int) -> str:
+        self._pending.append(token)
+        text = self._text()
         num_open = _num_open(text)
         new = text[self._num_given : len(text) - num_open]
         if not num_open:
-            self._forget(1, num_open)
-        elif len(self._window) > MAX_WINDOW:
-            self._forget(MAX_WINDOW // 2, num_open)
+            self._begin_after(self._pending, [])
+        elif len(self._pending) > MAX_PENDING:
+            self._begin_after([], self._pending[-MAX_PENDING // 2 :])
+            self._num_given = len(self._text()) - num_open
         else:
             self._num_given += len(new)
         return new
 
     def end(self) -> str:
         """Returns the text that was held back."""
-        new = self._decode()[self._num_given :]
+        new = self._text()[self._num_given :]
         self._num_given += len(new)
         return new
 
-    def _decode(self) -> str:
-        if self._hidden is None:
-            return decode(self._tokenizer, self._window)
-        return decode_all_but(self._tokenizer, self._window, self._hidden)
+    def _begin_after(self, context: list[int], pending: list[int]) -> None:
+        self._context, self._pending, self._num_given = context, pending, 0
+        self._context_text = self._decode(context)
 
-    def _forget(self, all_but: int, num_open: int) -> None:
-        """Drops the window's tokens but the latest `all_but`. num_open: characters of their text not released yet."""
-        del self._window[:-all_but]
-        self._num_given = len(self._decode()) - num_open
+    def _text(self) -> str:
+        """Returns the text of the pending tokens.
+
+        Where single bytes are joined, an incomplete character makes those before it invalid, too: then the pending
+        tokens are decoded alone.
+        """
+        whole = self._decode(self._context + self._pending)
+        if whole.endswith(REPLACEMENT) or not whole.startswith(self._context_text):
+            return self._decode(self._pending)
+        return whole[len(self._context_text) :]
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        return decode(self._tokenizer, tokens, shows_special=True)
 
 
 def _num_open(text: str) -> int:

@@ -12,8 +12,13 @@ import zmq
 
 from goodspeed.errors import TransportError
 from goodspeed.wire.channels import Delivery, Link
+from goodspeed.wire.descriptors import num_free
 from goodspeed.wire.endpoints import Endpoint
 from goodspeed.wire.zmq.authentication import ClientKeys, ConnectionMonitor
+
+NEEDED = 16
+"""Free descriptors without which no link is made. A link takes eight; libzmq 4.3.5 aborts the process (epoll.cpp)
+if its threads find too few."""
 
 
 class SocketLink(Link):
@@ -26,6 +31,10 @@ class SocketLink(Link):
     _kind: ClassVar[int]
 
     def __init__(self, address: Endpoint, options: dict[int, int | bytes]) -> None:
+        free = num_free()
+        if free is not None and free < NEEDED:
+            what = f"this process may open only {free} more files and sockets; allow it more (ulimit -n)"
+            raise TransportError(f"{address.endpoint}: {what}")
         self.endpoint = address.endpoint
         self._address = address
         self._options = options
@@ -34,22 +43,24 @@ class SocketLink(Link):
         self._closed = False
         try:
             self._open()
-        except zmq.ZMQError as error:
-            self._context.destroy(linger=0)
-            if error.errno != zmq.EINVAL:
-                raise
-            raise TransportError(f"{address.endpoint}: ZeroMQ rejects this address or key; check both") from None
         except BaseException:
             self._context.destroy(linger=0)
             raise
 
     def _open(self) -> None:
-        self._socket: zmq.Socket[bytes] = self._context.socket(self._kind)
-        for option, value in self._options.items():
-            self._socket.setsockopt(option, value)
-        self._socket.setsockopt(zmq.IPV6, self._address.ipv6)
-        self._attach()
-        self._descriptor = int(self._socket.getsockopt(zmq.FD))
+        """Opens the socket; TransportError if that is impossible."""
+        try:
+            self._socket: zmq.Socket[bytes] = self._context.socket(self._kind)
+            for option, value in self._options.items():
+                self._socket.setsockopt(option, value)
+            self._socket.setsockopt(zmq.IPV6, self._address.ipv6)
+            self._attach()
+            self._descriptor = int(self._socket.getsockopt(zmq.FD))
+        except zmq.ZMQError as error:  # no OSError
+            what = "ZeroMQ rejects this address or key; check both"
+            if error.errno != zmq.EINVAL:
+                what = f"ZeroMQ cannot open a socket: {zmq.strerror(int(error.errno or 0))}"
+            raise TransportError(f"{self.endpoint}: {what}") from None
 
     @abstractmethod
     def _attach(self) -> None:
@@ -167,8 +178,16 @@ class DealerLink(SocketLink):
     def rebuild(self) -> None:
         self._check_open()
         self._release(None)
-        self._close_socket(linger=0)
-        self._open()
+        before = self._socket, self._monitor, self._descriptor, self._hung_up
+        try:
+            self._open()
+        except TransportError:
+            if self._socket is not before[0]:
+                self._socket.close(linger=0)
+            self._socket, self._monitor, self._descriptor, self._hung_up = before
+            raise
+        before[1].close()
+        before[0].close(linger=0)
 
     def _close_socket(self, linger: int | None = None) -> None:
         self._monitor.close()

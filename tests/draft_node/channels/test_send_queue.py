@@ -33,6 +33,8 @@ class Channel:
         self.taken.append(message)
 
     async def reconnect(self) -> None:
+        if self.error is not None:
+            raise self.error
         self.taken.append("reconnected")
 
 
@@ -119,6 +121,19 @@ async def test_another_connection_begins_without_what_waited_for_the_one_before(
     queue.put(SECOND)
     await queue.flush()
     assert channel.taken == ["reconnected", SECOND]
+
+
+@run_async
+async def test_a_connection_that_cannot_be_replaced_goes_on() -> None:
+    channel, queue, failed = make()
+    channel.error = TransportError("too many open files")
+    queue.reconnect()
+    await queue.flush()
+    channel.error = None
+    queue.put(FIRST)
+    await queue.flush()
+    assert channel.taken == [FIRST]
+    assert failed == []
 
 
 @pytest.mark.parametrize("error", [TransportError("busy"), MessageTooLarge("too large")])

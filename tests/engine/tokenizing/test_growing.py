@@ -1,5 +1,7 @@
 """A growing text ends at its first stop string, and has no leading whitespace where none is wanted."""
 
+from typing import ClassVar
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,8 @@ from goodspeed.engine.tokenizing.text_stream import GrowingText, Growth, Leading
 
 class Letters:
     """A tokenizer whose ids are code points."""
+
+    added_tokens_decoder: ClassVar[dict[int, object]] = {}
 
     def decode(self, token_ids, **_):
         return "".join(map(chr, token_ids))

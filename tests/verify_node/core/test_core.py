@@ -621,6 +621,15 @@ def test_verdicts_follow_a_client_to_its_new_connection(drafting):
     assert [send.peer_id for send in sends] == [b"a2"]
 
 
+def test_a_client_that_comes_by_anothers_connection_ends_the_others_sessions(drafting):
+    drafting.hello("b")
+    drafting.open("b", 2)
+    drafting.up("b", make_hello("a"))
+    assert client_names(drafting) == {b"b": "a"}
+    assert set(drafting.core.sessions) == {session_id(1)}
+    assert drafting.session().peer_id == b"b"
+
+
 # -- two sessions of different seeds never touch -----------------------------------------------------------------------
 
 

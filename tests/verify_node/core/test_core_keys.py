@@ -92,6 +92,9 @@ def test_a_process_that_connects_again_takes_its_sessions_along(desk: KeyedDesk)
     other = make_hello("a", boot_id=b"another1")  # another process of the same key is beside it
     assert isinstance(desk.up("a3", other, key="a")[0], Welcome)
     assert set(desk.core.peers) == {b"a2", b"a3", b"b"}
+    assert desk.up("a3", make_open(3), key="a") == []
+    assert isinstance(desk.up("a3", make_hello("a"), key="a")[0], Welcome)
+    assert set(desk.core.sessions) == {session_id(1), session_id(2)}, "the other process does not return"
 
 
 def test_a_key_that_goes_takes_its_sessions_along_at_once(desk: KeyedDesk) -> None:

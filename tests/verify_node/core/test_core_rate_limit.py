@@ -7,13 +7,14 @@ import pytest
 
 from goodspeed.errors import MalformedMessage
 from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
-from goodspeed.wire.messages import Ack, Close, Refusal, Verdict
+from goodspeed.wire.messages import Ack, Close, Refusal, TokenLogprobs, Verdict
 from tests.fakes import VOCAB, Desk, make_core, make_hello, make_open, replace_message, session_id
 from tests.verify_node.core.test_core_keys import KEYS, KeyedDesk
 from verify_node.core.rate_limit import BAR_S
 from verify_node.core.register import MAX_CLIENTS
 from verify_node.core.replies import MAX_REPEATS
 from verify_node.core.sessions import STUCK_S
+from verify_node.scheduler.round import Outcome
 from verify_node.session.state import WINDOW
 
 RUBBISH = MalformedMessage("no message")
@@ -137,6 +138,37 @@ def test_an_ack_that_lags_for_ever_ends_its_session(desk):
     assert session_id(3) not in desk.core.sessions
     assert codes(desk.up("a", lagging)) == ["unknown_session"]
     assert session_id(1) in desk.core.sessions, "of the same client"
+
+
+def test_asking_again_for_the_logprobs_of_long_prompts_bars_nobody():
+    """A line stalls, and each session asks again for its first verdict, which has a logprob for each prompt token."""
+    num_tokens, numbers = 5000, range(1, 21)
+    desk = Desk(
+        context_len=6000,
+        max_round_tokens=600,
+        num_pages=2000,
+        page_size=64,
+        max_client_sessions=64,
+        validates=False,
+    )
+    desk.hello()
+    for number in numbers:
+        assert desk.open(number=number, prompt=[1] * num_tokens, num_prompt_logprobs=0, max_tokens=5) == []
+    while any(session.last_verdict is None for session in desk.core.sessions.values()):
+        planned = desk.plan()
+        done = {outcome.session_id: outcome for outcome in desk.target.run(planned)}
+        outcomes = []
+        for entry in planned.entries:
+            read = (TokenLogprobs(-1.0),) * (len(entry.prompt_rows.tokens) if entry.prompt_rows else 0)
+            outcome = done.get(entry.session_id) or Outcome(entry.session_id, (), 0, 0.0)
+            outcomes.append(replace_message(outcome, prompt_logprobs=read))
+        desk.core.finish(outcomes, 0.0, desk.now)
+    answers = [desk.up("a", Ack(session_id(number), 1, num_tokens)) for number in numbers]
+    told = [len(answer.prompt_logprobs or ()) for [answer] in filter(None, answers) if isinstance(answer, Verdict)]
+    assert told == [num_tokens - 1] * 16, "as many as 20 s' worth of messages"
+    assert not desk.core.rate_limiter.barred
+    desk.now += 2.0
+    assert desk.up("a", Ack(session_id(20), 1, num_tokens)) != []
 
 
 def test_an_acknowledgement_of_more_begins_anew(desk):

@@ -69,6 +69,16 @@ def test_verdicts_earn_the_answers_to_them(conduct):
     assert conduct.refused(WHO, "stale_epoch", 1.0) is Treatment.ANSWERED
 
 
+def test_repeated_verdicts_are_limited_and_bar_nobody(conduct):
+    burst = 16 * int(conduct.max_messages)
+    conduct.heard(WHO, 0.0)
+    assert [conduct.repeats(WHO, 10**9) for _ in range(3)] == [True, True, False]
+    assert not conduct.repeats(WHO, 16)
+    assert not conduct.heard(WHO, BURST_S / 4)
+    assert [conduct.repeats(WHO, burst // 4), conduct.repeats(WHO, 16)] == [True, False], "a quarter has drained"
+    assert conduct.refused(WHO, "stale_epoch", BURST_S / 4) is Treatment.ANSWERED
+
+
 def test_all_sessions_of_an_honest_client_repeat_themselves_on_a_dead_line(conduct):
     """Two messages a session after 1, 2, 4 and then every 8 s; half of a minute's arrive at once; opened anew."""
     silences, at = [1, 2, 4, *[8] * 30], 0.0

@@ -11,7 +11,7 @@ from tests.fakes import Desk, alone, request_of, session_id
 from tests.verify_node.scheduler.sessions import pack
 from tests.verify_node.slo.deadlines import deadline, decided
 from verify_node.slo.allotting import Allotment
-from verify_node.slo.promises import GONE_S
+from verify_node.slo.promises import AT_ONCE, GONE_S
 
 COST = Linear(fixed_s=0.004, token_s=0.004)
 """A round of so many tokens takes 4 ms more than 4 ms a token: 1 token 8 ms, 4 tokens 20 ms, 9 tokens 40 ms."""
@@ -104,9 +104,50 @@ def test_those_who_come_during_a_round_are_decided_together_after_it(desk: Desk)
     assert [said[session_id(number)] for number in range(2, 7)] == decided
 
 
+def many(slo: Slo, number: int, **changes: Any) -> Desk:
+    """A desk with a promised text, 1, and as many more, from 100 on, that wait for a decision."""
+    desk = Desk(self_draft=False, admission="dp", max_round_tokens=512, num_pages=10 * number)
+    desk.hello(draft_model="")
+    assert ask(desk, 1, Slo(Objectives(ttft_s=5.0, tpot_s=1.0))) is True
+    planned = desk.plan()
+    for other in range(number):
+        desk.open(number=100 + other, slo=slo, **changes)
+    desk.finish(planned)
+    return desk
+
+
+def test_texts_that_wait_for_a_decision_are_in_no_round_and_end_no_promise() -> None:
+    """Without a TPOT, a text that has a token has nothing due on which to decide."""
+    desk = many(Slo(Objectives(ttft_s=5.0)), AT_ONCE + 20)
+    later = [session_id(100 + other) for other in range(AT_ONCE, AT_ONCE + 20)]
+    planned = desk.plan()
+    assert {entry.session_id for entry in planned.entries} == desk.core.sessions.keys() - {*later}
+    desk.finish(planned)
+    assert [session.promised for session in desk.core.sessions.values()] == [True] * (1 + AT_ONCE + 20)
+    assert {*later} < {entry.session_id for entry in desk.plan().entries}
+
+
+def test_a_text_is_refused_before_its_first_token_or_not_at_all() -> None:
+    never = Slo(Objectives(ttft_s=0.001, tpot_s=0.00001))
+    desk = many(never, AT_ONCE + 20, otherwise="refuse")
+    assert len(desk.core.sessions) == 1 + 20
+    answers = desk.finish(desk.plan())
+    assert [type(answer) for answer in answers] == [Verdict, *[Refusal] * 20]
+    assert list(desk.core.sessions) == [session_id(1)]
+
+
 def test_a_question_that_comes_again_is_decided_once(desk: Desk) -> None:
     assert ask(desk, 1) is ask(desk, 1) is True
     assert desk.core.counts.promises == {(OTHER, "promised"): 1}
+
+
+def test_a_text_whose_promise_ended_is_not_refused_when_its_opening_comes_again(desk: Desk) -> None:
+    assert ask(desk, 1, otherwise="refuse") is True
+    for _ in range(2):
+        serve(desk)
+        desk.core.withdraw(desk.now)
+        assert isinstance(desk.open(number=1, slo=QUICK, otherwise="refuse")[0], Verdict), "and no refusal"
+        assert desk.session(1).promised is False
 
 
 def test_a_session_that_is_opened_again_keeps_its_promise_unless_it_asks_for_more(desk: Desk) -> None:
