@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from draft_node.core.actions import Request
-from goodspeed.constraint.compiling import Compiled, Constraints
+from goodspeed.constraint.compiling import Compiled, CompiledConstraint, Constraints
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs, decode, encode_chat, encode_part, encode_prompt
 from goodspeed.errors import Busy, ConstraintError
 from goodspeed.wire.generation import Constraint
@@ -212,9 +212,10 @@ class Forms:
         if request.constraint is None:
             yield
             return
-        with suppress(ConstraintError, Busy):
-            self._constraints.offer(request.constraint, await self._compiled(request.constraint, request.user))
-            self._constraints.hold(request.session_id, request.constraint)
+        with suppress(Busy):
+            compiled = await self._compiled(request.constraint, request.user)
+            if isinstance(compiled, CompiledConstraint):
+                self._constraints.hold(request.session_id, compiled)
         try:
             yield
         finally:

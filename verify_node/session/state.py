@@ -125,9 +125,7 @@ class SessionState:
     own: Drafted | None = None  # what the verify node's draft model drafted after the current text
     forced: tuple[int, tuple[int, ...]] | None = None  # (text length, tokens that its constraint forces after that)
     logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, if requested
-    prompt_logprobs: list[TokenLogprobs] | None = (
-        None  # of the prompt prefilled so far; None: not requested, or acknowledged
-    )
+    prompt_logprobs: list[TokenLogprobs] | None = None  # of the prefilled prompt; None: not asked, or acknowledged
     deadline: Deadline | None = None  # None: no objectives
     promised: bool | None = None  # whether its objectives are promised; None: undecided
     prefix_scope: bytes = b""  # sessions of the same scope share prefilled pages; empty: none are shared or retained
@@ -155,6 +153,16 @@ class SessionState:
     @property
     def finished(self) -> bool:
         return self.phase is Phase.FINISHED
+
+    @property
+    def is_compiling(self) -> bool:
+        """True if no round can advance it before its constraint is compiled."""
+        return self.phase is Phase.COMPILING
+
+    @property
+    def is_active(self) -> bool:
+        """True if rounds advance it: its constraint, if any, is compiled, and its text goes on."""
+        return self.phase in (Phase.OPENED, Phase.RUNNING)
 
     @property
     def awaits_draft(self) -> bool:
@@ -264,7 +272,7 @@ class SessionState:
 
     def is_ready(self, window: int = WINDOW) -> bool:
         """True if a round can advance it now."""
-        return not self.finished and not self.awaits_draft and self.num_unacknowledged < window
+        return self.is_active and not self.awaits_draft and self.num_unacknowledged < window
 
     def can_move(self, round_s: float) -> bool:
         """True if a round of this duration can advance it: it waits for no draft, and its draft node keeps up."""
