@@ -165,7 +165,7 @@ class DraftCore:
         """Learns from an answer whether the verify node has room, and starts the sessions that get a place."""
         session_id = session.request.session_id
         if isinstance(message, Refusal) and session.state is State.POSTPONED:
-            self.queue.refused(session_id, now)
+            self.queue.refused(session_id, now, has_prompt_room=message.code != "too_many_prompt_logprobs")
             return self._fill_places(now)
         if isinstance(message, Verdict) and message.epoch == session.epoch and self.queue.answered(session_id, now):
             return self._fill_places(now)

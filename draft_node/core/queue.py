@@ -3,7 +3,8 @@
 A place is a slot of this node and room for one more session at the verify node. The verify node does not announce its
 room; it refuses a session when it is full. A refused text returns to the queue, and the node then assumes as many
 places as the other texts have. After LATER_S the first in the queue tries one more place. If that text is admitted,
-the next one follows at once. When a text ends, the next one gets its place without a wait.
+the next one follows at once. When a text ends, the next one gets its place without a wait. The verify node's room for
+texts with prompt logprobs, which it may refuse although it has room for others, is learned in the same way.
 
 A user's turn goes to that user's waiting text of the lowest `priority`. `core.py` opens and closes the sessions.
 """
@@ -29,14 +30,40 @@ class Entry:
 
 
 @dataclass(slots=True)
+class Room:
+    """Texts that the verify node is assumed to have room for, as far as its refusals tell."""
+
+    num_texts: float = inf
+    _refused_at: float = -inf  # time of the latest refusal
+    _asks_at: float = 0.0  # when one more text is tried
+
+    def refused(self, num_running: int, now: float) -> None:
+        """Notes a refusal of one more text than num_running."""
+        self.num_texts, self._refused_at = num_running, now
+        self._asks_at = now + LATER_S
+
+    def admitted(self, placed_at: float, num_running: int, now: float) -> bool:
+        """Notes that a text was admitted, one of num_running. Returns True if another one may be tried at once."""
+        if num_running < self.num_texts or placed_at <= self._refused_at:
+            return False
+        self._asks_at = now  # there was room for this one, so there may be for another
+        return True
+
+    def ask_again(self, num_running: int, now: float) -> None:
+        """Allows one more text if the latest refusal or attempt was LATER_S ago."""
+        if num_running >= self.num_texts and now >= self._asks_at:
+            self.num_texts = num_running + 1
+            self._asks_at = now + LATER_S
+
+
+@dataclass(slots=True)
 class Queue:
     """The queue of a node. num_slots: texts that the node itself serves at once."""
 
     num_slots: float = inf
     _entries: dict[bytes, Entry] = field(default_factory=dict)
-    _num_rooms: float = inf  # sessions that the verify node is assumed to have room for
-    _refused_at: float = -inf  # time of the latest refusal for lack of room
-    _asks_at: float = 0.0  # when one more place is tried
+    _room: Room = field(default_factory=Room)  # for texts of any kind
+    _prompt_room: Room = field(default_factory=Room)  # for texts with prompt logprobs
 
     @property
     def num_running(self) -> int:
@@ -50,7 +77,8 @@ class Queue:
     @property
     def is_full(self) -> bool:
         """True if another text would have to wait."""
-        return len(self._entries) >= self._num_places
+        others = self._able([entry for entry in self._entries.values() if not entry.has_place])
+        return self.num_running + len(others) >= self._num_places
 
     def has_place(self, session_id: bytes) -> bool:
         entry = self._entries.get(session_id)
@@ -69,49 +97,59 @@ class Queue:
         if entry is None or not entry.has_place or entry.is_admitted:
             return False
         entry.is_admitted = True
-        if self.num_running < self._num_rooms or entry.placed_at <= self._refused_at:
-            return False
-        self._asks_at = now  # there was room for this one, so there may be for another
-        return True
+        may_ask = self._room.admitted(entry.placed_at, self.num_running, now)
+        if _wants_prompt(entry):
+            may_ask |= self._prompt_room.admitted(entry.placed_at, self._num_prompts, now)
+        return may_ask
 
-    def refused(self, session_id: bytes, now: float) -> None:
-        """Returns a session to the queue, since the verify node had no room; the session retains its arrival time."""
+    def refused(self, session_id: bytes, now: float, *, has_prompt_room: bool = True) -> None:
+        """Returns a session to the queue, since the verify node had no room; the session retains its arrival time.
+
+        has_prompt_room: False if there was no room for its prompt logprobs, which says nothing about other texts.
+        """
         entry = self._entries.get(session_id)
         if entry is None or not entry.has_place:
             return
         entry.has_place = False
-        self._num_rooms, self._refused_at = self.num_running, now
-        self._asks_at = now + LATER_S
+        if has_prompt_room:
+            self._room.refused(self.num_running, now)
+        else:
+            self._prompt_room.refused(self._num_prompts, now)
 
     def forget_rooms(self) -> None:
         """Drops the estimate of the verify node's room, after that node changed or went away."""
-        self._num_rooms = inf
+        self._room, self._prompt_room = Room(), Room()
 
     def admit(self, now: float) -> list[Session]:
         """Gives out the free places; returns the sessions that got one."""
         waiting = [entry for entry in self._entries.values() if not (entry.has_place or entry.session.done)]
         if not waiting:
             return []
-        self._ask_again(now)
+        self._room.ask_again(self.num_running, now)
+        if any(map(_wants_prompt, waiting)):
+            self._prompt_room.ask_again(self._num_prompts, now)
         waiting.sort(key=_arrival)
-        num_free = min(self._num_places - self.num_running, len(waiting))
         entered: list[Session] = []
-        while len(entered) < num_free:
-            entry = _most_urgent(waiting)
+        while self.num_running < self._num_places and (able := self._able(waiting)):
+            entry = _most_urgent(able)
             waiting.remove(entry)
             entry.has_place, entry.placed_at, entry.is_admitted = True, now, False
             entered.append(entry.session)
         return entered
 
-    def _ask_again(self, now: float) -> None:
-        """Allows one more place if the latest refusal or attempt was LATER_S ago."""
-        if self.num_running >= self._num_rooms and now >= self._asks_at:
-            self._num_rooms = self.num_running + 1
-            self._asks_at = now + LATER_S
-
     @property
     def _num_places(self) -> float:
-        return min(self.num_slots, self._num_rooms)
+        return min(self.num_slots, self._room.num_texts)
+
+    @property
+    def _num_prompts(self) -> int:
+        """Texts with prompt logprobs that have a place."""
+        return sum(entry.has_place and _wants_prompt(entry) for entry in self._entries.values())
+
+    def _able(self, waiting: list[Entry]) -> list[Entry]:
+        """Returns the waiting texts without those that let others pass, for lack of room for prompt logprobs."""
+        has_prompt_room = self._num_prompts < self._prompt_room.num_texts
+        return [entry for entry in waiting if has_prompt_room or not _wants_prompt(entry)]
 
 
 def _most_urgent(waiting: list[Entry]) -> Entry:
@@ -127,6 +165,10 @@ def _most_urgent(waiting: list[Entry]) -> Entry:
         chosen.arrived_at, first.arrived_at = first.arrived_at, chosen.arrived_at
         waiting.sort(key=_arrival)
     return chosen
+
+
+def _wants_prompt(entry: Entry) -> bool:
+    return entry.session.request.num_prompt_logprobs is not None
 
 
 def _arrival(entry: Entry) -> float:

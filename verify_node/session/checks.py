@@ -154,7 +154,8 @@ def check_prompt_logprobs(opened: OpenSession, num_kept: int) -> Rejection | Non
         what = f"{wanted} prompt logprobs exceed the limit of {MAX_PROMPT_LOGPROBS}"
         return Rejection("unsupported", what, "shorten the prompt, or ask for fewer alternatives")
     if num_kept and num_kept + wanted > MAX_KEPT:
-        return Rejection("too_many_sessions", "this client waits for too many prompt logprobs", "try again later")
+        what = "this client waits for too many prompt logprobs"
+        return Rejection("too_many_prompt_logprobs", what, "try again later, or open other sessions")
     return None
 
 
