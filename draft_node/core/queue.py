@@ -6,6 +6,8 @@ places as the other texts have. After LATER_S the first in the queue tries one m
 the next one follows at once. When a text ends, the next one gets its place without a wait. The verify node's room for
 texts with prompt logprobs, which it may refuse although it has room for others, is learned in the same way.
 
+Places are given out only as fast as the verify node's limit on messages allows, in case users abandon their texts.
+
 A user's turn goes to that user's waiting text of the lowest `priority`. `core.py` opens and closes the sessions.
 """
 
@@ -16,6 +18,16 @@ from draft_node.core.session import Session
 
 LATER_S = 1.0
 """Seconds after a refusal for lack of room until one waiting text tries again."""
+
+MESSAGES, TOKENS = 2.0, 4096
+"""Cost of a text that is opened and abandoned, in messages: two, and one more per so many tokens."""
+
+EARNED = 8.0
+"""Messages that a verdict earns."""
+
+MESSAGES_PER_S, BURST = 64.0, 640.0
+"""Messages that openings may cost, per second and at once: a quarter and an eighth of the verify node's least limits
+(`verify_node/core/rate_limit.py`), which bar a draft node that exceeds them, with all its users."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +69,31 @@ class Room:
 
 
 @dataclass(slots=True)
+class Pace:
+    """A leaky bucket of the messages that openings cost."""
+
+    _spent: float = 0.0
+    _at: float = 0.0
+
+    def allows(self, now: float) -> bool:
+        """True if another text may be opened."""
+        self._spent, self._at = max(0.0, self._spent - MESSAGES_PER_S * (now - self._at)), now
+        return self._spent < BURST
+
+    def opened(self, session: Session) -> None:
+        """Adds the cost of a text."""
+        self._spent += _cost(session)
+
+    def answered(self, session: Session) -> None:
+        """Takes back what the first verdict earns of a text's cost."""
+        self._spent = max(0.0, self._spent - min(EARNED, _cost(session)))
+
+
+def _cost(session: Session) -> float:
+    return MESSAGES + len(session.tokens) / TOKENS
+
+
+@dataclass(slots=True)
 class Queue:
     """The queue of a node. num_slots: texts that the node itself serves at once."""
 
@@ -64,6 +101,7 @@ class Queue:
     _entries: dict[bytes, Entry] = field(default_factory=dict)
     _room: Room = field(default_factory=Room)  # for texts of any kind
     _prompt_room: Room = field(default_factory=Room)  # for texts with prompt logprobs
+    _pace: Pace = field(default_factory=Pace)
 
     @property
     def num_running(self) -> int:
@@ -77,8 +115,7 @@ class Queue:
     @property
     def is_full(self) -> bool:
         """True if another text would have to wait."""
-        others = self._able([entry for entry in self._entries.values() if not entry.has_place])
-        return self.num_running + len(others) >= self._num_places
+        return bool(self._able(self._waiting)) or self.num_running >= self._num_places
 
     def has_place(self, session_id: bytes) -> bool:
         entry = self._entries.get(session_id)
@@ -97,6 +134,7 @@ class Queue:
         if entry is None or not entry.has_place or entry.is_admitted:
             return False
         entry.is_admitted = True
+        self._pace.answered(entry.session)
         may_ask = self._room.admitted(entry.placed_at, self.num_running, now)
         if _wants_prompt(entry):
             may_ask |= self._prompt_room.admitted(entry.placed_at, self._num_prompts, now)
@@ -122,7 +160,7 @@ class Queue:
 
     def admit(self, now: float) -> list[Session]:
         """Gives out the free places; returns the sessions that got one."""
-        waiting = [entry for entry in self._entries.values() if not (entry.has_place or entry.session.done)]
+        waiting = self._waiting
         if not waiting:
             return []
         self._room.ask_again(self.num_running, now)
@@ -130,12 +168,17 @@ class Queue:
             self._prompt_room.ask_again(self._num_prompts, now)
         waiting.sort(key=_arrival)
         entered: list[Session] = []
-        while self.num_running < self._num_places and (able := self._able(waiting)):
+        while self.num_running < self._num_places and self._pace.allows(now) and (able := self._able(waiting)):
             entry = _most_urgent(able)
             waiting.remove(entry)
+            self._pace.opened(entry.session)
             entry.has_place, entry.placed_at, entry.is_admitted = True, now, False
             entered.append(entry.session)
         return entered
+
+    @property
+    def _waiting(self) -> list[Entry]:
+        return [entry for entry in self._entries.values() if not (entry.has_place or entry.session.done)]
 
     @property
     def _num_places(self) -> float:

@@ -10,7 +10,7 @@ from draft_node.core.queue import LATER_S
 from draft_node.core.session import State
 from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
 from goodspeed.wire.messages import Close, OpenSession, Refusal, Sampling, Verdict
-from tests.fakes import make_hello, session_id
+from tests.fakes import Desk, make_hello, session_id
 
 WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 1000, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
 AGING_S = 30.0
@@ -201,6 +201,52 @@ def test_a_text_with_prompt_logprobs_finds_no_room_at_a_full_verify_node():
     node.num_rooms = 3
     node.wait(LATER_S + 0.3)
     assert node.rooms == [1, 2, 3]
+
+
+# -- users who abandon their texts -------------------------------------------------------------------------------------
+
+
+def test_texts_abandoned_at_once_do_not_have_the_draft_node_barred():
+    desk, node = Desk(validates=False), Node(num_slots=16, connected=False)
+    said, given_up = [Send(node.core.link.hello)], session_id(2)
+    refused = list[str]()
+
+    def carry_out(actions):
+        for action in actions:
+            for answer in desk.up("a", action.message) if isinstance(action, Send) else ():
+                refused.extend([answer.code] if isinstance(answer, Refusal) else [])
+                carry_out(node.core.receive(answer, desk.now))
+
+    carry_out(said)
+    carry_out(node.core.begin(Request(session_id(1), (1, 2, 3), Sampling(), max_tokens=9, user="b"), desk.now))
+    for _ in range(400 * 20):  # 400 a second
+        desk.now += 1 / 400
+        carry_out(node.core.begin(Request(given_up, (1,) * 100, Sampling(), max_tokens=9, user="a"), desk.now))
+        carry_out(node.core.forget(given_up, desk.now))
+    assert refused == []
+    assert desk.core.rate_limiter._records[b"a"].messages < desk.core.rate_limiter.max_messages / 4
+    assert session_id(1) in desk.core.sessions
+
+
+def test_texts_that_are_answered_are_opened_without_a_pause():
+    node = Node(num_slots=50)
+    for _ in range(1000):
+        node.begin(1)
+        node.grow(1)
+        node.end(1)
+    assert len(node.asked) == 1000
+
+
+def test_texts_that_are_held_back_wait_and_are_opened_later():
+    node = Node(num_slots=50)
+    for _ in range(1000):
+        node.begin(1)
+        if node.core.queue.num_waiting:
+            break
+        node.end(1)
+    assert node.core.queue.is_full
+    node.wait(0.1)
+    assert node.rooms == [1]
 
 
 # -- laws --------------------------------------------------------------------------------------------------------------
