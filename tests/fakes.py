@@ -15,6 +15,7 @@ from draft_node.core.actions import Propose, Request
 from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.texts.models import DraftModel, Target
 from experiments.simulation.texts.text import STOP, VOCAB, alone, next_token
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact.positions import certain
 from goodspeed.fair.policies import Policy
@@ -25,6 +26,7 @@ from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.messages import Ack, DownMessage, Draft, OpenSession, Sampling, TokenLogprobs, UpMessage
 from verify_node.core.core import VerifyCore
 from verify_node.core.invariants import CheckedCore
+from verify_node.core.replies import Send
 from verify_node.core.settings import CoreSettings, make_welcome
 from verify_node.scheduler.round import Entry, Outcome, Round
 
@@ -78,6 +80,7 @@ def make_core(
     vocab_size: int = VOCAB,
     boot_id: bytes = b"verify-0",
     cost: CostModel | None = None,
+    constraints: Constraints | None = None,
     validates: bool = True,
     **settings: Any,
 ) -> VerifyCore:
@@ -102,6 +105,7 @@ def make_core(
         pool or PagePool(num_pages, page_size, prefix_cache=changed.prefix_cache),
         policy=own,
         cost=None if cost is None else Refined(cost),
+        constraints=constraints,
     )
 
 
@@ -130,6 +134,7 @@ class Desk:
         self.core = core or make_core(**options)
         self.target = TellingTarget(self.core.pool, self.core.limits, self.core.welcome.context_len)
         self.now = 0.0
+        self.compiles = True  # constraints are compiled at once
 
     def hello(self, name: str = "a", **changes: Any) -> DownMessage:
         return self.up(name, make_hello(name, **changes))[0]
@@ -137,9 +142,19 @@ class Desk:
     def up(self, peer: str, message: UpMessage) -> list[DownMessage]:
         """Delivers a peer's message; returns the answers, which all go to that peer."""
         sends = self.core.receive(peer.encode(), message, self.now)
-        sends += self.core.admit(self.now) if isinstance(message, OpenSession) else []
+        if isinstance(message, OpenSession):
+            sends += self.compile() if self.compiles else []
+            sends += self.core.admit(self.now)
         assert {send.peer_id for send in sends} <= {peer.encode()}
         return [send.message for send in sends]
+
+    def compile(self) -> list[Send]:
+        """Compiles all constraints that wait, in turn."""
+        sends: list[Send] = []
+        constraints: Any = self.core.register.constraints
+        while (session := self.core.register.next_to_compile()) is not None:
+            sends += self.core.compiled(session, constraints.compiled(session.opened.constraint), self.now)
+        return sends
 
     def open(self, peer: str = "a", number: int = 1, **changes: Any) -> list[DownMessage]:
         return self.up(peer, make_open(number, **changes))

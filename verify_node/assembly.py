@@ -29,7 +29,6 @@ from verify_node.core import settings as core_settings
 from verify_node.core.core import VerifyCore
 from verify_node.daemon import VerifyDaemon
 from verify_node.enrolment import Enrolment
-from verify_node.messages import Compiling
 from verify_node.model.own_drafts import OwnDrafts
 from verify_node.model.target import Target
 from verify_node.preflight import Found
@@ -141,8 +140,7 @@ def build(
     core = VerifyCore(config.core, welcome, runner.pool, cost=cost, constraints=constraints)
     target = Target(runner.checkpoint, runner, records=config.record, constraints=constraints, own_drafts=own_drafts)
     recorder = RoundRecorder(events) if config.record else None
-    compiling = None if constraints is None else Compiling(constraints)
-    return VerifyDaemon(core, target, channel, events, recorder, enrolment, compiling=compiling)
+    return VerifyDaemon(core, target, channel, events, recorder, enrolment)
 
 
 def read_constraints(checkpoint: Checkpoint) -> Constraints | None:

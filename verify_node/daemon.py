@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 
 from goodspeed.engine.parallel.ranks import Ranks
@@ -21,7 +21,7 @@ from verify_node.core.core import VerifyCore
 from verify_node.core.replies import Send
 from verify_node.enrolment import Enrolment
 from verify_node.member import PEERS_LOOK_S, Member
-from verify_node.messages import ENDS, Compiling, Messages
+from verify_node.messages import ENDS, Messages
 from verify_node.model.target import RoundResult, Target
 from verify_node.scheduler.round import Round
 from verify_node.watch.recorder import RoundRecorder
@@ -53,14 +53,13 @@ class VerifyDaemon:
     reporter: Reporter = QUIET
     ranks: Ranks | None = None  # None: the model is not split
     member: Member | None = None  # None: not part of a fleet
-    compiling: InitVar[Compiling | None] = None  # None: no constraints are served
     wall: WallTime = field(default_factory=WallTime)
     _failed_decisions: Failures = field(default_factory=lambda: Failures(logger, "a decision on promises", ENDS))
     messages: Messages = field(init=False)
     _thread: ModelThread = field(default_factory=ModelThread)
 
-    def __post_init__(self, compiling: Compiling | None) -> None:
-        self.messages = Messages(self.core, self.channel, self.recorder, compiling, self.wall)
+    def __post_init__(self) -> None:
+        self.messages = Messages(self.core, self.channel, self.recorder, self.wall)
         self.messages.between_rounds.set()
         self.channel.bar(self.core.rate_limiter.barred)
         if self.enrolment is not None:
@@ -101,8 +100,8 @@ class VerifyDaemon:
             yield self._look_after(self.ranks)
         if self.member is not None:
             yield self._repeat("a look at the fleet", PEERS_LOOK_S, partial(self._take_part_in, self.member))
-        if (compiling := self.messages.compiling) is not None:
-            yield self.messages.open_compiled(compiling)
+        if (constraints := self.core.register.constraints) is not None:
+            yield self.messages.compile(constraints)
 
     async def _drain(self, rounds: "asyncio.Task[None]") -> None:
         """Admits no session and starts no round; draft nodes are notified at once, instead of noticing the silence."""

@@ -1,14 +1,13 @@
 """Passes messages from the channel to the core and back.
 
-Sessions with a constraint wait until the constraint is compiled, before the core sees them. Constraints are compiled
-one at a time, on a thread that releases the GIL, so neither the event loop nor the model's thread waits. Senders take
-turns: many costly constraints delay only their sender.
+Constraints of open sessions are compiled one at a time, on a thread that releases the GIL, so neither the event loop
+nor the model's thread waits. The core takes a session into rounds once its constraint is compiled. Clients take turns:
+many costly constraints delay only their client.
 """
 
 import asyncio
 import logging
 import time
-from collections import OrderedDict, deque
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,11 +17,12 @@ from goodspeed.errors import ConstraintError, OutputError, ProtocolError, RankLo
 from goodspeed.serving.loop import Failures
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Leave
-from goodspeed.wire.messages import Close, Draft, OpenSession
+from goodspeed.wire.messages import Draft, OpenSession, UpMessage
 from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
 from verify_node.core.core import VerifyCore
 from verify_node.core.replies import Send
 from verify_node.session.phase import BrokenInvariant
+from verify_node.session.session import Session
 from verify_node.watch.recorder import RoundRecorder
 from verify_node.watch.round_events import WallTime
 
@@ -39,91 +39,6 @@ ENDS = (RankLost, TransportError, OutputError, BrokenPipeError, BrokenInvariant)
 """Errors that end this node at once: no later round could compute, receive or report. (Only tests use a core that
 checks its invariants.)"""
 
-MAX_WAITING = 256
-"""Most waiting messages per sender; further ones are refused."""
-
-
-class Compiling:
-    """Queues messages by `take`, and returns each by `next` once its constraint is compiled."""
-
-    def __init__(self, constraints: Constraints) -> None:
-        self._constraints = constraints
-        self._waiting: OrderedDict[bytes, deque[Received]] = OrderedDict()  # by sender, the next turn first
-        self._there = asyncio.Event()
-        self._newest: Received | None = None  # the one being compiled; None once its session was closed
-
-    def concerns(self, received: Received) -> bool:
-        """True if the message opens a session with a constraint that the session does not hold yet."""
-        message = received.message
-        if not isinstance(message, OpenSession) or message.constraint is None:
-            return False
-        return not self._constraints.holds(message.session_id, message.constraint)
-
-    def take(self, received: Received) -> bool:
-        """Queues a message for which `concerns` is true; returns False if its sender has too many waiting."""
-        queue = self._waiting.setdefault(received.peer, deque())
-        if len(queue) >= MAX_WAITING:
-            return False
-        queue.append(received)
-        self._there.set()
-        return True
-
-    def forget(self, closing: Received) -> None:
-        """Handles a Close: discards the sender's openings of that session that wait or are being compiled.
-
-        Otherwise they would open an abandoned session later.
-        """
-        if self._newest is not None and _is_closed(self._newest, closing):
-            self._newest = None
-        queue = self._waiting.get(closing.peer, ())
-        if left := deque(each for each in queue if not _is_closed(each, closing)):
-            self._waiting[closing.peer] = left
-        else:
-            self._waiting.pop(closing.peer, None)
-
-    async def next(self) -> Received:
-        """Waits for the next message whose constraint is compiled, or was found to be invalid.
-
-        The result is offered to the core: the message must be handled at once, before any other.
-        """
-        while True:
-            self._newest = opening = await self._first()
-            constraint = opening.message.constraint if isinstance(opening.message, OpenSession) else None
-            if constraint is None or not self.concerns(opening):
-                return opening  # a repeated message; its session is open by now
-            compiled = await self._compiled(constraint, opening.peer)
-            if self._newest is not None:
-                self._constraints.offer(constraint, compiled)
-                return opening
-
-    async def _compiled(self, constraint: Constraint, peer: bytes) -> Compiled:
-        """Compiles on a thread. An unexpected exception affects only this session."""
-        try:
-            return await asyncio.to_thread(self._constraints.compiled, constraint)
-        except Exception as error:
-            logger.exception("a constraint could not be compiled", extra={"peer": peer.hex()})
-            return ConstraintError(f"compiling it failed ({type(error).__name__}); write it in another way")
-
-    async def _first(self) -> Received:
-        """Waits for the message whose turn it is."""
-        while not self._waiting:
-            self._there.clear()
-            await self._there.wait()
-        sender, queue = self._waiting.popitem(last=False)
-        opening = queue.popleft()
-        if queue:
-            self._waiting[sender] = queue  # at the end
-        return opening
-
-
-def _is_closed(waiting: Received, closing: Received) -> bool:
-    """True if a Close is for the waiting session, in its epoch or a later one."""
-    opened, closed = waiting.message, closing.message
-    if not isinstance(opened, OpenSession) or not isinstance(closed, Close):
-        return False
-    is_same_sender = (waiting.peer, waiting.principal) == (closing.peer, closing.principal)
-    return is_same_sender and opened.session_id == closed.session_id and opened.epoch <= closed.epoch
-
 
 @dataclass
 class Messages:
@@ -132,10 +47,10 @@ class Messages:
     core: VerifyCore
     channel: VerifyChannel
     recorder: RoundRecorder | None
-    compiling: Compiling | None  # None: no constraints are served
     wall: WallTime
     uplink_bytes: int = 0  # of messages with drafts
     woken: asyncio.Event = field(default_factory=asyncio.Event)  # an event that may let the planner start a round
+    opened: asyncio.Event = field(default_factory=asyncio.Event)  # a session may wait for its constraint
     between_rounds: asyncio.Event = field(default_factory=asyncio.Event)  # no round is in flight
 
     async def collect(self) -> None:
@@ -156,36 +71,35 @@ class Messages:
         until = time.monotonic() + TURN_S
         for received in messages:
             num_unheeded = self.core.replies.num_unheeded
-            if not self._waits(received):
-                self.reply(self._handle(received))
-                changed |= self.core.replies.num_unheeded == num_unheeded
+            self.reply(self._handle(received))
+            changed |= self.core.replies.num_unheeded == num_unheeded
             if time.monotonic() >= until:
                 break
         return changed or len(self.core.sessions) != num_sessions
 
-    def _waits(self, received: Received) -> bool:
-        """Queues a message whose constraint must be compiled; refuses it if its sender has too many waiting.
-
-        A message with another key than its peer's is not queued, nor takes the peer's turns: the core refuses it.
-        """
-        if self.compiling is not None and isinstance(received.message, Close):
-            self.compiling.forget(received)
-        peer = self.core.peers.get(received.peer)
-        is_known = peer is not None and peer.principal == received.principal
-        if self.compiling is None or not is_known or not self.compiling.concerns(received):
-            return False
-        if not self.compiling.take(received):
-            error = ProtocolError("too many sessions wait for their constraints to be compiled; open fewer at once")
-            self.reply(self.core.reject(received.peer, error, time.monotonic(), received.principal))
-        return True
-
-    async def open_compiled(self, compiling: Compiling) -> None:
-        """Opens, or refuses, sessions whose constraints are compiled."""
+    async def compile(self, constraints: Constraints) -> None:
+        """Compiles the constraints of open sessions, so that the sessions begin, or are refused."""
         failures = Failures(logger, "a session with a constraint", ENDS)
         while True:
             async with failures.survived():
-                self.reply(self._handle(await compiling.next()))
+                asked, constraint = await self._next_to_compile()
+                result = await _compiled(constraints, constraint)
+                try:
+                    sends = self.core.compiled(asked, result, time.monotonic())
+                except ENDS:
+                    raise
+                except Exception as error:
+                    sends = self._failed(asked.peer_id, asked.opened, error)
+                self.reply(sends)
                 self.woken.set()
+
+    async def _next_to_compile(self) -> tuple[Session, Constraint]:
+        while (session := self.core.register.next_to_compile()) is None:
+            self.opened.clear()
+            await self.opened.wait()
+        if session.opened.constraint is None:
+            raise BrokenInvariant(f"session {session.session_id.hex()} has no constraint to compile")
+        return session, session.opened.constraint
 
     async def _ignore(self) -> None:
         """Pauses reading, after refusals or in a burst, for PAUSE_S or until the round in flight is done.
@@ -210,14 +124,19 @@ class Messages:
             if isinstance(message, Draft):
                 self.uplink_bytes += received.num_bytes
             sends = self.core.receive(peer_id, message, now, received.principal)
+            if isinstance(message, OpenSession):
+                self.opened.set()
             if self.recorder is not None:
                 self.recorder.heard(received, self.core, now)
             return sends
         except ENDS:
             raise
         except Exception as error:
-            logger.exception("a message failed", extra={"peer": peer_id.hex(), "kind": type(message).__name__})
-            return self.core.fail(peer_id, message, type(error).__name__, now)
+            return self._failed(peer_id, message, error)
+
+    def _failed(self, peer_id: bytes, message: UpMessage | ProtocolError, error: Exception) -> list[Send]:
+        logger.exception("a message failed", extra={"peer": peer_id.hex(), "kind": type(message).__name__})
+        return self.core.fail(peer_id, message, type(error).__name__, time.monotonic())
 
     def reply(self, sends: Iterable[Send]) -> None:
         """Sends messages over the channel; a receiver asks again for an undelivered message."""
@@ -239,3 +158,12 @@ class Messages:
             else:
                 self.core.count_bytes(send.peer_id, downlink=traffic.bytes_sent - num_before)
         self.wall.send += time.perf_counter() - started
+
+
+async def _compiled(constraints: Constraints, constraint: Constraint) -> Compiled:
+    """Compiles on a thread. An unexpected exception affects only this constraint's session."""
+    try:
+        return await asyncio.to_thread(constraints.compiled, constraint)
+    except Exception as error:
+        logger.exception("a constraint could not be compiled")
+        return ConstraintError(f"compiling it failed ({type(error).__name__}); write it in another way")

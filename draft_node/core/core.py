@@ -171,7 +171,7 @@ class DraftCore:
         """
         session_id = session.request.session_id
         if isinstance(message, Refusal) and was_open and session.state is State.OFFLINE:
-            self.queue.refused(session_id, now)
+            self.queue.refused(session_id, now, has_prompt_room=message.code != "too_many_prompt_logprobs")
             return self._fill_places(now)
         if isinstance(message, Verdict) and message.epoch == session.epoch and self.queue.answered(session_id, now):
             return self._fill_places(now)

@@ -32,7 +32,7 @@ FATAL = frozenset(
 """Refusals that end the session."""
 
 IGNORED = frozenset({"stale_epoch", "proposal"})
-LATER = frozenset({"too_many_sessions", "draining"})
+LATER = frozenset({"too_many_sessions", "too_many_prompt_logprobs", "draining"})
 
 
 class State(Enum):

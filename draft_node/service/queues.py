@@ -7,10 +7,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from draft_node.core.actions import Request
-from goodspeed.constraint.compiling import Compiled, Constraints
+from goodspeed.constraint.compiling import CompiledConstraint, Constraints
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs, decode, encode_chat, encode_part, encode_prompt
 from goodspeed.errors import Busy, ConstraintError
 from goodspeed.wire.generation import Constraint
@@ -204,24 +205,28 @@ class Forms:
 
     @asynccontextmanager
     async def held(self, request: Request) -> AsyncGenerator[None, None]:
-        """Compiles the request's constraint for the draft model, and holds it until the session ends.
+        """Compiles the request's constraint for the draft model meanwhile, and holds it until the session ends.
 
-        Leaves the refusal of a constraint that does not compile to the verify node. If too much of this user's work
-        waits, drafts ignore the constraint, which only lowers the acceptance rate.
+        Begins at once, so that nothing changes between a text's admission and its place in the queue. Until the
+        constraint is compiled, and if too much of this user's work waits, drafts ignore it, which only lowers the
+        acceptance rate. Leaves the refusal of a constraint that does not compile to the verify node.
         """
         if request.constraint is None:
             yield
             return
-        with suppress(ConstraintError, Busy):
-            self._constraints.offer(request.constraint, await self._compiled(request.constraint, request.user))
-            self._constraints.hold(request.session_id, request.constraint)
+        holding = asyncio.create_task(self._hold(request.session_id, request.constraint, request.user))
         try:
             yield
         finally:
+            holding.cancel()
             self._constraints.release(request.session_id)
 
-    async def _compiled(self, constraint: Constraint, user: str) -> Compiled:
-        return await self._turns.run(user, len(constraint.source), lambda: self._constraints.compiled(constraint))
+    async def _hold(self, session_id: bytes, constraint: Constraint, user: str) -> None:
+        work = partial(self._constraints.compiled, constraint)
+        with suppress(Busy):
+            compiled = await self._turns.run(user, len(constraint.source), work)
+            if isinstance(compiled, CompiledConstraint):
+                self._constraints.hold(session_id, compiled)
 
     def close(self) -> None:
         """Ends the thread and cancels waiting calls."""

@@ -98,7 +98,7 @@ class Constraints:
     """Compiles constraints, and holds the compiled constraints of open sessions. Thread-safe.
 
     Sessions share nothing, so response times reveal nothing about other users' constraints. A session's constraint is
-    compiled before the session opens, on another thread than the model's (`compiled`, then `offer`).
+    compiled before its first round, on another thread than the model's (`compiled`, then `hold`).
     """
 
     def __init__(self, vocabulary: Vocabulary, trial: Trial | None = None) -> None:
@@ -108,8 +108,7 @@ class Constraints:
         self._table: TokenTable | None = None
         self._reading = Lock()
         self._lock = Lock()
-        self._newest: tuple[Constraint, Compiled] | None = None  # offered, and held by no session yet
-        self._held: dict[bytes, list[tuple[Constraint, CompiledConstraint]]] = {}  # by session
+        self._held: dict[bytes, list[CompiledConstraint]] = {}  # by session
 
     @property
     def table(self) -> TokenTable:
@@ -141,33 +140,14 @@ class Constraints:
         except ConstraintError as error:
             return ConstraintError(str(error))  # without the cause and traceback, which may be large
 
-    def offer(self, constraint: Constraint, compiled: Compiled) -> None:
-        """Stores a compiled constraint for the next session to open; `problem` and `hold` then need not compile."""
-        with self._lock:
-            self._newest = (constraint, compiled)
+    def hold(self, session_id: bytes, compiled: CompiledConstraint) -> None:
+        """Holds a session's compiled constraint until `release`.
 
-    def problem(self, session_id: bytes, constraint: Constraint) -> str | None:
-        """Returns why a session with this constraint cannot open; None if it can."""
-        if self.holds(session_id, constraint):
-            return None
-        compiled = self._offered(constraint)
-        return str(compiled) if isinstance(compiled, ConstraintError) else None
-
-    def hold(self, session_id: bytes, constraint: Constraint) -> None:
-        """Holds a session's compiled constraint until `release`. Called by the code that opens and closes sessions.
-
-        A reopened session holds at most two: the one of the round in flight, and the newest. Raises as in
-        `compiled_matcher`.
+        A reopened session holds at most two: the one of the round in flight, and the newest.
         """
-        if self.holds(session_id, constraint):
-            return
-        compiled = self._offered(constraint)
-        if isinstance(compiled, ConstraintError):
-            raise ConstraintError(str(compiled))
         with self._lock:
-            self._newest = None
             held = self._held.setdefault(session_id, [])
-            held.append((constraint, compiled))
+            held.append(compiled)
             if len(held) > 2:
                 del held[1]
 
@@ -175,13 +155,13 @@ class Constraints:
         """Releases a session's compiled constraints. but: the one to retain; None: none."""
         with self._lock:
             held = self._held.pop(session_id, [])
-            if left := [each for each in held if each[0] == but]:
+            if left := [each for each in held if each.constraint == but]:
                 self._held[session_id] = left
 
     def holds(self, session_id: bytes, constraint: Constraint) -> bool:
         """True if the session holds this constraint compiled."""
         with self._lock:
-            return any(each == constraint for each, _ in self._held.get(session_id, ()))
+            return any(each.constraint == constraint for each in self._held.get(session_id, ()))
 
     @property
     def holders(self) -> list[bytes]:
@@ -192,14 +172,5 @@ class Constraints:
     def of(self, session_id: bytes, constraint: Constraint) -> CompiledConstraint:
         """Returns the session's compiled constraint; compiles as in `get` if the session does not hold it."""
         with self._lock:
-            found = [grammar for each, grammar in self._held.get(session_id, ()) if each == constraint]
+            found = [each for each in self._held.get(session_id, ()) if each.constraint == constraint]
         return found[0] if found else self.get(constraint)
-
-    def _offered(self, constraint: Constraint) -> Compiled:
-        """Returns the offered result; compiles the constraint now if another one, or none, was offered."""
-        with self._lock:
-            newest = self._newest
-        if newest is None or newest[0] != constraint:
-            newest = (constraint, self.compiled(constraint))
-            self.offer(*newest)
-        return newest[1]

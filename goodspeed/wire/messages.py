@@ -212,6 +212,7 @@ RefusalCode: TypeAlias = Literal[
     "prompt",
     "unsupported",
     "too_many_sessions",
+    "too_many_prompt_logprobs",
     "not_promised",
     "draining",
     "failed",

@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from goodspeed.constraint import compiling
-from goodspeed.constraint.compiling import Constraints
+from goodspeed.constraint.compiling import CompiledConstraint, Constraints
 from goodspeed.constraint.masks import Matchers
 from goodspeed.constraint.sources import to_grammar
 from goodspeed.constraint.tokens import TokenTable
@@ -294,18 +294,10 @@ def compiled(monkeypatch) -> list[Constraint]:
 
 
 def test_what_was_compiled_beforehand_is_not_compiled_again(compiled):
-    constraints = Constraints(VOCABULARY)
-    good, wrong = Constraint("regex", "ab"), Constraint("regex", "a(")
-    for number, each in enumerate((good, wrong)):
-        constraints.offer(each, constraints.compiled(each))
-        problem = constraints.problem(b"%d" % number, each)
-        assert (problem is None) is (each is good)
-    assert compiled == [good, wrong]
-    constraints.offer(good, constraints.compiled(good))
-    constraints.hold(b"1", good)
-    assert constraints.problem(b"1", good) is None
-    assert Matchers(constraints).of(b"1", good, ()).allowed([]).any()
-    assert len(compiled) == 3
+    constraints, one = Constraints(VOCABULARY), Constraint("regex", "ab")
+    constraints.hold(b"1", constraints.get(one))
+    assert Matchers(constraints).of(b"1", one, ()).allowed([]).any()
+    assert compiled == [one]
 
 
 def test_of_a_wrong_one_only_the_reason_is_kept(monkeypatch):
@@ -331,8 +323,8 @@ def test_of_a_wrong_one_only_the_reason_is_kept(monkeypatch):
 def test_what_one_session_holds_no_other_has(compiled):
     """Else the time would tell it what others have sent, and one text's cost would end another."""
     constraints, one = Constraints(VOCABULARY), Constraint("regex", "a")
-    constraints.hold(b"1", one)
-    constraints.hold(b"2", one)
+    for session_id in (b"1", b"2"):
+        constraints.hold(session_id, constraints.get(one))
     assert compiled == [one] * 2
     assert constraints.of(b"1", one) is constraints.of(b"1", one)
     assert constraints.of(b"1", one) is not constraints.of(b"2", one)
@@ -347,38 +339,36 @@ def test_a_session_holds_two_at_most_the_first_and_the_newest():
     constraints = Constraints(VOCABULARY)
     several = [Constraint("regex", source) for source in "abcd"]
     for each in several:
-        constraints.hold(b"1", each)
+        constraints.hold(b"1", constraints.get(each))
     assert [constraints.holds(b"1", each) for each in several] == [True, False, False, True]
     constraints.release(b"1", but=several[3])
     assert [constraints.holds(b"1", each) for each in several] == [False, False, False, True]
 
 
-def test_a_wrong_one_is_not_held():
-    constraints = Constraints(VOCABULARY)
-    wrong = Constraint("regex", "a(")
-    with pytest.raises(ConstraintError):
-        constraints.hold(b"1", wrong)
+def test_a_wrong_one_is_an_error():
+    constraints, wrong = Constraints(VOCABULARY), Constraint("regex", "a(")
+    assert isinstance(constraints.compiled(wrong), ConstraintError)
     with pytest.raises(ConstraintError):
         constraints.of(b"1", wrong)
 
 
 def test_several_threads_may_ask():
-    constraints, found = Constraints(VOCABULARY), list[str | None]()
+    constraints, found = Constraints(VOCABULARY), list[object]()
     sources = [f"[ab]{{1,{each}}}" for each in range(1, 9)]
 
     def ask() -> None:
-        found.extend(constraints.problem(b"1", Constraint("regex", source)) for source in sources)
+        found.extend(type(constraints.compiled(Constraint("regex", source))) for source in sources)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [None] * 32
+    assert found == [CompiledConstraint] * 32
 
 
 def test_a_vocabulary_that_cannot_be_read_is_named():
     no_end = Vocabulary(name="x", tokenizer=VOCABULARY.tokenizer, tokenizer_fingerprint="", eos_ids=(), num_tokens=4096)
     no_bytes = Vocabulary(name="x", tokenizer=object(), tokenizer_fingerprint="", eos_ids=(0,), num_tokens=4096)
-    assert "ends a text" in str(Constraints(no_end).problem(b"1", Constraint("regex", "a")))
-    assert "fast tokenizer" in str(Constraints(no_bytes).problem(b"1", Constraint("regex", "a")))
+    assert "ends a text" in str(Constraints(no_end).compiled(Constraint("regex", "a")))
+    assert "fast tokenizer" in str(Constraints(no_bytes).compiled(Constraint("regex", "a")))

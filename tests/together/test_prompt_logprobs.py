@@ -184,7 +184,7 @@ def test_what_one_client_waits_for_is_bounded(monkeypatch):
     node = Node()
     assert node.say(opening(1)) == node.say(opening(2)) == []  # 80 each
     [refusal] = node.say(opening(3))
-    assert refusal.code == "too_many_sessions"
+    assert refusal.code == "too_many_prompt_logprobs"
     node.say(Close(session_id(1), 1))
     assert node.say(opening(3)) == []
     assert MAX_KEPT == 4 * MAX_PROMPT_LOGPROBS

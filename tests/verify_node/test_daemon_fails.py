@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.errors import NodeFailed, TransportError
 from goodspeed.serving import loop as serving_loop
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.handshake import Heartbeat, Welcome
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Slo, Verdict
 from goodspeed.wire.zmq.transport import DraftChannel
+from tests.constraint.babbler import VOCABULARY
 from tests.fakes import alone, make_hello, make_open, request_of, session_id
 from tests.verify_node.loops import Loop, ask, hear, served
 from tests.verify_node.slo.test_promises import COST
@@ -156,10 +158,10 @@ async def test_a_session_alone_has_one_more_try_after_a_fault_at_the_end_of_its_
 
 
 LOOPS: dict[str, Where] = {
-    "what arrives": lambda loop: (loop.daemon.messages, "_waits"),
+    "what arrives": lambda loop: (loop.daemon.messages, "_handle"),
     "the enrolment": lambda loop: (loop.daemon.enrolment, "look"),
     "the fleet": lambda loop: (loop.daemon.member, "look"),
-    "constraints": lambda loop: (loop.daemon.messages.compiling, "next"),
+    "constraints": lambda loop: (loop.core.register, "next_to_compile"),
 }
 
 
@@ -170,10 +172,9 @@ async def test_no_loop_of_the_node_ends_it_by_a_failure(
 ) -> None:
     for module, name in (("daemon", "LOOK_S"), ("daemon", "PEERS_LOOK_S")):
         monkeypatch.setattr(f"verify_node.{module}.{name}", 0.001)
-    loop = Loop()
+    loop = Loop(constraints=Constraints(VOCABULARY) if where == "constraints" else None)
     loop.daemon.enrolment = Enrolment(str(tmp_path)) if where == "the enrolment" else None
     loop.daemon.member = StillFleet() if where == "the fleet" else None
-    loop.daemon.messages.compiling = Idle() if where == "constraints" else None  # type: ignore[assignment]
     raised = sabotage(LOOPS[where](loop), monkeypatch, ZeroDivisionError("by zero"), times=3)
     async with loop:
         channel = loop.connect(b"a" * 8)
@@ -190,16 +191,6 @@ class StillFleet:
 
     def look(self, load: object) -> None:
         return None
-
-
-class Idle:
-    """Nothing is compiled."""
-
-    async def next(self) -> None:
-        await asyncio.Event().wait()
-
-    def concerns(self, received: object) -> bool:
-        return False
 
 
 @served

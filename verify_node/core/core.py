@@ -1,10 +1,11 @@
 """The verify node's rules as a state machine: events in, messages out. No I/O, no clock of its own, no torch.
 
-Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `enrol` (the keys that may take part),
-`know_replicas` (the other replicas of the fleet), `tick` (time passes), `admit` (decides on requested promises), `plan`
-(may a round start?), `finish` (a round is done), `abort`, `withdraw` and `fail` (a round, a decision or a message
-raised an exception) and `drain` (the node stops). Each event takes the time; most return the messages to send. The
-daemon feeds the core from sockets and the real clock; a simulation may feed the same class from a virtual clock.
+Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `compiled` (a session's constraint),
+`enrol` (the keys that may take part), `know_replicas` (the other replicas of the fleet), `tick` (time passes), `admit`
+(decides on requested promises), `plan` (may a round start?), `finish` (a round is done), `abort`, `withdraw` and `fail`
+(a round, a decision or a message raised an exception) and `drain` (the node stops). Each event takes the time; most
+return the messages to send. The daemon feeds the core from sockets and the real clock; a simulation may feed the same
+class from a virtual clock.
 
 `register.py` holds the connected peers and open sessions; `rounds.py` and `verify_node/scheduler` run the rounds;
 `replies.py` makes the refusals and applies the limits on senders.
@@ -12,7 +13,7 @@ daemon feeds the core from sockets and the real clock; a simulation may feed the
 
 from collections.abc import Mapping, Sequence
 
-from goodspeed.constraint.compiling import Constraints
+from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ProtocolError
 from goodspeed.fair.policies import Policy
@@ -44,6 +45,7 @@ from verify_node.session.checks import (
     message_failed,
 )
 from verify_node.session.client import Peer
+from verify_node.session.session import Session
 from verify_node.slo.promises import Promises
 
 
@@ -165,18 +167,32 @@ class VerifyCore(Rounds):
 
     def _open(self, peer: Peer, message: OpenSession, now: float) -> list[Send]:
         in_flight = self.in_flight is not None
-        was_idle = all(one.finished for one in self.sessions.values())
+        was_idle = not any(one.is_active for one in self.sessions.values())
         before = self.sessions.get(message.session_id)
         opened = self.register.open(peer, message, now, num_rounds=self.num_rounds, in_flight=in_flight)
         if isinstance(opened, Rejection):
             return self.replies.refuse(peer.peer_id, opened, now, about=message)
+        is_kept = opened.session_id not in self.register.released
+        self.preemption.opened(opened, before, self.sessions, now, kept=is_kept)
+        if not opened.is_compiling:
+            self._begin(opened, before, now, was_idle=was_idle)
+        return self.replies.repeat(opened, opened.num_given, now)
+
+    def _begin(self, session: Session, before: Session | None, now: float, *, was_idle: bool) -> None:
         if was_idle:
             self.model_drafts.begin(now)
             self.own_drafts.begin(now)
-        self.promises.opened(opened, before)
-        is_kept = opened.session_id not in self.register.released
-        self.preemption.opened(opened, before, self.sessions, now, kept=is_kept)
-        return self.replies.repeat(opened, opened.num_given, now)
+        self.promises.opened(session, before)
+
+    def compiled(self, asked: Session, result: Compiled, now: float) -> list[Send]:
+        """Lets a session of `Register.next_to_compile` begin, or refuses it if its constraint does not compile."""
+        was_idle = not any(one.is_active for one in self.sessions.values())
+        begun = self.register.compiled(asked, result, now, num_rounds=self.num_rounds)
+        if isinstance(begun, Rejection):
+            return self.replies.give_up(self.sessions[asked.session_id], begun, now)
+        if begun is not None:
+            self._begin(begun, None, now, was_idle=was_idle)
+        return []
 
     def _move(self, peer: Peer, message: Draft | Ack, now: float) -> list[Send]:
         """Applies the acknowledged position and the draft of a message; a repeated Ack gets the lost verdict again."""

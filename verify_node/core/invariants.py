@@ -45,7 +45,7 @@ class CheckedCore(VerifyCore):
 
     enrol, know_replicas = _checked(VerifyCore.enrol), _checked(VerifyCore.know_replicas)
     receive, reject = _checked(VerifyCore.receive), _checked(VerifyCore.reject)
-    fail, tick = _checked(VerifyCore.fail), _checked(VerifyCore.tick)
+    compiled, fail, tick = _checked(VerifyCore.compiled), _checked(VerifyCore.fail), _checked(VerifyCore.tick)
     farewell, admit = _checked(VerifyCore.farewell), _checked(VerifyCore.admit)
     withdraw, plan = _checked(VerifyCore.withdraw), _checked(VerifyCore.plan)
     finish, abort = _checked(VerifyCore.finish), _checked(VerifyCore.abort)
@@ -125,7 +125,7 @@ def _round(done: Round, core: VerifyCore) -> Iterator[Claim]:
 
 def _entry(entry: Entry, session: Session) -> Iterator[Claim]:
     num_tokens, base_len = len(session.tokens), entry.base_len
-    yield session, session.phase is not Phase.FINISHED, "takes part in a round"
+    yield session, session.is_active, "takes part in a round"
     yield session, entry.epoch == session.epoch, f"takes part in a round in epoch {entry.epoch}"
     if entry.samples:
         yield session, base_len == num_tokens, f"is verified from {base_len} on, but has {num_tokens} tokens"
@@ -186,9 +186,10 @@ def _promises(core: VerifyCore) -> Iterator[Claim]:
 def _phase(session: Session) -> Iterator[Claim]:
     phase, reason = session.phase, session.finish_reason
     has_none = session.last_verdict is None
-    yield session, (phase is Phase.OPENED) == has_none, "its phase and its last verdict disagree"
+    yield session, (phase in (Phase.COMPILING, Phase.OPENED)) == has_none, "its phase and its last verdict disagree"
     yield session, (phase is Phase.FINISHED) == (reason is not None), f"it ends for {reason!r}"
-    if phase is Phase.OPENED:
+    yield session, not session.is_compiling or session.opened.constraint is not None, "it has no constraint to compile"
+    if has_none:
         may_draft = session.may_draft
         yield session, not may_draft, f"{may_draft} tokens may be drafted before the first verdict"
 
@@ -208,7 +209,7 @@ def _draft(session: Session) -> Iterator[Claim]:
 def _text(session: Session) -> Iterator[Claim]:
     given, num_tokens, limit = session.num_given, len(session.tokens), session.limit
     yield session, given <= num_tokens <= limit, f"it has {num_tokens} tokens of {given} to {limit}"
-    if session.phase is Phase.OPENED:
+    if session.last_verdict is None:
         yield session, num_tokens == given, "it has tokens that no verdict sent"
     if session.finish_reason == "length":
         yield session, num_tokens == limit, f"it ended at {num_tokens} of {limit} tokens for its length"
@@ -228,6 +229,6 @@ def _acknowledged(session: Session) -> Iterator[Claim]:
     yield session, is_within, "it has more prompt logprobs than prompt tokens"
     is_first = known is None or acked == session.num_given
     yield session, is_first, "its prompt logprobs are kept after its first verdict"
-    has_all = not session.lacks_prompt_logprobs or session.phase is Phase.OPENED
+    has_all = not session.lacks_prompt_logprobs or session.last_verdict is None
     yield session, has_all, "it continued without its prompt logprobs"
     yield session, kept == wanted, f"{kept} logprobs are kept for {wanted} tokens"

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from goodspeed.constraint.compiling import Constraints
+from goodspeed.constraint.compiling import Compiled, CompiledConstraint, Constraints
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact.counts import num_common
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession
 from verify_node.core.counts import Diary
@@ -25,6 +26,7 @@ from verify_node.session.checks import (
     check_prompt_logprobs,
     check_session,
     check_text,
+    does_not_compile,
     num_prompt_logprobs,
 )
 from verify_node.session.client import Client, Peer
@@ -63,7 +65,7 @@ class Sessions:
         context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
         self.welcome = replace(welcome, context_len=context_len, constraints=constraints is not None)
         self.tiers = tiers
-        self._constraints = constraints
+        self.constraints = constraints
         self.max_sessions = max_sessions
         self.max_client_sessions = max_client_sessions
         self.enrolled: Mapping[str, Enrolled] | None = None  # by key; None: there are no keys
@@ -93,15 +95,16 @@ class Sessions:
             check_open(message, peer.client, known, self._num_free(peer.client))
             or check_text(message, self.welcome)
             or check_prompt_logprobs(message, self._num_prompt_logprobs(peer.client, known))
-            or check_constraint(message, self._constraints)
+            or check_constraint(message, self.constraints)
         )
         if refused:
             return refused
         if known is not None and known.epoch == message.epoch:
             known.heard(peer.peer_id, now)
             return known
-        if not any(other.client is peer.client and not other.finished for other in self.sessions.values()):
-            peer.client.become_active(num_rounds)
+        compiles = message.constraint is not None and not self._holds(message.session_id, message.constraint)
+        if not compiles:
+            self._mark_active(peer.client, num_rounds)
         self._num_opened += 1
         session = Session.open(
             message,
@@ -111,15 +114,38 @@ class Sessions:
             admitted=self._num_opened,
             context_len=self.welcome.context_len,
             deadline=self._deadline(peer, message, now, known.deadline if known is not None else None),
+            compiles=compiles,
         )
         if known is not None:
             self._replace(known, session, in_flight)
         self.sessions[message.session_id] = session
-        if self._constraints is not None and message.constraint is not None:  # so that no round has to compile it
-            self._constraints.hold(message.session_id, message.constraint)
         if not in_flight:
             self._release_constraints(message.session_id)
         return session
+
+    def next_to_compile(self) -> Session | None:
+        """Returns the session whose constraint is to be compiled next. Clients take turns, each with its oldest one."""
+        return min((one for one in self.sessions.values() if one.is_compiling), key=_turn, default=None)
+
+    def compiled(self, asked: Session, result: Compiled, now: float, *, num_rounds: int) -> Session | Rejection | None:
+        """Lets the session of `next_to_compile` begin, also if it was reopened meanwhile; None if it waits no more."""
+        asked.client.take_turn(now)
+        session, constraint = self.sessions.get(asked.session_id), asked.opened.constraint
+        if session is None or session.client is not asked.client or session.opened.constraint != constraint:
+            return None
+        if self.constraints is None or not session.is_compiling:
+            return None
+        if not isinstance(result, CompiledConstraint):
+            return does_not_compile(str(result))
+        self.constraints.hold(session.session_id, result)  # so that no round has to compile it
+        self._mark_active(session.client, num_rounds)
+        session.begin(now)
+        return session
+
+    def _mark_active(self, client: Client, num_rounds: int) -> None:
+        """Marks the client active, before one of its sessions begins, unless another one has."""
+        if not any(other.client is client and other.is_active for other in self.sessions.values()):
+            client.become_active(num_rounds)
 
     def _num_free(self, client: Client) -> int:
         """Number of further sessions that the client may open."""
@@ -161,7 +187,8 @@ class Sessions:
         forgotten_s = max(FORGOTTEN_S, self.welcome.lease_s)
         for session in [session for session in self.sessions.values() if now - session.heard_at > forgotten_s]:
             self.drop(session)
-        stuck = [one for one in self.sessions.values() if now - one.moved_at > STUCK_S and not one.can_move(round_s)]
+        late = [one for one in self.sessions.values() if now - one.moved_at > STUCK_S]
+        stuck = [one for one in late if not one.can_move(round_s) and not one.is_compiling]
         for session in stuck:
             self.drop(session)
         return stuck
@@ -218,20 +245,26 @@ class Sessions:
             self.pool.free(new.session_id)  # so that it may start from cached pages
 
     def holds_constraint(self, session: Session) -> bool:
-        """True if the session's compiled constraint is held, or it needs none."""
+        """True if the session's compiled constraint is held, or it needs none yet."""
         constraint = session.opened.constraint
-        return (
-            constraint is None or self._constraints is None or self._constraints.holds(session.session_id, constraint)
-        )
+        return constraint is None or session.is_compiling or self._holds(session.session_id, constraint)
 
     def leaked_constraints(self) -> list[bytes]:
         """Returns ids whose compiled constraints nothing will release: no session with a constraint has this id."""
-        holders = self._constraints.holders if self._constraints is not None else []
+        holders = self.constraints.holders if self.constraints is not None else []
         having = {session.session_id for session in self.sessions.values() if session.opened.constraint is not None}
         return [holder for holder in holders if holder not in having and holder not in self._released]
 
+    def _holds(self, session_id: bytes, constraint: Constraint) -> bool:
+        return self.constraints is not None and self.constraints.holds(session_id, constraint)
+
     def _release_constraints(self, session_id: bytes) -> None:
         """Releases constraints held by this id, except the open session's; only while no round is in flight."""
-        if self._constraints is not None:
+        if self.constraints is not None:
             session = self.sessions.get(session_id)
-            self._constraints.release(session_id, but=None if session is None else session.opened.constraint)
+            self.constraints.release(session_id, but=None if session is None else session.opened.constraint)
+
+
+def _turn(session: Session) -> tuple[float, int]:
+    """Orders sessions whose constraints wait, like a queue that a client leaves with each turn and enters again."""
+    return max(session.client.compiled_at, session.arrived_at), session.admitted

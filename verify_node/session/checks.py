@@ -119,6 +119,11 @@ def message_failed(why: str) -> Rejection:
     return Rejection("failed", f"this verify node failed on a message: {why}", "see its log, and ask again")
 
 
+def does_not_compile(why: str) -> Rejection:
+    """The constraint is invalid, or too costly."""
+    return Rejection("constraint", f"constraint: {why}", "send another constraint, or ask without one")
+
+
 def constraint_failed(why: str) -> Rejection:
     """The session cannot satisfy its constraint any more, because of the constraint or of its text."""
     what = f"the text cannot continue under its constraint: {why}"
@@ -149,7 +154,8 @@ def check_prompt_logprobs(opened: OpenSession, num_kept: int) -> Rejection | Non
         what = f"{wanted} prompt logprobs exceed the limit of {MAX_PROMPT_LOGPROBS}"
         return Rejection("unsupported", what, "shorten the prompt, or ask for fewer alternatives")
     if num_kept and num_kept + wanted > MAX_KEPT:
-        return Rejection("too_many_sessions", "this client waits for too many prompt logprobs", "try again later")
+        what = "this client waits for too many prompt logprobs"
+        return Rejection("too_many_prompt_logprobs", what, "try again later, or open other sessions")
     return None
 
 
@@ -159,13 +165,11 @@ def num_prompt_logprobs(opened: OpenSession) -> int:
 
 
 def check_constraint(opened: OpenSession, constraints: Constraints | None) -> Rejection | None:
-    """Refuses a session whose output cannot satisfy its constraint and end. constraints: None: none are served."""
+    """Refuses a session with a constraint that could not end its text. constraints: None: none are served."""
     if opened.constraint is None:
         return None
     if constraints is None:
         return Rejection("unsupported", "constraints are not supported here", "request only what Welcome announces")
-    if (problem := constraints.problem(opened.session_id, opened.constraint)) is not None:
-        return Rejection("constraint", f"constraint: {problem}", "send another constraint, or ask without one")
     if not any(token in constraints.table.eos_ids for token in opened.stop_ids):
         what = "a constrained text needs an end-of-text token of the target among stop_ids, and has none"
         return Rejection("constraint", what, "send Welcome's eos_ids")

@@ -114,6 +114,7 @@ class Client:
     delivered: float = FIRST_DELIVERED  # tokens beyond a text that its draft model reaches, smoothed
     answer_s: float = 0.0  # from a verdict to its draft model's new draft, smoothed; 0 until the first
     num_late: int = 0  # late drafts that rounds waited for, less the drafts completed since
+    compiled_at: float = 0.0  # end of its latest turn to have a constraint compiled
     retry_round: int = 0  # verify round before which rounds wait for none of its drafts
     num_tokens: int = 0  # delivered since this node started, like all counters below
     num_drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # verified drafted tokens, by source
@@ -140,6 +141,10 @@ class Client:
     def become_active(self, number: int) -> None:
         """Starts observing its goodput at verify round `number`, since it was idle until then."""
         self.observed_round = number
+
+    def take_turn(self, now: float) -> None:
+        """Ends its turn to have a constraint compiled: other clients' sessions that wait come first."""
+        self.compiled_at = now
 
     # -- times and gains of its drafts -----------------------------------------------------------------------------
 

@@ -1,11 +1,12 @@
 """The phases of a session on the verify node.
 
-    OPENED --- commit ---> RUNNING --- commit ---> RUNNING ...
+    (COMPILING --- begin --->) OPENED --- commit ---> RUNNING --- commit ---> RUNNING ...
 
-A commit that reaches the text's end leads to FINISHED, which is final. A reopened session is a new one, in OPENED. The
-KV cache is independent of the phase: a session may be prefilled in chunks, preempted and prefilled again in any phase,
-and `PagePool.length` alone gives the number of cached tokens. Drafts are also independent of the phase: a round takes
-the draft that has arrived.
+A session whose constraint must be compiled starts in COMPILING: it is open like every other, but rounds leave it out. A
+commit that reaches the text's end leads to FINISHED, which is final. A reopened session is a new one. The KV cache is
+independent of the phase: a session may be prefilled in chunks, preempted and prefilled again in any phase, and
+`PagePool.length` alone gives the number of cached tokens. Drafts are also independent of the phase: a round takes the
+draft that has arrived.
 
 The phase is stored although other fields imply it: `validate` finds sessions whose phase and fields disagree, and a
 transition in the wrong phase raises at once.
@@ -17,6 +18,7 @@ from enum import Enum
 class Phase(Enum):
     """The states of a session."""
 
+    COMPILING = "compiling"  # its constraint is being compiled, or waits for that
     OPENED = "opened"  # no verdict yet: prefill
     RUNNING = "running"  # each round adds tokens, with or without a draft
     FINISHED = "finished"  # its text is complete; unacknowledged tokens may be requested again

@@ -46,8 +46,9 @@ class Session(SessionState):
         admitted: int,
         context_len: int,
         deadline: Deadline | None,
+        compiles: bool,
     ) -> "Session":
-        """Opens a session that continues its draft node's text."""
+        """Opens a session that continues its draft node's text. compiles: its constraint must be compiled first."""
         tokens = [*opened.prompt, *opened.committed]
         return cls(
             opened=opened,
@@ -66,6 +67,7 @@ class Session(SessionState):
             moved_at=now,
             prompt_logprobs=[] if opened.num_prompt_logprobs is not None else None,
             deadline=deadline,
+            phase=Phase.COMPILING if compiles else Phase.OPENED,
             prefix_scope=prefix_scope(peer, opened),
         )
 
@@ -151,6 +153,13 @@ class Session(SessionState):
             logprobs=self.logprobs_from(first),
             prompt_logprobs=self.told_of_prompt,
         )
+
+    # -- its constraint is compiled --------------------------------------------------------------------------------
+
+    def begin(self, now: float) -> None:
+        """Lets rounds advance it, after its constraint was compiled."""
+        self._enter_phase("begin", (Phase.COMPILING,), Phase.OPENED)
+        self.ready_since = now
 
     # -- a round moves it ------------------------------------------------------------------------------------------
 

@@ -53,9 +53,7 @@ class SessionState:
     own: Drafted | None = None  # what the verify node's draft model drafted after the current text
     forced: tuple[int, tuple[int, ...]] | None = None  # (text length, tokens that its constraint forces after that)
     logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, if requested
-    prompt_logprobs: list[TokenLogprobs] | None = (
-        None  # of the prompt prefilled so far; None: not requested, or acknowledged
-    )
+    prompt_logprobs: list[TokenLogprobs] | None = None  # of the prefilled prompt; None: not asked, or acknowledged
     deadline: Deadline | None = None  # None: no objectives
     promised: bool | None = None  # whether its objectives are promised; None: undecided
     prefix_scope: bytes = b""  # sessions of the same scope share prefilled pages; empty: none are shared or retained
@@ -83,6 +81,16 @@ class SessionState:
     @property
     def finished(self) -> bool:
         return self.phase is Phase.FINISHED
+
+    @property
+    def is_compiling(self) -> bool:
+        """True if no round can advance it before its constraint is compiled."""
+        return self.phase is Phase.COMPILING
+
+    @property
+    def is_active(self) -> bool:
+        """True if rounds advance it: its constraint, if any, is compiled, and its text goes on."""
+        return self.phase in (Phase.OPENED, Phase.RUNNING)
 
     @property
     def awaits_draft(self) -> bool:
@@ -186,8 +194,9 @@ class SessionState:
         return int(min(MAX_WINDOW, max(WINDOW, rounds * max(1.0, self.client.goodput.value))))
 
     def can_move(self, round_s: float) -> bool:
-        """True if rounds of this duration can advance it; else its draft node must send a draft, an Ack or a Close."""
-        return not self.finished and not self.awaits_draft and self.num_unacknowledged < self.window(round_s)
+        """True if rounds of this duration can advance it; else its constraint is not compiled, or its draft node must
+        send a draft, an Ack or a Close."""
+        return self.is_active and not self.awaits_draft and self.num_unacknowledged < self.window(round_s)
 
     @property
     def lacks_prompt_logprobs(self) -> bool:

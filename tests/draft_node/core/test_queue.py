@@ -10,7 +10,7 @@ from draft_node.core.queue import LATER_S
 from draft_node.core.session import State
 from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
 from goodspeed.wire.messages import Close, OpenSession, Refusal, Sampling, Verdict
-from tests.fakes import make_hello, session_id
+from tests.fakes import Desk, make_hello, session_id
 
 WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 1000, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
 AGING_S = 30.0
@@ -24,6 +24,8 @@ class Node:
         self.core = DraftCore(link, max_sessions=num_slots, num_parallel=None, **options)
         self.now = 0.0
         self.num_rooms = num_rooms
+        self.num_prompt_rooms = 100  # for texts with prompt logprobs
+        self.prompts: set[int] = set()  # texts with them
         self.rooms: list[int] = []  # the sessions that are open there
         self.promised: set[int] = set()  # of these
         self.asked: list[int] = []  # the sessions that were ever opened or refused there, in order
@@ -40,17 +42,19 @@ class Node:
 
     def opened(self, message):
         self.asked.append(number_of(message))
-        if len(self.rooms) < self.num_rooms:
+        has_prompt_room = len(self.prompts.intersection(self.rooms)) < self.num_prompt_rooms
+        if len(self.rooms) < self.num_rooms and (message.num_prompt_logprobs is None or has_prompt_room):
             self.rooms.append(number_of(message))
             return
-        refused = Refusal("too_many_sessions", "what", "later", message.session_id, message.epoch)
+        code = "too_many_sessions" if len(self.rooms) >= self.num_rooms else "too_many_prompt_logprobs"
+        refused = Refusal(code, "what", "later", message.session_id, message.epoch)
         self.carry_out(self.core.receive(refused, self.now))
 
-    def begin(self, *numbers, max_tokens=100, user="", priority=0):
+    def begin(self, *numbers, **changes):
         for number in numbers:
-            request = Request(
-                session_id(number), (1, 2, 3), Sampling(), max_tokens=max_tokens, user=user, priority=priority
-            )
+            request = Request(session_id(number), (1, 2, 3), Sampling(), **({"max_tokens": 100} | changes))
+            if request.num_prompt_logprobs is not None:
+                self.prompts.add(number)
             self.carry_out(self.core.begin(request, self.now))
 
     def end(self, number):
@@ -154,6 +158,97 @@ def test_who_waits_is_told_the_last_word_and_gets_no_place_any_more():
     assert node.asked == [1]
 
 
+# -- room for prompt logprobs ------------------------------------------------------------------------------------------
+
+
+def test_texts_without_room_for_prompt_logprobs_let_others_pass():
+    node = Node(num_slots=20, num_rooms=20)
+    node.num_prompt_rooms = 1
+    node.begin(1, 2, 3, num_prompt_logprobs=5)
+    node.begin(4, 5, 6)
+    assert (node.asked, node.rooms) == ([1, 2, 4, 5, 6], [1, 4, 5, 6])
+    assert not node.core.queue.is_full
+    node.wait(60.0)
+    node.begin(7)
+    assert (sorted(node.rooms), node.core.queue.num_waiting) == ([1, 4, 5, 6, 7], 2)
+
+
+def test_only_the_first_text_with_prompt_logprobs_asks_again():
+    node = Node(num_slots=20)
+    node.num_prompt_rooms = 0
+    node.begin(*range(1, 11), num_prompt_logprobs=0)
+    node.wait(3.5 * LATER_S)
+    assert node.asked == [1] * 4
+    node.num_prompt_rooms = 10
+    node.wait(LATER_S + 1.0)
+    assert node.rooms == [*range(1, 11)]
+
+
+def test_a_text_with_prompt_logprobs_follows_another_one_that_ended():
+    node = Node(num_slots=20)
+    node.num_prompt_rooms = 1
+    node.begin(1, 2, num_prompt_logprobs=0)
+    node.end(1)
+    assert node.rooms == [2]
+
+
+def test_a_text_with_prompt_logprobs_finds_no_room_at_a_full_verify_node():
+    node = Node(num_slots=20, num_rooms=1)
+    node.begin(1)
+    node.begin(2, num_prompt_logprobs=0)
+    node.begin(3)
+    assert (node.asked, node.core.queue.is_full) == ([1, 2], True)
+    node.num_rooms = 3
+    node.wait(LATER_S + 0.3)
+    assert node.rooms == [1, 2, 3]
+
+
+# -- users who abandon their texts -------------------------------------------------------------------------------------
+
+
+def test_texts_abandoned_at_once_do_not_have_the_draft_node_barred():
+    desk, node = Desk(validates=False), Node(num_slots=16, connected=False)
+    said, given_up = [Send(node.core.link.hello)], session_id(2)
+    refused = list[str]()
+
+    def carry_out(actions):
+        for action in actions:
+            for answer in desk.up("a", action.message) if isinstance(action, Send) else ():
+                refused.extend([answer.code] if isinstance(answer, Refusal) else [])
+                carry_out(node.core.receive(answer, desk.now))
+
+    carry_out(said)
+    carry_out(node.core.begin(Request(session_id(1), (1, 2, 3), Sampling(), max_tokens=9, user="b"), desk.now))
+    for _ in range(400 * 20):  # 400 a second
+        desk.now += 1 / 400
+        carry_out(node.core.begin(Request(given_up, (1,) * 100, Sampling(), max_tokens=9, user="a"), desk.now))
+        carry_out(node.core.forget(given_up, desk.now))
+    assert refused == []
+    assert desk.core.rate_limiter._records[b"a"].messages < desk.core.rate_limiter.max_messages / 4
+    assert session_id(1) in desk.core.sessions
+
+
+def test_texts_that_are_answered_are_opened_without_a_pause():
+    node = Node(num_slots=50)
+    for _ in range(1000):
+        node.begin(1)
+        node.grow(1)
+        node.end(1)
+    assert len(node.asked) == 1000
+
+
+def test_texts_that_are_held_back_wait_and_are_opened_later():
+    node = Node(num_slots=50)
+    for _ in range(1000):
+        node.begin(1)
+        if node.core.queue.num_waiting:
+            break
+        node.end(1)
+    assert node.core.queue.is_full
+    node.wait(0.1)
+    assert node.rooms == [1]
+
+
 # -- laws --------------------------------------------------------------------------------------------------------------
 
 STEPS = st.lists(
@@ -161,6 +256,7 @@ STEPS = st.lists(
         st.tuples(st.just("begin"), st.integers(1, 200)),
         st.tuples(st.just("end"), st.integers(0, 49)),
         st.tuples(st.just("rooms"), st.integers(0, 5)),
+        st.tuples(st.just("prompt rooms"), st.integers(0, 2)),
         st.tuples(st.just("wait"), st.sampled_from([0.1, 0.5, 2.0])),
     ),
     max_size=30,
@@ -176,17 +272,19 @@ def test_places_are_neither_leaked_nor_given_twice(num_slots, steps):
         if kind == "begin" and number < 45:
             number += 1
             present.append(number)
-            node.begin(number, max_tokens=value)
+            node.begin(number, max_tokens=value, num_prompt_logprobs=0 if value % 2 else None)
         elif kind == "end" and present:
             node.end(present.pop(value % len(present)))
         elif kind == "rooms":
             node.num_rooms = value
+        elif kind == "prompt rooms":
+            node.num_prompt_rooms = value
         elif kind == "wait":
             node.wait(value)
         assert sorted(node.rooms) == node.seated()
         assert len(node.rooms) <= num_slots
         assert node.core.queue.num_running + node.core.queue.num_waiting == len(present)
-    node.num_rooms = 100
+    node.num_rooms = node.num_prompt_rooms = 100
     node.wait(num_slots * LATER_S + 1.0)
     assert len(node.rooms) == min(num_slots, len(present))
     for left in present:

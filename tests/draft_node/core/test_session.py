@@ -203,7 +203,7 @@ def test_what_cannot_be_mended_fails(running, code):
     assert running.done
 
 
-@pytest.mark.parametrize("code", ["too_many_sessions", "draining"])
+@pytest.mark.parametrize("code", ["too_many_sessions", "too_many_prompt_logprobs", "draining"])
 def test_what_will_pass_is_waited_for_until_it_is_opened_again(session, code):
     for attempt in range(1, 100):
         assert session.receive(refusal(code, session.epoch), float(attempt)) == []

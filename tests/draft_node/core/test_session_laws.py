@@ -18,7 +18,7 @@ ID = b"0123456789abcdef"
 PROMPT = (1, 2, 3)
 TEXT = tuple(4 + at % 5 for at in range(30))
 WRONG = (30,) * 20
-CODES = ["unknown_session", "wrong_base", "too_long", "stale_epoch", "too_many_sessions"]
+CODES = ["unknown_session", "wrong_base", "too_long", "stale_epoch", "too_many_sessions", "too_many_prompt_logprobs"]
 TOLD = tuple(TokenLogprobs(-float(at)) for at in range(len(TEXT)))
 POSITIONS = st.integers(0, len(TEXT))
 

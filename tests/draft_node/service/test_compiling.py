@@ -1,6 +1,7 @@
 """A draft node compiles its users' forms beside the event loop, and holds them while a text is written."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -11,13 +12,13 @@ from draft_node.core.actions import Propose, Request
 from draft_node.model.job import Job, Jobs
 from draft_node.service.queues import Forms
 from goodspeed.constraint import compiling
-from goodspeed.constraint.compiling import Constraints
+from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.errors import Busy, ConstraintError
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
 from tests.constraint.babbler import VOCABULARY
 from tests.fakes import session_id
-from tests.waiting import run_async
+from tests.waiting import run_async, until
 
 FORM = Constraint("regex", "[ab]{5,9}")
 
@@ -56,9 +57,27 @@ async def test_the_draft_model_has_the_form_while_its_text_is_written(forms: For
     await forms.check(FORM, "alice")
     assert not masks(constraints, alices)
     async with forms.held(alices):
-        assert masks(constraints, alices)
+        await until(lambda: masks(constraints, alices))
         assert not masks(constraints, bobs)
     assert not masks(constraints, alices)
+    assert constraints.holders == []
+
+
+@run_async
+async def test_a_text_neither_waits_for_its_form_nor_leaves_it_behind(
+    forms: Forms, constraints: Constraints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, real = threading.Event(), constraints.compiled
+
+    def compiled(constraint: Constraint) -> Compiled:
+        assert goes_on.wait(30)
+        return real(constraint)
+
+    monkeypatch.setattr(constraints, "compiled", compiled)
+    async with forms.held(request(1, "alice")):
+        await until(lambda: forms._turns.num_users)
+    goes_on.set()
+    await until(lambda: not forms._turns.num_users)
     assert constraints.holders == []
 
 

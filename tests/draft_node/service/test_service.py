@@ -286,6 +286,15 @@ async def test_few_wait_and_the_first_is_served_first() -> None:
 
 
 @run_async
+async def test_texts_with_a_form_that_come_at_once_wait_no_more_than_others() -> None:
+    """Each has its place in the queue before its form is compiled."""
+    async with edge(max_sessions=1, max_waiting=2) as here:
+        texts = [write(here.service, wanted(constraint=Constraint("regex", "[a-z]{3}"))) for _ in range(6)]
+        done = await asyncio.gather(*texts, return_exceptions=True)
+    assert [type(one) for one in done] == [Written] * 3 + [Busy] * 3
+
+
+@run_async
 async def test_without_a_verify_node() -> None:
     async with edge(connected=False) as here:
         assert not here.service.is_ready

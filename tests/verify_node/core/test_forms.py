@@ -1,4 +1,4 @@
-"""Forms of open sessions: compiled when they open, kept until no round can need them, and for nobody else to notice."""
+"""Forms of open sessions: compiled before their first round, kept until no round can need them, and only for them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 
 from goodspeed.constraint.compiling import Constraints
+from goodspeed.errors import ProtocolError
+from goodspeed.fair.round_time import Linear
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.generation import Constraint
-from goodspeed.wire.messages import Close
+from goodspeed.wire.handshake import Leave
+from goodspeed.wire.messages import Ack, Close, Refusal, Slo, Verdict
 from tests.constraint.babbler import VOCABULARY
 from tests.fakes import Desk, session_id
-from verify_node.core.invariants import CheckedCore, validate
-from verify_node.core.settings import CoreSettings
+from verify_node.core.invariants import validate
 from verify_node.session.phase import BrokenInvariant
 
 ONE, OTHER = Constraint("regex", "[ab]{5,9}"), Constraint("regex", "[cd]{5,9}")
@@ -24,10 +27,7 @@ def constraints() -> Constraints:
 
 @pytest.fixture
 def desk(constraints: Constraints) -> Desk:
-    plain = Desk()
-    welcome, pool = plain.core.welcome, plain.core.pool
-    core = CheckedCore(CoreSettings(budget=8), welcome, pool, constraints=constraints)
-    desk = Desk(core)
+    desk = Desk(constraints=constraints)
     desk.hello("a")
     desk.hello("b")
     return desk
@@ -101,13 +101,13 @@ def test_nothing_is_held_for_nobody(desk: Desk, constraints: Constraints) -> Non
 
 def _exchange(constraints: Constraints) -> None:
     constraints.release(session_id(1))
-    constraints.hold(session_id(1), OTHER)
+    constraints.hold(session_id(1), constraints.get(OTHER))
 
 
 BREAKS: dict[str, tuple[Callable[[Constraints], None], str]] = {
-    "a constraint of nobody": (lambda held: held.hold(session_id(7), ONE), "that nothing will release"),
+    "a constraint of nobody": (lambda held: held.hold(session_id(7), held.get(ONE)), "that nothing will release"),
     "a constraint of a session that has none": (
-        lambda constraints: constraints.hold(session_id(2), ONE),
+        lambda held: held.hold(session_id(2), held.get(ONE)),
         "nothing will release",
     ),
     "a session without its constraint": (lambda held: held.release(session_id(1)), "does not hold its constraint"),
@@ -125,3 +125,170 @@ def test_whose_forms_are_held_is_looked_at(
     breaks(constraints)
     with pytest.raises(BrokenInvariant, match=what):
         validate(desk.core)
+
+
+# -- until they are compiled -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def waiting(desk: Desk) -> Desk:
+    """Compiles nothing by itself."""
+    desk.compiles = False
+    return desk
+
+
+def next_number(desk: Desk) -> int | None:
+    session = desk.core.register.next_to_compile()
+    return None if session is None else int.from_bytes(session.session_id, "big")
+
+
+def take_turn(desk: Desk) -> int | None:
+    """Compiles the next; returns whose it was."""
+    number, asked = next_number(desk), desk.core.register.next_to_compile()
+    if asked is not None and desk.core.register.constraints is not None and asked.opened.constraint is not None:
+        desk.now += 1.0
+        desk.core.compiled(asked, desk.core.register.constraints.compiled(asked.opened.constraint), desk.now)
+    return number
+
+
+def test_a_session_is_open_while_its_form_waits_and_rounds_go_on_without_it(waiting: Desk) -> None:
+    """What its draft node repeats meanwhile is no message about an unknown session, and asks for nothing."""
+    open_one(waiting, 1)
+    waiting.open("b", 2)
+    [verdict] = waiting.round()
+    assert isinstance(verdict, Verdict)
+    assert verdict.session_id == session_id(2)
+    for message in (Ack(session_id(1), 1, 3), waiting.session().opened):
+        assert waiting.up("a", message) == []
+    assert waiting.core.refusals.total() == 0
+    assert take_turn(waiting) == 1
+    waiting.acknowledge()
+    assert {message.session_id for message in waiting.round() if isinstance(message, Verdict)} == {
+        session_id(1),
+        session_id(2),
+    }
+    assert next_number(waiting) is None
+
+
+def test_only_what_opens_again_need_not_wait(waiting: Desk) -> None:
+    """What others have sent must not be known: the time until the answer would tell."""
+    open_one(waiting, 1)
+    take_turn(waiting)
+    open_one(waiting, 1, epoch=2)
+    assert next_number(waiting) is None
+    open_one(waiting, 1, OTHER, epoch=3)
+    assert next_number(waiting) == 1
+    open_one(waiting, 2)
+    waiting.up("a", Close(session_id(1), 3))
+    assert next_number(waiting) == 2
+
+
+def test_clients_take_turns_with_their_oldest_sessions(waiting: Desk) -> None:
+    for number in (1, 2, 3):
+        open_one(waiting, number)
+    open_one(waiting, 9, peer="b")
+    assert [take_turn(waiting) for _ in range(5)] == [1, 9, 2, 3, None]
+
+
+def test_a_client_that_is_new_each_time_comes_after_those_that_waited(waiting: Desk) -> None:
+    """Without keys, anybody may have any number of names."""
+    for number in (1, 2):
+        open_one(waiting, number)
+    turns = []
+    for number in range(10, 14):
+        waiting.now += 0.25
+        waiting.hello(f"new-{number}", boot_id=b"new-%d--" % number)
+        open_one(waiting, number, peer=f"new-{number}")
+        turns.append(take_turn(waiting))
+    assert turns == [1, 10, 2, 11]
+
+
+def test_what_opens_again_while_its_form_is_compiled_has_the_result(waiting: Desk, constraints: Constraints) -> None:
+    """Each line that fails for a moment would else cost a turn."""
+    open_one(waiting, 1)
+    asked = waiting.core.register.next_to_compile()
+    open_one(waiting, 1, epoch=2)
+    assert asked is not None
+    assert waiting.core.compiled(asked, constraints.get(ONE), waiting.now) == []
+    assert [message.epoch for message in waiting.round() if isinstance(message, Verdict)] == [2]
+
+
+def test_the_result_for_another_form_is_dropped(waiting: Desk, constraints: Constraints) -> None:
+    open_one(waiting, 1)
+    asked = waiting.core.register.next_to_compile()
+    open_one(waiting, 1, OTHER, epoch=2)
+    assert asked is not None
+    assert waiting.core.compiled(asked, constraints.get(ONE), waiting.now) == []
+    assert next_number(waiting) == 1
+    assert constraints.holders == []
+
+
+def test_a_form_that_does_not_compile_is_refused_in_the_newest_epoch(waiting: Desk) -> None:
+    wrong = Constraint("regex", "a(")
+    open_one(waiting, 1, wrong)
+    open_one(waiting, 1, wrong, epoch=2)
+    [send] = waiting.compile()
+    assert isinstance(send.message, Refusal)
+    assert (send.message.code, send.message.epoch) == ("constraint", 2)
+    assert waiting.core.sessions == {}
+
+
+ENDS: dict[str, Callable[[Desk], object]] = {
+    "a close": lambda desk: desk.up("a", Close(session_id(1), 1)),
+    "a leave": lambda desk: desk.up("a", Leave()),
+    "a lost lease": lambda desk: desk.core.tick(desk.now + 1e6),
+    "a bar": lambda desk: [desk.core.reject(b"a", ProtocolError("malformed"), desk.now) for _ in range(200)],
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_nothing_waits_for_a_sender_that_is_gone(
+    waiting: Desk, constraints: Constraints, end: Callable[[Desk], object]
+) -> None:
+    open_one(waiting, 1)
+    asked = waiting.core.register.next_to_compile()
+    end(waiting)
+    assert next_number(waiting) is None
+    assert asked is not None
+    assert waiting.core.compiled(asked, constraints.get(ONE), waiting.now) == []
+    assert (waiting.core.sessions, constraints.holders) == ({}, [])
+
+
+def test_what_waits_is_checked_counted_and_limited_like_every_session(constraints: Constraints) -> None:
+    desk = Desk(constraints=constraints, max_client_sessions=2)
+    desk.hello("a")
+    desk.compiles = False
+    codes = []
+    for number, prompt in ((1, (1,) * 1000), (2, (1, 2)), (3, (1, 2)), (4, (1, 2))):
+        answers = desk.open("a", number, prompt=prompt, constraint=ONE, stop_ids=tuple(VOCABULARY.eos_ids))
+        codes.append(answers[0].code if answers and isinstance(answers[0], Refusal) else None)
+    assert codes == ["prompt", None, None, "too_many_sessions"]
+    assert desk.core.rate_limiter._records[b"a"].messages > 5.0  # the Hello, four openings, and their tokens
+
+
+def test_a_promise_is_decided_when_the_form_is_compiled(constraints: Constraints) -> None:
+    """Its time runs from the opening; a promise before would not know of the wait."""
+    desk = Desk(constraints=constraints, admission="dp", cost=Linear(0.01, 0.0))
+    desk.hello("a")
+    desk.compiles = False
+    slo = Slo(Objectives(ttft_s=5.0))
+    open_one(desk, 1, slo=slo)
+    assert not desk.core.promises.has_undecided
+    desk.core.tick(desk.now)
+    desk.core.plan(desk.now)
+    assert desk.core.wake_at > desk.now
+    assert take_turn(desk) == 1
+    assert desk.core.promises.has_undecided
+    desk.core.admit(desk.now)
+    assert desk.session().promised
+    assert desk.session().deadline.due == 5.0
+
+
+def test_time_without_a_compiled_form_is_no_time_without_goodput(waiting: Desk) -> None:
+    waiting.open("b", 2)
+    open_one(waiting, 1)
+    for _ in range(3):
+        waiting.round()
+        waiting.acknowledge(2)
+    take_turn(waiting)
+    assert waiting.session(1).client.observed_round == waiting.core.num_rounds == 3
