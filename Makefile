@@ -87,7 +87,7 @@ experiments: $(READY)
 experiments-quick: $(READY)
 	$(BIN)/python -m experiments --quick $(ARGS)
 
-# Runs every notebook from its source and writes what it shows beside it; ARGS=convergence for one of them.
+# Runs every notebook from its source and writes what it shows beside it; ARGS=promises for one of them.
 notebooks: $(READY)
 	$(BIN)/python -m experiments.harness.notebooks $(ARGS)
 

@@ -91,14 +91,7 @@ class DraftConfig(Settings):
     preset: str | None = options.preset(options.DRAFTING)
     verification: Verification = options.verification()
     proposal: str = options.proposal()
-    max_draft: int = option(
-        MAX_DRAFT,
-        minimum=0,
-        maximum=MAX_DRAFT,
-        group=options.DRAFTING,
-        help="longest draft wanted; 0 is no speculation",
-        metavar="N",
-    )
+    max_draft: int = MAX_DRAFT  # longest draft wanted; 0: no speculation
     drafter: Drafter = option(
         "auto", choices=get_args(Drafter), group=options.DRAFTING, help="of requests that name none; auto: what pays"
     )

@@ -19,7 +19,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from experiments.harness import styles
+from experiments.harness import benchmark, styles
 from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
 from experiments.simulation.arrays import rows
@@ -28,11 +28,15 @@ from experiments.simulation.arrays.rows import RowPolicy
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
+from goodspeed.fair.policies import ClientState, create, gradient
 from goodspeed.fair.round_time import Linear
 
 MACHINES_S = 60.0
 ARRAYS_S = 300.0
 MEMORY_GB = 4.0
+SCHEDULING_US = {8: 100.0, 1_000: 1e3, 1_000_000: 1e6}
+LISTED = 10_000  # clients beyond which only the array form is timed
+MAX_DRAFT = 32
 WARM_UP = 3  # rounds in which the sessions of the state machines are opened
 TEXT = 300  # tokens of a text that the state machines' clients ask for
 
@@ -52,6 +56,7 @@ class Config:
     beta: float
     state_machines: tuple[int, int]  # clients, rounds
     arrays: list[tuple[int, int]]
+    scheduling: list[tuple[int, int]]  # clients, repetitions
 
     def with_policy(self, name: str) -> Config:
         """The same with one more policy to compare."""
@@ -159,13 +164,32 @@ def speed(what: str, num_clients: int, num_rounds: int, num_client_rounds: int, 
     }
 
 
+def scheduling(config: Config, num_clients: int, repetitions: int) -> dict[str, Any]:
+    """This thread's median CPU time of Eq. (5) for one round.
+
+    Timed is the form that the verify node calls, with lists; beyond LISTED clients that with arrays. Goodput is 1 to 6
+    tokens a round, weights are 1 or 2, drafts are MAX_DRAFT tokens at most.
+    """
+    random, budget = np.random.default_rng(config.seed), config.budget(num_clients)
+    goodput, weight = random.uniform(1.0, 6.0, num_clients), random.choice([1.0, 2.0], num_clients)
+    columns = (config.rates(num_clients), goodput, weight, np.full(num_clients, MAX_DRAFT))
+    if num_clients <= LISTED:
+        policy, states = create("gradient"), [ClientState(*row) for row in zip(*map(list, columns), strict=True)]
+        seconds = benchmark.median_s(lambda: policy.allocate(states, budget), repetitions, warm_up=1)
+    else:
+        seconds = benchmark.median_s(lambda: gradient.allocate_arrays(*columns, budget), repetitions, warm_up=1)
+    return {"num_clients": num_clients, "budget": budget, "cpu_us": 1e6 * seconds}
+
+
 def experiment(config: Config) -> Outcome:
+    times = [scheduling(config, *size) for size in config.scheduling]
     speeds = [machines_speed(config), *(arrays_speed(config, *size) for size in parts("speeds", config.arrays))]
     memory_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     cases = parts("sizes and policies", product(config.sizes, config.policies))
     table = [fairness(config, *size, name) for size, name in cases]
-    findings = [*speed_findings(speeds), memory_finding(memory_gb), *fairness_findings(table)]
-    return Outcome(rows=table, findings=findings, facts={"speeds": speeds, "memory_gb": memory_gb})
+    findings = [*speed_findings(speeds), memory_finding(memory_gb), *scheduling_findings(times)]
+    facts = {"speeds": speeds, "memory_gb": memory_gb, "scheduling": times}
+    return Outcome(rows=table, findings=[*findings, *fairness_findings(table)], facts=facts)
 
 
 def speed_findings(speeds: Sequence[dict[str, Any]]) -> list[Finding]:
@@ -184,6 +208,16 @@ def speed_findings(speeds: Sequence[dict[str, Any]]) -> list[Finding]:
 
 def memory_finding(memory_gb: float) -> Finding:
     return Finding("memory of these, GB", memory_gb, wanted=f"at most {MEMORY_GB:g}", reached=memory_gb <= MEMORY_GB)
+
+
+def scheduling_findings(times: Sequence[dict[str, Any]]) -> list[Finding]:
+    findings = []
+    for each in times:
+        limit_us = SCHEDULING_US.get(each["num_clients"])
+        what = f"{each['num_clients']:,} clients, budget {each['budget']:,}: Eq. (5), us of CPU time a round"
+        wanted = {} if limit_us is None else {"wanted": f"at most {limit_us:g}", "reached": each["cpu_us"] <= limit_us}
+        findings.append(Finding(what, each["cpu_us"], **wanted))
+    return findings
 
 
 def fairness_findings(table: Sequence[dict[str, Any]]) -> list[Finding]:

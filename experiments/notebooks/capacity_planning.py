@@ -13,7 +13,7 @@
 # And is a user quicker than with plain decoding, where the GPU gives everybody a token a round and nobody drafts?
 #
 # **Computed, not measured.** The nodes' own state machines run in a simulation, with continuous rounds and the
-# time-aware `gradient`. How long a round takes comes from datasheets, or from a file that you have made with
+# `gradient` policy. How long a round takes comes from datasheets, or from a file that you have made with
 # `goodspeed profile --json > FILE`. Put your own figures into the next cell.
 
 # %%

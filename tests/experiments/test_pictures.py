@@ -1,7 +1,6 @@
 """The experiments' pictures, drawn from the committed results: nothing is cut off, covered, unexplained or alike."""
 
 from importlib import import_module
-from typing import Any
 
 import pytest
 from matplotlib.colors import to_rgb
@@ -102,7 +101,6 @@ def a_line():
         "x [s]",
         "y [m]",
         {"one": ([1, 2], [3.0, 4.0])},
-        bands={"one": [0.1, 0.1]},
         levels={"wanted": 3.5},
         limits={"full": 2},
         xscale="log",
@@ -123,11 +121,3 @@ def test_the_same_picture_is_the_same_bytes():
     first, again = a_line()._repr_png_(), a_line()._repr_png_()
     assert first == again
     assert first.startswith(b"\x89PNG")
-
-
-def test_stacked_parts_follow_each_other():
-    picture = plots.stacked("t", "s", ["a", "b"], {"one": [1, 2], "two": [3, 4], "none": [0, 0]})
-    (axes,) = picture.figure.axes
-    bars: list[Any] = list(axes.patches)
-    assert [(bar.get_x(), bar.get_width()) for bar in bars] == [(0, 1), (0, 2), (1, 3), (2, 4), (4, 0), (6, 0)]
-    assert axes.get_xlim() == pytest.approx((0.0, 1.05 * 6))  # the longest is not cut off

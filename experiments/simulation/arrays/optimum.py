@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats, check_budget
-from goodspeed.fair.policies.gradient import check_fairness
 
 NOTHING = 1e-9  # a token that is accepted more rarely is left out: the solver is better off without
 NEAR = 1e-5
@@ -43,60 +42,39 @@ def geometric(alphas: ArrayLike, length: int) -> Floats:
     return curves
 
 
-def optimum(
-    survival: ArrayLike,
-    budget: int,
-    *,
-    fairness: float = 1.0,
-    weights: ArrayLike = 1.0,
-    caps: ArrayLike | None = None,
-) -> Optimum:
-    """survival: [clients, lengths]; beyond its end nothing is accepted. caps: longest drafts [clients].
+def optimum(survival: ArrayLike, budget: int) -> Optimum:
+    """survival: [clients, lengths]; beyond its end nothing is accepted.
 
     Raises ConfigError for a value out of range, naming it.
     """
     check_budget(budget)
     curves = _checked_curves(survival)
-    num_clients, longest = curves.shape
-    weight = _for_each("weights", weights, num_clients)
-    most = np.minimum(_for_each("caps", longest if caps is None else caps, num_clients), min(longest, budget))
-    allowed = (np.arange(longest) < most[:, None]) & (curves > NOTHING)
-    if not check_fairness(fairness):
-        return _optimum(_best_decision(np.where(allowed, weight[:, None] * curves, 0.0), budget), curves, weight, 0.0)
+    allowed = (np.arange(curves.shape[1]) < budget) & (curves > NOTHING)
     taken = cp.Variable(curves.shape, nonneg=True)  # share of rounds in which the s-th token is drafted
-    goodput = 1.0 + cp.sum(cp.multiply(curves, taken), axis=1)
-    problem = cp.Problem(
-        cp.Maximize(_utility(goodput, weight, fairness)), [taken <= allowed.astype(np.float64), cp.sum(taken) <= budget]
-    )
+    utility = cp.sum(cp.log(1.0 + cp.sum(cp.multiply(curves, taken), axis=1)))
+    problem = cp.Problem(cp.Maximize(utility), [taken <= allowed.astype(np.float64), cp.sum(taken) <= budget])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # how far it is from the best is found out below
         try:
             problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
         except cp.SolverError as error:
-            raise NoOptimum(f"no optimum found at fairness {fairness:g}: {error}") from error
+            raise NoOptimum(f"no optimum found: {error}") from error
     if taken.value is None:
-        raise NoOptimum(f"no optimum found at fairness {fairness:g}: {problem.status}")
+        raise NoOptimum(f"no optimum found: {problem.status}")
     shares = np.clip(taken.value, 0.0, allowed)
-    best = _optimum(shares * min(1.0, budget / max(shares.sum(), NOTHING)), curves, weight, fairness)
-    slope = weight * best.goodput**-fairness
-    worth = np.where(allowed, slope[:, None] * curves, 0.0)
-    missing = float((worth * _best_decision(worth, budget)).sum() - slope @ (best.goodput - 1.0))
+    shares *= min(1.0, budget / max(shares.sum(), NOTHING))
+    goodput = 1.0 + (curves * shares).sum(axis=1)
+    best = Optimum(goodput, shares.sum(axis=1), float(utility_of(goodput)))
+    worth = np.where(allowed, curves / goodput[:, None], 0.0)
+    missing = float((worth * _best_decision(worth, budget)).sum() - ((goodput - 1.0) / goodput).sum())
     if missing > NEAR * max(1.0, abs(best.utility)):
-        raise NoOptimum(f"the solver's best at fairness {fairness:g} may lack {missing:.2g} of {best.utility:.6g}")
+        raise NoOptimum(f"the solver's best may lack {missing:.2g} of {best.utility:.6g}")
     return best
 
 
-def utility_of(goodput: ArrayLike, *, fairness: float = 1.0, weights: ArrayLike = 1.0) -> Floats:
-    """Sum over clients (the last axis) of w_i U(x_i): log x at fairness 1, else x^(1 - fairness) / (1 - fairness)."""
-    x = np.asarray(goodput, dtype=np.float64)
-    each = np.log(x) if fairness == 1.0 else x ** (1.0 - fairness) / (1.0 - fairness)
-    return np.asarray((np.asarray(weights) * each).sum(axis=-1))
-
-
-def _utility(goodput: cp.Expression, weight: Floats, fairness: float) -> cp.Expression:
-    if fairness == 1.0:
-        return weight @ cp.log(goodput)
-    return weight @ cp.power(goodput, 1.0 - fairness, approx=False) / (1.0 - fairness)
+def utility_of(goodput: ArrayLike) -> Floats:
+    """Sum of log goodput over clients (the last axis)."""
+    return np.asarray(np.log(np.asarray(goodput, dtype=np.float64)).sum(axis=-1))
 
 
 def _best_decision(worth: Floats, budget: int) -> Floats:
@@ -107,11 +85,6 @@ def _best_decision(worth: Floats, budget: int) -> Floats:
     above, tied = worth > price, worth == price
     shares: Floats = above + (budget - above.sum()) / max(tied.sum(), 1) * tied
     return shares
-
-
-def _optimum(taken: Floats, curves: Floats, weight: Floats, fairness: float) -> Optimum:
-    goodput = 1.0 + (curves * taken).sum(axis=1)
-    return Optimum(goodput, taken.sum(axis=1), float(utility_of(goodput, fairness=fairness, weights=weight)))
 
 
 def _checked_curves(survival: ArrayLike) -> Floats:
@@ -125,14 +98,3 @@ def _checked_curves(survival: ArrayLike) -> Floats:
             f"survival of client {wrong[0]} is {curves[wrong[0]]}; it begins at 1 at most and never rises"
         )
     return curves
-
-
-def _for_each(name: str, values: ArrayLike, num_clients: int) -> Floats:
-    array = np.array(values, dtype=np.float64)
-    if array.shape not in ((), (num_clients,)):
-        raise ConfigError(
-            f"{name} must be one number, or one for each of {num_clients} clients; shape is {array.shape}"
-        )
-    if not (np.isfinite(array) & (array >= 0.0)).all():
-        raise ConfigError(f"{name} must be 0 or more, and finite; they are {array}")
-    return np.broadcast_to(array, (num_clients,))

@@ -7,7 +7,6 @@ nothing about time: probes come after `probe_rounds`, as where round trips are s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,14 +23,13 @@ from verify_node.scheduler.allocate import INITIAL_GOODPUT, INITIAL_WORTH, TRIED
 
 @dataclass(frozen=True)
 class ArraySettings:
-    """Settings that all worlds share; `weights` one for each client, or one for all."""
+    """Settings that all worlds share; all clients have weight 1."""
 
     num_clients: int
     budget: int
     eta: float = 0.1
     beta: float = 0.1
     num_worlds: int = 1
-    weights: Sequence[float] | float = 1.0
     max_draft: int = MAX_DRAFT
     probe_rounds: int = TRIED_AGAIN
     initial_acceptance: float = INITIAL_ACCEPTANCE
@@ -60,7 +58,7 @@ class Worlds:
         self.goodput = np.full(shape, settings.initial_goodput)
         self.eta: Floats | float = settings.eta  # may be set anew between rounds, also for each client alone
         self._zero_since = np.full(shape, -1)  # round since which a client waits for a probe, or -1
-        self._weights = np.broadcast_to(np.asarray(settings.weights, dtype=np.float64), shape)
+        self._weights = np.ones(shape)
         self._caps = np.full(shape, min(settings.max_draft, settings.budget))
         self._policy = policy
         self._agreement = agreement

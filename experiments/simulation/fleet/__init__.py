@@ -3,5 +3,5 @@
 - `world.py`, `draft.py`: such a world, and a draft node in it; `table.py`: what verify nodes are told of each other.
 - `worlds.py`: settings drawn from a seed; `checks.py`: what must hold in all of them.
 
-`experiments/simulation/fleet_faults.py` is the command. Nodes' rules are those that serve.
+`experiments/simulation/faults.py --fleet` is the command. Nodes' rules are those that serve.
 """

@@ -9,10 +9,9 @@ import pytest
 from draft_node.core.session import Session
 from experiments.simulation.checking.allowed_wait import patience_s, shares_a_fate
 from experiments.simulation.checking.checks import Silence, look_back
-from experiments.simulation.checking.playing import LIMIT_S
 from experiments.simulation.checking.worlds import some_settings
 from experiments.simulation.clock import Clock, Watch
-from experiments.simulation.faults import main, play
+from experiments.simulation.faults import LIMIT_S, main, play
 from experiments.simulation.settings import Faults, Settings, with_faults
 from experiments.simulation.texts.text import alone
 from experiments.simulation.world import World

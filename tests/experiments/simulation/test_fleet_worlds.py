@@ -8,9 +8,9 @@ import pytest
 from draft_node.core.core import DraftCore
 from draft_node.core.links import Links
 from draft_node.core.session import Session
+from experiments.simulation.faults import main, play_fleet
 from experiments.simulation.fleet.world import FleetWorld
 from experiments.simulation.fleet.worlds import some_fleet
-from experiments.simulation.fleet_faults import main, play
 from experiments.simulation.settings import Fleet, Settings, with_faults
 from experiments.simulation.texts.text import alone
 from experiments.simulation.world import World
@@ -35,7 +35,7 @@ def total(world, name):
 
 @pytest.mark.thorough
 def test_nothing_is_found_in_many_worlds(capsys):
-    code, report = run(capsys, "--rounds", "10000", "--first", "100")
+    code, report = run(capsys, "--fleet", "--seeds", "12", "--first", "100")
     assert code == 0, report
     # So that something happens in these worlds: a dozen of them, whose texts are short.
     assert report["num_redirects"] > 50
@@ -51,13 +51,13 @@ def test_one_verify_node_of_a_fleet_writes_what_one_alone_does():
 
 
 def test_a_seed_plays_again_in_the_same_way():
-    (first, _), (again, _) = play(6, KILLED), play(6, KILLED)
+    (first, _), (again, _) = play_fleet(6, KILLED), play_fleet(6, KILLED)
     assert first.clock.num_events == again.clock.num_events
     assert [one.delivered for one in generations(first)] == [one.delivered for one in generations(again)]
 
 
 def test_texts_outlive_the_verify_nodes_that_they_began_at():
-    worlds = [play(seed, KILLED) for seed in range(3)]
+    worlds = [play_fleet(seed, KILLED) for seed in range(3)]
     assert all(found.what == [] for _, found in worlds)
     assert sum(total(world, "num_moves") for world, _ in worlds) > 3
     assert all(one.finish for world, _ in worlds for one in generations(world))
@@ -67,14 +67,14 @@ def test_texts_outlive_the_verify_nodes_that_they_began_at():
 def test_verify_nodes_that_stop_send_their_texts_on():
     often = with_faults(CALM, down_s=0.5, connections=True)
     rolling = replace(often, fleet=Fleet(roll_every_s=2.0), num_sessions=20, min_tokens=40, max_sessions=100)
-    world, found = play(1, rolling)
+    world, found = play_fleet(1, rolling)
     assert found.what == []
     assert total(world, "num_redirects") > 0
     assert all(one.finish for one in generations(world))
 
 
 def test_nobody_is_sent_in_circles_for_ever():
-    world, found = play(2, CIRCLES)
+    world, found = play_fleet(2, CIRCLES)
     assert found.what == []
     assert total(world, "num_redirects") > 10
     assert max(draft.most_redirects for draft in world.fleet_drafts) == 0
@@ -83,7 +83,7 @@ def test_nobody_is_sent_in_circles_for_ever():
 def test_a_text_goes_on_where_its_target_is_though_another_came_back():
     settings = with_faults(KILLED, retarget=1.0)
     for seed in range(2):
-        world, found = play(seed, settings)
+        world, found = play_fleet(seed, settings)
         assert found.what == []
         for one in generations(world):
             assert (
@@ -94,7 +94,7 @@ def test_a_text_goes_on_where_its_target_is_though_another_came_back():
 @pytest.mark.thorough
 def test_a_large_fleet(capsys):
     settings = replace(CALM, num_verifies=64, num_clients=3, num_sessions=2, max_sessions=1)
-    world, found = play(1, settings)
+    world, found = play_fleet(1, settings)
     assert found.what == []
     assert len({boot for draft in world.fleet_drafts for boot in draft.core.links.directory.addresses()}) == 64
 
@@ -109,7 +109,7 @@ def test_a_session_that_listens_to_whom_it_left_is_found(monkeypatch):
     monkeypatch.setattr(DraftCore, "_session_on", lambda core, link, session_id: core.sessions.get(session_id))
     monkeypatch.setattr(Session, "connect", lambda session, now, *there: session._open(now))
     monkeypatch.setattr(Session, "receive", _whatever_the_epoch)
-    assert any(play(seed, with_faults(CIRCLES, jitter_s=0.5), limit_s=100.0)[1].what for seed in range(3))
+    assert any(play_fleet(seed, with_faults(CIRCLES, jitter_s=0.5), limit_s=100.0)[1].what for seed in range(3))
 
 
 def _whatever_the_epoch(session, message, now):
@@ -121,4 +121,4 @@ def _whatever_the_epoch(session, message, now):
 def test_sessions_that_never_leave_a_dead_verify_node_are_found(monkeypatch):
     monkeypatch.setattr(Links, "_waits_until", lambda links, session_id, own: 1e9)
     gone = replace(CALM, fleet=Fleet(gone_every_s=0.2), num_sessions=10)
-    assert any(play(seed, gone, limit_s=100.0)[1].what for seed in range(3))
+    assert any(play_fleet(seed, gone, limit_s=100.0)[1].what for seed in range(3))

@@ -10,7 +10,7 @@ from nbclient.exceptions import CellExecutionError
 
 from experiments.harness import notebooks as pairing
 
-NAMES = ("capacity_planning", "convergence", "fairness", "promises", "slo_cost", "time_distribution")
+NAMES = ("capacity_planning", "promises")
 MAX_BYTES = 150_000
 
 

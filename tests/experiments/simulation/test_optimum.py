@@ -12,10 +12,10 @@ from goodspeed.errors import ConfigError
 CURVE = (0.95, 0.6, 0.55, 0.1, 0.05)  # as no alpha would have it
 
 
-def decisions(curves, budget, caps):
+def decisions(curves, budget):
     """mu of every decision [decisions, clients]."""
     tokens = np.concatenate([np.ones((len(curves), 1)), 1 + np.cumsum(curves, axis=1)], axis=1)
-    every = itertools.product(*(range(int(min(cap, budget, curves.shape[1])) + 1) for cap in caps))
+    every = itertools.product(range(min(budget, curves.shape[1]) + 1), repeat=len(curves))
     return np.array([[tokens[i, k] for i, k in enumerate(chosen)] for chosen in every if sum(chosen) <= budget])
 
 
@@ -26,26 +26,20 @@ def test_two_equal_clients_share_an_odd_token():
     assert best.utility == pytest.approx(2 * np.log(1.25))
 
 
-def test_weights_caps_and_fairness_by_hand():
-    curves = [(0.5, 0.4), (0.5, 0.4)]
-    assert optimum(curves, 2, weights=[1.0, 0.0]).goodput == pytest.approx([1.9, 1.0], abs=1e-6)
-    assert optimum(curves, 2, caps=[0, 1]).goodput == pytest.approx([1.0, 1.5], abs=1e-6)
-    assert optimum([(0.9, 0.8), (0.5, 0.4)], 2, fairness=0).goodput.tolist() == [2.7, 1.0]
-    assert optimum([(0.5, 0.4), (0.5, 0.1)], 1, fairness=0).lengths.tolist() == [0.5, 0.5]
-    assert optimum([(0.5, 0.0), (0.5, 0.4)], 9, fairness=0).lengths.tolist() == [1.0, 2.0]
-    assert optimum(curves, 0).utility == pytest.approx(0.0)
+def test_a_surplus_goes_where_it_brings_something():
+    assert optimum([(0.5, 0.0), (0.5, 0.4)], 9).lengths == pytest.approx([1.0, 2.0], abs=1e-4)
+    assert optimum([(0.5, 0.4), (0.5, 0.4)], 0).utility == pytest.approx(0.0)
 
 
-@pytest.mark.parametrize("fairness", [0.0, 0.5, 1.0, 2.0, 3.7])
-@pytest.mark.parametrize("seed", range(4))
-def test_no_mixture_of_decisions_is_better(seed, fairness):
+@pytest.mark.parametrize("seed", range(8))
+def test_no_mixture_of_decisions_is_better(seed):
     """x* lies among the mixtures, and no decision lies beyond the tangent there (so, by concavity, no mixture does)."""
     random = np.random.default_rng(seed)
     curves = np.vstack([geometric(random.uniform(0.1, 0.95, 3), 5), CURVE])
-    weights, caps, budget = random.uniform(0.5, 2, 4), random.integers(2, 6, 4), int(random.integers(3, 9))
-    best = optimum(curves, budget, fairness=fairness, weights=weights, caps=caps)
-    every = decisions(curves, budget, caps)
-    slope = weights * best.goodput**-fairness
+    budget = int(random.integers(3, 12))
+    best = optimum(curves, budget)
+    every = decisions(curves, budget)
+    slope = 1.0 / best.goodput
     assert (every @ slope).max() <= slope @ best.goodput + 1e-5
     mixture = linprog(
         np.zeros(len(every)),
@@ -56,13 +50,12 @@ def test_no_mixture_of_decisions_is_better(seed, fairness):
         method="highs",
     )
     assert mixture.status == 0, mixture.message
-    assert best.utility == pytest.approx(utility_of(best.goodput, fairness=fairness, weights=weights))
-    assert best.lengths.sum() == pytest.approx(min(budget, caps.sum()), abs=1e-5)
+    assert best.utility == pytest.approx(np.log(best.goodput).sum())
+    assert best.lengths.sum() == pytest.approx(budget, abs=1e-5)
 
 
 def test_utility_is_a_sum_over_the_last_axis():
     assert utility_of([[1.0, np.e], [1.0, 1.0]]) == pytest.approx([1.0, 0.0])
-    assert utility_of([4.0, 4.0], fairness=0.5, weights=[1.0, 2.0]) == pytest.approx(12.0)
 
 
 @pytest.mark.parametrize(
@@ -73,13 +66,9 @@ def test_utility_is_a_sum_over_the_last_axis():
         ({"survival": [[1.5]]}, "client 0.*begins at 1"),
         ({"survival": [[float("nan")]]}, "client 0"),
         ({"budget": -1}, "budget"),
-        ({"fairness": -1.0}, "fairness"),
-        ({"weights": [1.0, 2.0, 3.0]}, "weights.*2 clients"),
-        ({"caps": [1.0, float("nan")]}, "caps"),
-        ({"weights": -1.0}, "weights"),
     ],
 )
 def test_bad_values_are_refused_by_name(wrong, message):
     values = {"survival": [[0.5, 0.4], [0.5, 0.4]], "budget": 3} | wrong
     with pytest.raises(ConfigError, match=message):
-        optimum(values.pop("survival"), values.pop("budget"), **values)
+        optimum(**values)

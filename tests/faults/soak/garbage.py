@@ -16,18 +16,22 @@ from goodspeed.wire import keys
 from goodspeed.wire.handshake import VERSION, Heartbeat, Hello
 from goodspeed.wire.messages import Ack, Close
 from goodspeed.wire.zmq.authentication import ClientKeys, client_options
+from tests.fuzz.damage import damaged
 
 CONNECT_TIMEOUT_S = 2.0
 MAX_BYTES = 600
 GREETING = (
     b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00CURVE" + bytes(15) + bytes(32)
 )  # of ZMTP 3, and then nonsense
-MESSAGES = (
-    Hello(VERSION, "stranger", b"bootboot", "t"),
-    Heartbeat(b"bootboot"),
-    Ack(bytes(16), 1, 3),
-    Close(bytes(16), 1),
-)
+MESSAGES = [
+    msgspec.msgpack.encode(message)
+    for message in (
+        Hello(VERSION, "stranger", b"bootboot", "t"),
+        Heartbeat(b"bootboot"),
+        Ack(bytes(16), 1, 3),
+        Close(bytes(16), 1),
+    )
+]
 
 
 def throw(targets: list[str], folder: Path, name: str, num_messages: int, seed: float) -> None:
@@ -40,17 +44,7 @@ def throw(targets: list[str], folder: Path, name: str, num_messages: int, seed: 
             b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 40\r\n\r\n",
         ):
             _throw_raw(target, opening + rng.randbytes(rng.randrange(1, MAX_BYTES)))
-    _throw_messages(targets[0], folder, name, [nonsense(rng) for _ in range(num_messages)])
-
-
-def nonsense(rng: random.Random) -> bytes:
-    """Random bytes, or a message of ours that something happened to."""
-    if rng.random() < 0.3:
-        return rng.randbytes(rng.randrange(MAX_BYTES))
-    data = bytearray(msgspec.msgpack.encode(rng.choice(MESSAGES)))
-    for _ in range(rng.randrange(3)):
-        data[rng.randrange(len(data))] = rng.randrange(256)
-    return bytes(data[: rng.randrange(1, len(data) + 1)])
+    _throw_messages(targets[0], folder, name, [damaged(rng.choice(MESSAGES), rng) for _ in range(num_messages)])
 
 
 def _throw_raw(target: str, data: bytes) -> None:
