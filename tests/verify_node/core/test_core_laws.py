@@ -5,6 +5,8 @@ Two clients with a few sessions each; a message may be honest, changed in any fi
 
 from collections.abc import Sequence
 from itertools import count
+from types import SimpleNamespace
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -12,13 +14,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from experiments.simulation.checking.worlds import Phases
+from goodspeed.constraint.compiling import Compiled, CompiledConstraint, Constraints
+from goodspeed.errors import ConstraintError
 from goodspeed.exact.positions import certain
 from goodspeed.wire.fields import NodeSource
+from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, Refusal, UpMessage, Verdict
+from tests.constraint.babbler import VOCABULARY
 from tests.fakes import VOCAB, Desk, make_hello, make_open, next_token, session_id, told
 from verify_node.core.replies import Send
 from verify_node.scheduler.round import Outcome, Round
+from verify_node.session.session import Session
 
 PEERS = ("a", "b")
 OWNERS = {1: "a", 2: "a", 3: "a", 4: "b", 5: "b"}
@@ -30,6 +37,19 @@ numbers = st.sampled_from(sorted(OWNERS))
 tokens = st.lists(st.integers(0, VOCAB + 1), max_size=8).map(tuple)
 
 
+FORMS = (None, Constraint("regex", "a"), Constraint("regex", "b"), Constraint("regex", "wrong"))
+END = 0  # of every text with a form
+
+
+class Forms(Constraints):
+    """Compiles nothing, since the target reads no forms; one is wrong."""
+
+    table: Any = SimpleNamespace(eos_ids=frozenset({END}))
+
+    def compiled(self, constraint: Constraint) -> Compiled:
+        return ConstraintError("wrong") if constraint == FORMS[-1] else CompiledConstraint(self.table, constraint)
+
+
 class CoreLaws(RuleBasedStateMachine):
     """Beside the core there is only what was said, and the round that the target computes."""
 
@@ -37,6 +57,7 @@ class CoreLaws(RuleBasedStateMachine):
         super().__init__()
         self.said: list[tuple[str, UpMessage]] = []
         self.in_flight: Round | None = None
+        self.asked: Session | None = None  # whose form is compiled
 
     @initialize(
         budget=st.sampled_from([1, 3, 8]),
@@ -58,11 +79,13 @@ class CoreLaws(RuleBasedStateMachine):
             rounds=rounds,
             policy=Phases(1) if policy == "phases" else policy,
             max_sessions=max_sessions,
+            constraints=Forms(VOCABULARY),
         )
+        self.desk.compiles = False
         for peer in PEERS:
             self._say(peer, make_hello(peer))
         for number, length in enumerate(lengths, start=1):
-            self.open(number, length, stops=False, logprobs=number % 2 == 0)
+            self.open(number, length, stops=False, logprobs=number % 2 == 0, form=None)
 
     # -- what draft nodes say --------------------------------------------------------------------------------------
 
@@ -76,17 +99,40 @@ class CoreLaws(RuleBasedStateMachine):
     def hello(self, peer: str, restarted: bool) -> None:
         self._say(peer, make_hello(peer, boot_id=b"another-" if restarted else peer.encode().rjust(8)))
 
-    @rule(number=numbers, length=st.integers(1, 14), stops=st.booleans(), logprobs=st.booleans())
-    def open(self, number: int, length: int, stops: bool, logprobs: bool) -> None:
+    @rule(
+        number=numbers,
+        length=st.integers(1, 14),
+        stops=st.booleans(),
+        logprobs=st.booleans(),
+        form=st.sampled_from(FORMS),
+    )
+    def open(self, number: int, length: int, stops: bool, logprobs: bool, form: Constraint | None) -> None:
         opened = make_open(
             number,
             prompt=(1,) * length,
             max_tokens=MAX_TOKENS,
-            stop_ids=(0,) * stops,
+            stop_ids=(END,) * (stops or form is not None),
+            constraint=form,
             verification="ratio" if number in BY_RATIO else "match",
             num_logprobs=1 if logprobs else None,
         )
         self._say(OWNERS[number], opened)
+
+    @rule(number=numbers, form=st.sampled_from(FORMS))
+    def exchange_the_form(self, number: int, form: Constraint | None) -> None:
+        if session := self.desk.core.sessions.get(session_id(number)):
+            opened = replace(session.opened, epoch=session.epoch + 1, constraint=form, stop_ids=(END,))
+            self._say(OWNERS[number], opened)
+
+    @rule()
+    def compile_one(self) -> None:
+        """Of two calls, the first begins and the second ends it."""
+        if self.asked is None:
+            self.asked = self.desk.core.register.next_to_compile()
+        elif (constraint := self.asked.opened.constraint) is not None:
+            asked, self.asked = self.asked, None
+            result = Forms(VOCABULARY).compiled(constraint)
+            self._look_at([send.message for send in self.desk.core.compiled(asked, result, self.desk.now)])
 
     @rule(number=numbers, kept=st.floats(0, 1))
     def open_again(self, number: int, kept: float) -> None:
@@ -299,6 +345,7 @@ class CoreLaws(RuleBasedStateMachine):
         for peer in PEERS:
             self.desk.hello(peer)
         for _ in range(MANY):
+            self.desk.compile()
             for number in OWNERS:
                 self.acknowledge_all(number)
             self.some_rounds(0.7, 1)
