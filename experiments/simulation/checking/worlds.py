@@ -46,11 +46,8 @@ MIN_WAYS = 10
 DRAFT_COSTS = (Linear(fixed_s=0.002), Linear(fixed_s=0.002), Linear(fixed_s=0.05))
 
 
-def some_settings(seed: int, *, absences: bool = True) -> Settings:
-    """Anything at all, half of it with the daemons' own policy and rounds; seeds have nothing in common.
-
-    absences: also nodes that stop, stay away or are gone on without, and connections that end.
-    """
+def some_settings(seed: int) -> Settings:
+    """Anything at all, half of it with the daemons' own policy and rounds; seeds have nothing in common."""
     rng = random.Random(seed)
     is_default = rng.random() < 0.5
     settings = Settings(
@@ -84,8 +81,7 @@ def some_settings(seed: int, *, absences: bool = True) -> Settings:
     settings = with_faults(settings, retarget=retarget)
     order = random.Random(f"order {seed}").choice(["fcfs", "fcfs", "las", "sjf", "laps"])
     settings = replace(settings, order=order)
-    settings = _with_absences(settings, seed) if absences else settings
-    return _with_ngrams(settings, seed)
+    return _with_ngrams(_with_absences(settings, seed), seed)
 
 
 def _with_absences(settings: Settings, seed: int) -> Settings:

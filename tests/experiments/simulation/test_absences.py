@@ -4,7 +4,6 @@ For every ending there is a world in which it is earned, and one, broken on purp
 """
 
 from dataclasses import replace
-from math import inf
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from draft_node.core.actions import Fail, Tell
 from draft_node.core.core import DraftCore
 from experiments.simulation.checking.checks import Findings
-from experiments.simulation.checking.worlds import some_settings
 from experiments.simulation.faults import play
 from experiments.simulation.nodes.users import Generation
 from experiments.simulation.settings import Settings, with_faults
@@ -90,16 +88,6 @@ def test_connections_that_end_cost_time_only(fault: dict[str, float]) -> None:
     assert all(text.finish for text in texts)
     assert all(world.num_faults_in_all for world in worlds)
     assert any(b"/" in draft.connection.peer_id for world in worlds for draft in world.drafts)
-
-
-def test_worlds_in_which_no_absence_strikes_are_the_same_as_ever() -> None:
-    calm = [seed for seed in range(100) if not some_settings(seed).faults.connections]
-    assert len(calm) > 5
-    for seed in calm:
-        assert some_settings(seed).faults == some_settings(seed, absences=False).faults
-    unhurried = next(seed for seed in calm if some_settings(seed).connect_timeout_s == inf)
-    (now, _), (before, _) = play(unhurried), play(unhurried, some_settings(unhurried, absences=False))
-    assert now.clock.num_events == before.clock.num_events
 
 
 # -- what is wrong is found --------------------------------------------------------------------------------------------
