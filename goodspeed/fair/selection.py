@@ -204,6 +204,16 @@ def take_needed(
     return Taken(counts, value), feasible
 
 
+def net_worth(alone: float, value: float, part: float) -> float:
+    """Returns what an accepted drafted token brings, net of the time that verifying drafts takes, on average.
+
+    In tokens of plain decoding, whose rounds bring a token a session: the more a round brings, the dearer is its time.
+    alone, value: the worth of a round without its drafted tokens, and with them. part: the first one's part of the
+    other's time. 0 where drafts bring no more than their time would.
+    """
+    return max(0.0, alone / value - (1.0 - part) * alone / (value - alone))
+
+
 def _num_worth(falling: Sequence[float], sums: Sequence[float], num_first: int, cost: Cost) -> int:
     """Returns how many values are worth their cost. sums: the round's worth with 0, 1, 2, ... of the values."""
     round_s, price = cost

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goodspeed.errors import ConfigError
+from goodspeed.fair.selection import net_worth
 from goodspeed.selection import Candidate, select
 
 
@@ -233,3 +234,16 @@ def test_the_worked_example_of_adaserve(needs: tuple[float, float], nodes: list[
 def test_needs_beyond_the_budget_of_adaserves_example_are_infeasible() -> None:
     candidates = [Candidate(odds, parents, need=1.5) for odds, parents in FIG_5]
     assert not select(candidates, 6).feasible
+
+
+@pytest.mark.parametrize(
+    ("value", "part", "net"),
+    [
+        (16.0, 1.0, 0.5),  # drafts take no time, and a round brings twice as much: its time is twice as dear
+        (16.0, 0.5, 0.0),  # it also takes twice as long
+        (16.0, 0.4, 0.0),  # drafts that bring less than their time
+        (10.0, 0.9, 0.4),
+    ],
+)
+def test_a_drafted_token_is_worth_what_the_time_of_its_verification_leaves(value: float, part: float, net: float):
+    assert net_worth(8.0, value, part) == pytest.approx(net)

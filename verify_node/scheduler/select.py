@@ -17,17 +17,10 @@ from msgspec.structs import replace as replace_fields
 
 from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.refined import Refined
-from goodspeed.fair.selection import Candidate, Cost, Ranked, path_probability, rank, take, take_needed
+from goodspeed.fair.selection import Candidate, Cost, Ranked, net_worth, path_probability, rank, take, take_needed
 from goodspeed.wire import probabilities
 from verify_node.scheduler.allocate import limits_of_clients
-from verify_node.scheduler.drafts import (
-    FLOOR,
-    SelfDrafts,
-    Wanting,
-    claimed_probabilities,
-    num_expected,
-    of_draft,
-)
+from verify_node.scheduler.drafts import FLOOR, SelfDrafts, Wanting, claimed_probabilities, num_expected, of_draft
 from verify_node.scheduler.round import OwnDraft, Round, RoundLimits
 from verify_node.session.client import Client
 from verify_node.session.drafted import Drafted
@@ -53,7 +46,7 @@ class PendingDraft(NamedTuple):
     """A draft that may be in flight, of a ready session."""
 
     session: Session
-    num_expected: float  # additional accepted tokens if the round waits for it
+    num_expected: float  # additional accepted tokens if the round waits for it, net of the time that they take
     of_model: bool = False  # expects a new draft of its draft model; else an answer to a verdict
 
     @property
@@ -120,6 +113,7 @@ class ByWorth(Choice):
         self._drafting_s = 0.0  # of the verify node's draft model in a round, smoothed
         self._worth_per_s = 0.0  # expected in the previous round
         self._least_value = 0.0  # worth x path probability that a token needed in the previous round
+        self._net = 1.0  # what an accepted drafted token brings beyond its time, smoothed
 
     def choose(
         self, ready: Sequence[Session], number: int, now: float, most: int | None = None
@@ -144,6 +138,8 @@ class ByWorth(Choice):
         num_chosen = sum(counts)
         self._worth_per_s = value / seconds[num_chosen]
         self._least_value = self._worth_per_s * (seconds[num_chosen + 1] - seconds[num_chosen])
+        if value > alone > 0.0:
+            self._net = smoothed(self._net, net_worth(alone, value, seconds[0] / seconds[num_chosen]), SMOOTHING)
         return {
             session.session_id: one.pick(sorted(ranked[k].nodes[: counts[k]])) if k in ranked else one.cut(counts[k])
             for k, (session, one) in enumerate(drafted)
@@ -198,7 +194,7 @@ class ByWorth(Choice):
         mean = sum(worths[session.client.name] for session in ready) / len(ready)
         most = self._limits.budget / len(ready)  # no session holds up others for more than an equal part of the budget
         return [
-            PendingDraft(session, min(most, gain.tokens) * worths[session.client.name] / mean, of_model)
+            PendingDraft(session, self._net * min(most, gain.tokens) * worths[session.client.name] / mean, of_model)
             for session, gain, of_model in pending
         ]
 

@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact.positions import certain
-from goodspeed.fair.round_time import Linear
+from goodspeed.fair.round_time import CostModel, Linear
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Draft
 from tests.fakes import session_id
 from tests.verify_node.phases import put
 from tests.verify_node.scheduler.drafting import (
     DEAR,
+    FREE,
     NOW,
     drafting,
     grow,
@@ -205,6 +206,21 @@ def test_under_match_what_a_draft_was_drawn_from_is_not_read():
     put(session, 4, Draft(session.session_id, 1, 3, (1, 2), complete=True, proposal=b"nonsense"))
     chosen = make_choice().choose([session], 1, NOW)[session.session_id]
     assert (chosen.tokens, chosen.proposal) == ((1, 2), None)
+
+
+@pytest.mark.parametrize(("cost", "left"), [(FREE, (0.2, 0.3)), (DEAR, (0.0, 0.06))])
+def test_a_wait_is_worth_less_where_verification_takes_time(cost: CostModel, left: tuple[float, float]):
+    """Free tokens: only rounds that bring more are dearer. Dear ones: drafts bring hardly more than their time."""
+    choice, session = make_choice(cost=cost), drafting(1, EVEN)
+    session.client.has_index = True
+    expecting = make_session(2, client=session.client)
+    grow(expecting, 7)
+    before = [one.num_expected for one in choice.pending_drafts([expecting], 1)]
+    for number in range(30):
+        choice.choose([session], number, NOW)
+    after = [one.num_expected for one in choice.pending_drafts([expecting], 1)]
+    assert len(before) == len(after) == 1
+    assert left[0] <= after[0] / before[0] <= left[1]
 
 
 # -- the paper ---------------------------------------------------------------------------------------------------------
