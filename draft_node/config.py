@@ -100,7 +100,7 @@ class DraftConfig(Settings):
         shown="user with keys, else node",
         choices=get_args(History),
         group=options.DRAFTING,
-        help="whose finished texts n-gram drafts use",
+        help="whose earlier texts n-gram drafts use",
     )
     history_file: str | None = option(
         None,
