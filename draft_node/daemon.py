@@ -195,7 +195,7 @@ class DraftDaemon:
     def _unreachable(self, link: int, why: Exception) -> None:
         """Handles a sibling verify node to which no channel could be created."""
         logger.warning("a verify node cannot be connected to", extra={"why": why})
-        self._carry_out(self.core.unreachable(link))
+        self.core.unreachable(link)
 
     async def _draft(self, drafting: Drafting) -> None:
         """Passes the draft model's proposals to their sessions."""

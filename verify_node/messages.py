@@ -89,7 +89,8 @@ class Messages:
                 except ENDS:
                     raise
                 except Exception as error:
-                    sends = self._failed(asked.peer_id, asked.opened, error)
+                    peer_id = self.core.sessions.get(asked.session_id, asked).peer_id
+                    sends = self._failed(peer_id, asked.opened, error)
                 self.reply(sends)
                 self.woken.set()
 

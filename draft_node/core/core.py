@@ -198,11 +198,10 @@ class DraftCore:
         """Handles a verify node that refuses this node's connection."""
         return self._obey(link, self.links[link].turned_away(why, now), now) if link in self.links else []
 
-    def unreachable(self, link: int) -> list[NodeAction]:
+    def unreachable(self, link: int) -> None:
         """Drops a new link whose channel could not be created. Its sessions go elsewhere; it may be tried again."""
         if link in self.links and link != self.links.home:
             self.links.drop(link)
-        return []
 
     def broke(self, now: float, link: int = 0) -> list[NodeAction]:
         """Handles a connection that ended; its messages in flight are lost."""

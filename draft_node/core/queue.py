@@ -112,9 +112,10 @@ class Queue:
     def num_waiting(self) -> int:
         return len(self._entries) - self.num_running
 
-    @property
-    def is_full(self) -> bool:
-        """True if another text would have to wait."""
+    def is_full(self, *, wants_prompt: bool) -> bool:
+        """True if another text would have to wait. wants_prompt: whether it asks for prompt logprobs."""
+        if wants_prompt and self._num_prompts >= self._prompt_room.num_texts:
+            return True
         return bool(self._able(self._waiting)) or self.num_running >= self._num_places
 
     def has_place(self, session_id: bytes) -> bool:

@@ -105,7 +105,7 @@ class Answer:
         is_trimmed: strips leading whitespace from the text, not from the tokens. parser: how to parse the text.
         is_thinking: the prompt opened reasoning.
         """
-        self._stream = TextStream(tokenizer, parser.hidden)
+        self._stream = TextStream(tokenizer, texts.special if parser.hidden is None else parser.hidden)
         self._parser = Parser(parser.formats, parser.schemas, is_thinking=is_thinking)
         self._all_stops = stops
         self._stops = StopFinder(stops)

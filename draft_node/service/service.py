@@ -73,7 +73,7 @@ class Service(NodeState):
         task) closes the session at both nodes.
         """
         with self._counted(wanted) as text:
-            self._check_admission()
+            self._check_admission(wanted)
             while True:
                 try:
                     async with aclosing(self._attempt(wanted, text)) as items:
@@ -111,13 +111,14 @@ class Service(NodeState):
             yield piece
         yield Ended(answer.reason, answer.stop, answer.num_tokens, session.statistics, kept, answer.num_thinking)
 
-    def _check_admission(self) -> None:
+    def _check_admission(self, wanted: Wanted) -> None:
         """Raises a ServiceError with the reason if the text is not admitted."""
         if self.draining:
             raise Draining("draining", "this draft node is shutting down; ask another one")
         if not self.is_within_reach:
             raise VerifyAway("verify_away", self.absence)
-        if self._daemon.core.queue.is_full and self.num_waiting >= self.max_waiting:
+        is_full = self._daemon.core.queue.is_full(wants_prompt=wanted.num_prompt_logprobs is not None)
+        if is_full and self.num_waiting >= self.max_waiting:
             raise Busy("busy", f"{self.num_running} texts are running and {self.num_waiting} wait; ask again later")
 
     @contextmanager

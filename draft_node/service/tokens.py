@@ -32,7 +32,7 @@ class TokenTexts:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._bytes_of = _reader(tokenizer)
-        self._special = special_ids(tokenizer)
+        self.special = special_ids(tokenizer)
         self._known: dict[int, TokenText] = {}
 
     def __getitem__(self, token_id: int) -> TokenText:
@@ -45,7 +45,7 @@ class TokenTexts:
         token = self._tokenizer.convert_ids_to_tokens(token_id)
         if token is None:  # an embedding row without token
             return TokenText("", b"")
-        if token_id in self._special:
+        if token_id in self.special:
             return TokenText(token, b"")
         raw = self._bytes_of(token_id, token)
         return TokenText(raw.decode("utf-8", "replace"), raw)

@@ -211,7 +211,7 @@ def net_worth(alone: float, value: float, part: float) -> float:
     alone, value: the worth of a round without its drafted tokens, and with them. part: the first one's part of the
     other's time. 0 where drafts bring no more than their time would.
     """
-    return max(0.0, alone / value - (1.0 - part) * alone / (value - alone))
+    return min(1.0, max(0.0, alone / value - (1.0 - part) * alone / (value - alone)))
 
 
 def _num_worth(falling: Sequence[float], sums: Sequence[float], num_first: int, cost: Cost) -> int:

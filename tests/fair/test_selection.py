@@ -242,6 +242,7 @@ def test_needs_beyond_the_budget_of_adaserves_example_are_infeasible() -> None:
         (16.0, 1.0, 0.5),  # drafts take no time, and a round brings twice as much: its time is twice as dear
         (16.0, 0.5, 0.0),  # it also takes twice as long
         (16.0, 0.4, 0.0),  # drafts that bring less than their time
+        (9.0, 1.2, 1.0),  # a cost model that is wrong makes no wait worth more than its tokens
         (10.0, 0.9, 0.4),
     ],
 )

@@ -4,8 +4,7 @@ Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `c
 `enrol` (the keys that may take part), `know_replicas` (the other replicas of the fleet), `tick` (time passes), `admit`
 (decides on requested promises), `plan` (may a round start?), `finish` (a round is done), `abort`, `withdraw` and `fail`
 (a round, a decision or a message raised an exception) and `drain` (the node stops). Each event takes the time; most
-return the messages to send. The daemon feeds the core from sockets and the real clock; a simulation may feed the same
-class from a virtual clock.
+return the messages to send. The daemon feeds it from sockets and the real clock, a simulation from a virtual clock.
 
 `register.py` holds the connected peers and open sessions; `rounds.py` and `verify_node/scheduler` run the rounds;
 `replies.py` makes the refusals and applies the limits on senders.
@@ -174,7 +173,9 @@ class VerifyCore(Rounds):
             return self.replies.refuse(peer.peer_id, opened, now, about=message)
         is_kept = opened.session_id not in self.register.released
         self.preemption.opened(opened, before, self.sessions, now, kept=is_kept)
-        if not opened.is_compiling:
+        if opened.is_compiling:
+            self.promises.forget(opened)
+        else:
             self._begin(opened, before, now, was_idle=was_idle)
         return self.replies.repeat(opened, opened.num_given, now)
 

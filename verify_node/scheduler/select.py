@@ -140,6 +140,8 @@ class ByWorth(Choice):
         self._least_value = self._worth_per_s * (seconds[num_chosen + 1] - seconds[num_chosen])
         if value > alone > 0.0:
             self._net = smoothed(self._net, net_worth(alone, value, seconds[0] / seconds[num_chosen]), SMOOTHING)
+        elif not num_drafted:
+            self._net = smoothed(self._net, 1.0, 1 / SELDOM_UNWAITED)  # so that a wait is tried again at last
         return {
             session.session_id: one.pick(sorted(ranked[k].nodes[: counts[k]])) if k in ranked else one.cut(counts[k])
             for k, (session, one) in enumerate(drafted)

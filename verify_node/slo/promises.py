@@ -92,6 +92,10 @@ class Promises:
         if self.is_on and deadline is not None:
             self._undecided[key] = deadline
 
+    def forget(self, session: Session) -> None:
+        """Ends the promise of the session that was open by this id before."""
+        self.promised.pop(session.session_id, None)
+
     def awaits_decision(self, session: Session) -> bool:
         """True if a session's deadline is undecided; no round may move it before, as decisions are about first tokens.
 

@@ -132,7 +132,7 @@ def test_a_verify_node_without_any_room_is_asked_by_the_first_in_line():
     node.begin(1, 2, 3)
     node.wait(2.5 * LATER_S)
     assert set(node.asked) == {1}
-    assert node.core.queue.is_full
+    assert node.core.queue.is_full(wants_prompt=False)
     node.num_rooms = 1
     node.wait(LATER_S)
     assert node.rooms == [1]
@@ -167,7 +167,8 @@ def test_texts_without_room_for_prompt_logprobs_let_others_pass():
     node.begin(1, 2, 3, num_prompt_logprobs=5)
     node.begin(4, 5, 6)
     assert (node.asked, node.rooms) == ([1, 2, 4, 5, 6], [1, 4, 5, 6])
-    assert not node.core.queue.is_full
+    assert not node.core.queue.is_full(wants_prompt=False)
+    assert node.core.queue.is_full(wants_prompt=True), "so that at most `max_waiting` of them are taken on"
     node.wait(60.0)
     node.begin(7)
     assert (sorted(node.rooms), node.core.queue.num_waiting) == ([1, 4, 5, 6, 7], 2)
@@ -197,7 +198,7 @@ def test_a_text_with_prompt_logprobs_finds_no_room_at_a_full_verify_node():
     node.begin(1)
     node.begin(2, num_prompt_logprobs=0)
     node.begin(3)
-    assert (node.asked, node.core.queue.is_full) == ([1, 2], True)
+    assert (node.asked, node.core.queue.is_full(wants_prompt=False)) == ([1, 2], True)
     node.num_rooms = 3
     node.wait(LATER_S + 0.3)
     assert node.rooms == [1, 2, 3]
@@ -244,7 +245,7 @@ def test_texts_that_are_held_back_wait_and_are_opened_later():
         if node.core.queue.num_waiting:
             break
         node.end(1)
-    assert node.core.queue.is_full
+    assert node.core.queue.is_full(wants_prompt=False)
     node.wait(0.1)
     assert node.rooms == [1]
 

@@ -221,6 +221,10 @@ def test_a_wait_is_worth_less_where_verification_takes_time(cost: CostModel, lef
     after = [one.num_expected for one in choice.pending_drafts([expecting], 1)]
     assert len(before) == len(after) == 1
     assert left[0] <= after[0] / before[0] <= left[1]
+    for number in range(300):
+        choice.choose([expecting], number, NOW)
+    again = [one.num_expected for one in choice.pending_drafts([expecting], 1)]
+    assert again[0] == pytest.approx(before[0], rel=0.1), "without drafts a wait is tried again at last"
 
 
 # -- the paper ---------------------------------------------------------------------------------------------------------
