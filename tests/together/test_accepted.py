@@ -1,4 +1,4 @@
-"""Which tokens of a verdict are accepted draft tokens, as the verify node sends it and the draft node reads it."""
+"""The draft node marks as accepted those tokens of a verdict that the verify node accepted."""
 
 from collections.abc import Sequence
 

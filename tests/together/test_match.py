@@ -46,7 +46,7 @@ def test_a_good_world(rounds, policy, verification):
 
 
 def test_what_is_drafted_beyond_the_text_saves_round_trips():
-    """Where rounds go on meanwhile, a far draft model that is always right is ahead of the text by a round trip."""
+    """A far draft model that is always right is ahead of the text by a round trip if rounds do not wait for it."""
     far = replace(
         GOOD, num_clients=1, num_sessions=1, min_tokens=40, stops=0.0, alpha=(1.0,), latency_s=(0.2,), budget=4
     )

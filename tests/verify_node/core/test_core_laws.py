@@ -126,7 +126,7 @@ class CoreLaws(RuleBasedStateMachine):
 
     @rule()
     def compile_one(self) -> None:
-        """Of two calls, the first begins and the second ends it."""
+        """The first of two calls begins to compile a constraint, the second ends it."""
         if self.asked is None:
             self.asked = self.desk.core.register.next_to_compile()
         elif (constraint := self.asked.opened.constraint) is not None:

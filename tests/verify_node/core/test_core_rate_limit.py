@@ -1,4 +1,4 @@
-"""Whoever misbehaves is limited, barred, and heard again; all others notice nothing.
+"""A sender that misbehaves is limited, barred, and heard again; all others notice nothing.
 
 The core with the fake target, on a clock set by hand.
 """

@@ -152,7 +152,7 @@ def take_turn(desk: Desk) -> int | None:
 
 
 def test_a_session_is_open_while_its_form_waits_and_rounds_go_on_without_it(waiting: Desk) -> None:
-    """What its draft node repeats meanwhile is no message about an unknown session, and asks for nothing."""
+    """Its draft node may repeat messages meanwhile: the session is known, and gets no verdict yet."""
     open_one(waiting, 1)
     waiting.open("b", 2)
     [verdict] = waiting.round()
@@ -171,7 +171,7 @@ def test_a_session_is_open_while_its_form_waits_and_rounds_go_on_without_it(wait
 
 
 def test_only_what_opens_again_need_not_wait(waiting: Desk) -> None:
-    """What others have sent must not be known: the time until the answer would tell."""
+    """The time to a first token must not tell whether another session has the same constraint."""
     open_one(waiting, 1)
     take_turn(waiting)
     open_one(waiting, 1, epoch=2)
@@ -191,7 +191,7 @@ def test_clients_take_turns_with_their_oldest_sessions(waiting: Desk) -> None:
 
 
 def test_a_client_that_is_new_each_time_comes_after_those_that_waited(waiting: Desk) -> None:
-    """Without keys, anybody may have any number of names."""
+    """A sender without a key may choose another name each time."""
     for number in (1, 2):
         open_one(waiting, number)
     turns = []

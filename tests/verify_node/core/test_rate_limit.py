@@ -23,7 +23,7 @@ def conduct():
 
 
 def offend(conduct, num_times, now=0.0, who=WHO, code="malformed"):
-    """How so many refusals are treated."""
+    """Returns how each of so many refusals is treated."""
     found = []
     for _ in range(num_times):
         assert not conduct.heard(who, now)

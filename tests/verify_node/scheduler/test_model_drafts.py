@@ -51,7 +51,7 @@ class World:
 
     @property
     def share(self) -> float:
-        """Of the rounds in which they might."""
+        """Returns the part of the rounds in which draft models might draft."""
         return sum(self.permitted) / len(self.permitted)
 
 

@@ -117,7 +117,7 @@ def many(slo: Slo, number: int, **changes: Any) -> Desk:
 
 
 def test_texts_that_wait_for_a_decision_are_in_no_round_and_end_no_promise() -> None:
-    """Without a TPOT, a text that has a token has nothing due on which to decide."""
+    """A text without a TPOT has no deadline left once it has a token, so nothing could be decided."""
     desk = many(Slo(Objectives(ttft_s=5.0)), AT_ONCE + 20)
     later = [session_id(100 + other) for other in range(AT_ONCE, AT_ONCE + 20)]
     planned = desk.plan()
@@ -298,7 +298,7 @@ def test_while_its_draft_node_is_away_a_promise_takes_nothing_from_others(desk: 
 
 
 def test_an_id_that_is_used_again_is_another_text(desk: Desk) -> None:
-    """What the pool still has of the old text says nothing about the new one."""
+    """Cached pages of the old text say nothing about the new one."""
     ask(desk, 1, None, prompt=range(1, 20))
     serve(desk)
     serve(desk)
