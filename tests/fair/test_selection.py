@@ -79,7 +79,7 @@ def test_a_clients_need_comes_first_and_the_largest_need_before_others():
 
 
 def test_the_worked_example_of_adaspec():
-    """Two steps of drafting gave r1 .9 .8 and r2 .6 .3. The token with path probability .18 costs more than it brings."""
+    """Two steps gave r1 .9 .8 and r2 .6 .3. The token with path probability .18 costs more than it brings."""
     drafted = [Candidate([0.9, 0.8]), Candidate([0.6, 0.3])]
     chosen = select(drafted, 99, round_s=linear(2 + 10 + 2, 1.0))
     assert chosen == ([[0, 1], [0]], True)

@@ -10,11 +10,12 @@ from goodspeed.errors import ProtocolError
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.generation import Constraint
-from goodspeed.wire.handshake import Leave
+from goodspeed.wire.handshake import Heartbeat, Leave
 from goodspeed.wire.messages import Ack, Close, Refusal, Slo, Verdict
 from tests.constraint.babbler import VOCABULARY
 from tests.fakes import Desk, session_id
 from verify_node.core.invariants import validate
+from verify_node.core.sessions import STUCK_S
 from verify_node.session.phase import BrokenInvariant
 
 ONE, OTHER = Constraint("regex", "[ab]{5,9}"), Constraint("regex", "[cd]{5,9}")
@@ -168,6 +169,16 @@ def test_a_session_is_open_while_its_form_waits_and_rounds_go_on_without_it(wait
         session_id(2),
     }
     assert next_number(waiting) is None
+
+
+def test_a_session_whose_form_waits_long_is_not_at_fault(waiting: Desk) -> None:
+    open_one(waiting, 1)
+    for _ in range(int(STUCK_S) + 20):
+        waiting.now += 1.0
+        waiting.up("a", Heartbeat(b"bootboot"))
+        waiting.up("a", waiting.session().opened)
+        waiting.core.tick(waiting.now)
+    assert next_number(waiting) == 1
 
 
 def test_only_what_opens_again_need_not_wait(waiting: Desk) -> None:
