@@ -15,19 +15,18 @@ from dataclasses import dataclass, field
 from math import inf
 
 from draft_node.core.session import Session
+from goodspeed.wire.fields import BURST_S, LEAST_SESSIONS, SESSION_MESSAGES_PER_S, TOKENS_PER_MESSAGE, VERDICT_MESSAGES
 
 LATER_S = 1.0
 """Seconds after a refusal for lack of room until one waiting text tries again."""
 
-MESSAGES, TOKENS = 2.0, 4096
-"""Cost of a text that is opened and abandoned, in messages: two, and one more per so many tokens."""
+MESSAGES = 2.0
+"""Cost of a text that is opened and abandoned, in messages, beside that of its tokens."""
 
-EARNED = 8.0
-"""Messages that a verdict earns."""
-
-MESSAGES_PER_S, BURST = 64.0, 640.0
-"""Messages that openings may cost, per second and at once: a quarter and an eighth of the verify node's least limits
-(`verify_node/core/rate_limit.py`), which bar a draft node that exceeds them, with all its users."""
+MESSAGES_PER_S = SESSION_MESSAGES_PER_S * LEAST_SESSIONS / 4
+BURST = BURST_S * SESSION_MESSAGES_PER_S * LEAST_SESSIONS / 8
+"""Messages that openings may cost, per second and at once: a quarter and an eighth of the verify node's least limits,
+which bar a draft node that exceeds them, with all its users."""
 
 
 @dataclass(slots=True, eq=False)
@@ -86,11 +85,11 @@ class Pace:
 
     def answered(self, session: Session) -> None:
         """Takes back what the first verdict earns of a text's cost."""
-        self._spent = max(0.0, self._spent - min(EARNED, _cost(session)))
+        self._spent = max(0.0, self._spent - min(VERDICT_MESSAGES, _cost(session)))
 
 
 def _cost(session: Session) -> float:
-    return MESSAGES + len(session.tokens) / TOKENS
+    return MESSAGES + len(session.tokens) / TOKENS_PER_MESSAGE
 
 
 @dataclass(slots=True)

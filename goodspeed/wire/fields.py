@@ -1,4 +1,4 @@
-"""Types and bounds of message fields, and the base class of all messages."""
+"""Types and bounds of message fields, the messages that a sender may send, and the base class of all messages."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -32,6 +32,23 @@ MAX_REPLICAS = 64
 
 MAX_HOPS = 3
 """Most redirects of a session before a verify node commits a token to it."""
+
+SESSION_MESSAGES_PER_S = 4.0
+"""Messages per second that a session may send unearned. A session sends at most two (an Ack and a draft), and repeats
+them once a second at first, with backoff to once in 8 s."""
+
+VERDICT_MESSAGES = 8.0
+"""Messages that a verdict earns its receiver. The answer is an Ack and up to six drafts: each draft is at least twice
+as long as the previous one, or the final one. Some may arrive twice."""
+
+BURST_S = 20.0
+"""Burst size, in seconds of the message rate: messages that a line held back, or all sessions reopened at once."""
+
+LEAST_SESSIONS = 64
+"""Sessions of a client for which the message rate suffices, even if it may open fewer."""
+
+TOKENS_PER_MESSAGE = 4096
+"""An opened session costs one more message per this many tokens, because longer texts take longer to prefill."""
 
 MIN_LOGPROB = -9999.0
 """Lowest logprob on the wire. Lower ones, including those of impossible tokens, are raised to it: all stay finite."""

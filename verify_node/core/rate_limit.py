@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from goodspeed.wire.fields import BURST_S, LEAST_SESSIONS, SESSION_MESSAGES_PER_S, TOKENS_PER_MESSAGE, VERDICT_MESSAGES
+
 OFFENCES: Final = frozenset(
     {
         "malformed",
@@ -41,21 +43,6 @@ ANSWERED: Final = 20.0
 
 BARRED: Final = 100.0
 """Offences at which a sender is barred: more than a client's sessions by default, in case all of them fail at once."""
-
-SESSION_MESSAGES_PER_S: Final = 4.0
-"""Messages per second that a session may send unearned. A session sends at most two (an Ack and a draft), and repeats
-them once a second at first, with backoff to once in 8 s."""
-
-VERDICT_MESSAGES: Final = 8.0
-"""Messages that a verdict earns its receiver. The answer is an Ack and up to six drafts: each draft is at least twice
-as long as the previous one, or the final one. Some may arrive twice."""
-
-BURST_S: Final = 20.0
-"""Burst size, in seconds of the message rate: messages that a line held back, or all sessions reopened at once."""
-
-LEAST_SESSIONS: Final = 64
-TOKENS: Final = 4096
-"""An opened session costs one more message per this many tokens, because longer texts take longer to prefill."""
 
 REPEATED_TOKENS: Final = 16
 """Tokens of a repeated verdict that count as one message, and are forgotten as fast."""
@@ -106,7 +93,7 @@ class RateLimiter:
     def heard(self, sender: bytes, now: float, num_tokens: int = 0) -> bool:
         """Counts a message of any kind; True if its sender exceeds the limit. num_tokens: of the text that it opens."""
         record = self._record(sender, now)
-        record.messages += 1.0 + num_tokens / TOKENS
+        record.messages += 1.0 + num_tokens / TOKENS_PER_MESSAGE
         return record.messages > self.max_messages
 
     def earned(self, sender: bytes) -> None:

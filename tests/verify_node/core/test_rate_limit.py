@@ -2,13 +2,12 @@
 
 import pytest
 
+from goodspeed.wire.fields import BURST_S, SESSION_MESSAGES_PER_S
 from verify_node.core import rate_limit
 from verify_node.core.rate_limit import (
     BAR_S,
-    BURST_S,
     MAX_BAR_S,
     OFFENCES,
-    SESSION_MESSAGES_PER_S,
     RateLimiter,
     Treatment,
 )
