@@ -17,7 +17,7 @@ from verify_node.session.phase import Phase
 from verify_node.slo.deadline import Deadline
 
 WINDOW, MAX_WINDOW = 16, 256
-"""Unacknowledged tokens at which a session waits for its draft node: the least, and for long round trips the most."""
+"""Overdue tokens at which a session waits for its draft node: the least, and for long round trips the most."""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,6 +100,14 @@ class SessionState:
     @property
     def num_unacknowledged(self) -> int:
         return len(self.tokens) - self.acked
+
+    @property
+    def num_overdue(self) -> int:
+        """Number of unacknowledged tokens before those of its newest verdict, which may still be on its way.
+
+        A round may bring more tokens than WINDOW. If these counted, every such session would miss the next round.
+        """
+        return 0 if self.last_verdict is None else max(0, self.last_verdict.base_len - self.acked)
 
     @property
     def num_given(self) -> int:
@@ -189,14 +197,14 @@ class SessionState:
         return max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))
 
     def window(self, round_s: float) -> int:
-        """Unacknowledged tokens permitted: 16, or the tokens of two round trips' rounds; at most 256."""
+        """Overdue tokens permitted: 16, or the tokens of two round trips' rounds; at most 256."""
         rounds = 2 * self.round_trip_s / round_s if round_s else 0
         return int(min(MAX_WINDOW, max(WINDOW, rounds * max(1.0, self.client.goodput.value))))
 
     def can_move(self, round_s: float) -> bool:
         """True if rounds of this duration can advance it; else its constraint is not compiled, or its draft node must
         send a draft, an Ack or a Close."""
-        return self.is_active and not self.awaits_draft and self.num_unacknowledged < self.window(round_s)
+        return self.is_active and not self.awaits_draft and self.num_overdue < self.window(round_s)
 
     @property
     def lacks_prompt_logprobs(self) -> bool:

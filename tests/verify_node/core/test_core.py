@@ -25,6 +25,7 @@ from tests.fakes import (
 from verify_node.core.invariants import validate
 from verify_node.core.sessions import FORGOTTEN_S
 from verify_node.scheduler.round import Outcome
+from verify_node.session.state import WINDOW
 
 
 @pytest.fixture
@@ -439,12 +440,27 @@ def test_a_lost_finish_is_asked_for(desk):
 
 def test_the_window_closes_without_acks_and_opens_with_one(desk):
     alone_on_the_verify_node(desk, max_tokens=100)
-    for _ in range(16):
+    for _ in range(WINDOW + 1):  # of which the newest one is not overdue
         assert len(desk.round()) == 1
     assert desk.round() == []
-    desk.up("a", Ack(session_id(1), 1, 3 + 16))
-    for _ in range(16):
+    desk.up("a", Ack(session_id(1), 1, 3 + WINDOW))
+    for _ in range(WINDOW):
         assert len(desk.round()) == 1
+    assert desk.round() == []
+
+
+def test_the_newest_verdict_fills_no_window():
+    """A session whose draft brought more tokens than the window has takes part in the next round all the same."""
+    desk = Desk(budget=40)
+    desk.hello()
+    desk.open(max_tokens=200)
+    desk.round()
+    desk.draft()
+    [brought] = desk.round()
+    assert isinstance(brought, Verdict)
+    assert len(brought.tokens) > WINDOW
+    desk.now += 0.01  # longer than the round waits for the next draft
+    assert len(desk.round()) == 1
     assert desk.round() == []
 
 

@@ -126,14 +126,14 @@ def advancing(desk):
         for name, number in (("a", 1), ("b", 2)):
             desk.draft(name, number)
         desk.round()
-    assert len(desk.text(3)) == 16
+    assert len(desk.text(3)) == WINDOW + 1
 
 
 def test_an_ack_that_lags_for_ever_ends_its_session(desk):
     advancing(desk)
     lagging = Ack(session_id(3), 1, 3)
     answers = [answer for _ in range(MAX_REPEATS) for answer in desk.up("a", lagging)]
-    assert [len(answer.tokens) for answer in answers] == [16] * MAX_REPEATS
+    assert [len(answer.tokens) for answer in answers] == [WINDOW + 1] * MAX_REPEATS
     assert codes(desk.up("a", lagging)) == ["not_acknowledged"]
     assert session_id(3) not in desk.core.sessions
     assert codes(desk.up("a", lagging)) == ["unknown_session"]

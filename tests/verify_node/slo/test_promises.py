@@ -10,6 +10,7 @@ from goodspeed.wire.messages import Close, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, request_of, session_id
 from tests.verify_node.scheduler.sessions import pack
 from tests.verify_node.slo.deadlines import deadline, decided
+from verify_node.session.state import WINDOW
 from verify_node.slo.allotting import Allotment
 from verify_node.slo.promises import AT_ONCE, GONE_S
 
@@ -276,10 +277,10 @@ def test_drafts_take_no_time_that_is_promised(desk: Desk) -> None:
 
 
 def test_while_its_draft_node_is_away_a_promise_takes_nothing_from_others(desk: Desk) -> None:
-    """It may have 16 tokens that are not acknowledged; then it waits, and its time stands still."""
+    """Its window fills; then it waits, and its time stands still."""
     for number in (1, 2):
         ask(desk, number, max_tokens=100)
-    while desk.session(1).num_unacknowledged < 16:
+    while desk.session(1).num_overdue < WINDOW:
         desk.acknowledge(2)
         planned = desk.plan()
         desk.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
@@ -348,7 +349,7 @@ def test_who_is_promised_something_keeps_its_memory_while_it_is_away() -> None:
         desk.acknowledge(1)
         if desk.core.sessions.get(session_id(1)) is None or desk.session(1).finished:
             break
-    assert desk.session(2).num_unacknowledged >= 16
+    assert desk.session(2).num_overdue >= WINDOW
     assert session_id(2) in desk.core.pool
 
 

@@ -39,6 +39,7 @@ class Scene:
         self.desk.open(peer, number, max_tokens=100)
         self.desk.round()
         for _ in range(num_rounds):
+            self.desk.now += 0.01  # longer than a round waits for others' drafts
             self.desk.draft(peer, number)
             self.desk.round()
 
