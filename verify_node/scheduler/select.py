@@ -149,7 +149,7 @@ class ByWorth(Choice):
 
     def least_probability(self, session: Session) -> int:
         """From the price of one more token's time in the previous round, which late sessions need not pay."""
-        if not self._least_value:
+        if not self._worth_per_s:  # nothing was priced yet
             return ALL
         price = self._price(session, self._worth(session.client))
         return probabilities.code(max(LOWEST_BOUND, BOUND_SHARE * price))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact.positions import certain
-from goodspeed.fair.round_time import CostModel, Linear
+from goodspeed.fair.round_time import CostModel, Linear, Roofline
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Draft
 from tests.fakes import session_id
@@ -24,7 +24,7 @@ from tests.verify_node.scheduler.drafting import (
     make_session,
 )
 from tests.verify_node.scheduler.sessions import pack
-from verify_node.scheduler.select import ALL, Choice
+from verify_node.scheduler.select import ALL, LOWEST_BOUND, Choice
 
 EVEN = (0.9, 0.9, 0.9, 0.9)
 
@@ -88,6 +88,13 @@ def test_least_probability_follow_from_the_price_of_the_last_round():
     assert dearer < choice.least_probability(session)  # a code: lower is likelier
     lengths(choice, make_session(2), make_session(3))
     assert choice.least_probability(session) < ALL
+
+
+def test_tokens_that_cost_no_time_have_the_lowest_bound():
+    """And not the bound of an unknown price, at which a draft node's index ends its drafts much sooner."""
+    choice = make_choice(cost=Roofline((Linear(fixed_s=0.01), Linear(token_s=0.0001))), budget=4)
+    lengths(choice, drafting(1, EVEN))
+    assert choice.least_probability(make_session()) == probabilities.code(LOWEST_BOUND)
 
 
 def test_the_price_falls_again_in_rounds_without_drafts():
