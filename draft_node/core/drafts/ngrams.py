@@ -88,10 +88,14 @@ class NgramDrafter:
             self._histories,
             max(0, min(length, room)),
             sampling=request.sampling if request.verification == "match" else LIKELIEST,
-            least_probability=max(least_probability, FLOOR) if least_probability else self.least_probability,
+            least_probability=self.bound(least_probability),
             banned=request.banned_at(len(tokens)),
         )
         return _before_end(expected, request.stop_ids)
+
+    def bound(self, least_probability: float) -> float:
+        """Returns the path probability at which a draft ends, given the verify node's bound; 0: it told none."""
+        return max(least_probability, FLOOR) if least_probability else self.least_probability
 
     @property
     def _histories(self) -> list[NgramIndex]:

@@ -34,8 +34,8 @@ class RightDrafter(NgramDrafter):
     def draft(self, tokens: Sequence[int], length: int, least_probability: float = 0.0) -> Continuation:
         state = feed_all(start(self.request.sampling.seed), tokens)
         drafted: list[int] = []
-        probabilities = self.rate
-        while len(drafted) < length and probabilities >= max(least_probability, self.least_probability):
+        probabilities, least_probability = self.rate, self.bound(least_probability)
+        while len(drafted) < length and probabilities >= least_probability:
             token, _ = drawn(state, self.rate)
             drafted.append(token)
             state = feed(state, token)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from random import Random
 
-from draft_node.core.drafts.ngrams import FLOOR, NgramDrafter
+from draft_node.core.drafts.ngrams import NgramDrafter
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.proposals import Proposal, Source, Text
@@ -80,7 +80,7 @@ class RecordedDrafter(NgramDrafter):
         room = len(request.prompt) + request.max_tokens - len(tokens) - 1
         state = feed_all(start(request.sampling.seed), tokens)
         proposal = self.recorded.proposal(self.source, len(tokens))
-        least_probability = max(least_probability, FLOOR) if least_probability else self.least_probability
+        least_probability = self.bound(least_probability)
         return replayed(proposal, state, max(0, min(length, room)), least_probability)
 
 
