@@ -75,7 +75,7 @@ class Rounds:
         self.limits, self.cost, self.choice = settings.limits, cost, choice
         self.admission, self.preemption = admission, Preemption(order_of(settings.order), cost, register.pool)
         self.replies, self.counts = replies, counts
-        self.starting = Starting(register.sessions, is_barrier=self.allocator.is_barrier)
+        self.starting = Starting(register.sessions, register.pool, settings.limits, is_barrier=settings.is_barrier)
         self.model_drafts = ModelDrafts(settings.is_shared and not settings.is_barrier, self._plain_s)
         self.own_drafts = ModelDrafts(settings.has_draft_model, self._plain_s, uses=attrgetter("allows_own"))
         self.num_rounds = 0  # started
@@ -168,7 +168,8 @@ class Rounds:
                 if planned.entries:
                     return replace(planned, preempted=preempted)
             self.failing = ready
-        drafted = self.choice.choose(ready, number, now, allotment.room(len(ready)))
+        deciding = self.starting.deciding(ready)
+        drafted = self.choice.choose(deciding, number, now, allotment.room(len(deciding)))
         resolve = partial(self.preemption.resolve, now=now)
         planned = plan(number, sessions, ready, self.limits, self.pool, drafted, resolve, allotment)
         return replace(planned, preempted=preempted + planned.preempted)
@@ -250,7 +251,7 @@ class Rounds:
         permits, owes_more = self.model_drafts.permits, self.choice.owes_more
         permitted: Mapping[bytes, int] = {}
         if permits or any(owes_more(move.session) for move in moved):
-            permitted = self.allocator.permit(done.number, going_on, self.round_s)
+            permitted = self.allocator.permit(done.number, self.starting.deciding(going_on), self.round_s)
         sends = []
         for move in moved:
             session = move.session

@@ -134,7 +134,7 @@ class _Packing:
         if allotment.round_tokens is not None:
             self.tokens = min(self.tokens, max(1, allotment.round_tokens))
         self.kept_free = sum(allotment.floor.values())  # of these, reserved for sessions with a floor not added yet
-        self.prefill = limits.max_round_tokens // 2  # the rest is for sessions in decode
+        self.prefill = limits.most_prefill
         self.prompt_rows = MAX_PROMPT_ROWS
         self.pool = pool
         self.drafted = drafted

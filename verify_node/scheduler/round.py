@@ -24,6 +24,11 @@ class RoundLimits:
     budget: int  # drafted tokens
     max_round_tokens: int  # all tokens fed
 
+    @property
+    def most_prefill(self) -> int:
+        """Most tokens that are fed without a decision; the rest is for sessions in decode."""
+        return self.max_round_tokens // 2
+
 
 class PromptRows(Struct, frozen=True):
     """Rows of logits after tokens of a prompt, for prompt logprobs."""

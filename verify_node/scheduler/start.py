@@ -10,6 +10,8 @@ from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
+from goodspeed.engine.paged.pages import PagePool
+from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import Choice, PendingDraft
 from verify_node.session.session import Session
 
@@ -36,10 +38,14 @@ class Earliest(NamedTuple):
 class Starting:
     """Checks whether a round may start; to be called only while none is in flight."""
 
-    def __init__(self, sessions: Mapping[bytes, Session], *, is_barrier: bool) -> None:
+    def __init__(
+        self, sessions: Mapping[bytes, Session], pool: PagePool, limits: RoundLimits, *, is_barrier: bool
+    ) -> None:
         """sessions: the open ones, a live view. is_barrier: every round waits for all drafts."""
         self.wake_at = inf  # time of the next check, unless an event comes before; infinity after a start
         self._sessions = sessions
+        self._pool = pool
+        self._limits = limits
         self._is_barrier = is_barrier
         self._waiting: tuple[Session, float] | None = None  # no round before this time, while its draft is in flight
 
@@ -59,12 +65,23 @@ class Starting:
         ready = [session for session in sessions if session.can_move(round_s)]
         awaited = [session for session in sessions if session.awaits_draft]
         held_for = awaited if self._is_barrier else []
-        start = earliest(ready, held_for, round_s, choice.pending_drafts(ready, num_rounds + 1))
+        deciding = self.deciding(ready)
+        start = earliest(deciding, held_for, round_s, choice.pending_drafts(deciding, num_rounds + 1))
         if start.at <= now:
             return ready
         self.wake_at = min([start.at, *(session.late_at for session in awaited)])
         self._waiting = (start.whom, self.wake_at) if start.whom is not None else None
         return None
+
+    def deciding(self, sessions: Sequence[Session]) -> Sequence[Session]:
+        """Returns the sessions that the next round can decide a token for; all of them if there are none.
+
+        They have memory, and little left to prefill. Others wait for memory, or for a turn to prefill a long text: they
+        get no token, and their drafts are not verified, so they count neither in a round's worth nor in its budget.
+        """
+        pool, most = self._pool, self._limits.most_prefill
+        has_memory = [one for one in sessions if one.session_id in pool]
+        return [one for one in has_memory if len(one.tokens) - pool.length(one.session_id) <= most] or sessions
 
     def _is_waiting(self, now: float) -> bool:
         """True if the same draft is still awaited, so that the other sessions need no check."""

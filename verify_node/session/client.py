@@ -165,7 +165,10 @@ class Client:
         """Counts a late draft that verify round `number` waited for: rounds no longer wait for any of its drafts.
 
         A round that does not wait ends before such a draft arrives, so waiting is retried, each time after more rounds.
+        Drafts of other sessions that are late at the same time, from the same pause, do not count.
         """
+        if number < self.retry_round:
+            return
         self.num_late = min(MOST_LATE, self.num_late + 1)
         self.retry_round = number + (LATE_ROUNDS << self.num_late)
 
