@@ -155,7 +155,7 @@ class Rounds:
     def _pack(self, ready: list[Session], now: float) -> Round:
         """Packs all ready sessions; in rounds of one session each, the first that fits."""
         number, sessions = self.num_rounds + 1, self.sessions.values()
-        self.failing = ready
+        self.failing, deciding = ready, self.starting.deciding(ready)
         allotment = self._allot(ready, now)
         preempted: tuple[bytes, ...] = ()  # for sessions that find too little room all the same
         if self._num_alone:
@@ -168,7 +168,6 @@ class Rounds:
                 if planned.entries:
                     return replace(planned, preempted=preempted)
             self.failing = ready
-        deciding = self.starting.deciding(ready)
         drafted = self.choice.choose(deciding, number, now, allotment.room(len(deciding)))
         resolve = partial(self.preemption.resolve, now=now)
         planned = plan(number, sessions, ready, self.limits, self.pool, drafted, resolve, allotment)

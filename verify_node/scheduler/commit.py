@@ -11,6 +11,7 @@ from goodspeed.wire.messages import Verdict
 from verify_node.scheduler.drafts import of_own_model
 from verify_node.scheduler.round import Entry, Outcome
 from verify_node.session.calibration import ClaimedOf
+from verify_node.session.drafted import Drafted
 from verify_node.session.phase import Phase
 from verify_node.session.session import Session
 
@@ -24,6 +25,7 @@ class Moved(Struct, frozen=True):
     base_len: int
     taken: tuple[int, ...]
     after_wrong: bool = False  # the session's previous round rejected a first choice
+    unverified: Drafted | None = None  # the session's draft for this text, if the round verified none
 
     @property
     def num_verified(self) -> int:
@@ -61,8 +63,13 @@ class Moved(Struct, frozen=True):
     def claims(self) -> list[tuple[ClaimedOf, bytes, int]]:
         """Codes of the claimed probabilities up to the first rejection, by source, each with its accepted tokens.
 
-        Tokens after the text's end do not count: they are drafted freely, and accepted at no cost.
+        Tokens after the text's end do not count: they are drafted freely, and accepted at no cost. If no draft was
+        verified, the target's token shows whether the draft's first one was right. Else claims that were once wrong,
+        and so are not worth verifying, would never be tried again.
         """
+        if self.unverified is not None and self.unverified.codes and self.outcome.tokens:
+            first, is_right = self.unverified, self.unverified.tokens[0] == self.outcome.tokens[0]
+            return [(first.source or "model", first.codes[:1], int(is_right))]
         source, codes = self.entry.source, self.entry.probabilities[: min(self.num_verified, len(self.taken) + 1)]
         if self.entry.is_forced or source is None or not codes:
             return []  # nothing was claimed
@@ -115,6 +122,7 @@ def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> 
     other session are withdrawn.
     """
     base_len = len(session.tokens)
+    unverified = session.drafted if session.verification == "match" and not entry.num_drafted else None
     taken = session.commit(outcome.tokens, outcome.logprobs)
     session.must_follow(outcome.forced)
     if outcome.own_tokens:
@@ -125,7 +133,7 @@ def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> 
         if not session.shares:
             pool.withdraw(session.session_id)
         pool.free(session.session_id)
-    moved = Moved(session, entry, outcome, base_len, taken, session.was_wrong)
+    moved = Moved(session, entry, outcome, base_len, taken, session.was_wrong, unverified)
     session.note_wrong(moved.is_wrong)
     return moved
 

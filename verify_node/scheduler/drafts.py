@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Container, Sequence
-from heapq import nlargest, nsmallest
+from heapq import nsmallest
 from typing import NamedTuple
 
 from goodspeed.exact import trees
@@ -112,7 +112,8 @@ class SelfDrafts:
         self._max_tokens = max_tokens
         self._num_tokens = 0
         self._texts: OrderedDict[bytes, GrowingText] = OrderedDict()
-        self._misses: dict[bytes, int] = {}  # drafts made when its latest lookup found nothing, by session
+        self._looked_up: dict[bytes, int] = {}  # number of the latest lookup, by session
+        self._misses: set[bytes] = set()  # sessions whose latest lookup found nothing
         self._num_made = 0
 
     def draft(self, wanting: Sequence[Wanting]) -> list[tuple[Session, Drafted]]:
@@ -125,21 +126,23 @@ class SelfDrafts:
             num_indexed += num_new
             drafted = self._draft(session, max(FLOOR, least_probability))
             self._num_made += 1
+            self._looked_up[session.session_id] = self._num_made
             if drafted.tokens:
-                self._misses.pop(session.session_id, None)
+                self._misses.discard(session.session_id)
                 found.append((session, drafted))
             else:
-                self._misses[session.session_id] = self._num_made
+                self._misses.add(session.session_id)
         return found
 
     def keep(self, open_sessions: Container[bytes]) -> None:
         """Drops the texts of all other sessions."""
         for session_id in [key for key in self._texts if key not in open_sessions]:
             self._num_tokens -= len(self._texts.pop(session_id))
-        self._misses = {key: made for key, made in self._misses.items() if key in open_sessions}
+        self._looked_up = {key: made for key, made in self._looked_up.items() if key in open_sessions}
+        self._misses &= self._looked_up.keys()
 
     def _first(self, wanting: Sequence[Wanting]) -> Sequence[Wanting]:
-        """Returns the sessions to draft for: by worth, and in turn where the previous lookup found nothing."""
+        """Returns the sessions to draft for: by worth, and in turn where it is equal or the latest lookup found nothing."""
         worth_it = [one for one in wanting if one.least_probability < 1.0]
         if len(worth_it) <= MAX_DRAFTS:
             return worth_it
@@ -147,9 +150,13 @@ class SelfDrafts:
         fresh = [one for one in worth_it if one.session.session_id not in self._misses]
         again = max(min(TRIED_AGAIN, len(missed)), MAX_DRAFTS - len(fresh))
         return [
-            *nlargest(MAX_DRAFTS - again, fresh, key=lambda one: one.worth),
-            *nsmallest(again, missed, key=lambda one: self._misses[one.session.session_id]),
+            *nsmallest(MAX_DRAFTS - again, fresh, key=lambda one: (-one.worth, self._turn(one))),
+            *nsmallest(again, missed, key=self._turn),
         ]
+
+    def _turn(self, wanting: Wanting) -> int:
+        """Returns the number of the session's latest lookup; 0: it had none."""
+        return self._looked_up.get(wanting.session.session_id, 0)
 
     def _draft(self, session: Session, least_probability: float) -> Drafted:
         """Drafts up to the text's end, which the target draws in the same round, drafted or not."""

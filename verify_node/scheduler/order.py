@@ -111,7 +111,7 @@ TOLERANCE = 0.05
 """delta: bound on the change of a stable rate over these rounds; the paper states none."""
 
 WINDOW = 64
-"""Drafts that a rate is computed over. A change of the text shows after some of them."""
+"""Rounds that a rate is computed over. A change of the text shows after some of them."""
 
 
 def stable_rate(rates: Sequence[float], num_rounds: int, tolerance: float) -> float | None:
@@ -123,20 +123,18 @@ def stable_rate(rates: Sequence[float], num_rounds: int, tolerance: float) -> fl
 
 
 class RateHistory:
-    """The acceptance rate of one text, accepted / drafted over its newest drafts, after each draft."""
+    """The acceptance rate of one text, accepted / drafted over its newest rounds, after each draft."""
 
     def __init__(self, num_kept: int = NUM_ROUNDS, window: int = WINDOW) -> None:
-        """num_kept: rates to remember, at least gamma. window: drafts that each rate is computed over."""
+        """num_kept: rates to remember, at least gamma. window: rounds that each rate is computed over."""
         if num_kept < 1 or window < 1:
-            raise ConfigError(f"a history of {num_kept} rates over {window} drafts is none; both must be 1 or more")
+            raise ConfigError(f"a history of {num_kept} rates over {window} rounds is none; both must be 1 or more")
         self._drafts: deque[tuple[int, int]] = deque(maxlen=window)
         self._rates: deque[float] = deque(maxlen=num_kept)
         self._num_accepted = self._num_drafted = 0
 
     def observe(self, num_accepted: int, num_drafted: int) -> None:
-        """Updates the rate with one round's draft; a round without a draft is ignored."""
-        if not num_drafted:
-            return
+        """Updates the rate with one round's draft. A round without a draft has no rate, but makes n smaller."""
         if len(self._drafts) == self._drafts.maxlen:
             accepted, drafted = self._drafts[0]
             self._num_accepted -= accepted
@@ -144,7 +142,8 @@ class RateHistory:
         self._drafts.append((num_accepted, num_drafted))
         self._num_accepted += num_accepted
         self._num_drafted += num_drafted
-        self._rates.append(self._num_accepted / self._num_drafted)
+        if num_drafted:
+            self._rates.append(self._num_accepted / self._num_drafted)
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -153,7 +152,7 @@ class RateHistory:
 
     @property
     def num_drafted(self) -> float:
-        """n: mean number of drafted tokens in rounds with a draft; 0 before the first."""
+        """n: mean number of drafted tokens in a round; 0 before the first."""
         return self._num_drafted / len(self._drafts) if self._drafts else 0.0
 
 

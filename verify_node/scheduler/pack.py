@@ -1,10 +1,12 @@
 """Fills the next forward pass: plan(number, sessions, ready, limits, pool, drafted, resolve) -> Round.
 
-The session that has waited longest goes first; a session that does not fit goes first next time. Where memory is short,
+The session that has waited longest goes first; a session that does not fit goes first next time. Clients take turns in
+having prompts prefilled. Where memory is short,
 `resolve` (`preempt.py`) decides which sessions are preempted. A session that would prefill the same pages as another
 waits for the other (`followers`).
 """
 
+from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from math import inf
 from typing import TypeAlias
@@ -28,7 +30,7 @@ additional pages that each ready session needs, and promised sessions."""
 def plan(
     number: int,
     sessions: Iterable[Session],
-    ready: Iterable[Session],
+    ready: Sequence[Session],
     limits: RoundLimits,
     pool: PagePool,
     drafted: Mapping[bytes, Drafted],
@@ -42,6 +44,7 @@ def plan(
     preempted.
     """
     packing = _Packing(limits, pool, drafted, allotment)
+    packing.give_turns(ready)
     ready = sorted(ready, key=packing.turn)
     packing.follow(ready)
     resident = [session for session in sessions if session.session_id in pool]
@@ -128,6 +131,7 @@ class _Packing:
     ) -> None:
         self.allotment = allotment
         self.promised = {session_id: place for place, session_id in enumerate(allotment.rank)}
+        self.turns: dict[bytes, int] = {}  # of sessions with a text to prefill
         self.memory = RoundMemory(pool, drafted)
         self.budget = limits.budget
         self.tokens = limits.max_round_tokens
@@ -145,10 +149,20 @@ class _Packing:
         self.followed: Mapping[bytes, Session] = {}  # by follower: the leader that prefills its pages
         self.seen: set[bytes] = set()  # sessions already packed or deferred
 
-    def turn(self, session: Session) -> tuple[float, bool, float, int]:
-        """Sort key: promised sessions by due time, then sessions with a floor, then the longest wait."""
+    def give_turns(self, ready: Iterable[Session]) -> None:
+        """Numbers each client's sessions with a text to prefill: its second one is behind every client's first."""
+        num_turns: Counter[str] = Counter()
+        for session in sorted(ready, key=lambda one: (one.ready_since, one.admitted)):
+            if len(session.tokens) - self.pool.length(session.session_id) > 1:
+                self.turns[session.session_id] = num_turns[session.client.name]
+                num_turns[session.client.name] += 1
+
+    def turn(self, session: Session) -> tuple[float, bool, int, float, int]:
+        """Sort key: promised sessions by due time, then sessions with a floor, then clients in turn, then the longest
+        wait."""
         key = session.session_id
-        return self.promised.get(key, inf), key not in self.allotment.floor, session.ready_since, session.admitted
+        rank, has_floor = self.promised.get(key, inf), key in self.allotment.floor
+        return rank, not has_floor, self.turns.get(key, 0), session.ready_since, session.admitted
 
     def follow(self, ready: Sequence[Session]) -> None:
         """Determines the followers; promised sessions follow no other."""

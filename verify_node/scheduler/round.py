@@ -60,7 +60,7 @@ class Entry(Struct, frozen=True):
     probabilities: bytes = b""  # codes of the drafted tokens' claimed probabilities; empty: none
     source: DraftSource | None = None  # of the drafted tokens
     parents: tuple[int, ...] | None = None  # index of each drafted token's predecessor, or -1; None: a chain
-    answered: bool | None = None  # whether its draft node has answered the newest verdict; None: it may not draft
+    answered: bool | None = None  # whether its draft node has answered the newest verdict; None: no draft was needed
     model_drafted: bool | None = None  # whether its draft model has drafted anew; None: no new draft was needed
     is_forced: bool = False  # whether the draft is forced by the output's constraint, and so certain
     is_own: bool = False  # whether the verify node's draft model drafted it
@@ -122,7 +122,7 @@ def make_entry(session: Session, cached: int, drafted: Drafted) -> Entry:
         parents=drafted.parents,
         is_forced=drafted.is_forced,
         is_own=drafted.is_own,
-        answered=session.acked == len(session.tokens) if session.takes_drafts else None,
+        answered=session.answered,
         model_drafted=session.model_drafted,
         rules=session.opened.logit_rules,
         constraint=session.opened.constraint,

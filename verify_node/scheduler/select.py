@@ -30,8 +30,9 @@ from verify_node.slo.needs import NONE, Needs
 ALL = probabilities.LEAST
 """`least_probability` of a verify node without a bound."""
 
-UNWAITED, SELDOM_UNWAITED = 8, 64
-"""One in UNWAITED rounds waits for no draft, to measure the gain of waiting; one in SELDOM_UNWAITED if it is known."""
+UNWAITED, SELDOM = 8, 64
+"""One in UNWAITED rounds waits for no draft, to measure the gain of waiting. Once it is known, one in SELDOM rounds
+does, and another one waits whatever the gain was: it may have grown."""
 
 LOWEST_BOUND = 0.02
 """Lowest bound sent to a draft node: the next round may have more room than the previous one."""
@@ -124,6 +125,8 @@ class ByWorth(Choice):
         worths = self._worths(ready)
         drafted = self._drafted(ready, worths)
         candidates = _candidates(drafted, worths, number)
+        turn = number % max(1, len(drafted))  # so that ties are not always won by the same sessions
+        drafted, candidates = drafted[turn:] + drafted[:turn], candidates[turn:] + candidates[:turn]
         ranked = {k: rank(one.odds, one.parents) for k, one in enumerate(candidates) if one.parents is not None}
         if needs.owed_more:
             candidates = self._with_needs(candidates, ranked, drafted, needs)
@@ -140,8 +143,6 @@ class ByWorth(Choice):
         self._least_value = self._worth_per_s * (seconds[num_chosen + 1] - seconds[num_chosen])
         if value > alone > 0.0:
             self._net = smoothed(self._net, net_worth(alone, value, seconds[0] / seconds[num_chosen]), SMOOTHING)
-        elif not num_drafted:
-            self._net = smoothed(self._net, 1.0, 1 / SELDOM_UNWAITED)  # so that a wait is tried again at last
         return {
             session.session_id: one.pick(sorted(ranked[k].nodes[: counts[k]])) if k in ranked else one.cut(counts[k])
             for k, (session, one) in enumerate(drafted)
@@ -186,7 +187,7 @@ class ByWorth(Choice):
         self._drafting_s = smoothed(self._drafting_s, seconds, SMOOTHING)
 
     def pending_drafts(self, ready: Sequence[Session], number: int) -> list[PendingDraft]:
-        if number % SELDOM_UNWAITED == 0:
+        if number % SELDOM == 0:
             return []
         pending = [(one, one.client.answer_gain, False) for one in ready if one.expects_answer]
         pending += [(one, one.client.model_gain, True) for one in ready if one.expects_model]
@@ -195,9 +196,11 @@ class ByWorth(Choice):
         worths = self._worths(ready)
         mean = sum(worths[session.client.name] for session in ready) / len(ready)
         most = self._limits.budget / len(ready)  # no session holds up others for more than an equal part of the budget
+        is_tried = number % SELDOM == 1
+        brings = [most if is_tried else self._net * min(most, gain.tokens) for _, gain, _ in pending]
         return [
-            PendingDraft(session, self._net * min(most, gain.tokens) * worths[session.client.name] / mean, of_model)
-            for session, gain, of_model in pending
+            PendingDraft(session, tokens * worths[session.client.name] / mean, of_model)
+            for tokens, (session, _, of_model) in zip(brings, pending, strict=True)
         ]
 
     def keep(self, open_sessions: Container[bytes]) -> None:

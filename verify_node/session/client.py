@@ -42,7 +42,7 @@ MOST_LATE = 16
 MEMORY = 200.0
 """Number of rounds after which evidence decays, because texts change."""
 
-KNOWN = 24.0
+KNOWN = 12.0
 """Rounds of each kind after which both means are well known, and are measured only occasionally."""
 
 FIRST_TOKENS, FIRST_ROUNDS = 1.0, 4.0

@@ -252,7 +252,7 @@ class Session(SessionState):
 
         waits: rounds wait until its draft is complete, if the verdict permits a draft. round_s: duration of a round.
         """
-        self.last_verdict = verdict
+        self.last_verdict, self.needs_draft = verdict, self.drafted is None
         self.model_calls.verdict_goes_out(now, calls=verdict.may_draft > 0 and self.drafted is None)
         self.waits = waits and verdict.may_draft > 0
         if self.awaits_draft:

@@ -37,6 +37,7 @@ class SessionState:
     may_draft: int = 0  # tokens beyond the text that may be drafted, as sent to its draft node
     drafted: Drafted | None = None  # the rest of its newest draft, after the current text
     was_wrong: bool = False  # its latest round rejected a first choice
+    needs_draft: bool = False  # its newest verdict left nothing of its draft
     waits: bool = False  # rounds leave it out until its draft is complete, or late
     model_calls: ModelCalls = field(init=False)
     last_verdict: Verdict | None = None
@@ -129,6 +130,11 @@ class SessionState:
         """True if its draft node still has to answer the newest verdict, by a draft of its n-gram index."""
         is_known = self.client.has_index and self.allows_ngrams and self.takes_drafts
         return is_known and self.acked < len(self.tokens) and self.drafted is None
+
+    @property
+    def answered(self) -> bool | None:
+        """Whether its draft node has answered the newest verdict; None if rounds need not wait for that answer."""
+        return self.acked == len(self.tokens) if self.needs_draft and self.takes_drafts else None
 
     @property
     def expects_model(self) -> bool:

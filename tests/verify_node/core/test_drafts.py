@@ -8,7 +8,7 @@ from goodspeed.fair.round_time import Linear
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Ack, Draft, Verdict
 from tests.fakes import VOCAB, Desk, alone, make_open, replace_message, request_of, session_id
-from verify_node.scheduler.select import ALL, BOUND_SHARE, SELDOM_UNWAITED, UNWAITED
+from verify_node.scheduler.select import ALL, BOUND_SHARE, SELDOM, UNWAITED
 from verify_node.scheduler.start import SHARE_ALONE
 
 
@@ -270,7 +270,7 @@ def test_drafts_that_bring_nothing_are_soon_not_waited_for() -> None:
     assert desk.core.plan(desk.now) is not None
 
 
-@pytest.mark.parametrize(("num_seen", "rounds"), [(0, UNWAITED), (30, SELDOM_UNWAITED)])
+@pytest.mark.parametrize(("num_seen", "rounds"), [(0, UNWAITED), (30, SELDOM)])
 def test_one_of_some_rounds_waits_for_no_draft_and_fewer_once_it_is_known_what_waiting_brings(
     num_seen: int, rounds: int
 ) -> None:
@@ -281,3 +281,35 @@ def test_one_of_some_rounds_waits_for_no_draft_and_fewer_once_it_is_known_what_w
         client.answer_gain.observe(0, in_time=False)
     waits = [bool(desk.core.choice.pending_drafts([desk.session()], number)) for number in range(2 * rounds)]
     assert waits.count(False) == 2
+
+
+def test_only_rounds_that_needed_an_answer_show_what_it_brings() -> None:
+    """Where the text still follows the previous draft, no round waits for another one."""
+    desk = Desk(self_draft=False)
+    desk.hello()
+    desk.open(max_tokens=60)
+    desk.round()
+    desk.up("a", draft_of(desk, num=12))
+    gain = desk.session().client.answer_gain
+    desk.round()
+    seen = gain._in_time.num, gain._too_late.num
+    assert desk.session().drafted is not None
+    desk.now += 0.01
+    desk.round()
+    assert (gain._in_time.num, gain._too_late.num) == seen
+
+
+def test_claims_that_are_not_worth_verifying_are_judged_by_the_targets_tokens() -> None:
+    """Else a client whose claims were once wrong would never be verified again."""
+    desk = Desk(self_draft=False)
+    desk.hello()
+    desk.open(max_tokens=60)
+    calibration = desk.session().client.calibration("ngram")
+    for _ in range(40):
+        calibration.observe(probabilities.encode([0.9]), 0)
+    refuted = calibration.probabilities(probabilities.encode([0.9]))[0]
+    desk.core.choice.choose = lambda *given: {}  # type: ignore[method-assign]
+    for _ in range(20):
+        desk.up("a", draft_of(desk, num=1))
+        desk.round()
+    assert calibration.probabilities(probabilities.encode([0.9]))[0] > 4 * refuted

@@ -74,6 +74,18 @@ def test_two_long_prompts_share_the_half():
     assert [len(entry.tokens) for entry in planned.entries] == [12, 5]  # 11 before the newest, and 5: 16 together
 
 
+def test_clients_take_turns_in_having_prompts_prefilled():
+    pool = PagePool(50, 4)
+    many = [make_session(number, prompt=20) for number in (1, 2, 3)]
+    other = make_session(4, prompt=20, ready_since=1.0)
+    other.client.name = "b"
+    planned = pack([*many, other], pool, max_round_tokens=60)  # of which 30 for prompts
+    assert planned.prefilled == ids(1, 4)
+    decoding = make_session(5, cached=2, ready_since=0.5, pool=pool)
+    planned = pack([*many, other, decoding], pool, max_round_tokens=60)
+    assert [entry.session_id for entry in planned.entries] == [*ids(1), session_id(5), session_id(4)]
+
+
 def test_a_preempted_draft_waits_until_its_text_is_fed_again():
     pool = PagePool(50, 4)
     session = make_session(1, prompt=40, draft=3)

@@ -127,9 +127,16 @@ def test_texts_that_say_nothing_do_not_keep_others_out_and_have_another_turn():
     for _ in range(3):
         seen += len(drafts.draft([*wanting(*mute, worth=9.0), *wanting(poor, worth=1.0)]))
     assert seen >= 1
-    before = dict(drafts._misses)
+    before = dict(drafts._looked_up)
     drafts.draft([*wanting(*mute, worth=9.0), *wanting(poor, worth=1.0)])
-    assert sum(drafts._misses[key] > before[key] for key in before) >= TRIED_AGAIN
+    assert sum(drafts._looked_up[key] > before[key] for key in drafts._misses & before.keys()) >= TRIED_AGAIN
+
+
+def test_texts_of_equal_worth_take_turns():
+    sessions = [repeating(number) for number in range(1, 2 * MAX_DRAFTS)]
+    drafts = SelfDrafts()
+    served = [session.session_id for _ in range(2) for session, _ in drafts.draft(wanting(*sessions))]
+    assert set(served) == {session.session_id for session in sessions}
 
 
 def test_long_texts_are_indexed_over_several_rounds(monkeypatch):
@@ -157,7 +164,7 @@ def test_sessions_that_are_over_are_forgotten():
     drafts, session, other = SelfDrafts(), repeating(1), silent(2)
     drafts.draft(wanting(session, other))
     drafts.keep({session.session_id})
-    assert (set(drafts._texts), drafts._misses) == ({session.session_id}, {})
+    assert (set(drafts._texts), drafts._misses) == ({session.session_id}, set())
     assert drafts._num_tokens == len(AGAIN)
     drafts.keep(set())
     assert drafts._num_tokens == 0

@@ -3,9 +3,13 @@
 import math
 
 import pytest
+from msgspec.structs import replace
 
+from goodspeed.engine.paged.pages import PagePool
+from tests.fakes import Desk, session_id
 from tests.verify_node.scheduler.sessions import make_session
 from verify_node.scheduler import start as starting
+from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import PendingDraft
 from verify_node.scheduler.start import earliest
 from verify_node.session.model_calls import LATER
@@ -91,3 +95,29 @@ def test_answers_and_models_are_weighed_together(two_ready):
     assert earliest(two_ready, [], 0.81, [model]) == (5.0, None)  # 0.16 s are saved, and 0.4 s lost
     assert earliest(two_ready, [], 0.81, [answer]).whom is answer.session
     assert earliest(two_ready, [], 0.81, [answer, pending(4, 5.2, 0.3, of_model=True)]).whom is not answer.session
+
+
+# -- whom a round can decide for ---------------------------------------------------------------------------------------
+
+
+def test_sessions_without_memory_or_with_much_to_prefill_get_no_token():
+    pool = PagePool(50, 4)
+    deciding = make_session(1, cached=2, pool=pool)
+    long, waiting = make_session(2, prompt=40, cached=2, pool=pool), make_session(3)
+    of = starting.Starting({}, pool, RoundLimits(8, 32), is_barrier=False)
+    assert of.deciding([deciding, long, waiting]) == [deciding]
+    assert of.deciding([long, waiting]) == [long, waiting]
+
+
+def test_a_session_that_waits_long_for_memory_ends_no_wait_for_drafts():
+    desk = Desk(num_pages=3, page_size=4, self_draft=False)
+    desk.hello()
+    desk.open(max_tokens=7)
+    desk.open(number=2, prompt=(1,) * 9, max_tokens=2)
+    for _ in range(4):
+        desk.round(0.1)
+        desk.now += 0.01
+        desk.up("a", replace(desk.honest_draft(tokens=(1,)), source="ngram"))
+    desk.round(0.1)
+    assert session_id(2) not in desk.core.pool
+    assert desk.core.plan(desk.now) is None

@@ -7,7 +7,9 @@ import pytest
 from goodspeed.exact.positions import certain
 from goodspeed.exact.trees import pack
 from tests.fakes import session_id
+from tests.verify_node.phases import new_client
 from tests.verify_node.session.sessions import a_draft, make_session, tell
+from verify_node.session.client import LATE_ROUNDS
 from verify_node.session.phase import WrongPhase
 from verify_node.session.session import LATE_TIMES, LEAST_LATE_S, MOST_LATE_S
 
@@ -176,3 +178,13 @@ def test_a_draft_is_late_after_some_times_what_it_usually_takes(usual_s, late_s)
     session.commit((7,))
     tell(session, 5.0, waits=True)
     assert session.late_at == 5.0 + late_s
+
+
+def test_one_pause_of_a_client_counts_once_however_many_sessions_it_has():
+    client = new_client("a")
+    for _ in range(16):
+        client.miss_draft(100)
+    assert client.num_late == 1
+    assert client.retry_round == 100 + 2 * LATE_ROUNDS
+    client.miss_draft(client.retry_round)
+    assert client.num_late == 2
