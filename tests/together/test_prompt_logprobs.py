@@ -146,6 +146,18 @@ def test_a_prompt_that_is_opened_again_while_it_is_read_is_told_whole(in_flight)
     check_prompt(opened.prompt, told.prompt_logprobs, 1)
 
 
+def test_a_prompt_that_is_opened_again_once_it_is_told_is_read_again():
+    """Else a message would make the node send all that it has read, as often as it comes."""
+    node, opened = Node(), opening()
+    node.say(opened)
+    [first] = node.rounds()
+    node.say(replace(opened, epoch=opened.epoch + 1))
+    assert node.core.sessions[opened.session_id].prompt_logprobs == []
+    assert node.round() == [], "a chunk of the prompt"
+    [again] = node.rounds()
+    assert again.prompt_logprobs == first.prompt_logprobs
+
+
 def test_memory_of_a_prompt_that_was_read_for_nothing_is_read_again():
     node, opened = Node(), opening(num_prompt_logprobs=None)
     node.say(opened)

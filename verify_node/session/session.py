@@ -84,8 +84,9 @@ class Session(SessionState):
         self.acceptance, self.acceptance_bound = old.acceptance, old.acceptance_bound
         self.round_trip_s = old.round_trip_s
         asked = self.opened.prompt, self.opened.num_prompt_logprobs
-        if self.prompt_logprobs is not None and asked == (old.opened.prompt, old.opened.num_prompt_logprobs):
-            self.prompt_logprobs = list(old.prompt_logprobs or ())
+        is_same = asked == (old.opened.prompt, old.opened.num_prompt_logprobs)
+        if self.prompt_logprobs is not None and is_same and old.last_verdict is None:
+            self.prompt_logprobs = list(old.prompt_logprobs or ())  # once told, only `repeat` may tell them again
 
     def goes_on(self, old: "Session") -> bool:
         """True if it keeps the old session's place: it has its text, or a prefix of it that includes the prompt."""
