@@ -191,6 +191,16 @@ def test_more_than_can_be_told_is_refused_by_name():
     assert (refusal.code, refusal.what.split()[0]) == ("unsupported", str(21 * (MAX_PROMPT_LOGPROBS // 21 + 1)))
 
 
+def test_what_is_acknowledged_is_kept_nowhere():
+    node, opened = Node(), opening(max_tokens=1)
+    node.say(opened)
+    [told] = node.rounds()
+    assert told.prompt_logprobs
+    node.say(Ack(opened.session_id, opened.epoch, len(opened.prompt) + 1))
+    session = node.core.sessions[opened.session_id]
+    assert session.prompt_logprobs is session.last_verdict.prompt_logprobs is None
+
+
 def test_what_one_client_waits_for_is_bounded(monkeypatch):
     monkeypatch.setattr("verify_node.session.checks.MAX_KEPT", 200)
     node = Node()

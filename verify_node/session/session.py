@@ -257,7 +257,7 @@ class Session(SessionState):
 
         waits: rounds wait until its draft is complete, if the verdict permits a draft. round_s: duration of a round.
         """
-        self.last_verdict = verdict
+        self.last_verdict = replace(verdict, prompt_logprobs=None)  # `repeat` adds those that are still unacknowledged
         self.model_calls.verdict_goes_out(now, calls=verdict.may_draft > 0 and self.drafted is None)
         self.waits = waits and verdict.may_draft > 0
         if self.awaits_draft:
