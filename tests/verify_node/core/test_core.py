@@ -712,7 +712,13 @@ def test_what_was_learned_of_a_draft_model_is_not_believed_of_another(drafting):
     assert learned < INITIAL_ACCEPTANCE
     drafting.hello("a", draft_fingerprint="")  # the same process says Hello again
     assert client.acceptance.value == learned
+    client.calibration("ngram").observe(bytes(3), 0)
     drafting.up("a", Leave())
+    drafting.hello("a", draft_model="", boot_id=b"without!")
+    drafting.up("a", Leave())
+    assert client.acceptance.value == learned, "nothing was learned of another"
+    assert {"model", "ngram"} <= {*client.calibrations}
     drafting.hello("a", draft_fingerprint="other", boot_id=b"bootboot")
     assert client.acceptance.value == INITIAL_ACCEPTANCE
+    assert {*client.calibrations} & {"model", "ngram", "alternative"} == {"ngram"}
     assert client.acceptance_bound.most == most, "what its drafts have brought still bounds what is believed"
