@@ -39,7 +39,7 @@ class Batch:
     def prepare(self, asked: Sequence[Asked], num_words: int) -> "PendingMasks":
         """Advances the matchers of chains to the end of their outputs, and returns the pending masks.
 
-        No matcher may be used until `make` has returned. `make` compiles matchers that were lost, e.g. by eviction.
+        No matcher may be used until `make` has returned. `make` compiles matchers that were evicted.
         """
         first_rows: list[int | None] = []
         num_rows = 0
@@ -100,17 +100,19 @@ class Matchers:
     def of(self, session_id: bytes, constraint: Constraint, stop_ids: Sequence[int]) -> Matcher:
         """Returns the session's matcher, at any position; ConstraintError if the constraint does not compile.
 
-        Compiles nothing if the session holds its compiled constraint (`Constraints.hold`).
+        Compiles nothing if the session holds its compiled constraint (`Constraints.hold`), also if only its stop_ids
+        changed.
         """
-        kept = self._kept.get(session_id)
-        if kept is None or kept[:2] != (constraint, tuple(stop_ids)):
+        known, known_ids, matcher = self._kept.get(session_id, (None, (), None))
+        if matcher is None or known != constraint:
             matcher = Matcher(self.constraints.of(session_id, constraint), constraint.after, stop_ids)
-            kept = (constraint, tuple(stop_ids), matcher)
-            self._kept[session_id] = kept
+        elif known_ids != tuple(stop_ids):
+            matcher.stop_at(stop_ids)
+        self._kept[session_id] = constraint, tuple(stop_ids), matcher
         self._kept.move_to_end(session_id)
         while len(self._kept) > MAX_MATCHERS:
             self._kept.popitem(last=False)
-        return kept[2]
+        return matcher
 
     def keep(self, sessions: Container[bytes]) -> None:
         """Drops the matchers of all other sessions."""

@@ -41,19 +41,26 @@ class Matcher:
     ) -> None:
         """after: the text is free through the first occurrence of this token sequence, but may not end before it.
 
-        stop_ids: the text's stop tokens. Where the grammar may end, the vocabulary's EOS tokens among them are allowed;
-        None: all EOS tokens. Other stop ids are ordinary tokens: a text that draws one ends in mid-grammar.
+        stop_ids: as in `stop_at`.
         """
         self._compiled = compiled
         self._after = tuple(after)
         self._eos_ids = compiled.table.eos_ids
-        self._closed = self._eos_ids - frozenset(stop_ids) if stop_ids is not None else frozenset()
+        self.stop_at(stop_ids)
         self.problem = ""  # why the latest `allowed` call has an empty row (the first one); "": it has none
         self._may_begin_anew = True
         self._begun: LLMatcher | None = None
         self._tokens: list[int] = []
         self._states: list[State] = []  # at the start, and after each token
         self._restart()
+
+    def stop_at(self, stop_ids: Collection[int] | None) -> None:
+        """Sets the text's stop tokens.
+
+        Where the grammar may end, the vocabulary's EOS tokens among them are allowed; None: all EOS tokens. Other stop
+        ids are ordinary tokens: a text that draws one ends in mid-grammar.
+        """
+        self._closed = self._eos_ids - frozenset(stop_ids) if stop_ids is not None else frozenset[int]()
 
     def allowed(
         self, output: Sequence[int], drafted: Sequence[int] = (), parents: Sequence[int] | None = None

@@ -17,7 +17,7 @@ from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
-from tests.constraint.babbler import VOCABULARY, Babbler, decode
+from tests.constraint.babbler import END, VOCABULARY, Babbler, decode, encode
 
 TABLE = TokenTable.of(VOCABULARY)
 
@@ -297,6 +297,19 @@ def test_what_was_compiled_beforehand_is_not_compiled_again(compiled):
     constraints, one = Constraints(VOCABULARY), Constraint("regex", "ab")
     constraints.hold(b"1", constraints.get(one))
     assert Matchers(constraints).of(b"1", one, ()).allowed([]).any()
+    assert compiled == [one]
+
+
+def test_other_stop_ids_need_nothing_compiled_again(compiled):
+    """The end is allowed where the grammar may end, by the newest stop ids, and the text is not read again."""
+    constraints, one = Constraints(VOCABULARY), Constraint("regex", "a*")
+    constraints.hold(b"1", constraints.get(one))
+    matchers, text = Matchers(constraints), encode("a")
+    may_end = []
+    for stop_ids in ((END,), (END, text[0]), (text[0],), (END,)):
+        row = matchers.of(b"1", one, stop_ids).allowed(text)[0]
+        may_end.append(bool(row[END // 32] >> END % 32 & 1))
+    assert may_end == [True, True, False, True]
     assert compiled == [one]
 
 

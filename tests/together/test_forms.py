@@ -174,6 +174,25 @@ def test_no_form_of_an_open_session_is_compiled_in_a_round(monkeypatch):
     assert decode(desk.write(opened)) in ("the red one", "the green one")
 
 
+def test_no_form_is_compiled_in_a_round_for_a_text_that_is_preempted_or_opened_again(monkeypatch):
+    constraint = Constraint("choice", '["the red one", "the green one"]')
+    desk = FormDesk()
+    desk.up("a", make_hello("a", draft_model=""))
+    for number in range(1, 4):
+        desk.up("a", opening(constraint, number))
+    monkeypatch.setattr(compiling, "compiled_matcher", None)
+    desk.round()
+    desk.core.pool.free(session_id(1))  # as a preemption does
+    desk.round()
+    for number, stop_ids in [(2, (END, 1)), (3, (END,))]:
+        desk.up("a", opening(constraint, number, epoch=2, stop_ids=stop_ids))
+    for number in range(1, 4):
+        while not desk.session(number).finished:
+            assert desk.round()
+            desk.acknowledge()
+        assert decode(desk.text(number)) in ("the red one", "the green one")
+
+
 def test_forms_are_announced_and_texts_keep_them():
     desk = FormDesk()
     assert desk.hello("b").constraints

@@ -146,6 +146,18 @@ def test_a_prompt_that_is_opened_again_while_it_is_read_is_told_whole(in_flight)
     check_prompt(opened.prompt, told.prompt_logprobs, 1)
 
 
+def test_a_prompt_that_is_opened_again_once_it_is_told_is_read_again():
+    """Else a message would make the node send all that it has read, as often as it comes."""
+    node, opened = Node(), opening()
+    node.say(opened)
+    [first] = node.rounds()
+    node.say(replace(opened, epoch=opened.epoch + 1))
+    assert node.core.sessions[opened.session_id].prompt_logprobs == []
+    assert node.round() == [], "a chunk of the prompt"
+    [again] = node.rounds()
+    assert again.prompt_logprobs == first.prompt_logprobs
+
+
 def test_memory_of_a_prompt_that_was_read_for_nothing_is_read_again():
     node, opened = Node(), opening(num_prompt_logprobs=None)
     node.say(opened)
@@ -177,6 +189,16 @@ def test_more_than_can_be_told_is_refused_by_name():
     [refusal] = node.say(opening(length=MAX_PROMPT_LOGPROBS // 21 + 1, num_prompt_logprobs=20))
     assert isinstance(refusal, Refusal)
     assert (refusal.code, refusal.what.split()[0]) == ("unsupported", str(21 * (MAX_PROMPT_LOGPROBS // 21 + 1)))
+
+
+def test_what_is_acknowledged_is_kept_nowhere():
+    node, opened = Node(), opening(max_tokens=1)
+    node.say(opened)
+    [told] = node.rounds()
+    assert told.prompt_logprobs
+    node.say(Ack(opened.session_id, opened.epoch, len(opened.prompt) + 1))
+    session = node.core.sessions[opened.session_id]
+    assert session.prompt_logprobs is session.last_verdict.prompt_logprobs is None
 
 
 def test_what_one_client_waits_for_is_bounded(monkeypatch):

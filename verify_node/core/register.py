@@ -55,7 +55,7 @@ class Register(Sessions):
         name = self._client_name(peer_id, hello, principal)
         self._make_room(name)
         client = self.allocator.client(name)
-        if all(peer.client is not client for peer in self.peers.values()):
+        if all(peer.client is not client for peer in self.peers.values()):  # else it could reset its estimates any time
             has_model = bool(hello.draft_model)
             self.allocator.set_draft_model(client, hello.draft_fingerprint, has_model=has_model)
         if principal is not None and self.enrolled is not None:
@@ -80,6 +80,7 @@ class Register(Sessions):
             now,
             principal,
         )
+        self._know_models(client)
         return None
 
     def _client_name(self, peer_id: bytes, hello: Hello, principal: str | None) -> str:
@@ -145,13 +146,19 @@ class Register(Sessions):
     def leave(self, peer: Peer, now: float) -> None:
         """Handles a Leave: removes the peer and drops its sessions at once."""
         del self.peers[peer.peer_id]
+        self._know_models(peer.client)
         self.drop_all_of(peer)
         self.diary.visit("left", peer.client.name, peer.draft_model, now)
 
     def _remove(self, peer: Peer, now: float) -> None:
         del self.peers[peer.peer_id]
+        self._know_models(peer.client)
         self.drop_all_of(peer, may_return=True)
         self.diary.visit("lost", peer.client.name, peer.draft_model, now)
+
+    def _know_models(self, client: Client) -> None:
+        """Updates whether one of a client's connected processes has a draft model."""
+        client.know_models(has_model=any(one.draft_model for one in self.peers.values() if one.client is client))
 
 
 def _is_same_draft_node(peer: Peer, client: Client, hello: Hello) -> bool:

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from goodspeed.constraint.compiling import Compiled, CompiledConstraint, Constraints
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.exact.counts import num_common
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.generation import Constraint
@@ -234,13 +233,12 @@ class Sessions:
         return Deadline.open(message.session_id, client.name, asked, slo, num_tokens, trip_s, now, old)
 
     def _replace(self, old: Session, new: Session, in_flight: bool) -> None:
-        """Passes a reopened session its predecessor's age, estimates, and the memory that is still valid."""
+        """Passes a reopened session its predecessor's age, estimates, and if it keeps its place the valid memory."""
         new.continue_from(old)
         if in_flight or old.session_id in self._released:
             self._released.setdefault(old.session_id, True)
             return
-        cached = self.pool.length(old.session_id)
-        right = min(cached, num_common(old.tokens, new.tokens), new.num_readable)
+        right = min(self.pool.length(old.session_id), new.num_readable) if new.goes_on(old) else 0
         if self.pool.truncate(new.session_id, right) == 0:
             self.pool.free(new.session_id)  # so that it may start from cached pages
 

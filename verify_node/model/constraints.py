@@ -1,9 +1,9 @@
 """Token masks of a round's sessions with a constraint, and the tokens that constraints force after the round.
 
-Holds each session's matcher, on the model thread, while the session has KV cache.
+Holds each session's matcher, on the model thread, while the session holds its compiled constraint.
 """
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -54,10 +54,10 @@ class ConstraintMasks:
             found.append(outcome)
         return found
 
-    def keep(self, sessions: Container[bytes]) -> None:
-        """Drops the matchers of all other sessions."""
+    def keep_held(self) -> None:
+        """Drops the matchers of sessions that hold no compiled constraint: a matcher is compiled once for each."""
         if self._matchers is not None:
-            self._matchers.keep(sessions)
+            self._matchers.keep(frozenset(self._matchers.constraints.holders))
 
     def _matcher(self, entry: Entry) -> Matcher:
         if self._matchers is None or entry.constraint is None:

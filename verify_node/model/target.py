@@ -69,7 +69,7 @@ class Target:
             masks = making.result() if making is not None else {}
         forwarded = time.perf_counter()
         outcomes = self.verify(planned, logits, masks)
-        self._constraint_masks.keep(self.runner.pool)
+        self._constraint_masks.keep_held()
         self._counted.keep(self.runner.pool)
         verified = time.perf_counter()
         seconds = forwarded - started, verified - forwarded

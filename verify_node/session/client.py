@@ -107,7 +107,7 @@ class Client:
     observed_round: int = 0  # verify round of its latest observation, or of becoming active
     round_trip_s: float = 0.0  # smoothed, of the session that answered last; initial value of new ones
     draft_fingerprint: str | None = None  # of the draft model that its estimates are of
-    has_model: bool = True  # whether the draft node that sent the latest Hello has a draft model
+    has_model: bool = True  # whether one of its connected processes has a draft model
     answer_gain: DraftGain = field(default_factory=DraftGain)  # of waiting for its answers to verdicts
     model_gain: DraftGain = field(default_factory=DraftGain)  # of waiting for its draft model's new drafts
     has_index: bool = False  # it has sent drafts of an n-gram index
@@ -130,13 +130,21 @@ class Client:
         self.max_round_tokens = record.max_round_tokens
 
     def set_draft_model(self, draft_fingerprint: str, unknown: AcceptanceEstimator, *, has_model: bool) -> None:
-        """Sets its draft model. If that changed, resets the acceptance rate to `unknown`.
+        """Sets its draft model. If that changed, resets the acceptance rate to `unknown`, and how its claims hold.
 
         The acceptance bound is not reset, or a client could lift it by renaming its model.
         """
+        self.has_model = has_model
+        if not has_model:
+            return
         if self.draft_fingerprint not in (None, draft_fingerprint):
             self.acceptance = unknown
-        self.draft_fingerprint, self.has_model = draft_fingerprint, has_model
+            self.calibrations = {of: one for of, one in self.calibrations.items() if of not in ("model", "alternative")}
+        self.draft_fingerprint = draft_fingerprint
+
+    def know_models(self, *, has_model: bool) -> None:
+        """Sets whether any of its connected processes has a draft model."""
+        self.has_model = has_model
 
     def become_active(self, number: int) -> None:
         """Starts observing its goodput at verify round `number`, since it was idle until then."""

@@ -25,6 +25,9 @@ LATE_TIMES, LEAST_LATE_S, MOST_LATE_S = 8.0, 3.0, 10.0
 """A draft is late after LATE_TIMES times its usual time, within two bounds: at least LEAST_LATE_S, so that a lost
 message can be repeated, and at most MOST_LATE_S, the longest time that a draft may delay rounds."""
 
+MAX_RETURNS = 8
+"""Reopenings for which a text keeps its place: every text must end some time, or others could wait for ever."""
+
 
 @dataclass(slots=True, eq=False)
 class Session(SessionState):
@@ -74,19 +77,21 @@ class Session(SessionState):
     # -- its draft node speaks -------------------------------------------------------------------------------------
 
     def continue_from(self, old: "Session") -> None:
-        """Takes over the old session's age and estimates, and its arrival if its text goes on."""
+        """Takes over the old session's age and estimates, and its arrival if it keeps its place."""
         self.admitted = old.admitted
         if self.goes_on(old):
-            self.arrived_at = old.arrived_at
+            self.arrived_at, self.num_returns = old.arrived_at, old.num_returns + 1
         self.acceptance, self.acceptance_bound = old.acceptance, old.acceptance_bound
         self.round_trip_s = old.round_trip_s
         asked = self.opened.prompt, self.opened.num_prompt_logprobs
-        if self.prompt_logprobs is not None and asked == (old.opened.prompt, old.opened.num_prompt_logprobs):
-            self.prompt_logprobs = list(old.prompt_logprobs or ())
+        is_same = asked == (old.opened.prompt, old.opened.num_prompt_logprobs)
+        if self.prompt_logprobs is not None and is_same and old.last_verdict is None:
+            self.prompt_logprobs = list(old.prompt_logprobs or ())  # once told, only `repeat` may tell them again
 
     def goes_on(self, old: "Session") -> bool:
-        """True if it has the old session's text, or a prefix of it that includes the prompt."""
-        return self.opened.prompt == old.opened.prompt and self.tokens == old.tokens[: len(self.tokens)]
+        """True if it keeps the old session's place: it has its text, or a prefix of it that includes the prompt."""
+        has_text = self.opened.prompt == old.opened.prompt and self.tokens == old.tokens[: len(self.tokens)]
+        return has_text and old.num_returns < MAX_RETURNS
 
     def heard(self, peer_id: bytes, now: float) -> None:
         """Records a message about it from its draft node, on this connection."""
@@ -252,7 +257,8 @@ class Session(SessionState):
 
         waits: rounds wait until its draft is complete, if the verdict permits a draft. round_s: duration of a round.
         """
-        self.last_verdict, self.needs_draft = verdict, self.drafted is None
+        self.last_verdict = replace(verdict, prompt_logprobs=None)  # `repeat` adds those that are still unacknowledged
+        self.needs_draft = self.drafted is None
         self.model_calls.verdict_goes_out(now, calls=verdict.may_draft > 0 and self.drafted is None)
         self.waits = waits and verdict.may_draft > 0
         if self.awaits_draft:

@@ -43,6 +43,7 @@ class SessionState:
     last_verdict: Verdict | None = None
     finish_reason: FinishReason | None = None
     arrived_at: float = 0.0  # when its text was first asked for here
+    num_returns: int = 0  # times that it was reopened since, and kept its place
     ready_since: float = 0.0
     heard_at: float = 0.0  # latest time that its draft node mentioned it
     moved_at: float = 0.0  # latest time that it was opened, got tokens, or acknowledged some

@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.refined import Refined
@@ -40,6 +40,7 @@ class Session(Waiting, Protocol):
     @property
     def admitted(self) -> int: ...
     def can_move(self, round_s: float) -> bool: ...
+    def goes_on(self, old: Any) -> bool: ...  # keeps the place of another session of its id
 
 
 class Promises:
@@ -81,8 +82,8 @@ class Promises:
     def opened(self, session: Session, before: Session | None) -> None:
         """Registers a session that was opened or reopened; the next `decide` decides its deadline, if any.
 
-        before: the session previously open by its id, maybe the same object. Its promise continues if the text is the
-        same, and the session requests no more.
+        before: the session previously open by its id, maybe the same object. Its promise continues if its text was not
+        finished, and the session keeps its place and requests no more.
         """
         key, deadline = session.session_id, session.deadline
         old = self.promised.pop(key, None) if before is not session else None
@@ -239,13 +240,11 @@ def _still_open(deadlines: Mapping[bytes, Deadline], sessions: Mapping[bytes, Se
 
 
 def _goes_on(before: Session, session: Session) -> bool:
-    """Returns whether a reopened session has the same text, no longer than before, and requests no more."""
+    """Returns whether a reopened session continues an unfinished text, no longer than before, and requests no more."""
     old, new = before.deadline, session.deadline
-    if old is None or new is None:
+    if old is None or new is None or before.finished or not session.goes_on(before):
         return False
-    same_prompt = len(before.tokens) - old.num_tokens == len(session.tokens) - new.num_tokens
-    same_text = same_prompt and session.tokens == before.tokens[: len(session.tokens)]
     tpot_s, had = new.slo.tpot_s, old.slo.tpot_s
     same_window = new.slo.tpot_window in (0, old.slo.tpot_window)
     same_pace = tpot_s is None or (had is not None and tpot_s >= had and same_window)
-    return same_text and session.limit <= before.limit and same_pace
+    return session.limit <= before.limit and same_pace

@@ -25,6 +25,7 @@ from tests.fakes import (
 from verify_node.core.invariants import validate
 from verify_node.core.sessions import FORGOTTEN_S
 from verify_node.scheduler.round import Outcome
+from verify_node.session.session import MAX_RETURNS
 from verify_node.session.state import WINDOW
 
 
@@ -498,7 +499,7 @@ def test_a_session_goes_on_from_what_is_committed(drafting):
 
 def test_memory_that_is_not_right_any_more_is_dropped(drafting):
     drafting.open(epoch=2, prompt=(1, 9, 3))
-    assert drafting.core.pool.length(session_id(1)) == 1
+    assert session_id(1) not in drafting.core.pool, "a text of a new place has no memory, either"
     drafting.round()
     assert drafting.text() == (next_token(1, (1, 9, 3)),)
 
@@ -522,6 +523,40 @@ def test_a_finished_session_can_be_opened_again(desk):
     while not desk.session().finished:
         assert desk.round() or desk.draft() == []
     assert desk.text() == expected(max_tokens=5)
+
+
+@pytest.mark.parametrize("order", ["fcfs", "laps"])
+@pytest.mark.parametrize("change", ["nothing", "its last token"])
+@pytest.mark.parametrize("max_tokens", [2, 14])
+def test_a_text_that_is_opened_again_and_again_starves_none(order: str, change: str, max_tokens: int) -> None:
+    """Finished or not after two rounds, it would have memory before the other for ever."""
+    desk = Desk(num_pages=20, page_size=4, context_len=80, max_round_tokens=200, order=order)
+    for name in "ab":
+        desk.hello(name)
+    desk.open("a", 1, prompt=[3] * 65 + [1], max_tokens=max_tokens, max_draft=0)
+    desk.now = 0.1
+    desk.open("b", 2, prompt=[4] * 40, max_tokens=20, max_draft=0)
+    for epoch in range(2, 500):
+        for _ in range(2):
+            desk.now += 0.15
+            desk.round()
+            desk.acknowledge(2)
+        if desk.session(2).finished:
+            return
+        last = epoch % 20 if change == "its last token" else 1
+        desk.open("a", 1, epoch=epoch, prompt=[3] * 65 + [last], max_tokens=max_tokens, max_draft=0)
+    pytest.fail(f"it has {len(desk.text(2))} tokens after {desk.now:.0f} s")
+
+
+def test_a_text_keeps_its_place_for_some_losses(desk: Desk) -> None:
+    desk.open(max_draft=0)
+    for epoch in range(2, MAX_RETURNS + 4):
+        desk.round()
+        desk.now += 1.0
+        desk.open(epoch=epoch, max_draft=0)
+        is_kept = epoch <= MAX_RETURNS + 1
+        assert desk.session().arrived_at == (0.0 if is_kept else pytest.approx(9.0, abs=0.2))
+        assert (session_id(1) in desk.core.pool) is (is_kept or epoch > MAX_RETURNS + 2)
 
 
 def test_a_session_that_is_closed_and_opened_within_a_round_is_another_one(drafting):
@@ -677,7 +712,13 @@ def test_what_was_learned_of_a_draft_model_is_not_believed_of_another(drafting):
     assert learned < INITIAL_ACCEPTANCE
     drafting.hello("a", draft_fingerprint="")  # the same process says Hello again
     assert client.acceptance.value == learned
+    client.calibration("ngram").observe(bytes(3), 0)
     drafting.up("a", Leave())
+    drafting.hello("a", draft_model="", boot_id=b"without!")
+    drafting.up("a", Leave())
+    assert client.acceptance.value == learned, "nothing was learned of another"
+    assert {"model", "ngram"} <= {*client.calibrations}
     drafting.hello("a", draft_fingerprint="other", boot_id=b"bootboot")
     assert client.acceptance.value == INITIAL_ACCEPTANCE
+    assert {*client.calibrations} & {"model", "ngram", "alternative"} == {"ngram"}
     assert client.acceptance_bound.most == most, "what its drafts have brought still bounds what is believed"

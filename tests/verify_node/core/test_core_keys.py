@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.handshake import Heartbeat, Welcome
+from goodspeed.wire.handshake import Heartbeat, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, UpMessage
 from tests.fakes import Desk, alone, make_core, make_hello, make_open, replace_message, request_of, session_id
 
@@ -183,3 +183,37 @@ def test_the_remainder_of_a_keys_limit_goes_round_among_its_sessions_as_they_wer
         verified.append([by_session[session_id(number)] for number in (1, 2)])
     assert sorted(verified[:2]) == [[1, 2], [2, 1]]
     assert verified[2:] == verified[:2]
+
+
+@pytest.mark.parametrize("models", [("", "m"), ("m", "")])
+def test_a_draft_model_is_used_whichever_process_of_its_key_has_it(models: tuple[str, str]) -> None:
+    desk = KeyedDesk()
+    for peer, model in zip(("c1", "c2"), models, strict=True):
+        desk.up(peer, make_hello("c", boot_id=peer.encode().rjust(8), draft_model=model), "c")
+    with_model, without = ("c1", "c2") if models[0] else ("c2", "c1")
+    desk.up(with_model, make_open(3), "c")
+    assert [verdict.may_draft > 0 for verdict in desk.round()] == [True]
+    client = desk.core.allocator.clients["c"]
+    desk.up(without, Leave(), "c")
+    assert client.has_model
+    desk.up(without, make_hello("c", boot_id=without.encode().rjust(8), draft_model=""), "c")
+    desk.now += 1.0
+    desk.up(without, Heartbeat(b"bootboot"), "c")
+    desk.now += desk.core.welcome.lease_s - 0.5
+    desk.core.tick(desk.now)
+    assert not client.has_model, "the other is lost"
+
+
+def test_another_process_of_a_key_resets_nothing_while_the_first_is_there() -> None:
+    """Else a client could have false claims believed again at any time."""
+    desk = KeyedDesk()
+    desk.up("c", make_hello("c", draft_fingerprint="1"))
+    client = desk.core.allocator.clients["c"]
+    acceptance = client.acceptance
+    client.calibration("model").observe(bytes(9), 0)
+    for number in range(2, 5):
+        desk.up("c2", make_hello("c", boot_id=b"bootboot", draft_fingerprint=str(number)), "c")
+        desk.up("c2", Leave(), "c")
+    assert client.acceptance is acceptance
+    assert sum(client.calibration("model").tries) > 0
+    assert client.draft_fingerprint == "1"

@@ -7,9 +7,10 @@ import pytest
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.messages import Close, Refusal, Slo, Verdict
-from tests.fakes import Desk, alone, request_of, session_id
+from tests.fakes import Desk, alone, make_open, request_of, session_id
 from tests.verify_node.scheduler.sessions import pack
 from tests.verify_node.slo.deadlines import deadline, decided
+from verify_node.session.session import MAX_RETURNS
 from verify_node.session.state import WINDOW
 from verify_node.slo.allotting import Allotment
 from verify_node.slo.promises import AT_ONCE, GONE_S
@@ -160,6 +161,25 @@ def test_a_session_that_is_opened_again_keeps_its_promise_unless_it_asks_for_mor
     never = Slo(Objectives(tpot_s=0.008), 0.1, 0.01)
     assert ask(desk, 1, never, epoch=3, committed=committed) is False
     assert len(desk.core.promises.promised) == 0
+
+
+def test_a_promise_ends_with_its_text(desk: Desk) -> None:
+    """Else a text after another by the same id would be promised what nobody has decided."""
+    ask(desk, 1, max_tokens=2)
+    while not desk.session().finished:
+        serve(desk)
+    desk.core.receive(b"a", make_open(1, epoch=2, slo=QUICK, max_tokens=2), desk.now)
+    assert session_id(1) not in desk.core.promises.promised
+    assert desk.core.promises.awaits_decision(desk.session())
+
+
+def test_a_text_that_is_opened_again_and_again_is_decided_again(desk: Desk) -> None:
+    ask(desk, 1)
+    for epoch in range(2, MAX_RETURNS + 3):
+        serve(desk)
+        desk.core.receive(b"a", make_open(1, epoch=epoch, slo=QUICK), desk.now)
+        assert (session_id(1) in desk.core.promises.promised) is (epoch <= MAX_RETURNS + 1)
+        desk.core.admit(desk.now)
 
 
 def test_a_text_that_is_under_way_is_not_refused_when_it_comes_back(desk: Desk) -> None:
