@@ -193,6 +193,16 @@ def test_an_idle_link_is_given_up_with_leave():
     assert 1 not in core.links
 
 
+def test_messages_to_a_lost_verify_node_are_dropped_with_its_link():
+    core = with_both()
+    core.broke(2.0, 1)
+    gone = []
+    for second in range(2, int(IDLE_S) + 5):
+        beat(core, 0, "a", second)
+        gone += [one for one in core.tick(second) if isinstance(one, Disconnect | Reconnect)]
+    assert gone[-2:] == [Reconnect(1), Disconnect(1)], "closing a channel waits for messages in its queue"
+
+
 def test_messages_and_events_of_a_link_that_is_given_up_are_ignored():
     core = with_both()
     core.links.drop(1)
