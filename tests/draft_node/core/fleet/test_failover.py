@@ -247,6 +247,22 @@ def test_the_last_verify_node_that_refuses_this_node_is_not_survived():
         core.receive(Refusal("tokenizer", "it does not fit", "take another"), 1.2, 1)
 
 
+def test_a_draining_verify_node_is_one_to_go_on_with():
+    core = make(A)
+    core.receive(welcome("a"), 1.0, 0)
+    tell(core, Sibling(A.endpoint), Sibling(B.endpoint))
+    core.begin(request(), 2.0)
+    core.receive(redirect(), 2.1, 0)
+    tell(core, Sibling(A.endpoint, is_draining=True), Sibling(B.endpoint))
+    assert core.receive(Refusal("tokenizer", "it does not fit", "take another"), 2.2, 1) == []
+    beat(core, 0, "a", 5.0)
+    assert opened(core.tick(2.1 + REDIRECT_S)) == [(0, 2, (), 1)]
+    assert core.receive(redirect(2), 6.0, 0) == [], "B is no place to wait for"
+    assert core.links.on(ONE) == 0
+    core.receive(STOPPING, 6.5, 0)
+    assert core.receive(Refusal("tokenizer", "it does not fit", "take another"), 6.6, 1) == [], "A may be back"
+
+
 def test_what_a_verify_node_says_of_a_session_that_is_not_with_it_is_ignored():
     core = with_both()
     before = core.sessions[ONE].epoch
