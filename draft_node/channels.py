@@ -7,14 +7,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from copy import copy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
 from draft_node.core.directory import Address
 from goodspeed.errors import GoodSpeedError, MessageTooLarge, ProtocolError, TransportError
-from goodspeed.wire.channels import DraftChannel, Traffic
+from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.messages import DownMessage, UpMessage
 
 logger = logging.getLogger("goodspeed.draft")
@@ -123,7 +122,7 @@ class Channels:
         self._unreachable = unreachable
         self._group: asyncio.TaskGroup | None = None
         self._links: dict[int, _Link] = {0: self._make(0, first)}
-        self._gone = Traffic()  # of closed channels
+        self.traffic = first.traffic  # of all channels since the node started, closed ones included
         self._last = first  # most recently used channel, even if its link is closed
         self._early: dict[int, list[UpMessage]] = {}  # messages for links whose channel is being created
 
@@ -159,14 +158,6 @@ class Channels:
         """Returns all channels with their link numbers."""
         return [(link, entry.channel) for link, entry in self._links.items()]
 
-    @property
-    def traffic(self) -> Traffic:
-        """Traffic of all channels since the node started, closed ones included."""
-        total = copy(self._gone)
-        for entry in self._links.values():
-            _add(total, entry.channel.traffic)
-        return total
-
     def put(self, link: int, message: UpMessage) -> None:
         """Queues a message; drops one for a closed link."""
         if link in self._links:
@@ -193,13 +184,14 @@ class Channels:
         if early is None or self._group is None:  # the link was closed meanwhile
             channel.close()
             return
+        channel.traffic = self.traffic
         entry = self._links[link] = self._make(link, channel)
         for message in early:
             entry.queue.put(message)
         self._start(self._group, link, entry)
 
     def disconnect(self, link: int) -> None:
-        """Closes a link's channel, after sending its queue if the verify node ever answered."""
+        """Closes a link's channel, after sending its queue."""
         self._early.pop(link, None)
         entry = self._links.pop(link, None)
         if entry is not None and self._group is not None:
@@ -210,12 +202,9 @@ class Channels:
             for task in entry.tasks:
                 task.cancel()
             await asyncio.gather(*entry.tasks, return_exceptions=True)
-            if not entry.channel.traffic.num_received:  # closing would wait for the queued messages
-                entry.queue.reconnect()
             await entry.queue.flush()
         finally:
             entry.channel.close()
-            _add(self._gone, entry.channel.traffic)
 
     def reconnect(self, link: int) -> None:
         """Replaces a link's connection; drops its queued messages."""
@@ -236,8 +225,3 @@ class Channels:
         """Closes all channels; messages already passed to a channel still go out within its limits."""
         for entry in self._links.values():
             entry.channel.close()
-
-
-def _add(total: Traffic, traffic: Traffic) -> None:
-    for entry in fields(Traffic):
-        setattr(total, entry.name, getattr(total, entry.name) + getattr(traffic, entry.name))

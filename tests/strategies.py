@@ -49,11 +49,13 @@ def values_of(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
 
 
 def aligned(values: dict[str, Any]) -> dict[str, Any]:
-    """Cuts parallel fields of a message to the same length."""
+    """Cuts parallel fields of a message to the same length, and a part to the whole."""
     for pair in (("tokens", "logprobs"), ("top_ids", "top_logprobs")):
         if all(values.get(name) is not None for name in pair):
             shorter = min(len(values[name]) for name in pair)
             values |= {name: values[name][:shorter] for name in pair}
+    if "num_accepted" in values:
+        values["num_accepted"] = min(values["num_accepted"], values["num_verified"])
     if values.get("probabilities"):
         num_tokens = len(values["tokens"])
         values["probabilities"] = (values["probabilities"] + bytes(num_tokens))[:num_tokens]

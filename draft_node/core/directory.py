@@ -29,17 +29,18 @@ class Directory:
         """Replaces the siblings by a verify node's newest list of its fleet."""
         self._siblings = {sibling.endpoint: sibling for sibling in siblings}
 
-    def exclude(self, address: Address) -> None:
-        """Excludes a verify node that refuses this draft node for good."""
+    def exclude(self, address: Address) -> bool:
+        """Excludes a verify node that refuses this draft node for good. Returns whether another address is left."""
         self._excluded.add(address.endpoint)
+        return any(one.endpoint not in self._excluded for one in self.addresses())
 
     def found(self, address: Address, target: str) -> None:
         """Records the target in a verify node's Welcome."""
         self._targets[address.endpoint] = target
 
     def find(self, endpoint: str, server_key: str) -> Address | None:
-        """Returns the address of an endpoint that is known with this key; None: not known, or with another key."""
-        if endpoint not in self._siblings and endpoint not in self._of_options:
+        """Returns the address of an endpoint that is known with this key; None: none is, or it is excluded."""
+        if endpoint in self._excluded or (endpoint not in self._siblings and endpoint not in self._of_options):
             return None
         address = self._address(endpoint)
         return address if (address.server_key or "") == server_key else None

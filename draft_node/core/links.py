@@ -153,9 +153,12 @@ class Links:
         return any(address != self._known[number].address for address in self.directory.candidates(None))
 
     def exclude(self, number: int) -> bool:
-        """Excludes a verify node that refuses this draft node for good. Returns whether there is another to try."""
-        self.directory.exclude(self._known[number].address)
-        return self._others(number)
+        """Excludes a verify node that refuses this draft node for good. Returns whether another is left.
+
+        One that is draining counts: the texts there go on, and it may be back.
+        """
+        is_one_left = self.directory.exclude(self._known[number].address)
+        return is_one_left or any(known.link.connected for one, known in self._known.items() if one != number)
 
     def drop(self, number: int) -> None:
         """Removes a link; its sessions have none then."""

@@ -15,6 +15,7 @@ from draft_node.core.actions import (
     Disconnect,
     NodeAction,
     Propose,
+    Reconnect,
     Send,
     Tell,
 )
@@ -47,9 +48,9 @@ class Openings:
         if made is not None:
             actions.append(Connect(made, self._links.address(made)))
         for number in self._links.useless(now):
-            farewell: list[NodeAction] = [Send(Leave(), number)] if self._links[number].connected else []
-            self._links.drop(number)
-            actions += [*farewell, Disconnect(number)]
+            is_there = self._links[number].connected
+            self._links.drop(number)  # closing it would wait for messages that nobody takes: Reconnect drops them
+            actions += [Send(Leave(), number) if is_there else Reconnect(number), Disconnect(number)]
         return actions
 
     def _waits(self, session: Session) -> bool:

@@ -166,7 +166,6 @@ class Queue:
         self._room.ask_again(self.num_running, now)
         if any(map(_wants_prompt, waiting)):
             self._prompt_room.ask_again(self._num_prompts, now)
-        waiting.sort(key=_arrival)
         entered: list[Session] = []
         while self.num_running < self._num_places and self._pace.allows(now) and (able := self._able(waiting)):
             entry = _most_urgent(able)
@@ -200,13 +199,12 @@ def _most_urgent(waiting: list[Entry]) -> Entry:
 
     That text and the first entry swap arrival times, so that no other user's turn changes.
     """
-    first = waiting[0]
+    first = min(waiting, key=_arrival)
     user = first.session.request.user
     own = [entry for entry in waiting if entry.session.request.user == user]
     chosen = min(own, key=lambda entry: (entry.session.request.priority, entry.arrived_at))
     if chosen is not first:
         chosen.arrived_at, first.arrived_at = first.arrived_at, chosen.arrived_at
-        waiting.sort(key=_arrival)
     return chosen
 
 

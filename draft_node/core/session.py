@@ -174,6 +174,8 @@ class Session:
         """Applies a verdict's new tokens exactly once; requests earlier tokens that are missing."""
         if verdict.base_len > len(self.tokens):
             return [Send(self.stream.acknowledgement(self.tokens))] if self.text.asks_for_gap() else []
+        if self.text.is_exceeded_by(verdict):
+            return self._end(Fail("failed", "the verify node sent more tokens than max_tokens; tell its operator"))
         new = self.text.apply(verdict, now)
         if new is None:
             return []
@@ -192,8 +194,7 @@ class Session:
         self._num_refused = 0
         self._timer.answered(now)
         if verdict.finish_reason is not None:
-            self.state = State.DONE
-            return [Send(Close(self.request.session_id, self.epoch)), Finish(verdict.finish_reason)]
+            return self._end(Finish(verdict.finish_reason))
         self._enter(State.RUNNING, now)
         return self.stream.answer(verdict, self.tokens)
 
@@ -210,9 +211,11 @@ class Session:
         self._num_refused += 1
         if refusal.code not in FATAL and self._num_refused <= MAX_REFUSALS:
             return self._open(now)
+        return self._end(Fail(refusal.code, f"{refusal.what}; {refusal.what_to_do}"))
+
+    def _end(self, end: Finish | Fail) -> list[Action]:
         self.state = State.DONE
-        closed = Close(self.request.session_id, self.epoch)
-        return [Send(closed), Fail(refusal.code, f"{refusal.what}; {refusal.what_to_do}")]
+        return [Send(Close(self.request.session_id, self.epoch)), end]
 
     def _enter(self, state: State, now: float) -> None:
         self.state = state

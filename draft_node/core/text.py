@@ -87,6 +87,10 @@ class Text:
         self._lacking_at = len(self.tokens)
         return True
 
+    def is_exceeded_by(self, verdict: Verdict) -> bool:
+        """Returns True if the verdict's tokens reach beyond max_tokens, which no honest verify node sends."""
+        return verdict.base_len + len(verdict.tokens) > len(self.request.prompt) + self.request.max_tokens
+
     def apply(self, verdict: Verdict, now: float) -> News | None:
         """Appends a verdict's new tokens. The verdict begins within the text or at its end. None: nothing is new."""
         num_known = len(self.tokens) - verdict.base_len

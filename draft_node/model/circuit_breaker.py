@@ -43,7 +43,7 @@ class CircuitBreaker:
     def failed(self, now: float) -> None:
         """Opens the breaker after a step that raised or took too long."""
         self._began = None
-        self._until = now + min(OPEN_S * 2**self.num_in_a_row, MAX_OPEN_S)
+        self._until = now + min(OPEN_S * 2 ** min(self.num_in_a_row, 9), MAX_OPEN_S)  # 2**1024 overflows a float
         self.num_failures += 1
         self.num_in_a_row += 1
 

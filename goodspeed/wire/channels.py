@@ -75,7 +75,7 @@ class VerifyEnd(Link, Protocol):
 
 @dataclass
 class Traffic:
-    """Counters of a channel since its creation."""
+    """Counters of a channel since its creation; the channels of one draft node share one."""
 
     num_sent: int = 0
     num_received: int = 0  # including malformed and unheard messages

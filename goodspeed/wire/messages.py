@@ -157,8 +157,8 @@ class Verdict(Message, frozen=True, tag="verdict"):
     epoch: Counter
     base_len: Counter  # position of tokens[0]
     tokens: Tokens
-    num_verified: Counter
-    num_accepted: Counter
+    num_verified: Annotated[int, Meta(ge=0, le=MAX_DRAFT)]
+    num_accepted: Annotated[int, Meta(ge=0, le=MAX_DRAFT)]  # at most num_verified
     may_draft: Counter = 0  # permission: drafted tokens beyond the text, allocated by the policy
     finish_reason: FinishReason | None = None
     least_probability: ProbabilityCode = (
@@ -174,6 +174,8 @@ class Verdict(Message, frozen=True, tag="verdict"):
     """In the first verdict, if requested: one per prompt token except the first."""
 
     def __post_init__(self) -> None:
+        if self.num_accepted > self.num_verified:
+            raise ValueError(f"{self.num_accepted} tokens of {self.num_verified} are accepted")
         if self.logprobs is not None:
             _check_aligned(self.tokens, self.logprobs)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError, WrongVersion
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, decode_up, encode, max_message_bytes, refusal_for
+from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import VERSION, Heartbeat, Hello
 from goodspeed.wire.messages import (
     Ack,
@@ -166,8 +167,8 @@ def test_the_limit_admits_the_largest_messages(context_len: int, max_length: int
         1 << 61,
         1 << 61,
         (last,) * context_len,
-        1 << 61,
-        1 << 61,
+        MAX_DRAFT,
+        MAX_DRAFT,
         1 << 61,
         "length",
         logprobs=(told,) * context_len,

@@ -159,6 +159,8 @@ BAD_FIELDS: dict[str, tuple[object, ...]] = {
         [],
         [[-1.0], [-1.0]],
     ),
+    "verdict.num_verified": (-1, 65, 1 << 27),
+    "verdict.num_accepted": (-1, 1),  # of num_verified 0
     "verdict.finish_reason": ("bored",),
     "verdict.may_draft": (-1,),
     "verdict.least_probability": (256,),

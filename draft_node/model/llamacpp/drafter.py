@@ -99,6 +99,7 @@ class LlamaDrafter(Jobs):
                     continue  # in a later step
                 num_cells, num_new = num_cells + cells, num_new + new
                 in_use.add(slot.number)
+                self._give(slot, job.session_id)
                 asked.append((job, leaf, slot, ask))
         answers = self.server.complete([ask for *_, ask in asked])
         for (job, leaf, slot, ask), places in zip(asked, answers, strict=True):
@@ -111,15 +112,16 @@ class LlamaDrafter(Jobs):
         return OrderedDict((bytes([number]), _Slot(number)) for number in range(self.server.num_slots))
 
     def _slot(self, session_id: bytes, in_use: Collection[int]) -> _Slot | None:
-        """Returns the session's slot, or takes over another's that is not in use; None: all are."""
-        slot = self._slots.pop(session_id, None)
-        if slot is None:
-            key = next((key for key, slot in self._slots.items() if slot.number not in in_use), None)
-            if key is None:
-                return None
-            slot = _Slot(self._slots.pop(key).number)  # texts of two users share nothing
+        """Returns the session's slot, or an empty one to `_give`, of a session that is not in use; None: all are."""
+        if session_id in self._slots:
+            return self._slots[session_id]
+        number = next((slot.number for slot in self._slots.values() if slot.number not in in_use), None)
+        return None if number is None else _Slot(number)  # texts of two users share nothing
+
+    def _give(self, slot: _Slot, session_id: bytes) -> None:
+        """Makes a slot the session's, and the most recently used; its former session has none then."""
+        del self._slots[next(key for key, each in self._slots.items() if each.number == slot.number)]
         self._slots[session_id] = slot
-        return slot
 
     # -- one session -----------------------------------------------------------------------------------------------
 

@@ -55,3 +55,24 @@ async def test_a_channel_that_cannot_be_made_is_told_and_the_others_go_on(error:
             task.cancel()
     assert told == [(1, error)]
     assert channels.traffic.num_sent == 1
+
+
+@run_async
+async def test_the_traffic_of_a_closing_channel_stays_counted() -> None:
+    network = MemoryNetwork()
+    verify = network.bind_verify()
+
+    async def connect(address: Address) -> DraftChannel:
+        return network.connect_draft(b"b")
+
+    channels = Channels(network.connect_draft(b"a"), connect, lambda *_: None, lambda *_: None, lambda *_: None)
+    async with asyncio.TaskGroup() as tasks:
+        channels.begin(tasks)
+        channels.connect(1, Address("tcp://b:1"))
+        channels.put(1, BEAT)
+        await verify.receive()
+        channels.disconnect(1)
+        assert channels.traffic.num_sent == 1
+        for task in channels._links[0].tasks:
+            task.cancel()
+    assert channels.traffic.num_sent == 1

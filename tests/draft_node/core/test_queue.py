@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from draft_node.core.actions import Fail, Request, Send, Tell
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
-from draft_node.core.queue import LATER_S
-from draft_node.core.session import State
+from draft_node.core.queue import LATER_S, Queue
+from draft_node.core.session import Session, State
 from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
 from goodspeed.wire.messages import Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import Desk, make_hello, session_id
@@ -52,7 +52,7 @@ class Node:
 
     def begin(self, *numbers, **changes):
         for number in numbers:
-            request = Request(session_id(number), (1, 2, 3), Sampling(), **({"max_tokens": 100} | changes))
+            request = Request(session_id(number), (1, 2, 3), Sampling(), **({"max_tokens": 1000} | changes))
             if request.num_prompt_logprobs is not None:
                 self.prompts.add(number)
             self.carry_out(self.core.begin(request, self.now))
@@ -254,7 +254,7 @@ def test_texts_that_are_held_back_wait_and_are_opened_later():
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("begin"), st.integers(1, 200)),
+        st.tuples(st.just("begin"), st.integers(0, 1)),
         st.tuples(st.just("end"), st.integers(0, 49)),
         st.tuples(st.just("rooms"), st.integers(0, 5)),
         st.tuples(st.just("prompt rooms"), st.integers(0, 2)),
@@ -273,7 +273,7 @@ def test_places_are_neither_leaked_nor_given_twice(num_slots, steps):
         if kind == "begin" and number < 45:
             number += 1
             present.append(number)
-            node.begin(number, max_tokens=value, num_prompt_logprobs=0 if value % 2 else None)
+            node.begin(number, num_prompt_logprobs=0 if value else None)
         elif kind == "end" and present:
             node.end(present.pop(value % len(present)))
         elif kind == "rooms":
@@ -307,18 +307,34 @@ def test_a_users_most_urgent_text_has_the_users_next_place():
         node.end(number)
 
 
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(-2, 2)), min_size=2, max_size=8), st.integers(1, 3))
-def test_priorities_change_nobody_elses_turn(texts, num_slots):
-    """The next place goes to the user whom it goes to without any priorities, however texts end."""
-    plain, urgent = Node(num_slots), Node(num_slots)
-    for number, (user, priority) in enumerate(texts):
-        plain.now = urgent.now = 0.1 * number
-        plain.begin(number, user=user)
-        urgent.begin(number, user=user, priority=priority)
-    for _ in texts:
-        turns = [[texts[number][0] for number in node.asked] for node in (plain, urgent)]
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(-2, 2)), min_size=2, max_size=8),
+    st.integers(1, 3),
+    st.integers(1, 3),
+)
+def test_priorities_change_nobody_elses_turn(texts, num_slots, num_ends):
+    """The next place goes to the user whom it goes to without any priorities, however many texts end at once."""
+    queues = Queue(num_slots), Queue(num_slots)
+    running: list[list[Request]] = [[], []]
+    turns: list[list[str]] = [[], []]
+
+    def admit(now):
+        for queue, requests, users in zip(queues, running, turns, strict=True):
+            entered = [session.request for session in queue.admit(now)]
+            requests += entered
+            users += [request.user for request in entered]
         assert turns[0] == turns[1]
-        first = plain.rooms[0]
-        user = texts[first][0]
-        plain.end(first)
-        urgent.end(next(number for number in urgent.rooms if texts[number][0] == user))
+
+    for number, (user, priority) in enumerate(texts):
+        for queue, given_priority in zip(queues, (0, priority), strict=True):
+            request = Request(session_id(number), (1, 2), Sampling(), 9, user=user, priority=given_priority)
+            queue.add(Session(request), float(number))
+        admit(float(number))
+    while running[0]:
+        for user in [request.user for request in running[0][:num_ends]]:
+            for queue, requests in zip(queues, running, strict=True):
+                ended = next(request for request in requests if request.user == user)
+                requests.remove(ended)
+                queue.remove(ended.session_id)
+        admit(float(len(texts)))
+    assert len(turns[0]) == len(texts)

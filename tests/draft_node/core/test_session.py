@@ -94,6 +94,17 @@ def test_the_end(running):
     assert running.receive(verdict(6, [1]), 99.0) == []
 
 
+@pytest.mark.parametrize("num_before", [0, 1])
+def test_a_verify_node_that_exceeds_max_tokens_ends_the_text(running, num_before):
+    text = [1, 2, 3, 7]
+    most = running.receive(verdict(4 - num_before, text[4 - num_before :] + [8] * 19), 2.0)
+    assert [len(one.tokens) for one in most if isinstance(one, Deliver)] == [19]
+    closed, failed = running.receive(verdict(23 - num_before, [8] * (num_before + 1)), 3.0)
+    assert closed == Send(Close(ID, 1))
+    assert failed.code == "failed"
+    assert (running.done, len(running.committed)) == (True, 20)
+
+
 def test_an_end_without_tokens(session):
     assert session.receive(verdict(3, [], finish_reason="stop"), 1.0) == [Send(Close(ID, 1)), Finish("stop")]
 
@@ -220,7 +231,9 @@ def test_too_many_refusals_in_a_row_end_it(session):
     assert [type(action) for action in session.receive(refusal("unknown_session", session.epoch), 1.0)] == [Send, Fail]
 
 
-def test_a_token_in_between_forgives_refusals(session):
+def test_a_token_in_between_forgives_refusals():
+    session = Session(replace(REQUEST, max_tokens=3 * MAX_REFUSALS + 1))
+    session.connect(0.0)
     for step in range(3 * MAX_REFUSALS):
         session.receive(refusal("unknown_session", session.epoch), 1.0)
         session.receive(verdict(3 + step, [7], epoch=session.epoch), 1.0)

@@ -20,3 +20,11 @@ def test_after_each_failure_in_a_row_it_rests_for_longer():
     assert breaker.is_open(now + OPEN_S - 0.1)
     assert not breaker.is_open(now + OPEN_S)
     assert breaker.num_failures == 6
+
+
+def test_it_survives_failures_for_days():
+    breaker = CircuitBreaker()
+    for number in range(2000):
+        breaker.failed(number * MAX_OPEN_S)
+    assert breaker.is_open(2000 * MAX_OPEN_S - 0.1)
+    assert not breaker.is_open(2000 * MAX_OPEN_S)

@@ -289,6 +289,16 @@ def test_texts_that_do_not_fit_together_take_turns() -> None:
     assert set(asked) == {1}
 
 
+def test_a_text_that_has_to_wait_takes_no_slot() -> None:
+    with fake(lambda: raw(completion(7))) as running:
+        running.num_cells = 30
+        drafter = LlamaDrafter(running, 50)
+        run(drafter, wanted(1, 2, tuple(range(10))), wanted(2, 2, tuple(range(10))))
+        asked = record(drafter)
+        run(drafter, wanted(2, 2, tuple(range(11))), wanted(3, 2, tuple(range(25))), wanted(1, 2, tuple(range(11))))
+    assert [len(ask.prompt) for ask in asked if ask.is_new] == [25]
+
+
 def test_a_server_that_is_away_is_an_error_by_name() -> None:
     with fake(lambda: None) as bad, pytest.raises(TransportError, match="fake does not answer"):
         run(LlamaDrafter(bad, 100), wanted(text=(1, 2), prompt=(1, 2)))

@@ -193,6 +193,16 @@ def test_an_idle_link_is_given_up_with_leave():
     assert 1 not in core.links
 
 
+def test_messages_to_a_lost_verify_node_are_dropped_with_its_link():
+    core = with_both()
+    core.broke(2.0, 1)
+    gone = []
+    for second in range(2, int(IDLE_S) + 5):
+        beat(core, 0, "a", second)
+        gone += [one for one in core.tick(second) if isinstance(one, Disconnect | Reconnect)]
+    assert gone[-2:] == [Reconnect(1), Disconnect(1)], "closing a channel waits for messages in its queue"
+
+
 def test_messages_and_events_of_a_link_that_is_given_up_are_ignored():
     core = with_both()
     core.links.drop(1)
@@ -235,6 +245,22 @@ def test_the_last_verify_node_that_refuses_this_node_is_not_survived():
     core.receive(Refusal("tokenizer", "it does not fit", "take another"), 1.1, 0)
     with pytest.raises(PeerRefused):
         core.receive(Refusal("tokenizer", "it does not fit", "take another"), 1.2, 1)
+
+
+def test_a_draining_verify_node_is_one_to_go_on_with():
+    core = make(A)
+    core.receive(welcome("a"), 1.0, 0)
+    tell(core, Sibling(A.endpoint), Sibling(B.endpoint))
+    core.begin(request(), 2.0)
+    core.receive(redirect(), 2.1, 0)
+    tell(core, Sibling(A.endpoint, is_draining=True), Sibling(B.endpoint))
+    assert core.receive(Refusal("tokenizer", "it does not fit", "take another"), 2.2, 1) == []
+    beat(core, 0, "a", 5.0)
+    assert opened(core.tick(2.1 + REDIRECT_S)) == [(0, 2, (), 1)]
+    assert core.receive(redirect(2), 6.0, 0) == [], "B is no place to wait for"
+    assert core.links.on(ONE) == 0
+    core.receive(STOPPING, 6.5, 0)
+    assert core.receive(Refusal("tokenizer", "it does not fit", "take another"), 6.6, 1) == [], "A may be back"
 
 
 def test_what_a_verify_node_says_of_a_session_that_is_not_with_it_is_ignored():
