@@ -172,6 +172,7 @@ async def _events(shape: Shape, service: Service, answers: FairQueue, user: str)
     """Yields the events of a stream. Serializes a long prompt's log-probabilities on the thread for large answers."""
     async with aclosing(_items(shape, service)) as items:
         async for index, item in items:
+            shape.choices[index].pieces.clear()  # those of a long stream would take gigabytes; whole answers need them
             work = partial(shape.events, index, item)
             size = _size_of_prompt(shape.batch, item.prompt) if isinstance(item, Piece) else 0
             for event in work() if size < LARGE else await answers.run(user, size, work):
