@@ -105,6 +105,28 @@ def test_a_long_echo_in_a_stream_is_made_where_large_answers_are(monkeypatch: py
     assert "answers" not in writers[1:]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("shown", ["echo", "return_token_ids"])
+def test_long_prompts_are_shown_where_large_answers_are_made(
+    shown: str, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writers: list[str] = []
+    show = CompletionShape.show_prompt
+
+    def noted(*args: Any) -> None:
+        writers.append(threading.current_thread().name.partition("_")[0])
+        show(*args)
+
+    monkeypatch.setattr(CompletionShape, "show_prompt", noted)
+    prompts = ["x" * (CONTEXT_LEN - 1)] * 2
+    answer = Api().complete(prompt=prompts, n=2, max_tokens=1, stream=stream, **{shown: True})
+    assert answer.text.count("x" * 999 if shown == "echo" else "120,120,120") >= 4
+    assert writers == ["answers"] * 4
+    writers.clear()
+    Api().complete(max_tokens=1, stream=stream, **{shown: True})
+    assert "answers" not in writers
+
+
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages"])
 def test_a_stream_keeps_no_pieces_that_it_has_sent(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit on the log-probabilities of a whole answer is what bounds the memory for them."""
