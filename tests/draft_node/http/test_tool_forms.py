@@ -1,5 +1,6 @@
 """Answers keep a form: strict tools, calls that are required, and formats beside them and after thinking."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,6 +75,16 @@ def test_a_form_counts_from_the_end_of_what_the_prompt_opened() -> None:
     assert not may_end_after(here, "7")
     here.chat(structured_outputs={"regex": "[ab]+"})
     assert may_end_after(here, "so</think>ab")
+
+
+def test_a_form_after_an_end_of_thinking_that_is_no_token_is_json_or_refused() -> None:
+    """The form would else be kept from the beginning, and the whole answer be read as thinking."""
+    here = api("x", R1)
+    here.service.chats = replace(here.service.chats, markers={})
+    assert here.chat(**FORMAT).status_code == 200
+    error = error_of(here.chat(structured_outputs={"choice": ["yes", "no"]}))
+    assert (error["param"], error["code"]) == ("structured_outputs", "unsupported_form")
+    assert "only JSON can follow" in error["message"]
 
 
 def test_without_strict_tools_texts_are_free() -> None:
