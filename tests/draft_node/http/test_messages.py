@@ -104,6 +104,15 @@ def test_thinking_text_and_calls_are_blocks_in_order() -> None:
     assert answer.json()["usage"]["output_tokens_details"]["thinking_tokens"] > 0
 
 
+def test_a_call_that_is_too_deep_to_be_written_is_text() -> None:
+    says = SPOKEN.replace('{"city": "Bergen"}', '{"city": ' + "[" * 270 + "]" * 270 + "}")
+    answer = ask(Api(service=SpeakingService(says)), max_tokens=2000, **TOOLS, **THINKS)
+    assert (answer.status_code, answer.json()["stop_reason"]) == (200, "tool_use")
+    *_, call, text = answer.json()["content"]
+    assert (call["input"], text["type"]) == ({"city": "Oslo"}, "text")
+    assert "[" * 270 in text["text"]
+
+
 def test_events_of_a_text_come_in_the_official_order(api: Api) -> None:
     events = events_of(ask(api, max_tokens=2, stream=True))
     assert [event["type"] for event in events] == [
