@@ -153,7 +153,7 @@ def of_tools(
     if not options.functions or not (options.is_forced or is_strict or form is not None):
         return None
     content = _content(form)
-    if form is not None and content is None and not options.is_forced:
+    if form is not None and content is None:
         what = "structured_outputs with tools must be JSON; send response_format, or no tools"
         raise ApiError(400, what, param="structured_outputs")
     asked = Form(

@@ -377,6 +377,18 @@ def test_tools_are_refused_by_the_names_of_this_api(body: dict[str, Any], messag
     assert error_of(answer, 400, "invalid_request_error").startswith(message)
 
 
+@pytest.mark.parametrize(("effort", "thinks"), [("none", False), ("low", True), ("high", True), (None, False)])
+def test_an_effort_alone_decides_as_in_chats(effort: str | None, thinks: bool) -> None:
+    service = SpeakingService("x")
+    api = Api(service=service)
+    assert ask(api, output_config={"effort": effort}).status_code == 200
+    assert (
+        api.chat(messages=[USER], reasoning_effort=effort, enable_thinking=None if effort else False).status_code == 200
+    )
+    assert service.prompts[0] == service.prompts[1]
+    assert ("<think>\n\n</think>" not in service.prompts[0]) is thinks
+
+
 def test_thinking_that_cannot_be_switched_off_is_refused_and_on_is_ignored() -> None:
     answer = ask(Api(service=SpeakingService("x", R1)), thinking={"type": "disabled"})
     assert error_of(answer, 400, "invalid_request_error").startswith("thinking: this model's chat template cannot")
