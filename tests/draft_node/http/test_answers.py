@@ -116,6 +116,15 @@ def test_accepted_parts_are_marked_for_who_asks(api: Api, ask: Any) -> None:
     assert not any("goodspeed" in choice for chunk in plain for choice in chunk["choices"])
 
 
+@pytest.mark.parametrize("logprobs", [None, 0])
+def test_marks_are_those_of_the_text_without_the_prompt_that_is_echoed(api: Api, logprobs: int | None) -> None:
+    marking = {"echo": True, "logprobs": logprobs, "goodspeed": {"mark_accepted": True}}
+    choices = [chunk["choices"][0] for chunk in chunks_of(api.complete(max_tokens=2, stream=True, **marking))]
+    assert "".join(choice["text"] for choice in choices) == "helloab"
+    spans = [span for choice in choices for span in choice.get("goodspeed", {"spans": []})["spans"]]
+    assert "".join(span["text"] for span in spans) == "ab"
+
+
 @pytest.mark.parametrize("ask", [Api.complete, Api.chat])
 def test_usage_comes_last(api: Api, ask: Any) -> None:
     *others, last = chunks_of(ask(api, max_tokens=3, stream=True, stream_options={"include_usage": True}))
